@@ -1,0 +1,5 @@
+"""`python -m cudabench`."""
+
+from cudabench.cli import main
+
+main()

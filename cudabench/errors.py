@@ -1,0 +1,60 @@
+"""Every error that a user can meet, each with its exit code.
+
+A message is one sentence that holds the offending value, the rule and the repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_WRONG = 3
+EXIT_THRESHOLD = 4
+EXIT_UNUSABLE = 5
+EXIT_INTERRUPTED = 130
+
+
+class CudabenchError(Exception):
+    """Root of all errors shown to users; exit code 1 unless a subclass says otherwise."""
+
+    exit_code = EXIT_FAILED
+
+
+class UsageError(CudabenchError):
+    """The command line asks for something that cannot be: exit code 2."""
+
+    exit_code = EXIT_USAGE
+
+
+class CompilerError(CudabenchError):
+    """The compiler refused a source file; the message shows the user's file name and line."""
+
+
+class DeviceError(CudabenchError):
+    """A CUDA call failed while a kernel ran."""
+
+
+class OutOfMemory(CudabenchError):
+    """The problem does not fit the memory of the device."""
+
+
+class DeviceUnusable(CudabenchError):
+    """The demanded device is not there, or a package that it needs is not: exit code 5."""
+
+    exit_code = EXIT_UNUSABLE
+
+
+class UnsupportedFeature(CudabenchError):
+    """The kernel uses features that the simulator lacks: exit code 5."""
+
+    exit_code = EXIT_UNUSABLE
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ' Did you mean ...?' with the nearest of the known words, or an empty string."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), n=1)
+    return f" Did you mean '{near[0]}'?" if near else ""
