@@ -1,0 +1,461 @@
+"""One kernel, measured: verify, warm up, sample, verify. The device is an argument; nothing here knows PyCUDA.
+
+The protocol: the output is poisoned before the first launch and compared with the reference before and after timing.
+Samples of the kernel and of a copy of the same bytes alternate, so that both see the same clocks and the same memory.
+Sampling ends by the rule of `enough`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from cudabench import stats, verify
+from cudabench.errors import CudabenchError, DeviceError, OutOfMemory
+from cudabench.model import (
+    WARP,
+    Baseline,
+    Buffer,
+    Case,
+    CpuTime,
+    DeviceInfo,
+    Launch,
+    Operation,
+    Problem,
+    Resources,
+    Result,
+    Settings,
+    Source,
+    Timing,
+    Verification,
+    Warning,
+)
+from cudabench.occupancy import occupancy
+
+Arrays = dict[str, np.ndarray]
+Work = Callable[[], None]
+Progress = Callable[[str, float], None]
+
+RELATIVE_CI = 0.005  # of the median: the precision at which sampling stops
+WARM_UP_S = 0.15
+WARM_UP_STEADY = 0.01  # successive groups that differ less than this are warm
+HOT_SAMPLE_S = 200e-6  # back-to-back runs fill at least this, four hundred times the resolution of an event
+MAX_HOT_RUNS = 100
+BASELINE_S = 0.4
+L2_ASSISTED = 4  # footprint over L2 under which the cache helps (measured: gone at 2 to 4 times)
+DISPERSION = 0.05
+CLOCK_DROP = 0.05
+
+
+class Device(Protocol):
+    """What measuring needs of a device; `devices.cuda` has it, and the tests have one with a clock of their own."""
+
+    info: DeviceInfo
+
+    def load(self, source: Source, defines: Mapping[str, str]) -> Any:
+        """Compile a source file."""
+
+    def free_bytes(self) -> int:
+        """Return the free memory."""
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of new memory."""
+
+    def upload(self, pointer: int, array: np.ndarray) -> None:
+        """Copy an array to the device."""
+
+    def download(self, pointer: int, array: np.ndarray) -> None:
+        """Fill an array from the device."""
+
+    def poison(self, pointer: int, nbytes: int) -> None:
+        """Fill memory with 0xFF."""
+
+    def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
+        """Return what queues the launches."""
+
+    def copy(self, source: int, target: int, nbytes: int) -> Work:
+        """Return what queues a copy on the device."""
+
+    def run(self, work: Work, doing: str) -> None:
+        """Run the work once and wait."""
+
+    def sample(self, work: Work, cache: str, runs: int = 1) -> float:
+        """Return the seconds of one run, timed on the device."""
+
+    def sm_clock_mhz(self) -> int | None:
+        """Return the current clock, where it can be read."""
+
+
+@dataclass
+class Bench:
+    """What the kernels of one run share: inputs, references and memory on the device, made when first needed."""
+
+    operation: Operation
+    problem: Problem
+    settings: Settings
+    device: Device
+    progress: Progress = lambda phase, fraction: None
+    cpu: CpuTime | None = None
+    _inputs: Arrays | None = None
+    _references: dict[str, Arrays] = field(default_factory=dict)
+    _pointers: dict[str, int] = field(default_factory=dict)
+
+    # What is shared ---------------------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> Arrays:
+        """The seeded inputs, in host memory."""
+        if self._inputs is None:
+            self.progress("making inputs", 0)
+            self._inputs = self.operation.inputs(self.problem)
+        return self._inputs
+
+    def expected(self, name: str) -> Arrays:
+        """Return the right outputs of a kernel, by the `expects` of its case."""
+        if name not in self._references:
+            self.progress("computing the reference", 0)
+            rung = next((k for k in self.operation.kernels if k.name == name), None)
+            compute = (rung and rung.expected) or self.operation.reference
+            self._references[name] = compute(self.problem, self.inputs)
+        return self._references[name]
+
+    def pointers(self) -> dict[str, int]:
+        """Return the device addresses of all buffers; OutOfMemory, before anything runs, where they do not fit."""
+        if not self._pointers:
+            buffers = self.operation.buffers(self.problem)
+            needed, free = sum(_nbytes(b) for b in buffers), self.device.free_bytes()
+            if needed > free:
+                raise OutOfMemory(
+                    f"{self.operation.name} of this size needs {needed / 1e9:.2f} GB, {self.device.info.name} has "
+                    f"{free / 1e9:.2f} GB free: use a smaller --size."
+                )
+            for buffer in buffers:
+                self._pointers[buffer.name] = self.device.allocate(_nbytes(buffer))
+        return self._pointers
+
+    def measure_cpu(self) -> CpuTime:
+        """Return the time of the CPU baseline, measured once."""
+        if self.cpu is None:
+            self.cpu = time_baseline(
+                self.operation, self.problem, self.inputs, self.settings.cpu_threads, self.progress
+            )
+        return self.cpu
+
+    # One kernel -------------------------------------------------------------------------------------------------
+
+    def measure(self, case: Case) -> Result:
+        """Return the result of one case; errors of the compiler, the launch and the kernel become a failed result."""
+        blank = describe(case, f"cuda:{self.device.info.index}")
+        if case.skip_reason:
+            return replace(blank, status="skipped", reason=case.skip_reason)
+        if self.settings.cpu:
+            self.measure_cpu()
+        try:
+            return self._measure(case, blank)
+        except OutOfMemory:
+            raise
+        except CudabenchError as error:
+            return replace(blank, status="failed", reason=str(error))
+
+    def _measure(self, case: Case, result: Result) -> Result:
+        self.progress("compiling", 0)
+        module = self.device.load(case.source, case.defines)
+        spent: Resources = module.resources(case.function)
+        shared = spent.shared_bytes + max(launch.shared_bytes for launch in case.launches)
+        threads = case.block[0] * case.block[1] * case.block[2]
+        result = replace(
+            result,
+            registers=spent.registers,
+            local_bytes=spent.local_bytes,
+            shared_bytes=shared,
+            occupancy=occupancy(self.device.info.compute_capability, threads, spent.registers, shared),
+        )
+        most = module.max_threads(case.function)
+        if threads > most:
+            raise DeviceError(
+                f"A block of {threads} threads does not fit: {case.function} takes {spent.registers} registers a "
+                f"thread, so at most {most} threads; use a smaller --block."
+            )
+        pointers = self.pointers()
+        outputs = [b for b in self.operation.buffers(self.problem) if b.role in ("out", "inout")]
+        for buffer in self.operation.buffers(self.problem):
+            if buffer.role in ("in", "inout"):
+                self.device.upload(pointers[buffer.name], self.inputs[buffer.name])
+            else:
+                self.device.poison(pointers[buffer.name], _nbytes(buffer))
+
+        work = self.device.bind(module, case.launches, pointers)
+        expected = self.expected(case.expects)
+        self.progress("running", 0)
+        self.device.run(work, f"running {case.kernel}")
+        self.progress("verifying", 0)
+        before = self._verify(outputs, expected, "before")
+        if before.mismatches:
+            return replace(result, status="wrong", reason=wrong_reason(before), verification=before)
+
+        timing, copy, notes = self._time(work, outputs)
+        self.progress("verifying", 1)
+        verification = verify.merge(before, self._verify(outputs, expected, "after"))
+        if verification.mismatches:
+            return replace(result, status="wrong", reason=wrong_reason(verification), verification=verification)
+        return self._figures(replace(result, verification=verification), case, timing, copy, notes)
+
+    def _verify(self, outputs: Sequence[Buffer], expected: Arrays, when: str) -> Verification:
+        tolerance = self.operation.tolerance(self.problem)
+        looks = []
+        for buffer in outputs:
+            got = np.empty(buffer.shape, buffer.dtype)
+            self.device.download(self.pointers()[buffer.name], got)
+            looks.append(verify.compare(expected[buffer.name], got, tolerance, checked=when, output=buffer.name))
+        merged = looks[0]
+        for look in looks[1:]:
+            merged = verify.merge(merged, look)
+        return merged
+
+    def _time(self, work: Work, outputs: Sequence[Buffer]) -> tuple[Timing, Timing | None, list[Warning]]:
+        """Return the kernel's timing, the copy's, and warnings. Ends with a run of the kernel, so its output stands."""
+        device, settings = self.device, self.settings
+        copy = self._copy_work(outputs)
+        self.progress("warming up", 0)
+        typical = warm_up(lambda: self._sample(work, "warming up"))
+        runs = hot_runs(typical) if settings.cache == "hot" else 1
+        copy_runs = runs
+        if copy is not None:
+            copy_typical = warm_up(lambda: self._sample(copy, "warming up"), budget_s=WARM_UP_S / 5)
+            copy_runs = hot_runs(copy_typical) if settings.cache == "hot" else 1
+        clock_before = device.sm_clock_mhz()
+
+        samples: list[float] = []
+        copies: list[float] = []
+        start = time.monotonic()
+        stop = False
+        while not stop:
+            if copy is not None:
+                copies.append(device.sample(copy, settings.cache, copy_runs))
+            samples.append(device.sample(work, settings.cache, runs))
+            elapsed = time.monotonic() - start
+            # Sorting all samples each time would cost more than sampling.
+            if len(samples) < 64 or len(samples) % 32 == 0 or elapsed >= settings.max_time:
+                stop = enough(samples, elapsed, settings)
+                self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
+
+        timing = stats.summarize(samples, settings.cache, runs)
+        notes = timing_warnings(timing, elapsed, settings)
+        clock_after = device.sm_clock_mhz()
+        if clock_before and clock_after and clock_after < clock_before * (1 - CLOCK_DROP):
+            notes.append(
+                Warning(
+                    "clocks",
+                    f"the SM clock fell from {clock_before} to {clock_after} MHz while timing; the card throttles: "
+                    "let it cool or raise --min-time",
+                )
+            )
+        return timing, stats.summarize(copies, settings.cache, copy_runs) if copies else None, notes
+
+    def _sample(self, work: Work, phase: str) -> float:
+        self.progress(phase, 0)
+        return self.device.sample(work, self.settings.cache)
+
+    def _copy_work(self, outputs: Sequence[Buffer]) -> Work | None:
+        """Return a copy that moves the operation's bytes: half are read, half written. None where it has no room."""
+        half = self.operation.bytes(self.problem) // 2
+        if not half:
+            return None
+        pointers = self.pointers()
+        buffers = self.operation.buffers(self.problem)
+        source = next((pointers[b.name] for b in buffers if b.role == "in" and _nbytes(b) >= half), None)
+        # The output is a good target: the kernel must then write all of it again before the second verification.
+        target = next((pointers[b.name] for b in outputs if b.role == "out" and _nbytes(b) >= half), None)
+        for name, present in (("copy source", source), ("copy target", target)):
+            if present is None and name not in pointers:
+                if half > self.device.free_bytes():
+                    return None
+                self._pointers[name] = self.device.allocate(half)
+                self.device.poison(self._pointers[name], half)
+        return self.device.copy(
+            source if source is not None else self._pointers["copy source"],
+            target if target is not None else self._pointers["copy target"],
+            half,
+        )
+
+    def _figures(self, result: Result, case: Case, timing: Timing, copy: Timing | None, notes: list[Warning]) -> Result:
+        info = self.device.info
+        nbytes = self.operation.bytes(self.problem)
+        flops = self.operation.flops(self.problem) if self.operation.flops else None
+        bandwidth = nbytes / timing.median_s / 1e9 if nbytes else None
+        copy_gbps = nbytes / 2 * 2 / copy.median_s / 1e9 if copy and nbytes else None
+        over_l2 = self.operation.footprint(self.problem) / info.l2_bytes if info.l2_bytes else None
+        figures = replace(
+            result,
+            time=timing,
+            bytes=nbytes,
+            flops=flops,
+            bandwidth_gbps=bandwidth,
+            gflops=flops / timing.median_s / 1e9 if flops else None,
+            copy_gbps=copy_gbps,
+            copy_fraction=bandwidth / copy_gbps if bandwidth and copy_gbps else None,
+            peak_fraction=bandwidth / info.peak_gbps if bandwidth and info.peak_gbps else None,
+            speedup_vs_cpu=self.cpu.time_s / timing.median_s if self.cpu else None,
+            footprint_over_l2=over_l2,
+            cpu=self.cpu,
+        )
+        return replace(figures, warnings=(*launch_warnings(case), *notes, *scale_warnings(figures, info)))
+
+
+# Rules ---------------------------------------------------------------------------------------------------------------
+
+
+def describe(case: Case, device: str) -> Result:
+    """Return the part of a result that is known before anything runs."""
+    return Result(
+        operation=case.operation,
+        kernel=case.kernel,
+        id=case.id,
+        function=case.function,
+        source=case.source.name,
+        size=case.problem.size,
+        dtype=case.problem.dtype,
+        block=case.block,
+        grid=case.grid,
+        device=device,
+        status="ok",
+    )
+
+
+def enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:
+    """Tell whether to stop: at least min_samples, min_time and a 95% interval of the median under 0.5%; or max_time.
+
+    Times are of the clock on the wall, flushes and copies included.
+    """
+    if elapsed >= settings.max_time:
+        return True
+    if len(samples) < settings.min_samples or elapsed < settings.min_time:
+        return False
+    return stats.relative_ci(samples) < RELATIVE_CI
+
+
+def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
+    """Sample until the clocks are up, and return the typical time in seconds.
+
+    The clocks of an idle card rise within tens of milliseconds of work. Groups of samples follow each other until one
+    is no faster than the one before by more than 1%, and at least `budget_s` of wall clock has passed.
+    """
+    start = time.monotonic()
+    before = float("inf")
+    per_group = 5 if sample() < budget_s / 10 else 1
+    while True:
+        group = float(np.median([sample() for _ in range(per_group)]))
+        elapsed = time.monotonic() - start
+        steady = group > before * (1 - WARM_UP_STEADY)
+        if (steady and elapsed >= budget_s) or elapsed >= 10 * budget_s:
+            return group
+        before = min(group, before)
+
+
+def hot_runs(typical_s: float) -> int:
+    """Return how many back-to-back runs make a hot sample that an event resolves."""
+    return max(1, min(MAX_HOT_RUNS, round(HOT_SAMPLE_S / typical_s)))
+
+
+def time_baseline(operation: Operation, problem: Problem, arrays: Arrays, threads: int, progress: Progress) -> CpuTime:
+    """Return the median time of the CPU baseline over runs that fill 0.4 s; the first, which touches the pages, is left
+    out unless it alone takes longer."""
+    baseline: Baseline = operation.baseline
+    outputs = {
+        b.name: arrays[b.name].copy() if b.role == "inout" else np.empty(b.shape, b.dtype)
+        for b in operation.buffers(problem)
+        if b.role in ("out", "inout")
+    }
+    times: list[float] = []
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < BASELINE_S or not times:
+        progress("timing the CPU", min((time.perf_counter() - begin) / BASELINE_S, 1.0))
+        start = time.perf_counter()
+        baseline.run(arrays, outputs, threads)
+        times.append(time.perf_counter() - start)
+    median = float(np.median(times[1:] or times))
+    nbytes = operation.bytes(problem)
+    return CpuTime(median, nbytes / median / 1e9 if nbytes else None, threads, baseline.implementation)
+
+
+def wrong_reason(verification: Verification) -> str:
+    """Return one sentence about what is wrong with an output."""
+    first = verification.first
+    if first is None:
+        return "the output is right"
+    index = ", ".join(str(i) for i in first.index)
+    bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
+    return (
+        f"{verification.mismatches} wrong elements ({verification.checked[-1]} timing), first {first.output}[{index}]: "
+        f"got {first.got:g}, expected {first.expected:g}{bound}"
+    )
+
+
+def launch_warnings(case: Case) -> list[Warning]:
+    """Return what the launch itself gives away."""
+    threads = case.block[0] * case.block[1] * case.block[2]
+    if threads % WARP == 0:
+        return []
+    idle = -threads % WARP
+    return [
+        Warning(
+            "partial-warp",
+            f"{threads} threads a block leave {idle} lanes of the last warp idle: make --block a multiple of {WARP}",
+        )
+    ]
+
+
+def timing_warnings(timing: Timing, elapsed: float, settings: Settings) -> list[Warning]:
+    """Return what the samples say against themselves."""
+    notes = []
+    spread = stats.dispersion(timing)
+    if spread > DISPERSION:
+        notes.append(
+            Warning(
+                "dispersion",
+                f"half of the samples spread over {spread:.1%} of the median: something else uses the GPU, or its "
+                f"clocks move; raise --min-time (now {settings.min_time:g})",
+            )
+        )
+    if timing.relative_ci >= RELATIVE_CI and elapsed >= settings.max_time:
+        notes.append(
+            Warning(
+                "imprecise",
+                f"after --max-time {settings.max_time:g} s the median is known to {timing.relative_ci:.1%} only, not "
+                f"{RELATIVE_CI:.1%}",
+            )
+        )
+    return notes
+
+
+def scale_warnings(result: Result, info: DeviceInfo) -> list[Warning]:
+    """Return what the caches do to the figure."""
+    notes = []
+    if result.peak_fraction is not None and result.peak_fraction > 1:
+        notes.append(
+            Warning(
+                "over-peak",
+                f"{result.bandwidth_gbps:.0f} GB/s is {result.peak_fraction:.0%} of the memory's peak: the L2 cache "
+                "serves part of it; use a larger --size",
+            )
+        )
+    elif result.footprint_over_l2 is not None and result.footprint_over_l2 < L2_ASSISTED and info.l2_bytes:
+        notes.append(
+            Warning(
+                "l2-assisted",
+                f"the arrays are {result.footprint_over_l2:.2g} times the {info.l2_bytes / 2**20:.0f} MiB L2 cache, "
+                f"which keeps part of the output when the clock stops; use a --size over {L2_ASSISTED} times",
+            )
+        )
+    return notes
+
+
+def _nbytes(buffer: Buffer) -> int:
+    count = 1
+    for extent in buffer.shape:
+        count *= extent
+    return count * np.dtype(buffer.dtype).itemsize

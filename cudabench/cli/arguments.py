@@ -1,0 +1,71 @@
+"""Options with one to three numbers, and a command that reads them: `--block 32 8`, `--block 32`, `--block 32,8`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+
+class Numbers(click.ParamType):
+    """Whole numbers joined by commas or x. `most` is how many there may be."""
+
+    name = "numbers"
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the numbers, or fail with the word that is none."""
+        if isinstance(value, tuple):
+            return value
+        numbers = []
+        for word in re.split(r"[,x]", str(value)):
+            if not re.fullmatch(r"[+-]?\d+", word):
+                option = param.opts[-1] if param else "this option"
+                self.fail(f"{option} '{word}' is not a whole number.")
+            numbers.append(int(word))
+        if len(numbers) > self.most:
+            option = param.opts[-1] if param else "this option"
+            self.fail(f"{option} takes at most {self.most} numbers, not {len(numbers)}.")
+        return tuple(numbers)
+
+
+class SpreadCommand(click.Command):
+    """A command whose number options may stand as separate words.
+
+    click's options take a fixed count of words. Here the numbers that follow such an option, as many as it can take,
+    are joined to one word before click sees them.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Join the numbers of each number option, then parse."""
+        spreads = {
+            name: param.type.most for param in self.params if isinstance(param.type, Numbers) for name in param.opts
+        }
+        joined: list[str] = []
+        words = iter(range(len(args)))
+        for at in words:
+            word = args[at]
+            joined.append(word)
+            if word == "--":
+                joined.extend(args[at + 1 :])
+                break
+            if word not in spreads or at + 1 == len(args):
+                continue
+            values = [args[at + 1]]
+            while (
+                len(values) < spreads[word]
+                and at + 1 + len(values) < len(args)
+                and re.match(r"-?\d", args[at + 1 + len(values)])
+            ):
+                values.append(args[at + 1 + len(values)])
+            # As one word with '=' a negative number is a value and no option.
+            if word.startswith("--"):
+                joined[-1] = f"{word}={','.join(values)}"
+            else:
+                joined[-1] = f"{word}{','.join(values)}"
+            for _ in values:
+                next(words)
+        return super().parse_args(ctx, joined)

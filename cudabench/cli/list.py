@@ -1,0 +1,23 @@
+"""`cudabench list [OPERATION]`: the kernels with id, name, idea and default block."""
+
+from __future__ import annotations
+
+import click
+
+from cudabench import operations
+
+
+@click.command("list", short_help="Show the kernels of each operation.")
+@click.argument("operation", required=False)
+def command(operation: str | None) -> int:
+    """Show the kernels of OPERATION, or of all: id, name, the idea in a sentence, default block."""
+    from cudabench import chapters, source
+    from cudabench.render import catalogue
+
+    names = [operation] if operation else list(operations.SUMMARIES)
+    for name in names:
+        chosen = operations.get(name)
+        file = source.parse(chapters.read(chosen.source).text, chosen.source)
+        sentences = {kernel.name: source.first_sentence(kernel.comment) for kernel in file.kernels}
+        catalogue.show(chosen, operations.SUMMARIES[name], sentences)
+    return 0

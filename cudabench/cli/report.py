@@ -1,0 +1,101 @@
+"""Follows a run: keeps the results file up to date, shows progress, prints the table at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cudabench import session
+from cudabench.cases import Request
+from cudabench.devices import Choice, probe
+from cudabench.model import Case, CpuTime, Operation, Result, Settings
+from cudabench.results import ResultsFile
+
+
+class Report:
+    """One run of an operation's kernels, as the user and the results file see it."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        cases: Sequence[Case],
+        choice: Choice,
+        settings: Settings,
+        request: Request,
+        *,
+        path: Path | None,
+        to_stdout: bool,
+        quiet: bool,
+    ) -> None:
+        self.operation, self.cases, self.choice, self.settings = operation, cases, choice, settings
+        self.path, self.to_stdout, self.quiet = path, to_stdout, quiet
+        self.cpu: CpuTime | None = None
+        wanted = asdict(request)
+        self.file = ResultsFile(
+            settings={**asdict(settings), **wanted, "kernels": [case.kernel for case in cases], "device": choice.name},
+            tool=versions(choice),
+            host=probe.host(),
+        )
+
+    @property
+    def results(self) -> list[Result]:
+        """The results so far."""
+        return self.file.results
+
+    def collect(self, make: Callable[[], Operation]) -> None:
+        """Run all cases. Whatever ends it, the file holds what was finished."""
+        from cudabench.render.progress import Progress
+
+        if self.path:
+            self.file.write(self.path)
+        if self.choice.note and not self.quiet:
+            self.say_result(self.choice.note)
+        with Progress(len(self.cases), shown=not self.quiet) as progress:
+            for event in session.run(self.choice, make, self.cases, self.settings):
+                if isinstance(event, session.Started):
+                    self.file.device = event.device
+                elif isinstance(event, session.Measured):
+                    self.cpu = event.cpu
+                elif isinstance(event, session.Working):
+                    progress.update(len(self.results), event.kernel, event.phase, event.fraction)
+                elif isinstance(event, session.Finished):
+                    self.results.append(event.result)
+                    if event.output:
+                        progress.print(event.output)
+                    if self.path:
+                        self.file.write(self.path)
+
+    def show(self) -> None:
+        """Print the results: the table, or the file's text where it goes to standard output."""
+        if self.to_stdout:
+            sys.stdout.write(self.file.text())
+            sys.stdout.flush()
+        if self.quiet or self.file.device is None:
+            return
+        from cudabench.render import console, table
+
+        target = console.err() if self.to_stdout else console.out()
+        table.show(target, console.err(), self.operation, self.file.device, self.results, self.cpu, self.settings)
+
+    def say(self, message: str) -> None:
+        """Print a sentence on standard error."""
+        from cudabench.render import console
+
+        console.err().print(message)
+
+    def say_result(self, message: str) -> None:
+        """Print a sentence where the table goes."""
+        from cudabench.render import console
+
+        (console.err() if self.to_stdout else console.out()).print(message)
+
+
+def versions(choice: Choice) -> dict[str, Any]:
+    """Return the versions of what takes part in a run."""
+    import numpy as np
+
+    parts = [probe.pycuda(), probe.nvcc()] if choice.kind == "cuda" else [probe.nvrtc()]
+    return {"numpy": np.__version__, **{part.name.lower(): part.version for part in parts}}

@@ -1,0 +1,76 @@
+"""Where kernels run: `probe` finds out what is there, `cuda` runs on a GPU, `sim` in the simulator.
+
+`cuda` is the only module that imports PyCUDA; nothing here imports the two runners until one is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from cudabench.devices import probe
+from cudabench.errors import DeviceUnusable, UsageError
+
+DEFAULT_SIMULATED = "sm_90"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The device that a run uses: a GPU's index, or the architecture to simulate; `note` is said in the first line."""
+
+    kind: Literal["cuda", "sim"]
+    index: int = 0
+    architecture: str = DEFAULT_SIMULATED
+    note: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the choice as `--device` spells it."""
+        return f"cuda:{self.index}" if self.kind == "cuda" else f"sim:{self.architecture}"
+
+
+def choose(text: str) -> Choice:
+    """Return the device that `--device` means.
+
+    `auto` is the first GPU where there is one and what it needs is installed; without any NVIDIA driver it is the
+    simulator. A driver without PyCUDA or nvcc is an error, never a silent simulation. Raises UsageError for a word that is no device
+    and DeviceUnusable for one that cannot be used here, with the command that mends it.
+    """
+    match = re.fullmatch(r"(auto|cuda|sim)(?::(\w+))?", text)
+    if not match or (match[1] == "auto" and match[2]):
+        raise UsageError(f"'{text}' is no device: use auto, cuda, cuda:N, sim or sim:sm_90.")
+    kind, detail = match[1], match[2]
+    if kind == "sim":
+        return _simulator(detail or DEFAULT_SIMULATED, note=None)
+    if kind == "auto" and not probe.driver().usable:
+        return _simulator(
+            DEFAULT_SIMULATED, note=f"No GPU is used: {probe.driver().problem}, so the simulator runs the kernels."
+        )
+    if detail is not None and not detail.isdigit():
+        raise UsageError(f"'{text}' is no device: the GPU's number is missing, as in cuda:0.")
+    return _gpu(int(detail or 0))
+
+
+def _simulator(architecture: str, note: str | None) -> Choice:
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", architecture):
+        raise UsageError(f"'{architecture}' is no architecture: use one like sm_80, sm_90 or sm_120.")
+    lack = probe.nvrtc()
+    if not lack.usable:
+        raise DeviceUnusable(f"The simulator cannot compile kernels: {lack.problem}; {lack.repair}.")
+    return Choice("sim", architecture=architecture, note=note)
+
+
+def _gpu(index: int) -> Choice:
+    driver = probe.driver()
+    if not driver.usable:
+        raise DeviceUnusable(
+            f"There is no GPU to use: {driver.problem}; {driver.repair}, or simulate with --device sim."
+        )
+    if index >= driver.device_count:
+        there = "cuda:0" if driver.device_count == 1 else f"cuda:0 to cuda:{driver.device_count - 1}"
+        raise DeviceUnusable(f"There is no GPU cuda:{index}: this machine has {there}; 'cudabench info' lists them.")
+    for part in (probe.pycuda(), probe.nvcc()):
+        if not part.usable:
+            raise DeviceUnusable(f"There is a GPU, but {part.problem}; {part.repair}, or simulate with --device sim.")
+    return Choice("cuda", index=index)

@@ -1,0 +1,293 @@
+"""A GPU through PyCUDA: compile, allocate, launch, time. The only module that imports PyCUDA, and only when used."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from cudabench.devices import probe
+from cudabench.errors import CompilerError, DeviceError, OutOfMemory, UsageError
+from cudabench.model import Launch, Resources, Source
+
+Work = Callable[[], None]
+
+# Holds the stream until the host sets the flag, or for two seconds, lest a mistake hang the GPU; flag[1] then tells.
+HOLD_SOURCE = """
+extern "C" __global__ void hold_stream(volatile int *flag) {
+    unsigned long long start, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+    while (flag[0] == 0) {
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+        if (now - start > 2000000000ull) { flag[1] = 1; return; }
+    }
+}
+"""
+
+# The driver blocks the host after about a thousand queued launches; the host must not block while it holds the stream.
+MAX_HELD_LAUNCHES = 500
+
+POISON = 0xFF  # NaN in every floating-point type, -1 in signed integers
+
+
+class Module:
+    """A compiled source file. Keeps the module alive as long as its functions are in use."""
+
+    def __init__(self, module: Any, entry_name: Callable[[str], str]) -> None:
+        self._module = module
+        self._entry_name = entry_name
+        self._functions: dict[str, Any] = {}
+
+    def function(self, name: str) -> Any:
+        """Return PyCUDA's function for a kernel's name in the source."""
+        if name not in self._functions:
+            entry = self._entry_name(name)
+            with translated(f"finding kernel '{name}'"):
+                self._functions[name] = self._module.get_function(entry)
+        return self._functions[name]
+
+    def resources(self, name: str) -> Resources:
+        """Return the registers, static shared bytes and local bytes of a kernel."""
+        function = self.function(name)
+        return Resources(function.num_regs, function.shared_size_bytes, function.local_size_bytes)
+
+    def max_threads(self, name: str) -> int:
+        """Return the largest block, in threads, that the kernel's registers and launch bounds allow."""
+        return int(self.function(name).max_threads_per_block)
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn PyCUDA's errors into cudabench's, with what was being done."""
+    import pycuda.driver as driver
+
+    try:
+        yield
+    except driver.MemoryError as error:
+        raise OutOfMemory(f"The GPU ran out of memory while {doing}; use a smaller --size.") from error
+    except driver.Error as error:
+        raise DeviceError(f"CUDA failed while {doing}: {_plain(str(error))}.") from error
+
+
+def _plain(message: str) -> str:
+    """Return PyCUDA's message without its call name: 'an illegal memory access was encountered'."""
+    return message.split(": ", 1)[-1].split(" -- ")[0].strip().rstrip(".")
+
+
+class CudaDevice:
+    """One GPU with a context of its own. Use as a context manager."""
+
+    def __init__(self, index: int = 0) -> None:
+        import pycuda.driver as driver
+
+        self._driver = driver
+        with translated("starting"):
+            driver.init()
+            self.info = probe.gpu(index)
+            device = driver.Device(index)
+            self._context = device.make_context(driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST)
+            self._opt_in_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+            self._stream = driver.Stream()
+            self._start, self._stop = driver.Event(), driver.Event()
+            self._flag = driver.pagelocked_zeros(2, np.int32, mem_flags=driver.host_alloc_flags.DEVICEMAP)
+            self._flag_pointer = self._flag.base.get_device_pointer()
+            self._flush_bytes = self.info.l2_bytes or 0
+            self._flush = driver.mem_alloc(self._flush_bytes) if self._flush_bytes else None
+        self._allocations: dict[int, Any] = {}
+        self._hold_module = self.load(Source("hold.cu", HOLD_SOURCE), {})
+        self._hold = self._hold_module.function("hold_stream")
+        self._hold.prepare("P")
+        self._nvml = _nvml_handle(self.info.uuid)
+
+    def __enter__(self) -> CudaDevice:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._allocations.clear()
+        self._context.pop()
+
+    # Compile ----------------------------------------------------------------------------------------------------
+
+    def load(self, source: Source, defines: Mapping[str, str]) -> Module:
+        """Compile a source file with nvcc through PyCUDA, whose cache makes a second time cheap.
+
+        Raises CompilerError with the file name and line that the user knows.
+        """
+        from pycuda import compiler
+
+        text = f'#line 1 "{source.name}"\n{source.text}'
+        options = ["-lineinfo", *(f"-D{name}={value}" for name, value in defines.items())]
+        include = [source.folder] if source.folder else []
+        settings: dict[str, Any] = {"options": options, "no_extern_c": True, "include_dirs": include}
+        with warnings.catch_warnings(), translated(f"loading {source.name}"):
+            warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
+            try:
+                module = compiler.SourceModule(text, **settings)
+            except self._driver.CompileError as error:
+                raise CompilerError(_diagnostics(error, source.name)) from error
+
+        def entry_name(name: str) -> str:
+            # The ladders are extern "C"; a user's C++ kernel is found by its mangled name in the (cached) cubin.
+            return name if source.builtin else _entry_name(name, compiler.compile(text, **settings), source.name)
+
+        return Module(module, entry_name)
+
+    def sm_clock_mhz(self) -> int | None:
+        """Return the current SM clock, or None where NVML is not installed."""
+        if self._nvml is None:
+            return None
+        import pynvml
+
+        try:
+            return int(pynvml.nvmlDeviceGetClockInfo(self._nvml, pynvml.NVML_CLOCK_SM))
+        except pynvml.NVMLError:
+            return None
+
+    # Memory -----------------------------------------------------------------------------------------------------
+
+    def free_bytes(self) -> int:
+        """Return the free device memory."""
+        return int(self._driver.mem_get_info()[0])
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of nbytes of device memory; `release` frees it."""
+        with translated(f"allocating {nbytes / 1e9:.2f} GB"):
+            allocation = self._driver.mem_alloc(max(nbytes, 1))
+        self._allocations[int(allocation)] = allocation
+        return int(allocation)
+
+    def release(self, pointer: int) -> None:
+        """Free what `allocate` returned."""
+        self._allocations.pop(pointer).free()
+
+    def upload(self, pointer: int, array: np.ndarray) -> None:
+        """Copy an array to the device."""
+        with translated("copying to the GPU"):
+            self._driver.memcpy_htod(pointer, np.ascontiguousarray(array))
+
+    def download(self, pointer: int, array: np.ndarray) -> None:
+        """Fill a contiguous array from the device."""
+        with translated("copying from the GPU"):
+            self._driver.memcpy_dtoh(array, pointer)
+
+    def poison(self, pointer: int, nbytes: int) -> None:
+        """Fill memory with 0xFF, so that an element that no thread writes cannot look right."""
+        with translated("filling memory"):
+            self._driver.memset_d8(pointer, POISON, nbytes)
+
+    # Launch and time --------------------------------------------------------------------------------------------
+
+    def bind(self, module: Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
+        """Return a function that queues all launches of a kernel, prepared so that queueing is cheap."""
+        calls = []
+        for launch in launches:
+            function = module.function(launch.function)
+            if launch.shared_bytes > 48 * 1024:
+                function.set_attribute(
+                    self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared_bytes
+                )
+            arguments = [pointers[a] if isinstance(a, str) else a for a in launch.arguments]
+            # Buffers and scalars may change from launch to launch, not their types.
+            function.prepare(["P" if isinstance(a, str) else np.asarray(a).dtype for a in launch.arguments])
+            calls.append((function, launch.grid, launch.block, arguments, launch.shared_bytes))
+        stream = self._stream
+
+        def work() -> None:
+            for function, grid, block, arguments, shared in calls:
+                function.prepared_async_call(grid, block, stream, *arguments, shared_size=shared)
+
+        work.launches = len(calls)  # type: ignore[attr-defined]
+        return work
+
+    def copy(self, source: int, target: int, nbytes: int) -> Work:
+        """Return a function that queues a device-to-device copy."""
+
+        def work() -> None:
+            self._driver.memcpy_dtod_async(target, source, nbytes, self._stream)
+
+        work.launches = 1  # type: ignore[attr-defined]
+        return work
+
+    def run(self, work: Work, doing: str) -> None:
+        """Run the work once, untimed, and wait for it. Raises DeviceError where a launch or the kernel itself fails."""
+        with translated(doing):
+            work()
+            self._stream.synchronize()
+
+    def alive(self) -> bool:
+        """Tell whether the context still works; an illegal address ends it for good."""
+        try:
+            self._context.synchronize()
+        except self._driver.Error:
+            return False
+        return True
+
+    def sample(self, work: Work, cache: str, runs: int = 1) -> float:
+        """Return the seconds that one run of the work takes, as the mean of `runs` back to back.
+
+        Cold: a memset of exactly the L2's size goes before (what nvbench does). A one-thread kernel then holds the
+        stream until everything is queued, so that no launch gap lies between the events.
+        """
+        launches = getattr(work, "launches", 1) * runs
+        held = launches <= MAX_HELD_LAUNCHES
+        with translated("timing the kernel"):
+            if cache == "cold" and self._flush is not None:
+                self._driver.memset_d8_async(self._flush, 0, self._flush_bytes, self._stream)
+            if held:
+                self._flag[:] = 0
+                self._hold.prepared_async_call((1, 1), (1, 1, 1), self._stream, self._flag_pointer)
+            self._start.record(self._stream)
+            try:
+                for _ in range(runs):
+                    work()
+                self._stop.record(self._stream)
+            finally:
+                self._flag[0] = 1
+            self._stop.synchronize()
+            if held and self._flag[1]:
+                raise DeviceError("The host took over two seconds to queue one sample; the machine is overloaded.")
+            return float(self._stop.time_since(self._start)) * 1e-3 / runs
+
+
+def _nvml_handle(uuid: str | None) -> Any:
+    """Return NVML's handle of a GPU, or None where the package is not installed or does not start."""
+    if uuid is None or not probe.nvml().usable:
+        return None
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    except pynvml.NVMLError:
+        return None
+
+
+def _diagnostics(error: Any, name: str) -> str:
+    """Return nvcc's messages that speak of the source, without its command line and temporary files."""
+    output = "\n".join(str(part) for part in (error.stdout, error.stderr) if part)
+    lines = [re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", name, line) for line in output.splitlines()]
+    kept = [line for line in lines if line.strip() and not re.match(r"\d+ errors? detected in", line)]
+    return f"nvcc cannot compile {name}:\n" + "\n".join(kept or ["it gave no message"])
+
+
+def _entry_name(name: str, cubin: bytes, source: str) -> str:
+    """Return the entry name of a kernel in a cubin: the name itself for extern "C", else its mangled form."""
+    entries = sorted({match.decode() for match in re.findall(rb"\.text\.([A-Za-z_$][\w$]*)\0", cubin)})
+    if name in entries:
+        return name
+    part = f"{len(name)}{name}"
+    mangled = [entry for entry in entries if entry.startswith("_Z") and part in entry]
+    if len(mangled) == 1:
+        return mangled[0]
+    if mangled:
+        raise UsageError(
+            f"{source} has {len(mangled)} kernels named '{name}' (overloads or instances); name one apart."
+        )
+    raise UsageError(f"{source} compiles, but holds no kernel '{name}'; it has {', '.join(entries) or 'none'}.")

@@ -1,0 +1,201 @@
+"""What this machine has: driver, GPUs, nvcc, PyCUDA, NVRTC. Asks without importing PyCUDA or creating a context."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from cudabench.model import DeviceInfo
+
+# Numbers of CUdevice_attribute in cuda.h.
+CLOCK_RATE_KHZ = 13
+MULTIPROCESSOR_COUNT = 16
+MEMORY_CLOCK_RATE_KHZ = 36
+GLOBAL_MEMORY_BUS_WIDTH = 37
+L2_CACHE_SIZE = 38
+COMPUTE_CAPABILITY_MAJOR = 75
+COMPUTE_CAPABILITY_MINOR = 76
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that a run may need: its version, or the problem and the command that mends it."""
+
+    name: str
+    version: str | None = None
+    problem: str | None = None
+    repair: str | None = None
+    device_count: int = 0
+
+    @property
+    def usable(self) -> bool:
+        """Tell whether nothing is wrong with it."""
+        return self.problem is None
+
+
+@cache
+def _libcuda() -> ctypes.CDLL | None:
+    for name in ("nvcuda.dll",) if os.name == "nt" else ("libcuda.so.1", "libcuda.so"):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+@cache
+def driver() -> Part:
+    """Return the NVIDIA driver, its version and the number of its GPUs."""
+    library = _libcuda()
+    install = "install NVIDIA's driver"
+    if library is None:
+        return Part("driver", problem="this machine has no NVIDIA driver", repair=install)
+    status = library.cuInit(0)
+    if status == 100:  # CUDA_ERROR_NO_DEVICE
+        return Part("driver", problem="the NVIDIA driver finds no GPU", repair="check with nvidia-smi")
+    if status:
+        return Part(
+            "driver", problem=f"the NVIDIA driver does not start (error {status})", repair="check with nvidia-smi"
+        )
+    count, version = ctypes.c_int(), ctypes.c_int()
+    library.cuDeviceGetCount(ctypes.byref(count))
+    library.cuDriverGetVersion(ctypes.byref(version))
+    if not count.value:
+        return Part("driver", problem="the NVIDIA driver finds no GPU", repair="check with nvidia-smi")
+    cuda = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
+    kernel_module = _kernel_module_version()
+    return Part("driver", version=f"{kernel_module} ({cuda})" if kernel_module else cuda, device_count=count.value)
+
+
+def _kernel_module_version() -> str | None:
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return None
+    match = re.search(r"\s(\d{3}\.\d+(?:\.\d+)?)\s", text)
+    return match[1] if match else None
+
+
+@cache
+def gpu(index: int) -> DeviceInfo:
+    """Return the description of a GPU; its peak is 2 * memory clock * bus width, in GB/s.
+
+    The factor 2 counts both edges of the memory clock (double data rate), as nvbench and BabelStream do.
+    """
+    library = _libcuda()
+    if library is None:
+        raise RuntimeError("gpu() needs a driver; ask driver() first")
+    device = ctypes.c_int()
+    library.cuDeviceGet(ctypes.byref(device), index)
+
+    def attribute(number: int) -> int:
+        value = ctypes.c_int()
+        library.cuDeviceGetAttribute(ctypes.byref(value), number, device)
+        return value.value
+
+    name = ctypes.create_string_buffer(256)
+    library.cuDeviceGetName(name, 256, device)
+    uuid = ctypes.create_string_buffer(16)
+    library.cuDeviceGetUuid(uuid, device)
+    memory = ctypes.c_size_t()
+    library.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+    memory_khz, bus_bits = attribute(MEMORY_CLOCK_RATE_KHZ), attribute(GLOBAL_MEMORY_BUS_WIDTH)
+    return DeviceInfo(
+        name=name.value.decode(),
+        kind="cuda",
+        compute_capability=f"{attribute(COMPUTE_CAPABILITY_MAJOR)}.{attribute(COMPUTE_CAPABILITY_MINOR)}",
+        sm_count=attribute(MULTIPROCESSOR_COUNT),
+        l2_bytes=attribute(L2_CACHE_SIZE),
+        # Integrated GPUs report no memory clock: then there is no peak to hold a figure against.
+        peak_gbps=2 * memory_khz * 1e3 * bus_bits / 8 / 1e9 if memory_khz and bus_bits else None,
+        clocks={"sm_mhz": attribute(CLOCK_RATE_KHZ) // 1000, "memory_mhz": memory_khz // 1000},
+        driver=driver().version,
+        uuid=_uuid_text(uuid.raw),
+        memory_bytes=memory.value,
+        index=index,
+    )
+
+
+def _uuid_text(raw: bytes) -> str:
+    text = raw.hex()
+    return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+@cache
+def nvcc() -> Part:
+    """Return NVIDIA's compiler, which PyCUDA needs at run time."""
+    path = shutil.which("nvcc")
+    repair = "install the CUDA toolkit and put its bin folder on PATH"
+    if path is None:
+        return Part("nvcc", problem="nvcc is not on PATH", repair=repair)
+    try:
+        answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        return Part("nvcc", problem=f"nvcc does not run ({error})", repair=repair)
+    match = re.search(r"release [\d.]+, V([\d.]+)", answer)
+    return Part("nvcc", version=match[1] if match else "unknown")
+
+
+def pycuda() -> Part:
+    """Return PyCUDA, which runs kernels on a GPU."""
+    return _package("PyCUDA", "pycuda", "pycuda", "pip install 'cudabench[gpu]'")
+
+
+def nvml() -> Part:
+    """Return NVIDIA's management library for Python, which reads clocks while measuring."""
+    return _package("NVML", "pynvml", "nvidia-ml-py", "pip install nvidia-ml-py")
+
+
+def _package(name: str, module: str, distribution: str, repair: str) -> Part:
+    if find_spec(module) is None:
+        return Part(name, problem=f"{name} is not installed", repair=f"install it with {repair}")
+    try:
+        return Part(name, version=metadata.version(distribution))
+    except metadata.PackageNotFoundError:
+        return Part(name, version="unknown")
+
+
+def nvrtc() -> Part:
+    """Return NVIDIA's run-time compiler, which the simulator needs."""
+    from cudabench import compiler
+
+    version = compiler.nvrtc_version()
+    if version is None:
+        return Part(
+            "NVRTC",
+            problem="NVIDIA's run-time compiler NVRTC is not installed",
+            repair="install it with pip install nvidia-cuda-nvrtc",
+        )
+    return Part("NVRTC", version=".".join(str(number) for number in version))
+
+
+@cache
+def host() -> Mapping[str, object]:
+    """Return the host's description for the results file."""
+    return {
+        "name": platform.node(),
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "cpu": _cpu_name(),
+        "cpu_count": os.cpu_count(),
+        "python": platform.python_version(),
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return match[1].strip() if match else platform.processor()

@@ -1,0 +1,377 @@
+"""The records that flow through cudabench: what is computed, how, where, and what came of it.
+
+All are frozen. An `Operation` is what is computed and a `Kernel` one way to compute it; a `Problem` is an operation at
+one size, type and seed; a `Case` is a kernel made concrete: its launches, its compiler defines, its source. A `Result`
+is what a device reports of a case and what the results file holds.
+
+Units: seconds, bytes, GB/s with GB = 10^9 bytes, GFLOP/s with 10^9 operations. Blocks and grids are CUDA's, x first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Arrays = dict[str, np.ndarray]
+
+Dim = tuple[int, int, int]
+Size = Mapping[str, int]
+Status = Literal["ok", "wrong", "failed", "skipped"]
+
+# Limits of every device of compute capability 7.5 and later (CUDA C++ programming guide, technical specifications).
+MAX_THREADS_PER_BLOCK = 1024
+MAX_BLOCK: Dim = (1024, 1024, 64)
+MAX_GRID: Dim = (2**31 - 1, 65535, 65535)
+WARP = 32
+
+
+def cdiv(a: int, b: int) -> int:
+    """Return a / b rounded up: how many blocks of b cover a."""
+    return -(-a // b)
+
+
+def dim3(values: Sequence[int]) -> Dim:
+    """Return one to three numbers as a full (x, y, z), the missing ones 1."""
+    x, y, z = (*values, 1, 1, 1)[:3]
+    return (x, y, z)
+
+
+def dim_text(dim: Sequence[int], least: int = 1) -> str:
+    """Return a block or grid as '32 x 8', without trailing ones beyond the first `least` numbers."""
+    values = list(dim)
+    while len(values) > least and values[-1] == 1:
+        values.pop()
+    return " x ".join(str(value) for value in values)
+
+
+# What is computed ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An operation at one size, element type and seed."""
+
+    size: Size
+    dtype: str
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One array of a problem in device memory: its shape in elements, its NumPy type, and what it is for."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Literal["in", "out", "inout", "scratch"]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What difference to the reference is accepted: |got - expected| <= atol + rtol * |expected|, and why."""
+
+    rtol: float
+    atol: float
+    reason: str
+
+
+EXACT = Tolerance(0.0, 0.0, "values are moved, not computed")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch. Arguments are names of buffers or NumPy scalars, in the order of the kernel's parameters."""
+
+    function: str
+    grid: Dim
+    block: Dim
+    arguments: tuple[Any, ...]
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One rung of a ladder.
+
+    `grid` gives the smallest grid that covers a problem with a block; where `any_grid` is set, every grid is right (the
+    kernel strides). `refuses` returns the reason why the kernel cannot take a block with an element size, or None.
+    `defines` adds compiler defines for a block and an element size. `launches` replaces the single launch of `function`
+    with the operation's arguments. `expected` replaces the operation's reference (a copy kernel copies).
+    """
+
+    name: str
+    function: str
+    block: tuple[int, ...]
+    grid: Callable[[Problem, Dim], Dim]
+    any_grid: bool = False
+    refuses: Callable[[Dim, int], str | None] = lambda block, itemsize: None
+    defines: Callable[[Dim, int], dict[str, str]] = lambda block, itemsize: {}
+    launches: Callable[[Problem, Dim, Dim], Sequence[Launch]] | None = None
+    expected: Callable[[Problem, Arrays], Arrays] | None = None
+    dtypes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The same work on the CPU: `run(inputs, outputs, threads)` fills the outputs; `implementation` names the call."""
+
+    implementation: str
+    run: Callable[[Arrays, Arrays, int], None]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is computed, with everything that its kernels share.
+
+    `dtypes` maps NumPy's type names to CUDA C's. `arguments` gives a launch's arguments: buffer names and scalars.
+    `reference` returns the right outputs for the inputs. `bytes` is what must move between device memory and the chip
+    at least once, `flops` the floating-point operations, each with its formula as text.
+    """
+
+    name: str
+    summary: str
+    source: str
+    dimensions: tuple[str, ...]
+    default_size: tuple[int, ...]
+    block_dimensions: int
+    dtypes: Mapping[str, str]
+    kernels: tuple[Kernel, ...]
+    buffers: Callable[[Problem], tuple[Buffer, ...]]
+    arguments: Callable[[Problem], tuple[Any, ...]]
+    inputs: Callable[[Problem], Arrays]
+    reference: Callable[[Problem, Arrays], Arrays]
+    baseline: Baseline
+    tolerance: Callable[[Problem], Tolerance]
+    bytes: Callable[[Problem], int]
+    bytes_formula: str
+    flops: Callable[[Problem], int] | None = None
+    flops_formula: str = ""
+
+    @property
+    def plain(self) -> Kernel:
+        """Return the first rung that does the operation's work: a user's own kernel gets its geometry."""
+        return next(kernel for kernel in self.kernels if kernel.expected is None)
+
+    def kernel_id(self, name: str) -> int | None:
+        """Return a kernel's position in the ladder, or None for a kernel from elsewhere."""
+        return next((i for i, kernel in enumerate(self.kernels) if kernel.name == name), None)
+
+    def footprint(self, problem: Problem) -> int:
+        """Return the bytes of all buffers together."""
+        import math
+
+        import numpy as np
+
+        return sum(math.prod(b.shape) * np.dtype(b.dtype).itemsize for b in self.buffers(problem))
+
+
+@dataclass(frozen=True)
+class Source:
+    """CUDA C++ text with the name that compiler messages show, and the folder whose headers it may include."""
+
+    name: str
+    text: str
+    folder: str | None = None
+    builtin: bool = True
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel made concrete: ready to compile, launch and verify. Refers to its operation and kernel by name only."""
+
+    operation: str
+    kernel: str
+    id: int | None
+    function: str
+    source: Source
+    problem: Problem
+    block: Dim
+    grid: Dim
+    launches: tuple[Launch, ...]
+    defines: Mapping[str, str]
+    expects: str
+    skip_reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure: the stopping rule in seconds, the cache state, the CPU baseline."""
+
+    cache: Literal["cold", "hot"] = "cold"
+    min_time: float = 0.5
+    max_time: float = 10.0
+    min_samples: int = 10
+    timeout: float = 60.0
+    cpu: bool = True
+    cpu_threads: int = 1
+
+
+# Where it runs ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A device as the results file describes it. Clocks in MHz; unknown values are None."""
+
+    name: str
+    kind: Literal["cuda", "sim"]
+    compute_capability: str
+    sm_count: int | None = None
+    l2_bytes: int | None = None
+    peak_gbps: float | None = None
+    clocks: Mapping[str, int] = field(default_factory=dict)
+    driver: str | None = None
+    uuid: str | None = None
+    memory_bytes: int | None = None
+    index: int | None = None
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the compiler spent on a kernel, from ptxas: registers a thread, static shared bytes a block, local bytes a
+    thread."""
+
+    registers: int
+    shared_bytes: int
+    local_bytes: int
+
+
+# What came of it ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The first wrong element: its index in the output array and both values."""
+
+    index: tuple[int, ...]
+    got: float
+    expected: float
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """How the output compares with the reference, and when it was looked at."""
+
+    mismatches: int
+    first: Mismatch | None
+    rtol: float
+    atol: float
+    checked: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Statistics of the samples of one kernel, in seconds. `relative_ci` is the half width of the 95% confidence
+    interval of the median over the median; a sample is the mean of `runs_per_sample` runs back to back."""
+
+    median_s: float
+    q1_s: float
+    q3_s: float
+    min_s: float
+    mean_s: float
+    relative_ci: float
+    samples: int
+    cache: str
+    samples_s: tuple[float, ...]
+    runs_per_sample: int = 1
+
+
+@dataclass(frozen=True)
+class CpuTime:
+    """The CPU baseline: median seconds and what ran."""
+
+    time_s: float
+    bandwidth_gbps: float | None
+    threads: int
+    implementation: str
+
+
+@dataclass(frozen=True)
+class Warning:
+    """Something that makes a figure less than it seems: a stable code and one sentence with the number and the flag."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Access:
+    """One kind of access on one source line in the simulator, summed over all requests; `bytes` a lane."""
+
+    line: int
+    source: str
+    space: str
+    op: str
+    bytes: int
+    requests: int
+    sectors: int | None = None
+    ideal_sectors: int | None = None
+    wavefronts: int | None = None
+    ideal_wavefronts: int | None = None
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """A fault that the simulator saw: where first, how often."""
+
+    kind: str
+    line: int
+    source: str
+    block: Dim
+    thread: Dim
+    count: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Resident blocks and warps of one multiprocessor, as a fraction of its warps, and what limits them."""
+
+    blocks_per_sm: int
+    warps_per_sm: int
+    fraction: float
+    limited_by: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """One kernel's entry in the results file; what was not measured is None."""
+
+    operation: str
+    kernel: str
+    id: int | None
+    function: str
+    source: str
+    size: Mapping[str, int]
+    dtype: str
+    block: Dim
+    grid: Dim
+    device: str
+    status: Status
+    reason: str | None = None
+    shared_bytes: int | None = None
+    registers: int | None = None
+    local_bytes: int | None = None
+    verification: Verification | None = None
+    time: Timing | None = None
+    bytes: int | None = None
+    flops: int | None = None
+    bandwidth_gbps: float | None = None
+    gflops: float | None = None
+    copy_gbps: float | None = None
+    copy_fraction: float | None = None
+    peak_fraction: float | None = None
+    speedup_vs_cpu: float | None = None
+    footprint_over_l2: float | None = None
+    cpu: CpuTime | None = None
+    warnings: tuple[Warning, ...] = ()
+    access: tuple[Access, ...] | None = None
+    hazards: tuple[Hazard, ...] | None = None
+    instructions: int | None = None
+    occupancy: Occupancy | None = None

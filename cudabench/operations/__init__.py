@@ -1,0 +1,26 @@
+"""The operations: one module each, loaded when asked for, so that `--help` costs no NumPy.
+
+A new operation is a module here that defines `OPERATION`, a chapter in `kernels_cu/` and a line in `SUMMARIES`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cudabench.model import Operation
+
+SUMMARIES = {
+    "transpose": "Matrix transpose, from one element a thread to 16-byte accesses near copy speed.",
+}
+
+
+def get(name: str) -> Operation:
+    """Return the operation of this name. Raises UsageError for an unknown one."""
+    from cudabench.errors import UsageError, did_you_mean
+
+    if name not in SUMMARIES:
+        raise UsageError(f"'{name}' is no operation; there are {', '.join(SUMMARIES)}.{did_you_mean(name, SUMMARIES)}")
+    operation: Operation = import_module(f"cudabench.operations.{name}").OPERATION
+    return operation

@@ -1,0 +1,29 @@
+"""The list of an operation's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cudabench.model import Operation, dim_text
+from cudabench.render import console
+
+
+def show(operation: Operation, summary: str, sentences: Mapping[str, str]) -> None:
+    """Print the ladder of an operation; `sentences` maps functions to their one-line idea."""
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console.out()
+    out.print(Text.assemble((operation.name, "bold"), f": {summary}"))
+    sizes = " ".join(name.upper() for name in operation.dimensions)
+    out.print(
+        f"--size {sizes}, --dtype {', '.join(operation.dtypes)}; moves {operation.bytes_formula} bytes", style="dim"
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("id", justify="right", no_wrap=True)
+    table.add_column("kernel", no_wrap=True)
+    table.add_column("block", no_wrap=True)
+    table.add_column("idea", overflow="fold")
+    for at, kernel in enumerate(operation.kernels):
+        table.add_row(str(at), kernel.name, dim_text(kernel.block, 1), sentences.get(kernel.function, ""))
+    out.print(table)

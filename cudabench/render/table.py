@@ -1,0 +1,209 @@
+"""The report of a run: a header with the scale, a table with a row a kernel, the baseline, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cudabench import stats
+from cudabench.model import CpuTime, DeviceInfo, Operation, Result, Settings, dim_text
+from cudabench.render import units
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading, the text of a result in it, and when it goes on a narrow terminal (0: never)."""
+
+    heading: str
+    text: Callable[[Result], str]
+    right: bool = True
+    expendable: int = 0
+
+
+def show(
+    out: Console,
+    err: Console,
+    operation: Operation,
+    device: DeviceInfo,
+    results: Sequence[Result],
+    cpu: CpuTime | None,
+    settings: Settings,
+) -> None:
+    """Print the report; warnings and reasons go to `err`."""
+    from rich.text import Text
+
+    if not results:
+        return
+    out.print(Text(device_line(device), style="bold"))
+    out.print(problem_line(operation, results, settings, device))
+    columns = timed_columns(operation) if device.kind == "cuda" else simulated_columns(results)
+    out.print()
+    out.print(fitting_table(columns, results, out.width))
+    for result in results:
+        if result.status in ("wrong", "failed"):
+            out.print(Text(f"{result.kernel} {result.status}: {result.reason}", style="red"))
+        elif result.status == "skipped":
+            out.print(Text(f"{result.kernel} skipped: {result.reason}", style="dim"))
+    if cpu:
+        out.print()
+        out.print(cpu_line(cpu))
+    for line in warning_lines(results):
+        err.print(Text(line, style="yellow"))
+
+
+# The lines around the table ------------------------------------------------------------------------------------------
+
+
+def device_line(device: DeviceInfo) -> str:
+    """Return the device with what decides the figures."""
+    if device.kind == "sim":
+        return f"{device.name}: no GPU was used, so nothing is timed"
+    parts = [f"{device.name} (cuda:{device.index})", f"compute capability {device.compute_capability}"]
+    if device.sm_count:
+        parts.append(f"{device.sm_count} SMs")
+    if device.l2_bytes:
+        parts.append(f"L2 {device.l2_bytes / 2**20:.0f} MiB")
+    if device.peak_gbps:
+        parts.append(f"peak {device.peak_gbps:.0f} GB/s")
+    if device.driver:
+        parts.append(f"driver {device.driver}")
+    return ", ".join(parts)
+
+
+def problem_line(operation: Operation, results: Sequence[Result], settings: Settings, device: DeviceInfo) -> str:
+    """Return the problem with the bytes behind the bandwidth, the cache state and the copy that is 100%."""
+    first = results[0]
+    parts = [f"{operation.name} {' x '.join(str(v) for v in first.size.values())} {first.dtype}"]
+    moved = next((r.bytes for r in results if r.bytes), None)
+    if moved:
+        parts.append(f"{units.nbytes(moved)} moved ({operation.bytes_formula})")
+    if device.kind == "cuda":
+        parts.append(f"{settings.cache} L2")
+        copies = sorted(r.copy_gbps for r in results if r.copy_gbps)
+        if copies:
+            parts.append(f"copy {copies[len(copies) // 2]:.0f} GB/s")
+    return ", ".join(parts)
+
+
+def cpu_line(cpu: CpuTime) -> str:
+    """Return the CPU baseline: what ran, on how many threads, how fast."""
+    bandwidth = f", {units.digits(cpu.bandwidth_gbps, 3)} GB/s" if cpu.bandwidth_gbps else ""
+    plural = "thread" if cpu.threads == 1 else "threads"
+    return f"CPU: {cpu.implementation}, {cpu.threads} {plural}: {units.seconds(cpu.time_s)}{bandwidth}"
+
+
+def warning_lines(results: Sequence[Result]) -> list[str]:
+    """Return a line for each warning; what several kernels share is said once."""
+    shared: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        for warning in result.warnings:
+            shared.setdefault((warning.code, warning.message), []).append(result.kernel)
+    timed = sum(result.status == "ok" for result in results)
+    lines = []
+    for (_, message), kernels in shared.items():
+        where = "all kernels" if len(kernels) == timed > 1 else ", ".join(kernels)
+        lines.append(f"Warning: {where}: {message}.")
+    return lines
+
+
+# The table -----------------------------------------------------------------------------------------------------------
+
+
+def common_columns(results_verified: Callable[[Result], str]) -> tuple[list[Column], Column]:
+    """Return the columns that every report starts with, and the one that it ends with."""
+    start = [
+        Column("id", lambda r: NOTHING if r.id is None else str(r.id), expendable=4),
+        Column("kernel", lambda r: r.kernel, right=False),
+        Column("block", lambda r: dim_text(r.block, 2) if r.block[0] else NOTHING, right=False),
+        Column("grid", lambda r: dim_text(r.grid) if r.grid[0] else NOTHING, right=False, expendable=1),
+    ]
+    return start, Column("verified", results_verified, right=False)
+
+
+def verdict(result: Result) -> str:
+    """Return the last column's word."""
+    return {"ok": "yes", "wrong": "WRONG", "failed": "failed", "skipped": "skipped"}[result.status]
+
+
+def timed_columns(operation: Operation) -> list[Column]:
+    """Return the columns of a run on a GPU."""
+    start, end = common_columns(verdict)
+    middle = [
+        Column("time", _time),
+        Column("GB/s", lambda r: _number(r.bandwidth_gbps)),
+        Column("of copy", lambda r: _percent(r.copy_fraction)),
+        Column("of peak", lambda r: _percent(r.peak_fraction), expendable=2),
+        Column("x CPU", lambda r: _number(r.speedup_vs_cpu, 3), expendable=3),
+    ]
+    if operation.flops:
+        middle.insert(1, Column("GFLOP/s", lambda r: _number(r.gflops)))
+    return [*start, *middle, end]
+
+
+def simulated_columns(results: Sequence[Result]) -> list[Column]:
+    """Return the columns of a run in the simulator: per request the mean, and in brackets the least that would do."""
+    start, end = common_columns(verdict)
+    return [
+        *start,
+        Column("load sectors", lambda r: _per_request(r, "global", "load", "sectors")),
+        Column("store sectors", lambda r: _per_request(r, "global", "store", "sectors")),
+        Column("shared wavefronts", lambda r: _per_request(r, "shared", None, "wavefronts")),
+        Column("instructions", lambda r: units.count(r.instructions) if r.instructions is not None else NOTHING),
+        Column("occupancy", lambda r: _percent(r.occupancy.fraction) if r.occupancy else NOTHING, expendable=1),
+        Column("hazards", lambda r: NOTHING if r.hazards is None else str(len(r.hazards)) if r.hazards else "none"),
+        end,
+    ]
+
+
+def _per_request(result: Result, space: str, op: str | None, what: str) -> str:
+    rows = [a for a in result.access or () if a.space == space and (op is None or a.op == op)]
+    requests = sum(a.requests for a in rows)
+    if not requests:
+        return NOTHING
+    actual = sum(getattr(a, what) for a in rows) / requests
+    ideal = sum(getattr(a, f"ideal_{what}") for a in rows) / requests
+    return f"{units.digits(actual, 3)} ({units.digits(ideal, 3)})"
+
+
+def _time(result: Result) -> str:
+    if result.time is None:
+        return NOTHING
+    return f"{units.seconds(result.time.median_s)} {units.spread(stats.dispersion(result.time) / 2)}"
+
+
+def _number(value: float | None, count: int = 4) -> str:
+    return NOTHING if value is None else units.digits(value, count)
+
+
+def _percent(value: float | None) -> str:
+    return NOTHING if value is None else units.percent(value)
+
+
+def fitting_table(columns: Sequence[Column], results: Sequence[Result], width: int) -> Table:
+    """Return the table without the columns that matter least where the terminal is too narrow for all."""
+    from rich.table import Table
+
+    kept = list(columns)
+    texts = {id(c): [c.text(r) for r in results] for c in columns}
+
+    def needed() -> int:
+        return sum(2 + max(len(c.heading), *(len(t) for t in texts[id(c)])) for c in kept)
+
+    for rank in range(1, max(c.expendable for c in columns) + 1):
+        if needed() <= width:
+            break
+        kept = [c for c in kept if c.expendable != rank]
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column in kept:
+        table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=True)
+    styles = {"wrong": "red", "failed": "red", "skipped": "dim", "ok": ""}
+    for row, result in enumerate(results):
+        table.add_row(*(texts[id(column)][row] for column in kept), style=styles[result.status])
+    return table

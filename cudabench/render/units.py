@@ -1,0 +1,42 @@
+"""Numbers as people read them: pure text."""
+
+from __future__ import annotations
+
+TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def seconds(value: float) -> str:
+    """Return a time with four digits and a unit: 36.42 µs."""
+    factor, unit = next(((f, u) for f, u in TIME_UNITS if value >= f), TIME_UNITS[-1])
+    return f"{digits(value / factor)} {unit}"
+
+
+def digits(value: float, count: int = 4) -> str:
+    """Return a number with so many significant digits and no exponent, but all digits before the point."""
+    if value == 0:
+        return "0"
+    before = len(str(int(abs(value))))
+    return f"{value:.{max(count - before, 0)}f}"
+
+
+def percent(fraction: float) -> str:
+    """Return a fraction as a percentage of three digits: 98.3%, 104%, 4.21%."""
+    return f"{digits(fraction * 100, 3)}%"
+
+
+def spread(fraction: float) -> str:
+    """Return a spread as '±0.3%'."""
+    return f"±{fraction * 100:.1f}%"
+
+
+def count(value: int) -> str:
+    """Return a count with thousands separated by thin groups: 16 777 216."""
+    return f"{value:,}".replace(",", " ")
+
+
+def nbytes(value: float) -> str:
+    """Return bytes in decimal units: 134 MB."""
+    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= factor:
+            return f"{digits(value / factor, 3)} {unit}"
+    return f"{int(value)} B"

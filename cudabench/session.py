@@ -1,0 +1,212 @@
+"""A run of several kernels on one device, as a stream of events.
+
+A GPU is used from a process of its own: an illegal address spoils a CUDA context for good and a kernel that never ends
+cannot be stopped from within. The worker that met it is ended, the kernel is reported as failed, and a new worker
+goes on with the rest. The simulator runs in this process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cudabench.devices import Choice
+from cudabench.errors import CudabenchError, DeviceError
+from cudabench.model import Case, CpuTime, DeviceInfo, Operation, Result, Settings
+
+WATCHED = ("running", "warming up", "timing")  # phases in which the GPU must give a sign of life
+START_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker does: `operation` makes the operation, whose functions cannot travel themselves."""
+
+    operation: Callable[[], Operation]
+    cases: tuple[Case, ...]
+    settings: Settings
+    index: int
+    cpu: CpuTime | None = None
+
+
+@dataclass(frozen=True)
+class Started:
+    """The device is ready."""
+
+    device: DeviceInfo
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The CPU baseline is known."""
+
+    cpu: CpuTime
+
+
+@dataclass(frozen=True)
+class Working:
+    """A kernel is in a phase, of which a fraction is done."""
+
+    kernel: str
+    phase: str
+    fraction: float
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A kernel is done; `output` is what it printed. `poisoned`: the worker's context is spoilt and it ends now."""
+
+    result: Result
+    output: str = ""
+    poisoned: bool = False
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The run cannot go on: an error for the user."""
+
+    error: CudabenchError
+
+
+Event = Started | Measured | Working | Finished | Refused
+
+
+def run(
+    choice: Choice, operation: Callable[[], Operation], cases: Sequence[Case], settings: Settings
+) -> Iterator[Event]:
+    """Run the cases in order and yield what happens: Started once, Working often, Finished once a case.
+
+    Raises CudabenchError where nothing can run at all.
+    """
+    if choice.kind == "sim":
+        from cudabench.devices import sim
+
+        yield from sim.run(choice.architecture, operation(), cases, settings)
+        return
+    left = list(cases)
+    cpu: CpuTime | None = None
+    started = False
+    while left:
+        with _Worker(Job(operation, tuple(left), settings, choice.index, cpu)) as worker:
+            for event in worker.events(left[0]):
+                if isinstance(event, Refused):
+                    raise event.error
+                if isinstance(event, Measured):
+                    cpu = event.cpu
+                if isinstance(event, Finished):
+                    left.pop(0)
+                if isinstance(event, Started) and started:
+                    continue
+                started = started or isinstance(event, Started)
+                yield event
+                if isinstance(event, Finished) and (event.poisoned or not left):
+                    break
+
+
+class _Worker:
+    """The parent's end of a worker process."""
+
+    def __init__(self, job: Job) -> None:
+        from multiprocessing.connection import Connection
+
+        self._job = job
+        ours, theirs = os.pipe()
+        back_read, back_write = os.pipe()
+        # What libraries and kernels print goes to files, never between the lines of a report.
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
+        self._noise = tempfile.TemporaryFile()  # noqa: SIM115
+        self._shown = 0
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_package_root(), *_python_path()])}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "cudabench.worker", str(ours), str(back_write)],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._noise,
+            pass_fds=(ours, back_write),
+            env=environment,
+            start_new_session=True,  # Ctrl-C reaches the parent alone, which ends the worker
+        )
+        os.close(ours)
+        os.close(back_write)
+        self._to = Connection(theirs, readable=False)
+        self._from = Connection(back_read, writable=False)
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            try:
+                self._process.wait(0 if sys.exc_info()[0] else 5)  # profilers want a clean end
+            except subprocess.TimeoutExpired:
+                self._process.send_signal(signal.SIGKILL)
+                self._process.wait()
+        for closing in (self._to, self._from, self._output, self._noise):
+            closing.close()
+
+    def events(self, first: Case) -> Iterator[Event]:
+        """Yield the worker's events; a death or a hang becomes a failed result of the kernel in hand."""
+        cases = iter(self._job.cases)
+        case, phase, started = next(cases), "starting", False
+        with suppress(BrokenPipeError):  # a worker that died at once: reading tells
+            self._to.send(self._job)
+        while True:
+            limit = self._job.settings.timeout if phase in WATCHED else None if started else START_TIMEOUT_S
+            if not self._from.poll(limit):
+                self._process.send_signal(signal.SIGKILL)
+                if not started:
+                    raise DeviceError(f"The GPU did not start within {START_TIMEOUT_S:g} s; check it with nvidia-smi.")
+                yield self._failed(
+                    case, f"no sign of life for {limit:g} s while {phase}; raise --timeout if it is just slow"
+                )
+                return
+            try:
+                event: Any = self._from.recv()
+            except (EOFError, ConnectionResetError):
+                self._process.wait()
+                if not started:
+                    raise DeviceError(f"The GPU did not start: {self._last_words()}.") from None
+                yield self._failed(case, f"the process that ran it ended ({self._last_words()})")
+                return
+            if isinstance(event, Started):
+                started = True
+            elif isinstance(event, Working):
+                phase = event.phase
+            elif isinstance(event, Finished):
+                case, phase = next(cases, case), "between"
+                event = replace(event, output=self._printed())
+            yield event
+
+    def _failed(self, case: Case, reason: str) -> Finished:
+        from cudabench.bench import describe
+
+        blank = describe(case, f"cuda:{self._job.index}")
+        return Finished(replace(blank, status="failed", reason=reason), self._printed(), poisoned=True)
+
+    def _printed(self) -> str:
+        self._output.seek(self._shown)
+        text = self._output.read()
+        self._shown += len(text)
+        return text.decode("utf-8", "replace")
+
+    def _last_words(self) -> str:
+        self._noise.seek(0)
+        lines = self._noise.read().decode("utf-8", "replace").strip().splitlines()
+        status = self._process.returncode
+        return lines[-1] if lines else f"signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def _package_root() -> str:
+    return str(Path(__file__).resolve().parent.parent)
+
+
+def _python_path() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

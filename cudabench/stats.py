@@ -1,0 +1,58 @@
+"""Statistics of samples: pure functions over numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from cudabench.model import Timing
+
+CONFIDENCE_Z = 1.959964  # two-sided 95% of the normal distribution
+
+
+def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
+    """Return the 95% confidence interval of the median of samples in ascending order.
+
+    Order statistics: the number of samples under the true median is binomial(n, 1/2), so the ranks are
+    n/2 -+ z * sqrt(n)/2 (David and Nagaraja, Order Statistics, 3rd ed., section 7.1). No distribution is assumed. Under
+    six samples no such interval exists at 95%: the whole range is returned.
+    """
+    n = len(ordered)
+    if n == 0:
+        raise ValueError("no samples")
+    half = CONFIDENCE_Z * math.sqrt(n) / 2
+    low = max(math.floor(n / 2 - half), 0)
+    high = min(math.ceil(n / 2 + half), n - 1)
+    return ordered[low], ordered[high]
+
+
+def relative_ci(samples: Sequence[float]) -> float:
+    """Return half the width of the median's 95% interval, as a fraction of the median."""
+    ordered = np.sort(np.asarray(samples, dtype=np.float64))
+    low, high = median_interval(ordered)  # type: ignore[arg-type]
+    return float((high - low) / 2 / np.median(ordered))
+
+
+def summarize(samples: Sequence[float], cache: str, runs_per_sample: int = 1) -> Timing:
+    """Return the statistics of samples in seconds; they keep their order of measurement."""
+    values = np.asarray(samples, dtype=np.float64)
+    q1, median, q3 = np.quantile(values, [0.25, 0.5, 0.75])
+    return Timing(
+        median_s=float(median),
+        q1_s=float(q1),
+        q3_s=float(q3),
+        min_s=float(values.min()),
+        mean_s=float(values.mean()),
+        relative_ci=relative_ci(samples),
+        samples=len(values),
+        cache=cache,
+        samples_s=tuple(float(value) for value in values),
+        runs_per_sample=runs_per_sample,
+    )
+
+
+def dispersion(timing: Timing) -> float:
+    """Return the interquartile range as a fraction of the median."""
+    return (timing.q3_s - timing.q1_s) / timing.median_s

@@ -1,0 +1,57 @@
+"""Comparison of an output with its reference: pure, in chunks, and deaf to excuses: NaN never passes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cudabench.model import Mismatch, Tolerance, Verification
+
+CHUNK = 1 << 22  # elements; keeps the temporaries of a comparison in tens of megabytes
+
+
+def compare(
+    expected: np.ndarray, got: np.ndarray, tolerance: Tolerance, *, checked: str = "before", output: str = ""
+) -> Verification:
+    """Compare two arrays of one shape element by element.
+
+    An element is right when |got - expected| <= atol + rtol * |expected| (numpy.isclose's rule), or when both are
+    the same infinity. Raises ValueError where shapes differ, since then nothing can be said.
+    """
+    if expected.shape != got.shape:
+        raise ValueError(f"the output has shape {got.shape}, the reference {expected.shape}")
+    flat_expected, flat_got = expected.reshape(-1), got.reshape(-1)
+    mismatches, first = 0, None
+    for start in range(0, flat_expected.size, CHUNK):
+        want, have = flat_expected[start : start + CHUNK], flat_got[start : start + CHUNK]
+        wrong = _wrong(want, have, tolerance)
+        count = int(np.count_nonzero(wrong))
+        if count and first is None:
+            at = int(np.argmax(wrong))
+            index = tuple(int(i) for i in np.unravel_index(start + at, expected.shape))
+            first = Mismatch(index, have[at].item(), want[at].item(), output)
+        mismatches += count
+    return Verification(mismatches, first, tolerance.rtol, tolerance.atol, (checked,))
+
+
+def _wrong(want: np.ndarray, have: np.ndarray, tolerance: Tolerance) -> np.ndarray:
+    unequal: np.ndarray = want != have
+    if tolerance.rtol == 0 and tolerance.atol == 0:
+        return unequal
+    if not unequal.any():
+        return unequal
+    wide_want, wide_have = want.astype(np.float64), have.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(wide_have - wide_want) <= tolerance.atol + tolerance.rtol * np.abs(wide_want)
+    # An infinite tolerance (infinite reference) would let every finite value pass.
+    return unequal & ~(near & np.isfinite(wide_want))
+
+
+def merge(first: Verification, second: Verification) -> Verification:
+    """Return what two looks at the same output say together."""
+    return Verification(
+        first.mismatches + second.mismatches,
+        first.first or second.first,
+        first.rtol,
+        first.atol,
+        first.checked + tuple(c for c in second.checked if c not in first.checked),
+    )

@@ -1,0 +1,77 @@
+"""The process that owns the GPU: takes one job, sends events, ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from multiprocessing.connection import Connection
+
+from cudabench.errors import CudabenchError
+from cudabench.session import Event, Finished, Job, Measured, Refused, Started, Working
+
+HEARTBEAT_S = 0.1
+
+
+def main(receive: int, send: int) -> None:
+    """Run the job that arrives on one pipe and send events through the other."""
+    _die_with_parent()
+    job: Job = Connection(receive, writable=False).recv()
+    channel = Connection(send, readable=False)
+    try:
+        _run(job, channel.send)
+    except CudabenchError as error:
+        channel.send(Refused(error))
+    sys.stdout.flush()
+    # A spoilt context makes PyCUDA warn about every object and abort at exit; the driver cleans up without it.
+    os._exit(0)
+
+
+def _run(job: Job, emit: object) -> None:
+    from cudabench.bench import Bench
+    from cudabench.devices.cuda import CudaDevice
+
+    send: _Send = _Send(emit)
+    operation = job.operation()
+    with CudaDevice(job.index) as device:
+        send(Started(device.info))
+        bench = Bench(operation, job.cases[0].problem, job.settings, device, cpu=job.cpu)
+        for case in job.cases:
+            bench.progress = send.progress(case.kernel)
+            result = bench.measure(case)
+            if bench.cpu is not None and job.cpu is None:
+                send(Measured(bench.cpu))
+                job = Job(job.operation, job.cases, job.settings, job.index, bench.cpu)
+            poisoned = result.status == "failed" and not device.alive()
+            sys.stdout.flush()
+            send(Finished(result, poisoned=poisoned))
+            if poisoned:
+                return
+
+
+class _Send:
+    def __init__(self, emit: object) -> None:
+        self._emit = emit
+        self._last = ("", "", 0.0)
+
+    def __call__(self, event: Event) -> None:
+        self._emit(event)  # type: ignore[operator]
+
+    def progress(self, kernel: str):  # type: ignore[no-untyped-def]
+        def report(phase: str, fraction: float) -> None:
+            now = time.monotonic()
+            if (kernel, phase) != self._last[:2] or now - self._last[2] > HEARTBEAT_S:
+                self._last = (kernel, phase, now)
+                self(Working(kernel, phase, fraction))
+
+        return report
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
