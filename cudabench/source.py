@@ -130,6 +130,23 @@ def parse(text: str, path: str | Path) -> SourceFile:
     return _Reader(text.replace("\r\n", "\n"), str(path)).read()
 
 
+@dataclass(frozen=True)
+class Function:
+    """A function at namespace scope, or the declaration of one: its span, and the words of its head.
+
+    Where a word is a macro of the file, the words that it stands for are among them.
+    """
+
+    start: int
+    end: int
+    words: frozenset[str]
+
+
+def functions(text: str) -> tuple[Function, ...]:
+    """Return all functions at namespace scope, kernels or not, in order."""
+    return _Reader(text, "").functions()
+
+
 def find(source: SourceFile, name: str | None = None) -> KernelSource:
     """Return the kernel of this name, or the file's only one where the name is None.
 
@@ -352,6 +369,7 @@ _ATTRIBUTES = frozenset(
     """__launch_bounds__ __cluster_dims__ __block_size__ __maxnreg__ __attribute__ __declspec
     alignas noexcept decltype requires _Pragma __pragma""".split()  # noqa: SIM905
 )
+_NO_FUNCTION = frozenset(["struct", "class", "union", "enum", "typedef", "using", "static_assert"])
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -404,6 +422,33 @@ class _Reader:
             if directive.word == "define" and define and not inside:
                 aliases.setdefault(define[1], define[2])
         return SourceFile(self.path, self.text, self._opening(kernels), kernels, aliases)
+
+    def functions(self) -> tuple[Function, ...]:
+        self.tokens = _outside(self.tokens, self._hidden())
+        macros = {}
+        for directive in self.directives:
+            define = re.match(r"(\w+)(?:\([^)]*\))?\s+(.*)", directive.rest, re.S)
+            if directive.word == "define" and define:
+                macros[define[1]] = set(_words(define[2]))
+        found = []
+        position = 0
+        while position < len(self.tokens):
+            head, stop = self._head(position)
+            words = [token.text for token in head]
+            closer = self.tokens[stop].text if stop < len(self.tokens) else ";"
+            position = stop + 1
+            if closer == "}" or (closer == "{" and _opens_scope(words)):
+                continue
+            end = self._matching(stop) if closer == "{" else stop
+            position = end + 1
+            first = _template_head(words)[1]
+            kind = words[first : first + 1]
+            if "(" not in words or "=" in words[first : words.index("(")] or (kind and kind[0] in _NO_FUNCTION):
+                continue
+            meant = set(words).union(*(macros.get(word, ()) for word in words))
+            if end < len(self.tokens):
+                found.append(Function(head[0].start, self.tokens[end].end, frozenset(meant)))
+        return tuple(found)
 
     def _hidden(self) -> list[tuple[int, int]]:
         """The spans that no compiler sees, or that would break the balance of braces.

@@ -1,0 +1,290 @@
+"""CUDA C++ to PTX and resources, without a GPU."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cudabench import compiler
+from cudabench.compiler import compile_ptx, nvcc_version, resources, supported_architectures, without_host_code
+from cudabench.errors import CompilerError, DeviceUnusable, UsageError
+
+BACKENDS = [
+    pytest.param("nvrtc", marks=pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs NVRTC")),
+    pytest.param("nvcc", marks=pytest.mark.skipif(nvcc_version() is None, reason="needs nvcc and a host compiler")),
+]
+both = pytest.mark.parametrize("backend", BACKENDS)
+ONE = "__global__ void g(float *a) { a[0] = 1; }\n"
+NAMES = """\
+struct A { int x; };
+template <class T, int N> __global__ void f(T *x, A *, A *) { x[threadIdx.x] = N; }
+__global__ void g(float *a) { a[0] = 0; }
+__global__ void g(int *a, unsigned n) { a[0] = n; }
+namespace q { __global__ void h(A *a, A *b) { a->x = b->x; } }
+namespace { __global__ void hidden(int *x) { *x = 1; } }
+extern "C" __global__ void e(int *x) { *x = 1; }
+"""
+WITH_MAIN = """\
+#include <cstdio>
+#include <vector>
+#include <cuda_runtime.h>
+#define CHECK(x) do { cudaError_t e = (x); if (e) exit(1); } while (0)
+#define HD __host__ __device__
+HD float twice(float x) { return 2 * x; }
+struct P { float a; __device__ float get() const { return a; } };
+template <typename T, int N> __global__ void k(T *x, P p) { x[threadIdx.x] = twice(x[0]) * N + p.get(); }
+static void launch(float *x, cudaStream_t s);
+template <class T> void host(std::vector<T> &v) { v.clear(); }
+int main() {
+    std::vector<float> v;
+    float *d;
+    CHECK(cudaMalloc(&d, 4));
+    k<float, 2><<<1, 1>>>(d, P{});
+    return 0;
+}
+"""
+
+
+@pytest.fixture
+def without_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Act as on a machine that has the NVRTC wheel alone."""
+    monkeypatch.setattr(compiler, "_nvcc", lambda: None)
+    compiler._dispatch.cache_clear()
+
+
+def entries(ptx: str) -> list[str]:
+    """Return the names of a PTX text's entries."""
+    return re.findall(r"\.entry (\w+)", ptx)
+
+
+@both
+def test_names(backend: compiler.Backend) -> None:
+    """Plain, extern "C", qualified, hidden, overloaded and template names give the entry that the PTX has."""
+    names = ["f<float, 32>", "g(int*, unsigned)", "q::h", "hidden", "e"]
+    compiled = compile_ptx(NAMES, "names.cu", names=names, backend=backend)
+    f, g, h, hidden, e = (compiled.lowered[name] for name in names)
+    assert (f, g, h, e) == ("_Z1fIfLi32EEvPT_P1AS3_", "_Z1gPij", "_ZN1q1hEP1AS1_", "e")
+    assert "hidden" in hidden
+    assert set(entries(compiled.ptx)) == {f, g, h, hidden, e, "_Z1gPf"}
+    assert compiled.backend == backend
+    assert compiled.version[0] >= 11
+
+
+@both
+@pytest.mark.parametrize("name", ["nope", "nope<3>", "f<float>", "g"])
+def test_wrong_names(backend: compiler.Backend, name: str) -> None:
+    """A name that fits no kernel, or two, is refused with the kernels of the file."""
+    with pytest.raises(UsageError, match=rf"'{name}' names no kernel of names.cu, or more than one: it has template"):
+        compile_ptx(NAMES, "names.cu", names=["e", name], backend=backend)
+
+
+@both
+def test_line_information(backend: compiler.Backend) -> None:
+    """The PTX names the source as the caller did, with its own lines."""
+    ptx = compile_ptx("\n\n" + ONE, "some where/k.cu", backend=backend).ptx
+    assert re.findall(r'\.file\s+\d+\s+"([^"]*)"', ptx) == ["some where/k.cu"]
+    assert re.search(r"\.loc\s+1 3 ", ptx)
+
+
+@both
+def test_errors_show_the_users_file_and_line(backend: compiler.Backend) -> None:
+    """Each error stands under the user's file name and line, with its source; nothing else does."""
+    with pytest.raises(CompilerError) as caught:
+        compile_ptx("__global__ void g(float *a) {\n    a[0] = b;\n    c = 1;\n}\n", "d/u.cu", backend=backend)
+    heads = [line for line in str(caught.value).splitlines() if "error" in line]
+    assert heads == ['d/u.cu:2: error: identifier "b" is undefined', 'd/u.cu:3: error: identifier "c" is undefined']
+    assert "a[0] = b;" in str(caught.value)
+    assert "detected" not in str(caught.value)
+
+
+@both
+def test_warnings(backend: compiler.Backend) -> None:
+    """Warnings are in the log, with the user's file and line."""
+    log = compile_ptx("__global__ void g(float *a) {\n    int unused;\n}\n", "u.cu", backend=backend).log
+    assert log.startswith("u.cu:2: warning")
+    assert compile_ptx(ONE, "u.cu", backend=backend).log == ""
+
+
+@both
+def test_resources(backend: compiler.Backend) -> None:
+    """ptxas' report gives registers, static shared and local memory, and the bound on the block."""
+    source = """
+    extern "C" __global__ void __launch_bounds__(64, 2) used(float *a) {
+        __shared__ float s[200];
+        float l[100];
+        for (int i = 0; i < 100; i++) l[(int)a[i]] = i;
+        s[threadIdx.x] = a[0];
+        __syncthreads();
+        a[1] = s[3] + l[(int)a[2]];
+    }
+    extern "C" __global__ void plain(float *a) { a[0] = 1; }
+    """
+    report = resources(source, "u.cu", backend=backend, names=["plain"])
+    used, plain = report.pop("used"), report.pop("plain")
+    assert report == {}
+    assert (used.shared_bytes, used.local_bytes, used.max_threads) == (800, 400, 64)
+    assert used.registers > 4
+    assert (plain.shared_bytes, plain.local_bytes, plain.max_threads, plain.spill_loads) == (0, 0, None, 0)
+
+
+@both
+def test_too_much_shared_memory(backend: compiler.Backend) -> None:
+    """More static shared memory than a launch can have is refused with both numbers."""
+    source = "__global__ void g(float *a) { __shared__ float s[20000]; s[threadIdx.x] = a[0]; a[1] = s[a[2] > 0]; }"
+    with pytest.raises(CompilerError, match=r"u.cu: .*(80000|0x13880)"):
+        resources(source, "u.cu", backend=backend)
+
+
+@both
+def test_defines_and_includes(backend: compiler.Backend, tmp_path: Path) -> None:
+    """Defines reach the compiler; files beside the source and in the given folders are found."""
+    (tmp_path / "more").mkdir()
+    (tmp_path / "beside.cuh").write_text("#define ONE 1\n")
+    (tmp_path / "more" / "far.cuh").write_text("#define TWO 2\n")
+    source = """
+    #include "beside.cuh"
+    #include <far.cuh>
+    #ifndef FLAG
+    #error no flag
+    #endif
+    __global__ void g(T *a) { a[0] = ONE + TWO + FLAG + 0x7F00; }
+    """
+    compiled = compile_ptx(
+        source,
+        str(tmp_path / "u.cu"),
+        defines={"FLAG": "", "T": "unsigned short"} | ({"FLAG": "1"} if backend else {}),
+        include_dirs=[str(tmp_path / "more")],
+        backend=backend,
+    )
+    assert entries(compiled.ptx) == ["_Z1gPt"]
+
+
+@pytest.mark.parametrize("name", ["TILE 3", "3D", "", "A-B"])
+def test_bad_defines(name: str) -> None:
+    """A define whose name is no identifier never reaches the compiler's command line."""
+    with pytest.raises(UsageError, match="is no macro"):
+        compile_ptx(ONE, "u.cu", defines={name: "1"})
+
+
+def test_architectures() -> None:
+    """An architecture that is misspelt or too old is refused with those that there are."""
+    with pytest.raises(UsageError, match="'hopper' is no GPU architecture"):
+        compile_ptx(ONE, "u.cu", arch="hopper")
+    with pytest.raises(UsageError, match=r"sm_35: .* choose one of sm_.*sm_90"):
+        compile_ptx(ONE, "u.cu", arch="sm_35")
+    assert ".target sm_80" in compile_ptx(ONE, "u.cu", arch="compute_80").ptx
+    assert "sm_90" in supported_architectures()
+
+
+@pytest.mark.usefixtures("without_nvcc")
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        ("", 'a[0] = M_PI + INFINITY + INT_MAX + (uint8_t)3 + (int64_t)4; printf("%d", 1); assert(a[0] > 0);'),
+        ("cuda_runtime.h", ""),
+        ("stdint.h", "uint32_t x = UINT32_MAX; a[0] = x;"),
+        ("cstdint", "std::uint64_t x = 1; a[0] = x;"),
+        ("math.h", "a[0] = sqrtf(M_PI) * NAN;"),
+        ("cmath", "a[0] = std::sqrt(a[1]) + std::fabs(a[2]);"),
+        ("stdio.h", 'printf("%f", a[0]);'),
+        ("float.h", "a[0] = FLT_MAX;"),
+        ("limits.h", "a[0] = INT_MIN;"),
+        ("cuda_fp16.h", "a[0] = __half2float(__float2half(a[1]));"),
+        ("cooperative_groups.h", "cooperative_groups::this_thread_block().sync();"),
+        ("type_traits", "static_assert(std::is_same<float, float>::value);"),
+    ],
+)
+def test_headers_with_the_wheel_alone(header: str, body: str) -> None:
+    """The headers that kernels include work without a toolkit, and without a warning."""
+    source = (f"#include <{header}>\n" if header else "") + f"__global__ void g(float *a) {{ {body} }}\n"
+    compiled = compile_ptx(source, "u.cu")
+    assert (compiled.backend, compiled.log) == ("nvrtc", "")
+
+
+@pytest.mark.usefixtures("without_nvcc")
+def test_host_code_with_the_wheel_alone() -> None:
+    """A program with a main and standard containers compiles: its kernels do not need them."""
+    compiled = compile_ptx(WITH_MAIN, "main.cu", names=["k<float, 3>"])
+    assert entries(compiled.ptx) == ["_Z1kIfLi3EEvPT_1P"]
+    assert re.search(r"\.loc\s+1 8 ", compiled.ptx)
+
+
+@pytest.mark.usefixtures("without_nvcc")
+def test_what_needs_nvcc() -> None:
+    """Code that NVRTC cannot take is refused with what to install, with exit code 5; a user's own fault is not."""
+    with pytest.raises(DeviceUnusable, match=r"u.cu:1: no header <thrust/no_such>: .* install the CUDA toolkit"):
+        compile_ptx("#include <thrust/no_such>\n" + ONE, "u.cu")
+    with pytest.raises(CompilerError, match=r'u.cu:1: error: .* open source file "mine.h"'):
+        compile_ptx('#include "mine.h"\n' + ONE, "u.cu")
+    with pytest.raises(CompilerError, match=r'^u.cu:2: error: identifier "b" is undefined'):
+        compile_ptx("int main() { return 0; }\n__global__ void g(float *a) { a[0] = b; }\n", "u.cu")
+    with pytest.raises(DeviceUnusable, match="install the CUDA toolkit"):
+        compile_ptx(ONE, "u.cu", backend="nvcc")
+
+
+@pytest.mark.skipif(nvcc_version() is None, reason="needs nvcc and a host compiler")
+def test_host_code_with_nvcc() -> None:
+    """nvcc takes the program as it is; its instantiation and the one asked for are both there."""
+    compiled = compile_ptx(WITH_MAIN, "main.cu", names=["k<float, 3>"], backend="nvcc")
+    assert compiled.lowered == {"k<float, 3>": "_Z1kIfLi3EEvPT_1P"}
+    assert sorted(entries(compiled.ptx)) == ["_Z1kIfLi2EEvPT_1P", "_Z1kIfLi3EEvPT_1P"]
+
+
+def test_without_host_code() -> None:
+    """Host functions are blanked out in place; device functions, types and variables stay."""
+    source = "\n".join(
+        [
+            "#define DEV static __device__",
+            "DEV int a(int x) { return x; }",
+            "constexpr int b(int x) { return x; }",
+            "struct S { int m() { return 1; } };",
+            "__constant__ float w[] = {1};",
+            "namespace n { int host(int x) { return x; } __device__ int d() { return 1; } }",
+            'extern "C" { void proto(int); }',
+            "int main() {",
+            "}",
+        ]
+    )
+    blank = without_host_code(source).split("\n")
+    assert len(blank) == 9
+    assert blank[:5] == source.split("\n")[:5]
+    assert blank[5].split() == "namespace n { __device__ int d() { return 1; } }".split()
+    assert blank[6].split() == ["extern", '"C"', "{", "}"]
+    assert "".join(blank[7:]).strip() == ""
+
+
+@pytest.mark.usefixtures("without_nvcc")
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without NVRTC and nvcc the error says what to install."""
+    compiler._Nvrtc.load.cache_clear()
+    monkeypatch.setattr(compiler, "_libraries", lambda: iter(["libno-such-nvrtc.so"]))
+    with pytest.raises(DeviceUnusable, match="pip install nvidia-cuda-nvrtc"):
+        compile_ptx(ONE, "u.cu")
+    assert compiler.nvrtc_version() is None
+    compiler._Nvrtc.load.cache_clear()
+
+
+def test_headers_are_unpacked_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA's own headers appear in the user's cache in one step, and only once."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    library = compiler._Nvrtc(compiler._Nvrtc.load().library)
+    if not hasattr(library.library, "nvrtcInstallBundledHeaders"):
+        pytest.skip("this NVRTC bundles no headers")
+    folder = library.headers
+    assert folder is not None
+    assert (folder / "cuda_fp16.h").is_file()
+    assert [path.name for path in (tmp_path / "cudabench").iterdir()] == [folder.name]
+    stamp = (folder / "cuda_fp16.h").stat().st_mtime_ns
+    again = compiler._Nvrtc(library.library).headers
+    assert again == folder
+    assert (folder / "cuda_fp16.h").stat().st_mtime_ns == stamp
+
+
+def test_import_is_cheap() -> None:
+    """Importing the module loads neither NumPy nor the library nor ctypes."""
+    code = "import sys, cudabench.compiler; sys.exit(bool({'numpy', 'ctypes'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
