@@ -184,9 +184,15 @@ class _Job:
     @property
     def options(self) -> list[str]:
         """The options that NVRTC and nvcc share."""
-        kind = "sm" if self.machine_code else "compute"
-        macros = [f"-D{name}={value}" if value else f"-D{name}" for name, value in self.defines]
-        return [f"-arch={kind}_{self.arch}", "-lineinfo", *macros]
+        return [f"-arch={'sm' if self.machine_code else 'compute'}_{self.arch}", "-lineinfo"]
+
+    @property
+    def macros(self) -> str:
+        """The defines as text, to stand before the source but behind CUDA's headers, of which `-DT=float` breaks many.
+
+        As with -D, a bare name is 1.
+        """
+        return "".join(f"#define {name} {value or '1'}\n" for name, value in self.defines)
 
 
 @dataclass(frozen=True)
@@ -516,7 +522,8 @@ def _with_nvrtc(nvrtc: _Nvrtc, job: _Job, source: str, unannotated_on_device: bo
     options += ["-default-device"] if unannotated_on_device else []
     options += ["--ptxas-options=-v"] if job.machine_code else []
     options += [f"--include-path={folder}" for folder in job.include_dirs]
-    headers = dict(_headers(forward=True))
+    headers = {**dict(_headers(forward=True)), _DEFINES: job.macros}
+    options += [f"--pre-include={_DEFINES}"]
     try:
         ptx, log, lowered = nvrtc.compile(source, job.filename, options, headers, list(expressions.values()))
     except _RefusedError as refused:
@@ -525,7 +532,7 @@ def _with_nvrtc(nvrtc: _Nvrtc, job: _Job, source: str, unannotated_on_device: bo
             raise _name_error(refused, job) from None
         folder = nvrtc.headers
         if folder is None:
-            headers = dict(_headers(forward=False))
+            headers = {**dict(_headers(forward=False)), _DEFINES: job.macros}
         else:
             options += [f"--include-path={folder}", f"--include-path={folder / 'cccl'}"]
         try:
@@ -544,12 +551,11 @@ def _with_nvrtc(nvrtc: _Nvrtc, job: _Job, source: str, unannotated_on_device: bo
 
 def _name_error(refused: _RefusedError, job: _Job) -> Exception:
     """A name expression that is wrong is reported at no line of the file; say which kernels there are instead."""
-    for name in job.names:
-        cause = re.search(
-            r"Error in parsing name expression for lowered name lookup[^\n]*?: \"?(.*?)\"?\n", refused.log
-        )
-        if cause is not None and _as_cpp(name) in cause[1]:
-            return _no_such_name(name, job)
+    errors = [line for line in refused.log.splitlines() if (head := _HEAD.match(line)) and "error" in head["kind"]]
+    if errors and all(line.startswith("__nv_name_map(") for line in errors):
+        for name in job.names:
+            if f"#pragma nv_mangled_name {_as_cpp(name)}\n" in refused.log:
+                return _no_such_name(name, job)
     return refused
 
 
@@ -619,6 +625,7 @@ def _cache_folder() -> Path:
 
 # nvcc includes cuda_runtime.h, and by it parts of the C library, in front of every file. Kernels rely on it.
 _PRELUDE = "cudabench_prelude.h"
+_DEFINES = "cudabench_defines.h"
 _INTEGERS = "".join(
     f"typedef {sign}{base} {'u' if sign else ''}int{infix}{bits}_t;\n"
     for bits, base in (
@@ -699,19 +706,13 @@ ldexp frexp modf isnan isinf isfinite signbit"""
 _TYPES = "typedef long long intptr_t;\ntypedef unsigned long long uintptr_t;\n"
 
 
-def _once(name: str, text: str) -> str:
-    """The macros of a header, each guarded so that a file may define its own."""
-    text = re.sub(r"^(#define (\w+).*)$", r"#ifndef \2\n\1\n#endif", text, flags=re.M)
-    return f"#ifndef CUDABENCH_{name}\n#define CUDABENCH_{name}\n{text}\n#endif\n"
-
-
 # Headers of which a kernel can use nothing, or nothing that the prelude does not have.
 _HOST_ONLY = """
 cuda.h cuda_runtime.h cuda_runtime_api.h cuda_device_runtime_api.h device_launch_parameters.h device_functions.h
 device_atomic_functions.h builtin_types.h driver_types.h vector_functions.h math_functions.h host_defines.h
 cuda_profiler_api.h nvToolsExt.h curand.h cublas_v2.h cusparse.h cufft.h cusolverDn.h omp.h
 stdio.h cstdio stdlib.h cstdlib string.h cstring assert.h cassert time.h ctime stddef.h stdbool.h
-stdint.h limits.h float.h math.h climits cfloat errno.h cerrno signal.h unistd.h getopt.h fcntl.h
+stdint.h limits.h float.h math.h cstdint climits cfloat cmath cstddef errno.h cerrno signal.h unistd.h getopt.h fcntl.h
 sys/time.h sys/types.h sys/stat.h sys/mman.h
 iostream fstream sstream iomanip ostream istream string string_view vector map set unordered_map unordered_set
 list deque queue stack memory chrono random thread mutex atomic condition_variable future stdexcept exception
@@ -727,16 +728,12 @@ def _headers(forward: bool) -> tuple[tuple[str, str], ...]:
     texts = dict.fromkeys(_HOST_ONLY.split(), "// Nothing of this header is for device code.\n")
     for name in _FORWARDED.split():
         texts[name] = f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n" if forward else ""
-    texts["cmath"] = _in_std("CMATH", _STANDARD_MATHS.split())
-    texts["cstdint"] = _in_std("CSTDINT", re.findall(r"(\w+_t);", _INTEGERS))
-    texts["cstddef"] = _in_std("CSTDDEF", ["size_t", "ptrdiff_t"])
-    texts[_PRELUDE] = _once("PRELUDE", _INTEGERS + _TYPES + _FIXED + _LIMITS + _FLOATS + _MATHS)
+    members = [*_STANDARD_MATHS.split(), *re.findall(r"(\w+_t);", _INTEGERS), "size_t", "ptrdiff_t"]
+    standard = "namespace std {\n" + "".join(f"using ::{member};\n" for member in members) + "}\n"
+    # Each macro guarded, so that a file may define its own.
+    macros = re.sub(r"^(#define (\w+).*)$", r"#ifndef \2\n\1\n#endif", _FIXED + _LIMITS + _FLOATS + _MATHS, flags=re.M)
+    texts[_PRELUDE] = _INTEGERS + _TYPES + macros + standard
     return tuple(texts.items())
-
-
-def _in_std(name: str, members: Sequence[str]) -> str:
-    """The names of the global namespace in that of the standard library too."""
-    return _once(name, "namespace std {\n" + "".join(f"using ::{member};\n" for member in members) + "}\n")
 
 
 # ----------------------------------------------------------------------------------------------------------- host code
@@ -784,7 +781,7 @@ def _with_nvcc(job: _Job) -> _Outcome:
         source, ptx_file = os.path.join(folder, "source.cu"), os.path.join(folder, "source.ptx")
         quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
         with open(source, "w", encoding="utf-8") as stream:
-            stream.write(f'#line 1 "{quoted}"\n{job.source}\n{_queries(job)}')
+            stream.write(f'{job.macros}#line 1 "{quoted}"\n{job.source}\n{_queries(job)}')
         command = [nvcc, source, "-ptx", "-o", ptx_file, *job.options]
         command += [f"-I{include}" for include in job.include_dirs]
         log = _run(command, job, folder)
