@@ -50,9 +50,9 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Resources:
-    """What ptxas reports of an entry: per thread registers, local memory and spills, per block static shared memory.
+    """What ptxas reports of an entry: per thread registers, local memory and spills, per block static shared memory and barriers.
 
-    All but `registers` and `max_threads` are bytes. `max_threads` is the block that `__launch_bounds__` allows, None
+    All but `registers`, `barriers` and `max_threads` are bytes. `max_threads` is the block that `__launch_bounds__` allows, None
     without it. `constant_bytes` is 0 where the compiler does not report it (CUDA 13).
     """
 
@@ -62,6 +62,7 @@ class Resources:
     constant_bytes: int = 0
     spill_stores: int = 0
     spill_loads: int = 0
+    barriers: int = 0
     max_threads: int | None = None
 
 
@@ -383,6 +384,7 @@ def _report(log: str, ptx: str) -> Iterator[tuple[str, Resources]]:
                 constant_bytes=sum(map(int, re.findall(r"(\d+) bytes cmem", own))),
                 spill_stores=number(r"(\d+) bytes spill stores"),
                 spill_loads=number(r"(\d+) bytes spill loads"),
+                barriers=number(r"used (\d+) barriers"),
                 max_threads=bounds.get(entry[1]),
             ),
         )
@@ -602,8 +604,19 @@ def _toolkits() -> list[Path]:
     """The roots of installed CUDA toolkits: those of the environment and of the nvcc on PATH."""
     roots = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
     nvcc = shutil.which("nvcc")
-    roots += [os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))] if nvcc else []
+    roots += [_root_of(nvcc)] if nvcc else []
     return [Path(root) for root in dict.fromkeys(roots) if root and os.path.isdir(root)]
+
+
+@functools.lru_cache(maxsize=4)
+def _root_of(nvcc: str) -> str:
+    """The toolkit that an nvcc belongs to; the one on PATH may be a script that calls it."""
+    try:
+        done = subprocess.run([nvcc, "--dryrun", "-x", "cu", os.devnull], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    top = re.search(r"^#\$ TOP=(.+)$", done.stderr, re.M)
+    return os.path.realpath(top[1].strip()) if top else os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
 
 
 def _header_folders() -> Iterator[Path]:

@@ -128,6 +128,7 @@ def test_resources(backend: compiler.Backend) -> None:
     assert report == {}
     assert (used.shared_bytes, used.local_bytes, used.max_threads) == (800, 400, 64)
     assert used.registers > 4
+    assert (used.barriers, plain.barriers) == (1, 0)
     assert (plain.shared_bytes, plain.local_bytes, plain.max_threads, plain.spill_loads) == (0, 0, None, 0)
 
 

@@ -1,0 +1,147 @@
+"""How many blocks of a kernel fit a multiprocessor: the rules of NVIDIA's occupancy calculator.
+
+The rules are those of `cuda_occupancy.h` in the CUDA toolkit, for its default preference (as much shared memory as the
+multiprocessor has, bought from the L1 cache); a test sweeps both. What is computed is what fits, not what is resident:
+a grid with few blocks leaves multiprocessors empty all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from cudabench.errors import UsageError
+
+Limit = Literal["threads", "registers", "shared memory", "barriers", "blocks"]
+
+WARP = 32
+_MAX_THREADS_PER_BLOCK = 1024
+_REGISTERS_PER_SM = 65536  # and per block, for all capabilities from 7.5
+_MAX_REGISTERS_PER_THREAD = 256  # as the calculator has it; the compiler stops at 255
+_REGISTER_UNIT = 256  # a warp's registers are handed out in multiples of this
+_PARTITIONS = 4  # a multiprocessor has four quarters, each with its own registers and schedulers
+_DEFAULT_SHARED_PER_BLOCK = 48 * 1024  # more has to be asked for by the host
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """What one multiprocessor holds; shared memory in bytes, `shared_reserve` the driver's own part of each block."""
+
+    threads: int
+    blocks: int
+    shared_bytes: int
+    barriers: int = 0  # 0: no limit (before 9.0)
+    shared_unit: int = 128
+    shared_reserve: int = 1024
+
+
+# Threads, blocks and shared memory per multiprocessor: CUDA C++ Programming Guide, compute capabilities, table
+# "Technical specifications per compute capability"; the same numbers stand in CCCL's cuda/__device/arch_traits.h.
+# Barriers, units of allocation and the reserve: cuda_occupancy.h (CUDA 13.0).
+_MULTIPROCESSORS = {
+    (7, 5): Multiprocessor(1024, 16, 64 * 1024, shared_unit=256, shared_reserve=0),
+    (8, 0): Multiprocessor(2048, 32, 164 * 1024),
+    (8, 6): Multiprocessor(1536, 16, 100 * 1024),
+    (8, 7): Multiprocessor(1536, 16, 164 * 1024),
+    (8, 8): Multiprocessor(1536, 16, 100 * 1024),  # CCCL: as 8.6
+    (8, 9): Multiprocessor(1536, 24, 100 * 1024),
+    (9, 0): Multiprocessor(2048, 32, 228 * 1024, 64),
+    (10, 0): Multiprocessor(2048, 32, 228 * 1024, 64),
+    (10, 3): Multiprocessor(2048, 32, 228 * 1024, 64),  # CCCL: as 10.0
+    (11, 0): Multiprocessor(1536, 24, 228 * 1024, 24),
+    (12, 0): Multiprocessor(1536, 24, 100 * 1024, 24),
+    (12, 1): Multiprocessor(1536, 24, 100 * 1024, 24),  # CCCL: as 12.0
+}
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """How many blocks and warps fit a multiprocessor, as a fraction of the warps that it can hold, and what stops more.
+
+    `limited_by` names the resource that runs out first ('threads' where several do and it is among them); 'blocks' is
+    the number of blocks itself. With `blocks_per_sm` 0 it names the limit that a single block exceeds.
+    """
+
+    blocks_per_sm: int
+    warps_per_sm: int
+    fraction: float
+    limited_by: Limit
+
+
+def capabilities() -> tuple[str, ...]:
+    """Return the compute capabilities that the table has, such as '9.0'."""
+    return tuple(f"{major}.{minor}" for major, minor in _MULTIPROCESSORS)
+
+
+def multiprocessor(compute_capability: str | tuple[int, int]) -> Multiprocessor:
+    """Return the limits of a multiprocessor of '9.0', 'sm_90' or (9, 0); UsageError for one that the table lacks."""
+    key = compute_capability
+    if isinstance(key, str):
+        match = re.fullmatch(r"(?:(?:sm|compute)_)?(\d+)\.?(\d)[af]?", key)
+        key = (int(match[1]), int(match[2])) if match else (0, 0)
+    found = _MULTIPROCESSORS.get(key)
+    if found is None:
+        name = compute_capability if isinstance(compute_capability, str) else "{}.{}".format(*compute_capability)
+        raise UsageError(
+            f"No limits are known for compute capability '{name}': choose one of {', '.join(capabilities())}."
+        )
+    return found
+
+
+def occupancy(
+    compute_capability: str | tuple[int, int],
+    threads_per_block: int,
+    registers: int,
+    shared_bytes: int = 0,
+    *,
+    barriers: int = 0,
+) -> Occupancy:
+    """Return how many blocks of a kernel fit a multiprocessor of the compute capability ('9.0', 'sm_90' or (9, 0)).
+
+    `registers` are per thread, `shared_bytes` static and dynamic shared memory per block, `barriers` the named barriers
+    of a block as ptxas reports them (they count from 9.0). UsageError for an unknown capability or a block without
+    threads; a block that no multiprocessor can hold is 0 blocks.
+    """
+    sm = multiprocessor(compute_capability)
+    if threads_per_block < 1 or registers < 0 or shared_bytes < 0:
+        raise UsageError(
+            f"A block of {threads_per_block} threads with {registers} registers and {shared_bytes} bytes of shared "
+            "memory cannot be: threads begin at 1, the others at 0."
+        )
+    warps = -(-threads_per_block // WARP)
+    fits: dict[Limit, int] = {
+        "threads": sm.threads // WARP // warps if threads_per_block <= _MAX_THREADS_PER_BLOCK else 0,
+        "registers": _fit_by_registers(warps, registers),
+        "shared memory": _fit_by_shared_memory(sm, shared_bytes),
+        "blocks": sm.blocks,
+        "barriers": sm.barriers // barriers if barriers and sm.barriers else sm.blocks,
+    }
+    limited_by = min(fits, key=lambda name: fits[name])  # the first of equals
+    blocks = fits[limited_by]
+    return Occupancy(blocks, blocks * warps, blocks * warps / (sm.threads // WARP), limited_by)
+
+
+def _fit_by_registers(warps: int, registers: int) -> int:
+    if registers == 0:
+        return _REGISTERS_PER_SM
+    per_warp = _round_up(registers * WARP, _REGISTER_UNIT)
+    # A block's warps are spread over the quarters: one with 5 warps needs room for 8.
+    if registers > _MAX_REGISTERS_PER_THREAD or per_warp * _round_up(warps, _PARTITIONS) > _REGISTERS_PER_SM:
+        return 0
+    return _REGISTERS_PER_SM // _PARTITIONS // per_warp * _PARTITIONS // warps
+
+
+def _fit_by_shared_memory(sm: Multiprocessor, shared_bytes: int) -> int:
+    allocated = _round_up(shared_bytes + sm.shared_reserve, sm.shared_unit)
+    if allocated == 0:
+        return sm.shared_bytes
+    # Up to the default every kernel may have; beyond it, what the host asks for, up to all but the reserve.
+    limit = (
+        _DEFAULT_SHARED_PER_BLOCK + sm.shared_reserve if shared_bytes <= _DEFAULT_SHARED_PER_BLOCK else sm.shared_bytes
+    )
+    return sm.shared_bytes // allocated if allocated <= limit else 0
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
