@@ -152,9 +152,10 @@ class Bench:
         blank = describe(case, f"cuda:{self.device.info.index}")
         if case.skip_reason:
             return replace(blank, status="skipped", reason=case.skip_reason)
-        if self.settings.cpu:
-            self.measure_cpu()
         try:
+            self.pointers()
+            if self.settings.cpu:
+                self.measure_cpu()
             return self._measure(case, blank)
         except OutOfMemory:
             raise

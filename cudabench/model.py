@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from cudabench.occupancy import Occupancy
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -327,16 +329,6 @@ class Hazard:
     thread: Dim
     count: int
     message: str
-
-
-@dataclass(frozen=True)
-class Occupancy:
-    """Resident blocks and warps of one multiprocessor, as a fraction of its warps, and what limits them."""
-
-    blocks_per_sm: int
-    warps_per_sm: int
-    fraction: float
-    limited_by: str
 
 
 @dataclass(frozen=True)

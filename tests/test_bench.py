@@ -1,0 +1,209 @@
+"""The measuring protocol on a device whose time is invented and whose memory is real."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudabench import cases, operations
+from cudabench.bench import Bench, enough, hot_runs, time_baseline, warm_up
+from cudabench.errors import OutOfMemory
+from cudabench.model import Case, Result, Settings
+from tests.conftest import FakeDevice
+
+ROWS, COLS = 33, 127
+FAST = Settings(min_time=0.0, max_time=5.0, min_samples=10, cpu=False)
+Buffers = dict[str, np.ndarray]
+
+
+def right(buffers: Buffers) -> None:
+    """Transpose."""
+    matrix = buffers["in"].view(np.float32).reshape(ROWS, COLS)
+    buffers["out"].view(np.float32)[:] = matrix.T.reshape(-1)
+
+
+def measure(device: FakeDevice, settings: Settings = FAST, **changes: Any) -> Result:
+    """Measure naive-row of 33 x 127 on a device."""
+    operation = operations.get("transpose")
+    (case,) = cases.build(operation, cases.Request(kernels=("naive-row",), size=(ROWS, COLS), **changes))
+    return Bench(operation, case.problem, settings, device).measure(case)
+
+
+def test_right_kernel_has_figures() -> None:
+    """A right kernel gets bandwidth, its share of the copy and of the peak, by the declared bytes."""
+    result = measure(FakeDevice(right))
+    nbytes = 2 * ROWS * COLS * 4
+    assert result.status == "ok"
+    assert result.bytes == nbytes
+    assert result.bandwidth_gbps == pytest.approx(nbytes / 1e-4 / 1e9)
+    assert result.copy_gbps == pytest.approx((nbytes // 2 * 2) / 8e-5 / 1e9)
+    assert result.copy_fraction == pytest.approx(0.8)
+    assert result.peak_fraction == pytest.approx(nbytes / 1e-4 / 1e9 / 4000)
+    assert result.verification is not None
+    assert result.verification.checked == ("before", "after")
+    assert (result.registers, result.shared_bytes) == (32, 1024)
+
+
+def test_protocol_order() -> None:
+    """The output is poisoned, run and verified before the first sample, and verified after the last, a kernel's."""
+    device = FakeDevice(right)
+    measure(device)
+    log = device.log
+    assert log[:4] == ["compile", "poison", "run", "download"]
+    assert log[-2:] == ["cold", "download"]
+    assert "copy" in log
+
+
+def test_samples_alternate_with_the_copy() -> None:
+    """While timing, kernel and copy take turns."""
+    device = FakeDevice(right)
+    result = measure(device)
+    assert result.time is not None
+    timed = [entry for entry in device.log if entry in ("copy", "cold")][-2 * result.time.samples :]
+    assert timed == ["copy", "cold"] * result.time.samples
+
+
+def test_wrong_kernel_has_no_number() -> None:
+    """A kernel whose output is wrong is not timed: no verified output, no number."""
+
+    def identity(buffers: Buffers) -> None:
+        buffers["out"][:] = buffers["in"]
+
+    device = FakeDevice(identity)
+    result = measure(device)
+    assert result.status == "wrong"
+    assert (result.time, result.bandwidth_gbps, result.copy_gbps) == (None, None, None)
+    assert "wrong elements (before timing), first out[" in (result.reason or "")
+    assert "cold" not in device.log
+
+
+def test_unwritten_element_is_found() -> None:
+    """An element that no thread writes is poison, even where the buffer held the right answer a run before."""
+
+    def lazy(buffers: Buffers) -> None:
+        last = buffers["out"][-4:].copy()
+        right(buffers)
+        buffers["out"][-4:] = last
+
+    result = measure(FakeDevice(lazy))
+    assert result.verification is not None
+    assert result.verification.mismatches == 1
+    assert result.verification.first is not None
+    assert np.isnan(result.verification.first.got)
+
+
+def test_kernel_that_goes_wrong_while_timed() -> None:
+    """A kernel that is right once and wrong later is caught by the second verification."""
+    calls = 0
+
+    def fading(buffers: Buffers) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            right(buffers)
+
+    result = measure(FakeDevice(fading))
+    assert result.status == "wrong"
+    assert result.verification is not None
+    assert result.verification.checked == ("before", "after")
+    assert result.bandwidth_gbps is None
+
+
+def test_skipped_case_runs_nothing() -> None:
+    """A case with a reason to be skipped is reported with it."""
+    operation = operations.get("transpose")
+    (case,) = cases.build(operation, cases.Request(kernels=("0",), size=(4, 4)))
+    device = FakeDevice(right)
+    skipped: Case = replace(case, skip_reason="no")
+    result = Bench(operation, case.problem, FAST, device).measure(skipped)
+    assert (result.status, result.reason, device.log) == ("skipped", "no", [])
+
+
+def test_too_large_for_the_memory() -> None:
+    """A problem that does not fit is refused with both figures, before anything runs."""
+    device = FakeDevice(right, free=1000)
+    with pytest.raises(OutOfMemory, match=r"needs 0\.00 GB, Fake has 0\.00 GB free"):
+        measure(device)
+    assert "run" not in device.log
+
+
+def codes(result: Result) -> set[str]:
+    """Return the codes of a result's warnings."""
+    return {warning.code for warning in result.warnings}
+
+
+def test_over_peak_is_warned_of() -> None:
+    """A figure over the memory's peak names the cache."""
+    assert "over-peak" in codes(measure(FakeDevice(right, seconds=lambda at: 1e-9)))
+
+
+def test_small_footprint_is_warned_of() -> None:
+    """Arrays under four times the L2 are said to be."""
+    assert "l2-assisted" in codes(measure(FakeDevice(right)))
+
+
+def test_dispersion_is_warned_of() -> None:
+    """Samples that jump between two times are said to."""
+    settings = replace(FAST, max_time=0.05)
+    jumping = measure(FakeDevice(right, seconds=lambda at: 1e-4 * (1 + at % 2)), settings)
+    assert {"dispersion", "imprecise"} <= codes(jumping)
+    assert "dispersion" not in codes(measure(FakeDevice(right)))
+
+
+def test_falling_clock_is_warned_of() -> None:
+    """A clock that falls by over 5% while timing is said to."""
+    assert "clocks" in codes(measure(FakeDevice(right, clocks=[1980, 1700])))
+    assert "clocks" not in codes(measure(FakeDevice(right, clocks=[1980, 1950])))
+
+
+def test_partial_warp_is_warned_of() -> None:
+    """A block that is no multiple of a warp is said to be."""
+    assert "partial-warp" in codes(measure(FakeDevice(right), block=(7, 3)))
+
+
+def test_hot_samples_hold_many_runs() -> None:
+    """Short kernels are timed back to back when hot, so that an event resolves them."""
+    device = FakeDevice(right, seconds=lambda at: 5e-6)
+    result = measure(device, replace(FAST, cache="hot"))
+    assert result.time is not None
+    assert (result.time.cache, result.time.runs_per_sample) == ("hot", 40)
+    assert "cold" not in device.log
+
+
+def test_stopping_rule() -> None:
+    """Sampling goes on until count, time and precision are all there, but never beyond the most time."""
+    settings = Settings(min_time=0.5, max_time=10, min_samples=10)
+    steady, noisy = [1e-4] * 100, [1e-4, 2e-4] * 50
+    assert not enough(steady[:9], 1.0, settings)
+    assert not enough(steady, 0.4, settings)
+    assert enough(steady, 0.6, settings)
+    assert not enough(noisy, 0.6, settings)
+    assert enough(noisy, 10.0, settings)
+
+
+def test_warm_up_waits_for_the_clock() -> None:
+    """Warming up goes on while groups of samples still get faster."""
+    times = iter([1e-3 * 0.8**k for k in range(60)] + [1e-9] * 10**6)
+    assert warm_up(lambda: next(times), budget_s=0.02) < 1e-3 * 0.8**50
+
+
+def test_hot_runs_are_bounded() -> None:
+    """A long kernel runs once a sample, a tiny one a hundred times."""
+    assert (hot_runs(1.0), hot_runs(1e-7), hot_runs(1e-5)) == (1, 100, 20)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_baseline_does_the_work(threads: int) -> None:
+    """The CPU baseline transposes, whatever its threads."""
+    operation = operations.get("transpose")
+    (case,) = cases.build(operation, cases.Request(kernels=("0",), size=(ROWS, COLS)))
+    arrays = operation.inputs(case.problem)
+    out = {"out": np.zeros((COLS, ROWS), np.float32)}
+    operation.baseline.run(arrays, out, threads)
+    assert (out["out"] == arrays["in"].T).all()
+    cpu = time_baseline(operation, case.problem, arrays, threads, lambda phase, fraction: None)
+    assert cpu.threads == threads
+    assert cpu.time_s > 0

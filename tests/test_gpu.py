@@ -1,0 +1,215 @@
+"""On a real GPU: every kernel at awkward sizes and blocks, faults, and the whole command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cudabench import cases, operations, verify
+from cudabench.errors import UsageError
+from cudabench.model import Operation
+
+pytestmark = pytest.mark.gpu
+
+BLOCKS = [(32, 8), (32, 32), (16, 16), (8, 32), (7, 3), (33, 5), (1, 1), (1024, 1), (1, 1024)]
+SIZES = [(1, 1), (1, 127), (127, 1), (31, 33), (33, 31), (64, 64), (127, 129), (200, 72), (257, 1000)]
+LADDER = ("--no-cpu", "--min-time", "0.05")
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[object]:
+    """One context for all kernels of this file."""
+    from cudabench.devices.cuda import CudaDevice
+
+    with CudaDevice(0) as device:
+        yield device
+
+
+def wrong_cases(device: object, operation: Operation, block: tuple[int, ...] | None, dtype: str) -> list[str]:
+    """Run the ladder at all sizes and return what is wrong."""
+    wrong = []
+    for size in SIZES:
+        try:
+            ladder = cases.build(operation, cases.Request(block=block, dtype=dtype, size=size, seed=sum(size)))
+        except UsageError as error:
+            wrong.append(str(error))
+            continue
+        for case in ladder:
+            if case.skip_reason:
+                wrong.append(f"{case.kernel} {size}: {case.skip_reason}")
+                continue
+            inputs = operation.inputs(case.problem)
+            rung = next(k for k in operation.kernels if k.name == case.kernel)
+            expected = (rung.expected or operation.reference)(case.problem, inputs)
+            module = device.load(case.source, case.defines)  # type: ignore[attr-defined]
+            pointers = {}
+            for buffer in operation.buffers(case.problem):
+                nbytes = int(np.prod(buffer.shape)) * np.dtype(buffer.dtype).itemsize
+                pointers[buffer.name] = device.allocate(nbytes)  # type: ignore[attr-defined]
+                if buffer.role == "in":
+                    device.upload(pointers[buffer.name], inputs[buffer.name])  # type: ignore[attr-defined]
+                else:
+                    device.poison(pointers[buffer.name], nbytes)  # type: ignore[attr-defined]
+            device.run(device.bind(module, case.launches, pointers), case.kernel)  # type: ignore[attr-defined]
+            for buffer in operation.buffers(case.problem):
+                if buffer.role == "out":
+                    got = np.empty(buffer.shape, buffer.dtype)
+                    device.download(pointers[buffer.name], got)  # type: ignore[attr-defined]
+                    found = verify.compare(expected[buffer.name], got, operation.tolerance(case.problem))
+                    if found.mismatches:
+                        wrong.append(f"{case.kernel} {size} {block} {dtype}: {found.mismatches} wrong, {found.first}")
+            for pointer in pointers.values():
+                device.release(pointer)  # type: ignore[attr-defined]
+    return wrong
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_ladder_is_right_for_every_block(device: object, block: tuple[int, int]) -> None:
+    """Every rung transposes at awkward sizes with awkward blocks."""
+    assert wrong_cases(device, operations.get("transpose"), block, "float32") == []
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "int8"])
+def test_ladder_is_right_for_every_type(device: object, dtype: str) -> None:
+    """Every rung moves every element type."""
+    assert wrong_cases(device, operations.get("transpose"), None, dtype) == []
+
+
+# The command line, as a process of its own ---------------------------------------------------------------------------
+
+
+def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process, as a user does."""
+    root = str(Path(__file__).resolve().parent.parent)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    return subprocess.run(
+        [sys.executable, "-m", "cudabench", *words],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_one_kernel_end_to_end(tmp_path: Path) -> None:
+    """The README's command measures, verifies and leaves a results file with every key."""
+    ran = command(
+        "transpose", "--kernel", "smem-pad", "--block", "32", "8", "--size", "1024", "1024", "--json", "r.json", cwd=tmp_path
+    )
+    assert (ran.returncode, ran.stderr.count("Traceback")) == (0, 0), ran.stderr
+    (result,) = json.loads((tmp_path / "r.json").read_text())["results"]
+    assert result["status"] == "ok"
+    assert result["verification"]["checked"] == ["before", "after"]
+    assert 0 < result["peak_fraction"] < 2
+    assert result["time"]["samples"] == len(result["time"]["samples_s"]) >= 10
+    assert result["registers"] > 0
+    assert "smem-pad" in ran.stdout
+
+
+def test_illegal_address_does_not_end_the_ladder(tmp_path: Path) -> None:
+    """A kernel that faults is reported as failed; the kernels after it are measured, and no library noise is seen."""
+    (tmp_path / "bad.cu").write_text(
+        "__global__ void bad(const float *in, float *out, int nx, int ny) { out[1ll << 40] = in[0]; }\n"
+    )
+    ran = command(
+        "transpose", "--source", "bad.cu", "-k", "bad", "-k", "naive-row", "--size", "256", "256", "--json", "r.json", *LADDER,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert ran.returncode == 1
+    states = {r["kernel"]: (r["status"], r["reason"]) for r in json.loads((tmp_path / "r.json").read_text())["results"]}
+    assert states["bad"][0] == "failed"
+    assert "illegal memory access" in states["bad"][1]
+    assert states["naive-row"][0] == "ok"
+    assert "PyCUDA" not in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_endless_kernel_is_stopped(tmp_path: Path) -> None:
+    """A kernel that hangs fails after --timeout; the next one is measured."""
+    (tmp_path / "hang.cu").write_text(
+        "__global__ void hang(const float *in, float *out, int nx, int ny)\n"
+        "{ volatile const float *v = in; while (v[0] < 2.0f) ; out[0] = 1; }\n"
+    )
+    ran = command(
+        "transpose", "--source", "hang.cu", "-k", "hang", "-k", "naive-row", "--size", "64", "64", "--timeout", "3",
+        "--json", "r.json", *LADDER, cwd=tmp_path,
+    )  # fmt: skip
+    states = {r["kernel"]: (r["status"], r["reason"]) for r in json.loads((tmp_path / "r.json").read_text())["results"]}
+    assert ran.returncode == 1
+    assert "no sign of life for 3 s" in states["hang"][1]
+    assert states["naive-row"][0] == "ok"
+
+
+def test_wrong_kernel_has_exit_code_3(tmp_path: Path) -> None:
+    """A wrong kernel has no bandwidth and exit code 3."""
+    (tmp_path / "wrong.cu").write_text(
+        "__global__ void copies(const float *in, float *out, int nx, int ny)\n"
+        "{ int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        "  if (x < nx && y < ny) out[y * nx + x] = in[y * nx + x]; }\n"
+    )
+    ran = command("transpose", "--source", "wrong.cu", "--size", "64", "64", "--json", "-", *LADDER, cwd=tmp_path)
+    assert ran.returncode == 3
+    (result,) = json.loads(ran.stdout)["results"]
+    assert (result["status"], result["bandwidth_gbps"]) == ("wrong", None)
+
+
+def test_compiler_error_names_the_users_line(tmp_path: Path) -> None:
+    """nvcc's message has the user's file name and line, and no temporary file."""
+    (tmp_path / "broken.cu").write_text(
+        "__global__ void broken(const float *in, float *out, int nx, int ny)\n{\n  out[0] = nonsense;\n}\n"
+    )
+    ran = command("transpose", "--source", "broken.cu", "--size", "64", "64", *LADDER, cwd=tmp_path)
+    assert ran.returncode == 1
+    assert "broken.cu(3): error" in ran.stdout + ran.stderr
+    assert "/tmp" not in (ran.stdout + ran.stderr).replace(str(tmp_path), "")
+
+
+def test_too_large_for_the_gpu(tmp_path: Path) -> None:
+    """A matrix beyond the memory is refused with both figures."""
+    ran = command("transpose", "-k", "0", "--size", "400000", "400000", "--no-cpu", cwd=tmp_path)
+    assert ran.returncode == 1
+    assert "GB free: use a smaller --size" in ran.stderr
+
+
+def test_missing_gpu(tmp_path: Path) -> None:
+    """A device number that is not there has exit code 5."""
+    ran = command("transpose", "--device", "cuda:99", cwd=tmp_path)
+    assert ran.returncode == 5
+    assert "There is no GPU cuda:99" in ran.stderr
+
+
+def test_thresholds(tmp_path: Path) -> None:
+    """A missed threshold has exit code 4, one that is met 0."""
+    words = ("transpose", "-k", "naive-row", "--size", "1024", "1024", *LADDER)
+    assert command(*words, "--min-bandwidth", "1e9", cwd=tmp_path).returncode == 4
+    assert command(*words, "--min-copy-fraction", "1.5", cwd=tmp_path).returncode == 4
+    assert command(*words, "--min-bandwidth", "1", cwd=tmp_path).returncode == 0
+
+
+def test_interrupt_keeps_what_is_finished(tmp_path: Path) -> None:
+    """Ctrl-C in the middle leaves the finished kernels in the file and exit code 130."""
+    root = str(Path(__file__).resolve().parent.parent)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cudabench", "transpose", "--size", "2048", "2048", "--min-time", "2", "--no-cpu", "--json", "r.json"],
+        cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    path, end = tmp_path / "r.json", time.monotonic() + 120
+    while time.monotonic() < end and not (path.exists() and json.loads(path.read_text())["results"]):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert len(json.loads(path.read_text())["results"]) >= 1

@@ -1,0 +1,106 @@
+"""The verifier against outputs that are wrong on purpose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudabench import verify
+from cudabench.model import EXACT, Tolerance
+
+LOOSE = Tolerance(1e-5, 1e-6, "test")
+
+
+def matrix(dtype: str = "float32") -> np.ndarray:
+    """Return a small matrix without repeated values."""
+    return np.arange(1, 13).reshape(3, 4).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int32", "uint8"])
+def test_right_output_passes(dtype: str) -> None:
+    """An equal array has no mismatch."""
+    found = verify.compare(matrix(dtype), matrix(dtype), EXACT)
+    assert (found.mismatches, found.first) == (0, None)
+
+
+def test_first_mismatch_has_index_and_values() -> None:
+    """The report names the first wrong element, both values and the count."""
+    got = matrix()
+    got[1, 2], got[2, 3] = -1, -2
+    found = verify.compare(matrix(), got, EXACT, output="out")
+    assert found.mismatches == 2
+    assert found.first is not None
+    assert (found.first.index, found.first.got, found.first.expected) == ((1, 2), -1.0, 7.0)
+
+
+@pytest.mark.parametrize("tolerance", [EXACT, LOOSE])
+def test_nan_never_passes(tolerance: Tolerance) -> None:
+    """NaN is wrong, also where the reference is NaN."""
+    got = matrix()
+    got[0, 0] = np.nan
+    assert verify.compare(matrix(), got, tolerance).mismatches == 1
+    assert verify.compare(got, got, tolerance).mismatches == 1
+
+
+def test_poison_is_wrong() -> None:
+    """Memory of 0xFF bytes is no right float."""
+    got = np.full(48, 0xFF, np.uint8).view(np.float32).reshape(3, 4)
+    assert verify.compare(matrix(), got, LOOSE).mismatches == 12
+
+
+def test_unwritten_last_tile_is_found() -> None:
+    """A missing corner is counted to the element."""
+    got = matrix()
+    got[2:, 2:] = 0
+    assert verify.compare(matrix(), got, EXACT).mismatches == 2
+
+
+def test_identity_instead_of_transpose_is_wrong() -> None:
+    """A copy is no transpose, although every value is there."""
+    square = np.arange(16, dtype=np.float32).reshape(4, 4)
+    assert verify.compare(square.T.copy(), square, EXACT).mismatches == 12
+
+
+def test_tolerance_is_a_bound() -> None:
+    """Differences up to atol + rtol * |expected| pass, larger ones do not."""
+    want = np.array([1000.0, 0.0])
+    assert verify.compare(want, want + [0.009, 9e-7], LOOSE).mismatches == 0
+    assert verify.compare(want, want + [0.011, 2e-6], LOOSE).mismatches == 2
+
+
+def test_infinity_has_no_tolerance() -> None:
+    """An infinite reference accepts only itself."""
+    want = np.array([np.inf, np.inf, -np.inf])
+    assert verify.compare(want, np.array([np.inf, 1.0, np.inf]), LOOSE).mismatches == 2
+
+
+def test_other_shape_is_refused() -> None:
+    """Arrays of other shapes cannot be compared."""
+    with pytest.raises(ValueError, match="shape"):
+        verify.compare(matrix(), matrix().T, EXACT)
+
+
+@given(st.integers(0, 12 * 10**6 - 1))
+def test_one_wrong_element_is_found_anywhere(at: int) -> None:
+    """A single flipped element is found wherever it is, across the chunks of the comparison."""
+    want = np.zeros(12 * 10**6, np.int8)
+    got = want.copy()
+    got[at] = 1
+    found = verify.compare(want, got, EXACT)
+    assert found.mismatches == 1
+    assert found.first is not None
+    assert found.first.index == (at,)
+
+
+def test_merge_keeps_the_first_fault_and_both_looks() -> None:
+    """Two looks at an output add up."""
+    bad = matrix()
+    bad[0, 1] = 9
+    before = verify.compare(matrix(), matrix(), EXACT, checked="before")
+    after = verify.compare(matrix(), bad, EXACT, checked="after")
+    merged = verify.merge(before, after)
+    assert merged.checked == ("before", "after")
+    assert merged.mismatches == 1
+    assert merged.first == after.first
