@@ -194,28 +194,25 @@ class Bench:
         self.progress("running", 0)
         self.device.run(work, f"running {case.kernel}")
         self.progress("verifying", 0)
-        before = self._verify(outputs, expected, "before")
+        before, _ = self._verify(outputs, expected, "before")
         if before.mismatches:
             return replace(result, status="wrong", reason=wrong_reason(before), verification=before)
 
         timing, copy, notes = self._time(work, outputs)
         self.progress("verifying", 1)
-        verification = verify.merge(before, self._verify(outputs, expected, "after"))
+        after, got = self._verify(outputs, expected, "after")
+        verification = verify.merge(before, after)
         if verification.mismatches:
             return replace(result, status="wrong", reason=wrong_reason(verification), verification=verification)
-        return self._figures(replace(result, verification=verification), case, timing, copy, notes)
+        figures = right_output(self.operation, self.problem, self.inputs, got)
+        return self._figures(replace(result, verification=verification, figures=figures), case, timing, copy, notes)
 
-    def _verify(self, outputs: Sequence[Buffer], expected: Arrays, when: str) -> Verification:
-        tolerance = self.operation.tolerance(self.problem)
-        looks = []
-        for buffer in outputs:
-            got = np.empty(buffer.shape, buffer.dtype)
-            self.device.download(self.pointers()[buffer.name], got)
-            looks.append(verify.compare(expected[buffer.name], got, tolerance, checked=when, output=buffer.name))
-        merged = looks[0]
-        for look in looks[1:]:
-            merged = verify.merge(merged, look)
-        return merged
+    def _verify(self, outputs: Sequence[Buffer], expected: Arrays, when: str) -> tuple[Verification, Arrays]:
+        """Return how the outputs compare with the reference, and the outputs."""
+        got = {buffer.name: np.empty(buffer.shape, buffer.dtype) for buffer in outputs}
+        for name, array in got.items():
+            self.device.download(self.pointers()[name], array)
+        return verify.compare_all(expected, got, self.operation.tolerance(self.problem), checked=when), got
 
     def _time(self, work: Work, outputs: Sequence[Buffer]) -> tuple[Timing, Timing | None, list[Warning]]:
         """Return the kernel's timing, the copy's, and warnings. Ends with a run of the kernel, so its output stands."""
@@ -305,6 +302,13 @@ class Bench:
             cpu=self.cpu,
         )
         return replace(figures, warnings=(*launch_warnings(case), *notes, *scale_warnings(figures, info)))
+
+
+def right_output(operation: Operation, problem: Problem, inputs: Arrays, outputs: Arrays) -> dict[str, float]:
+    """Keep a right output where the options say so, and return the figures about it."""
+    if operation.save:
+        operation.save(problem, outputs)
+    return operation.figures(problem, inputs, outputs) if operation.figures else {}
 
 
 # Rules ---------------------------------------------------------------------------------------------------------------
@@ -449,7 +453,8 @@ def scale_warnings(result: Result, info: DeviceInfo) -> list[Warning]:
             Warning(
                 "l2-assisted",
                 f"the arrays are {result.footprint_over_l2:.2g} times the {info.l2_bytes / 2**20:.0f} MiB L2 cache, "
-                f"which keeps part of the output when the clock stops; use a --size over {L2_ASSISTED} times",
+                f"which still holds part of the output when the clock stops; a larger --size, over {L2_ASSISTED} times the "
+                "cache, gives the memory's own speed",
             )
         )
     return notes

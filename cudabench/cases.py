@@ -52,7 +52,8 @@ def build(operation: Operation, request: Request) -> list[Case]:
     A kernel that was asked for by name and cannot run is a UsageError; one that came with the ladder or a glob is a
     case with a `skip_reason`.
     """
-    problem = Problem(_size(operation, request.size), _dtype(operation, request.dtype), request.seed, request.options)
+    size = _size(operation, request.size or operation.size(request.options))
+    problem = Problem(size, _dtype(operation, request.dtype), request.seed, request.options)
     if request.source is None:
         chapter = chapters.read(operation.source)
         picked = [(kernel, chapter, named) for kernel, named in select(operation, request.kernels)]
@@ -61,7 +62,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
     cases = []
     for kernel, text, named in picked:
         try:
-            cases.append(_case(operation, kernel, text, problem, request))
+            cases.append(replace(_case(operation, kernel, text, problem, request), named=named))
         except UsageError as error:
             if named or len(picked) == 1:
                 raise

@@ -127,12 +127,24 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class Option:
+    """A command-line option of one operation; its value arrives in `Problem.options` under its name."""
+
+    name: str
+    type: type
+    default: Any
+    metavar: str
+    help: str
+
+
+@dataclass(frozen=True)
 class Operation:
     """What is computed, with everything that its kernels share.
 
     `dtypes` maps NumPy's type names to CUDA C's. `arguments` gives a launch's arguments: buffer names and scalars.
-    `reference` returns the right outputs for the inputs. `bytes` is what must move between device memory and the chip
-    at least once, `flops` the floating-point operations, each with its formula as text.
+    `reference` returns the right outputs for the inputs, in higher precision where the operation computes. `bytes` is
+    what must move between device memory and the chip at least once, `flops` the floating-point operations, each with
+    its formula as text.
     """
 
     name: str
@@ -153,6 +165,13 @@ class Operation:
     bytes_formula: str
     flops: Callable[[Problem], int] | None = None
     flops_formula: str = ""
+    options: tuple[Option, ...] = ()
+    # The size that the options demand (a picture has one), or None.
+    size: Callable[[Mapping[str, Any]], tuple[int, ...] | None] = lambda options: None
+    # Figures about a right output, for people: the error against pi, a residual.
+    figures: Callable[[Problem, Arrays, Arrays], dict[str, float]] | None = None
+    # Keeps a right output where the options say so (a picture).
+    save: Callable[[Problem, Arrays], None] | None = None
 
     @property
     def plain(self) -> Kernel:
@@ -197,6 +216,7 @@ class Case:
     launches: tuple[Launch, ...]
     defines: Mapping[str, str]
     expects: str
+    named: bool = False
     skip_reason: str | None = None
 
 
@@ -367,3 +387,4 @@ class Result:
     hazards: tuple[Hazard, ...] | None = None
     instructions: int | None = None
     occupancy: Occupancy | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)

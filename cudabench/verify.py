@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import reduce
+
 import numpy as np
 
 from cudabench.model import Mismatch, Tolerance, Verification
@@ -44,6 +47,14 @@ def _wrong(want: np.ndarray, have: np.ndarray, tolerance: Tolerance) -> np.ndarr
         near = np.abs(wide_have - wide_want) <= tolerance.atol + tolerance.rtol * np.abs(wide_want)
     # An infinite tolerance (infinite reference) would let every finite value pass.
     return unequal & ~(near & np.isfinite(wide_want))
+
+
+def compare_all(
+    expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], tolerance: Tolerance, *, checked: str
+) -> Verification:
+    """Compare all outputs of a kernel; at least one is needed."""
+    looks = [compare(expected[name], array, tolerance, checked=checked, output=name) for name, array in got.items()]
+    return reduce(merge, looks)
 
 
 def merge(first: Verification, second: Verification) -> Verification:

@@ -133,6 +133,10 @@ def operation_command(name: str) -> click.Command:
             metavar="F",
             help="Exit 4 where a kernel is under F of the copy.",
         ),
+        *(
+            _option(f"--{o.name}", type=o.type, default=o.default, show_default=True, metavar=o.metavar, help=o.help)
+            for o in operation.options
+        ),
         _option("-q", "--quiet", is_flag=True, help="No table, no progress."),
     ]
     return SpreadCommand(
@@ -166,6 +170,7 @@ def _run(
         seed=options["seed"],
         source=options["source"],
         defines=cases.parse_defines(options["defines"]),
+        options={option.name: options[option.name] for option in operation.options},
     )
     path = json_target(options["json_path"])
     planned = cases.build(operation, request)

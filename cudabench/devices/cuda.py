@@ -122,8 +122,10 @@ class CudaDevice:
         """
         from pycuda import compiler
 
-        text = f'#line 1 "{source.name}"\n{source.text}'
-        options = ["-lineinfo", *(f"-D{name}={value}" for name, value in defines.items())]
+        # Behind the headers that nvcc includes by itself: -DT=float would end in their templates.
+        macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
+        text = f'{macros}#line 1 "{source.name}"\n{source.text}'
+        options = ["-lineinfo"]
         include = [source.folder] if source.folder else []
         settings: dict[str, Any] = {"options": options, "no_extern_c": True, "include_dirs": include}
         with warnings.catch_warnings(), translated(f"loading {source.name}"):

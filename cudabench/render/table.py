@@ -51,6 +51,9 @@ def show(
             out.print(Text(f"{result.kernel} {result.status}: {result.reason}", style="red"))
         elif result.status == "skipped":
             out.print(Text(f"{result.kernel} skipped: {result.reason}", style="dim"))
+    for result in results:
+        if result.figures:
+            out.print(f"{result.kernel}: " + ", ".join(f"{name} {value:.6g}" for name, value in result.figures.items()))
     if cpu:
         out.print()
         out.print(cpu_line(cpu))
