@@ -23,13 +23,16 @@
 #define IPAD 1
 #endif
 
-typedef TYPE T;  // -DT=... would reach the templates of nvcc's own headers
+#ifndef T  // T is #defined ahead of this text by the host; -DTYPE serves a plain nvcc
+typedef TYPE T;
+#endif
 
 #define BLOCK (BDIMX * BDIMY)                            // threads in a block
 #define BANK_ROW (128 / (int)sizeof(T))                  // elements in one row of the 32 banks
 #define PAD_EVERY (BDIMX > BANK_ROW ? BDIMX : BANK_ROW)  // a row of the tile, or of the banks if that is longer
 #define PADDED(i) ((i) + (i) / PAD_EVERY * IPAD)         // where element i of a padded tile lies
 #define TILE 32                                          // edge of the square tiles that no longer follow the block
+#define IN_TILE(i) (TILE * TILE % BLOCK == 0 || (i) < TILE * TILE)
 
 // Copies one element a thread without transposing, row by row: the ceiling for kernels of this shape.
 // A warp reads and writes neighbours, so nothing is wasted; larger accesses could only keep more bytes in flight.
@@ -195,9 +198,10 @@ extern "C" __global__ void transpose_diagonal_col(const T *in, T *out, int nx, i
         out[(size_t)iy * ny + ix] = in[(size_t)ix * nx + iy];
 }
 
-// Moves a 32x32 tile with any block: with 32x8 threads, each takes four rows of smem-pad's work.
-// Four loads are under way in each thread, and the rows that are read and written are both 32 elements long,
-// whatever the block. What remains: a row in 33 of the tile is padding, and every access moves one element.
+// Moves a 32x32 tile with any block: 32x8 threads take four rows each.
+// The rows read and the rows written are 32 elements long whatever the block, and a thread's loads are under way
+// together, since none has a branch before it: past the edge they repeat the last row or column of in.
+// What remains: padding costs a column of shared memory, and every access moves one element.
 extern "C" __global__ void transpose_tile_rows(const T *in, T *out, int nx, int ny)
 {
     __shared__ T tile[TILE][TILE + 1];
@@ -206,23 +210,25 @@ extern "C" __global__ void transpose_tile_rows(const T *in, T *out, int nx, int 
     unsigned y0 = blockIdx.y * TILE;
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
 
-#pragma unroll
-    for (unsigned i = idx; i < TILE * TILE; i += BLOCK) {
-        unsigned col = i % TILE, row = i / TILE;
-        if (x0 + col < nx && y0 + row < ny)
-            tile[row][col] = in[(size_t)(y0 + row) * nx + x0 + col];
+#pragma unroll 4
+    for (unsigned first = 0; first < TILE * TILE; first += BLOCK) {
+        unsigned i = first + idx, col = i % TILE, row = i / TILE;
+        unsigned ix = min(x0 + col, nx - 1), iy = min(y0 + row, ny - 1);
+        if (IN_TILE(i))
+            tile[row][col] = in[(size_t)iy * nx + ix];
     }
     __syncthreads();
-#pragma unroll
-    for (unsigned i = idx; i < TILE * TILE; i += BLOCK) {
-        unsigned col = i % TILE, row = i / TILE;
-        if (y0 + col < ny && x0 + row < nx)
-            out[(size_t)(x0 + row) * ny + y0 + col] = tile[col][row];
+#pragma unroll 4
+    for (unsigned first = 0; first < TILE * TILE; first += BLOCK) {
+        unsigned i = first + idx, col = i % TILE, row = i / TILE;
+        unsigned ox = y0 + col, oy = x0 + row;
+        if (IN_TILE(i) && ox < ny && oy < nx)
+            out[(size_t)oy * ny + ox] = tile[col][row];
     }
 }
 
 // Exchanges the columns within each row of the tile (XOR with the row number) instead of padding it.
-// A column then lies in 32 different banks, no shared memory is unused, and rows stay aligned for wide accesses.
+// A column still lies in 32 different banks, no shared memory is unused, and rows stay aligned for wide accesses.
 // What remains is the number of instructions: every access still moves one element.
 extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny)
 {
@@ -232,18 +238,20 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
     unsigned y0 = blockIdx.y * TILE;
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
 
-#pragma unroll
-    for (unsigned i = idx; i < TILE * TILE; i += BLOCK) {
-        unsigned col = i % TILE, row = i / TILE;
-        if (x0 + col < nx && y0 + row < ny)
-            tile[row][col ^ row] = in[(size_t)(y0 + row) * nx + x0 + col];
+#pragma unroll 4
+    for (unsigned first = 0; first < TILE * TILE; first += BLOCK) {
+        unsigned i = first + idx, col = i % TILE, row = i / TILE;
+        unsigned ix = min(x0 + col, nx - 1), iy = min(y0 + row, ny - 1);
+        if (IN_TILE(i))
+            tile[row][col ^ row] = in[(size_t)iy * nx + ix];
     }
     __syncthreads();
-#pragma unroll
-    for (unsigned i = idx; i < TILE * TILE; i += BLOCK) {
-        unsigned col = i % TILE, row = i / TILE;
-        if (y0 + col < ny && x0 + row < nx)
-            out[(size_t)(x0 + row) * ny + y0 + col] = tile[col][row ^ col];
+#pragma unroll 4
+    for (unsigned first = 0; first < TILE * TILE; first += BLOCK) {
+        unsigned i = first + idx, col = i % TILE, row = i / TILE;
+        unsigned ox = y0 + col, oy = x0 + row;
+        if (IN_TILE(i) && ox < ny && oy < nx)
+            out[(size_t)oy * ny + ox] = tile[col][row ^ col];
     }
 }
 
