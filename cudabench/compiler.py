@@ -50,10 +50,11 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Resources:
-    """What ptxas reports of an entry: per thread registers, local memory and spills, per block static shared memory and barriers.
+    """What ptxas reports of an entry.
 
-    All but `registers`, `barriers` and `max_threads` are bytes. `max_threads` is the block that `__launch_bounds__` allows, None
-    without it. `constant_bytes` is 0 where the compiler does not report it (CUDA 13).
+    Per thread: registers, local memory and spills; per block: static shared memory and barriers. All but `registers`,
+    `barriers` and `max_threads` are bytes. `max_threads` is the block that `__launch_bounds__` allows, None without it.
+    `constant_bytes` is 0 where the compiler does not report it (CUDA 13).
     """
 
     registers: int

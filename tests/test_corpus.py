@@ -1,0 +1,463 @@
+"""The corpus: every fault is found where it is, and correct kernels are right and raise no alarm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudabench.compiler import compile_ptx, nvrtc_version
+from cudabench.source import find, read
+
+try:
+    from cudabench.simulator import run as simulate
+except ImportError:
+    simulate = None
+
+CORPUS = Path(__file__).parent / "corpus"
+KINDS = {"race", "out-of-bounds", "uninitialized-shared", "divergent-barrier", "misaligned"}
+WRONG = sorted((CORPUS / "wrong").glob("*.cu"))
+RIGHT = sorted((CORPUS / "right").glob("*.cu"))
+Shape = tuple[int, ...]
+Array = np.ndarray[Any, Any]
+
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+needs_simulator = pytest.mark.skipif(simulate is None, reason="needs the simulator")
+
+
+def execute(path: Path, grid: Shape, block: Shape, arguments: Sequence[Any], shared: int = 0) -> list[Any]:
+    """Compile the file's one kernel, run it in the simulator and return the hazards."""
+    kernel = find(read(path))
+    compiled = compile_ptx(path.read_text(), path.name, names=[kernel.expression])
+    names = [parameter.name for parameter in kernel.parameters]
+    assert simulate is not None
+    entry = compiled.lowered[kernel.expression]
+    report = simulate(compiled.ptx, entry, grid, block, list(arguments), shared_bytes=shared, names=names)
+    return list(report.hazards)
+
+
+# --------------------------------------------------------------------------------------------------------------- wrong
+
+
+def marks(path: Path) -> dict[int, str]:
+    """Return the kind of hazard that each marked line must be reported for."""
+    lines = path.read_text().splitlines()
+    found = {number: re.search(r"// HAZARD: ([\w-]+)", line) for number, line in enumerate(lines, 1)}
+    return {number: match[1] for number, match in found.items() if match}
+
+
+def launch(path: Path) -> tuple[Shape, Shape, int, list[Any]]:
+    """Read grid, block, dynamic shared memory and arguments from the LAUNCH comment."""
+    line = re.search(r"^// LAUNCH: grid=(\S+) block=(\S+)(?: shared=(\d+))? args=(\S+)$", path.read_text(), re.M)
+    assert line is not None, f"{path.name} has no LAUNCH comment"
+    arguments: list[Any] = []
+    for argument in line[4].split(","):
+        array = re.fullmatch(r"\w+:(\w+)\[(\d+)\]", argument)
+        scalar = re.fullmatch(r"\w+:(\w+)=(\S+)", argument)
+        if array:
+            numbers = np.arange(int(array[2]))
+            arguments.append((numbers + 1 if array[1].startswith("float") else numbers % 16).astype(array[1]))
+        else:
+            assert scalar is not None, f"{path.name}: {argument}"
+            arguments.append(np.dtype(scalar[1]).type(scalar[2]))
+    shapes = [tuple(int(extent) for extent in line[group].split(",")) for group in (1, 2)]
+    return shapes[0], shapes[1], int(line[3] or 0), arguments
+
+
+@pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
+def test_wrong_kernels_are_well_formed(path: Path) -> None:
+    """Each says what is wrong, how to launch it with what its signature wants, and where the fault is to be found."""
+    assert path.read_text().startswith("// Wrong: ")
+    assert set(marks(path).values()) <= KINDS
+    assert marks(path)
+    assert len(launch(path)[3]) == len(find(read(path)).parameters)
+
+
+@needs_simulator
+@pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
+def test_wrong(path: Path) -> None:
+    """The fault is reported, as what it is and on a line that takes part in it, and nothing else is."""
+    grid, block, shared, arguments = launch(path)
+    reported = {(hazard.line, hazard.kind) for hazard in execute(path, grid, block, arguments, shared)}
+    assert reported
+    assert reported <= set(marks(path).items())
+
+
+def test_the_corpus_covers_each_kind() -> None:
+    """Every kind of hazard has kernels, and there are as many as promised."""
+    kinds = [kind for path in WRONG for kind in set(marks(path).values())]
+    assert set(kinds) == KINDS
+    assert len(WRONG) >= 24
+    assert len(RIGHT) >= 18
+
+
+# --------------------------------------------------------------------------------------------------------------- right
+
+
+@dataclass
+class Case:
+    """A launch and what must come of it: arrays by the position of their argument."""
+
+    grid: Shape
+    block: Shape
+    arguments: list[Any]
+    expected: Mapping[int, Any]
+    shared: int = 0
+    rtol: float = 0.0
+
+
+Builder = Callable[[np.random.Generator, int], Case]
+CASES: dict[str, tuple[Builder, tuple[int, ...]]] = {}
+
+
+def case(*sizes: int) -> Callable[[Builder], Builder]:
+    """Register a function as the case of the kernel file that has its name, to be run at these sizes."""
+
+    def register(builder: Builder) -> Builder:
+        CASES[builder.__name__] = builder, sizes
+        return builder
+
+    return register
+
+
+def cdiv(a: int, b: int) -> int:
+    """Return a / b rounded up."""
+    return -(-a // b)
+
+
+def integers(rng: np.random.Generator, low: int, high: int, n: int, dtype: str = "int32") -> Array:
+    """Return random integers of low <= x < high."""
+    return rng.integers(low, high, n).astype(dtype)
+
+
+def normal(rng: np.random.Generator, *shape: int) -> Array:
+    """Return normally distributed float32."""
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+I = np.int32  # noqa: E741
+
+
+@case(1, 31, 64, 127, 128)
+def scan_hillis_steele(rng: np.random.Generator, n: int) -> Case:
+    """Inclusive prefix sums."""
+    x = integers(rng, -50, 50, n)
+    return Case((1,), (128,), [x, np.zeros_like(x), I(n)], {1: np.cumsum(x)}, shared=1024)
+
+
+@case(1, 33, 127, 128)
+def scan_blelloch(rng: np.random.Generator, n: int) -> Case:
+    """Exclusive prefix sums."""
+    x = integers(rng, -50, 50, n)
+    return Case((1,), (64,), [x, np.zeros_like(x), I(n)], {1: np.cumsum(x) - x}, shared=512)
+
+
+@case(1, 33, 200)
+def scan_tile(rng: np.random.Generator, n: int) -> Case:
+    """Inclusive prefix sums of each 32 elements."""
+    x = integers(rng, -50, 50, n)
+    expected = np.concatenate([np.cumsum(x[i : i + 32]) for i in range(0, n, 32)])
+    return Case((cdiv(n, 64),), (64,), [x, np.zeros_like(x), I(n)], {1: expected})
+
+
+@case(1, 1000, 5003)
+def histogram(rng: np.random.Generator, n: int) -> Case:
+    """Counts of bytes."""
+    x = integers(rng, 0, 256, n, "uint8")
+    return Case((3,), (96,), [x, np.zeros(256, np.uint32), I(n)], {1: np.bincount(x, minlength=256)})
+
+
+@case(1, 100, 256)
+def bitonic_sort(rng: np.random.Generator, n: int) -> Case:
+    """Sorted values."""
+    x = normal(rng, n)
+    return Case((1,), (256,), [x, I(n)], {0: np.sort(x)}, shared=1024)
+
+
+@case(1, 63, 130)
+def softmax(rng: np.random.Generator, n: int) -> Case:
+    """Softmax of three rows."""
+    x = normal(rng, 3, n)
+    e = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
+    expected = e / e.sum(axis=1, keepdims=True)
+    return Case((3,), (64,), [x, np.zeros_like(x), I(n)], {1: expected}, rtol=1e-5)
+
+
+@case(33, 100)
+def layernorm(rng: np.random.Generator, n: int) -> Case:
+    """Rows of mean 0 and variance 1, scaled and shifted."""
+    x, gain, bias = normal(rng, 7, n), normal(rng, n), normal(rng, n)
+    wide = x.astype(np.float64)
+    mean, variance = wide.mean(axis=1, keepdims=True), wide.var(axis=1, keepdims=True)
+    expected = (wide - mean) / np.sqrt(variance + 1e-5) * gain + bias
+    return Case((2,), (32, 4), [x, gain, bias, np.zeros_like(x), I(7), I(n)], {3: expected}, rtol=1e-4)
+
+
+@case(1, 5, 64, 129)
+def stencil_1d(rng: np.random.Generator, n: int) -> Case:
+    """Mean over seven neighbours, zero outside."""
+    x = normal(rng, n)
+    expected = np.convolve(np.pad(x.astype(np.float64), 3), np.ones(7) / 7, "valid")
+    return Case((cdiv(n, 64),), (64,), [x, np.zeros_like(x), I(n)], {1: expected}, shared=280, rtol=1e-4)
+
+
+@case(1, 31, 70)
+def stencil_2d(rng: np.random.Generator, n: int) -> Case:
+    """Discrete Laplacian of a matrix that is not square."""
+    ny = n // 2 + 3
+    x = integers(rng, -9, 9, ny * n, "float32").reshape(ny, n)
+    p = np.pad(x, 1)
+    expected = p[1:-1, :-2] + p[1:-1, 2:] + p[:-2, 1:-1] + p[2:, 1:-1] - 4 * x
+    return Case((cdiv(n, 32), cdiv(ny, 8)), (32, 8), [x, np.zeros_like(x), I(n), I(ny)], {1: expected})
+
+
+@case(1, 127, 1000)
+def gather(rng: np.random.Generator, n: int) -> Case:
+    """Elements by index, -1 for an index outside."""
+    x, index = rng.standard_normal(50), integers(rng, -5, 55, n)
+    inside = (index >= 0) & (index < 50)
+    expected = np.where(inside, x[np.clip(index, 0, 49)], -1.0)
+    return Case((cdiv(n, 96),), (96,), [x, index, np.zeros(n), I(n), I(50)], {2: expected})
+
+
+@case(1, 127, 1000)
+def scatter(rng: np.random.Generator, n: int) -> Case:
+    """A permutation."""
+    x, index = integers(rng, -9999, 9999, n, "int16"), rng.permutation(n)
+    expected = np.empty_like(x)
+    expected[index] = x
+    return Case((cdiv(n, 128),), (128,), [x, index.astype(np.int64), np.zeros_like(x), I(n)], {2: expected})
+
+
+@case(1, 1000, 4099)
+def reduce_shuffle(rng: np.random.Generator, n: int) -> Case:
+    """A sum; whole numbers, so that every order gives the same."""
+    x = integers(rng, -9, 9, n, "float32")
+    return Case((3,), (128,), [x, np.zeros(1, np.float32), I(n)], {1: [x.sum()]})
+
+
+@case(1, 255, 1000)
+def reduce_syncwarp(rng: np.random.Generator, n: int) -> Case:
+    """Block sums."""
+    x = integers(rng, -99, 99, n)
+    blocks = cdiv(n, 256)
+    expected = np.pad(x, (0, blocks * 256 - n)).reshape(blocks, 256).sum(axis=1)
+    return Case((blocks,), (256,), [x, np.zeros(blocks, I), I(n)], {1: expected})
+
+
+@case(1, 64, 1000)
+def reduce_last_block(rng: np.random.Generator, n: int) -> Case:
+    """A sum in one launch."""
+    x, blocks = integers(rng, -99, 99, n), cdiv(n, 64)
+    return Case((blocks,), (64,), [x, np.zeros(blocks, I), np.zeros(1, I), I(n)], {2: [x.sum()]})
+
+
+@case(1, 100, 1000)
+def compaction(rng: np.random.Generator, n: int) -> Case:
+    """How many are positive; their order is open, so the test compares them sorted."""
+    x = normal(rng, n)
+    return Case((cdiv(n, 64),), (64,), [x, np.zeros_like(x), np.zeros(1, I), I(n)], {2: [(x > 0).sum()]})
+
+
+@case(1, 100, 192)
+def compaction_ballot(rng: np.random.Generator, n: int) -> Case:
+    """The odd values in their order."""
+    x = integers(rng, 0, 99, n)
+    odd = x[x % 2 == 1]
+    expected = np.concatenate([odd, np.zeros(n - len(odd), I)])
+    return Case((1,), (192,), [x, np.zeros_like(x), np.zeros(1, I), I(n)], {1: expected, 2: [len(odd)]})
+
+
+@case(1, 16, 37)
+def matmul_tiled(rng: np.random.Generator, n: int) -> Case:
+    """A product of ragged, oblong matrices of whole numbers."""
+    m, k = n + 5, n + 9
+    a = integers(rng, -5, 5, m * k, "float32").reshape(m, k)
+    b = integers(rng, -5, 5, k * n, "float32").reshape(k, n)
+    arguments = [a, b, np.zeros((m, n), np.float32), I(m), I(k), I(n)]
+    return Case((cdiv(n, 16), cdiv(m, 16)), (16, 16), arguments, {2: a @ b})
+
+
+@case(1, 33, 100)
+def matvec(rng: np.random.Generator, n: int) -> Case:
+    """A matrix of 11 rows times a vector, in whole numbers."""
+    a, x = integers(rng, -5, 5, 11 * n, "float32").reshape(11, n), integers(rng, -5, 5, n, "float32")
+    return Case((3,), (128,), [a, x, np.zeros(11, np.float32), I(11), I(n)], {2: a @ x})
+
+
+@case(1, 96, 1000)
+def dot_double(rng: np.random.Generator, n: int) -> Case:
+    """A dot product in double precision."""
+    x, y = rng.standard_normal(n), rng.random(n)
+    return Case((cdiv(n, 96),), (96,), [x, y, np.zeros(1), I(n)], {2: [x @ y]}, rtol=1e-9)
+
+
+@case(1, 63, 500)
+def radix_digits(rng: np.random.Generator, n: int) -> Case:
+    """Digit counts of each block."""
+    keys, blocks = integers(rng, 0, 1 << 32, n, "uint32"), cdiv(n, 64)
+    digits = keys >> np.uint32(8) & np.uint32(15)
+    expected = np.stack([np.bincount(digits[b * 64 : b * 64 + 64], minlength=16) for b in range(blocks)], axis=1)
+    return Case((blocks,), (64,), [keys, np.zeros((16, blocks), I), I(n), I(8)], {1: expected})
+
+
+@case(1, 2, 127, 128)
+def axpy_half(rng: np.random.Generator, n: int) -> Case:
+    """a x + y, rounded once to half precision."""
+    x, y = normal(rng, n).astype(np.float16), normal(rng, n).astype(np.float16)
+    expected = (1.5 * x.astype(np.float64) + y.astype(np.float64)).astype(np.float16)
+    return Case((2,), (32,), [np.float32(1.5), x, y, I(n)], {2: expected})
+
+
+@case(1, 17, 50)
+def transpose_char(rng: np.random.Generator, n: int) -> Case:
+    """A transposed matrix of bytes."""
+    ny = 2 * n + 1
+    x = integers(rng, 0, 256, ny * n, "uint8").reshape(ny, n)
+    arguments = [x, np.zeros((n, ny), np.uint8), I(n), I(ny)]
+    return Case((cdiv(n, 16), cdiv(ny, 16)), (16, 16), arguments, {1: x.T})
+
+
+@case(1, 2, 7)
+def async_double_buffer(rng: np.random.Generator, n: int) -> Case:
+    """Sums over n tiles of 64, reversed."""
+    x = integers(rng, -9, 9, n * 64, "float32").reshape(n, 64)
+    return Case((1,), (64,), [x, np.zeros(64, np.float32), I(n)], {1: x.sum(axis=0)[::-1]})
+
+
+@case(1, 50)
+def mandelbrot(rng: np.random.Generator, n: int) -> Case:
+    """Iterations until escape, in the kernel's order of operations."""
+    ny = n // 2 + 1
+    cx = (-2.0 + 3.0 * np.arange(n) / n)[None, :].repeat(ny, axis=0)
+    cy = (-1.0 + 2.0 * np.arange(ny) / ny)[:, None].repeat(n, axis=1)
+    x, y, count = np.zeros((ny, n)), np.zeros((ny, n)), np.zeros((ny, n), I)
+    for _ in range(40):
+        inside = x * x + y * y <= 4.0
+        x, y = np.where(inside, (x * x - y * y) + cx, x), np.where(inside, (2.0 * x) * y + cy, y)
+        count += inside
+    return Case((cdiv(n, 16), cdiv(ny, 8)), (16, 8), [np.zeros((ny, n), I), I(n), I(ny), I(40)], {0: count})
+
+
+@case(1, 64, 501)
+def switch_code(rng: np.random.Generator, n: int) -> Case:
+    """Sixteen operations on integers, by C's rules."""
+    code, a, b = integers(rng, 0, 16, n), integers(rng, -999, 999, n), integers(rng, -99, 99, n)
+    safe = np.where(b == 0, 1, b)
+    quotient = np.where(b == 0, 0, np.trunc(a / safe).astype(I))
+    bits = a.view(np.uint32)
+    results = [a + b, a - b, a * b, quotient, np.where(b == 0, 0, a - quotient * b), a & b, a | b, a ^ b]
+    results += [a << (b & 7), a >> (b & 7), np.minimum(a, b), np.maximum(a, b)]
+    results.append(np.array([int(word).bit_count() for word in bits]))
+    results += [np.array([32 - int(word).bit_length() for word in bits]), np.abs(a), np.full(n, -1)]
+    return Case((cdiv(n, 96),), (96,), [code, a, b, np.zeros(n, I), I(n)], {3: np.choose(code, results)})
+
+
+@case(1, 64, 500)
+def barrier_count(rng: np.random.Generator, n: int) -> Case:
+    """Positive values of each block: how many, all, any."""
+    x, blocks = normal(rng, n), cdiv(n, 64)
+    x[:64] = np.abs(x[:64]) + 1
+    positive = np.pad(x > 0, (0, blocks * 64 - n)).reshape(blocks, 64)
+    expected = {1: positive.sum(axis=1), 2: positive.all(axis=1), 3: positive.any(axis=1)}
+    return Case((blocks,), (64,), [x, *(np.full(blocks, -1, I) for _ in range(3)), I(n)], expected)
+
+
+@case(1, 4, 100)
+def convolution_constant(rng: np.random.Generator, n: int) -> Case:
+    """Five weights that are exact in binary, on whole numbers."""
+    x = integers(rng, -9, 9, n, "float32")
+    expected = np.convolve(np.pad(x, 2, mode="edge"), np.array([1, 4, 6, 4, 1], np.float32) / 16, "valid")
+    return Case((cdiv(n, 32),), (32,), [x, np.zeros_like(x), I(n)], {1: expected})
+
+
+@case(1, 77)
+def local_array(rng: np.random.Generator, n: int) -> Case:
+    """Each eight values sorted."""
+    x = integers(rng, -99, 99, 8 * n).reshape(n, 8)
+    return Case((cdiv(n, 32),), (32,), [x, np.zeros_like(x), I(n)], {1: np.sort(x, axis=1)})
+
+
+@case(1, 77)
+def device_functions(rng: np.random.Generator, n: int) -> Case:
+    """Powers of complex whole numbers."""
+    parts = integers(rng, -5, 5, 2 * n, "float32")
+    z = parts.view(np.complex64)
+    expected = z.astype(np.complex128) ** (np.arange(n) % 4)
+    expected = np.where(np.arange(n) % 4 == 0, 1, expected).round().astype(np.complex64).view(np.float32)
+    return Case((cdiv(n, 32),), (32,), [parts, np.zeros_like(parts), I(n)], {1: expected})
+
+
+@case(1, 6)
+def broadcast(rng: np.random.Generator, n: int) -> Case:
+    """Multiples of a sum."""
+    x = integers(rng, -9, 9, n, "float32")
+    return Case((1,), (96,), [x, np.zeros(96, np.float32), I(n)], {1: x.sum() * np.arange(96)})
+
+
+@case(1, 2, 99, 128)
+def exchange_syncwarp(rng: np.random.Generator, n: int) -> Case:
+    """Pairs swapped; a last one alone stays."""
+    x = normal(rng, n)
+    expected = x.copy()
+    even = n // 2 * 2
+    expected[:even] = x[:even].reshape(-1, 2)[:, ::-1].ravel()
+    return Case((cdiv(n, 64),), (64,), [x, I(n)], {0: expected})
+
+
+@case(1, 3, 4, 127, 130)
+def copy_vector(rng: np.random.Generator, n: int) -> Case:
+    """A copy."""
+    x = normal(rng, n)
+    return Case((2,), (32,), [x, np.zeros_like(x), I(n)], {1: x})
+
+
+@case(1, 33, 64)
+def shared_partition(rng: np.random.Generator, n: int) -> Case:
+    """Doubles gathered in shared memory, with integers added."""
+    x, k = rng.random(n), integers(rng, 0, n, n)
+    return Case((1,), (64,), [x, k, np.zeros(n), I(n)], {2: x[k] + k[::-1]}, shared=64 * 12)
+
+
+@case(1, 100, 500)
+def flag(rng: np.random.Generator, n: int) -> Case:
+    """Which blocks hold a 7."""
+    x, blocks = integers(rng, 0, 30, n), cdiv(n, 64)
+    expected = [int((x[b * 64 : b * 64 + 64] == 7).any()) for b in range(blocks)]
+    return Case((blocks,), (64,), [x, np.full(blocks, -1, I), I(7), I(n)], {1: expected})
+
+
+@case(1, 33, 200)
+def early_exit(rng: np.random.Generator, n: int) -> Case:
+    """Maximum of each 32 values."""
+    x, warps = integers(rng, 1, 999, n), cdiv(n, 32)
+    expected = [x[w * 32 : w * 32 + 32].max() for w in range(warps)]
+    return Case((cdiv(n, 128),), (128,), [x, np.zeros(warps, I), I(n)], {1: expected})
+
+
+def test_each_right_kernel_has_a_case() -> None:
+    """Files and cases name each other."""
+    assert sorted(CASES) == [path.stem for path in RIGHT]
+
+
+@needs_simulator
+@pytest.mark.parametrize(
+    ("name", "size"), [(name, size) for name, (_, sizes) in sorted(CASES.items()) for size in sizes]
+)
+def test_right(name: str, size: int) -> None:
+    """The result is that of NumPy, and nothing is reported."""
+    launched = CASES[name][0](np.random.default_rng(size), size)
+    path = CORPUS / "right" / f"{name}.cu"
+    hazards = execute(path, launched.grid, launched.block, launched.arguments, launched.shared)
+    assert hazards == []
+    for position, expected in launched.expected.items():
+        got = launched.arguments[position]
+        np.testing.assert_allclose(got, np.reshape(expected, got.shape), rtol=launched.rtol, atol=launched.rtol)
+    if name == "compaction":
+        kept = launched.arguments[0][launched.arguments[0] > 0]
+        np.testing.assert_array_equal(np.sort(launched.arguments[1][: len(kept)]), np.sort(kept))
