@@ -525,19 +525,17 @@ def _with_nvrtc(nvrtc: _Nvrtc, job: _Job, source: str, unannotated_on_device: bo
     options += ["-default-device"] if unannotated_on_device else []
     options += ["--ptxas-options=-v"] if job.machine_code else []
     options += [f"--include-path={folder}" for folder in job.include_dirs]
-    headers = {**dict(_headers(forward=True)), _DEFINES: job.macros}
     options += [f"--pre-include={_DEFINES}"]
+    headers = {**dict(_headers(forward=False)), _DEFINES: job.macros}
     try:
         ptx, log, lowered = nvrtc.compile(source, job.filename, options, headers, list(expressions.values()))
     except _RefusedError as refused:
-        missed = _MISSING.search(refused.log)
-        if missed is None:
-            raise _name_error(refused, job) from None
-        folder = nvrtc.headers
+        folder = nvrtc.headers if _MISSING.search(refused.log) or '"std"' in refused.log else None
         if folder is None:
-            headers = {**dict(_headers(forward=False)), _DEFINES: job.macros}
-        else:
-            options += [f"--include-path={folder}", f"--include-path={folder / 'cccl'}"]
+            raise _name_error(refused, job) from None
+        # Once more with CUDA's own headers, which take a second where they are the standard library's.
+        headers.update(_headers(forward=True))
+        options += [f"--include-path={folder}", f"--include-path={folder / 'cccl'}"]
         try:
             ptx, log, lowered = nvrtc.compile(source, job.filename, options, headers, list(expressions.values()))
         except _RefusedError as again:
@@ -717,7 +715,12 @@ _STANDARD_MATHS = """
 abs fabs sqrt cbrt hypot exp exp2 expm1 log log2 log10 log1p pow sin cos tan asin acos atan atan2 sinh cosh tanh asinh
 acosh atanh erf erfc tgamma lgamma ceil floor trunc round rint nearbyint fmod remainder fma fmin fmax fdim copysign
 ldexp frexp modf isnan isinf isfinite signbit"""
-_TYPES = "typedef long long intptr_t;\ntypedef unsigned long long uintptr_t;\n"
+_TYPES = """typedef unsigned int uint;
+typedef unsigned short ushort;
+typedef unsigned long ulong;
+typedef long long intptr_t;
+typedef unsigned long long uintptr_t;
+"""
 
 
 # Headers of which a kernel can use nothing, or nothing that the prelude does not have.
@@ -753,21 +756,27 @@ def _headers(forward: bool) -> tuple[tuple[str, str], ...]:
 # ----------------------------------------------------------------------------------------------------------- host code
 
 _DEVICE_WORDS = {"__global__", "__device__", "__constant__", "__shared__", "__managed__", "constexpr", "consteval"}
+# Of the host's runtime and libraries; a class or variable that speaks of them is none of a kernel's.
+_HOST_WORD = re.compile(
+    r"cu(da|blas|fft|rand|sparse|solver|dnn)[A-Z]\w*|(vector|string|map|ostream|thread|chrono|nullopt)$"
+)
 
 
 def without_host_code(source: str) -> str:
-    """Blank out the host functions of a file, keeping every line where it is.
+    """Blank out the host's part of a file, keeping every line where it is.
 
-    A host function is one at namespace scope without `__global__`, `__device__` or constexpr, and without a macro of
-    the file that writes one of them. Methods stay: they are compiled for the device.
+    That are functions at namespace scope without `__global__`, `__device__` or constexpr, and without a macro of the
+    file that writes one of them; and classes and variables without these that use the host's runtime or library.
+    Methods of other classes stay: they are compiled for the device.
     """
-    from cudabench.source import functions
+    from cudabench.source import declarations
 
     text = source
-    for function in functions(source):
-        if not _DEVICE_WORDS & function.words:
-            body = source[function.start : function.end]
-            text = text[: function.start] + re.sub(r"[^\n]", " ", body) + text[function.end :]
+    for declaration in declarations(source):
+        hosts = declaration.function or any(map(_HOST_WORD.match, declaration.words))
+        if hosts and not _DEVICE_WORDS & declaration.words:
+            span = slice(declaration.start, declaration.end)
+            text = text[: span.start] + re.sub(r"[^\n]", " ", text[span]) + text[span.stop :]
     return text
 
 

@@ -131,8 +131,8 @@ def parse(text: str, path: str | Path) -> SourceFile:
 
 
 @dataclass(frozen=True)
-class Function:
-    """A function at namespace scope, or the declaration of one: its span, and the words of its head.
+class Declaration:
+    """One declaration at namespace scope: its span, all its words, and whether it is a function.
 
     Where a word is a macro of the file, the words that it stands for are among them.
     """
@@ -140,11 +140,12 @@ class Function:
     start: int
     end: int
     words: frozenset[str]
+    function: bool
 
 
-def functions(text: str) -> tuple[Function, ...]:
-    """Return all functions at namespace scope, kernels or not, in order."""
-    return _Reader(text, "").functions()
+def declarations(text: str) -> tuple[Declaration, ...]:
+    """Return all declarations at namespace scope, kernels or not, in order."""
+    return _Reader(text, "").declarations()
 
 
 def find(source: SourceFile, name: str | None = None) -> KernelSource:
@@ -423,7 +424,7 @@ class _Reader:
                 aliases.setdefault(define[1], define[2])
         return SourceFile(self.path, self.text, self._opening(kernels), kernels, aliases)
 
-    def functions(self) -> tuple[Function, ...]:
+    def declarations(self) -> tuple[Declaration, ...]:
         self.tokens = _outside(self.tokens, self._hidden())
         macros = {}
         for directive in self.directives:
@@ -436,18 +437,21 @@ class _Reader:
             head, stop = self._head(position)
             words = [token.text for token in head]
             closer = self.tokens[stop].text if stop < len(self.tokens) else ";"
-            position = stop + 1
+            first = _template_head(words)[1]
+            function = "(" in words and "=" not in words[first : words.index("(")]
+            function = function and not set(words[first : first + 1]) & _NO_FUNCTION
             if closer == "}" or (closer == "{" and _opens_scope(words)):
+                position = stop + 1
                 continue
             end = self._matching(stop) if closer == "{" else stop
+            if closer == "{" and not function:  # a class or an initialiser goes on to its semicolon
+                end = self._head(end + 1)[1]
+            end = min(end, len(self.tokens) - 1)
+            if head:
+                body = {token.text for token in self.tokens[position : end + 1]}
+                meant = body.union(*(macros.get(word, ()) for word in (words if function else body)))
+                found.append(Declaration(head[0].start, self.tokens[end].end, frozenset(meant), function))
             position = end + 1
-            first = _template_head(words)[1]
-            kind = words[first : first + 1]
-            if "(" not in words or "=" in words[first : words.index("(")] or (kind and kind[0] in _NO_FUNCTION):
-                continue
-            meant = set(words).union(*(macros.get(word, ()) for word in words))
-            if end < len(self.tokens):
-                found.append(Function(head[0].start, self.tokens[end].end, frozenset(meant)))
         return tuple(found)
 
     def _hidden(self) -> list[tuple[int, int]]:

@@ -236,7 +236,7 @@ def test_host_code_with_nvcc() -> None:
 
 
 def test_without_host_code() -> None:
-    """Host functions are blanked out in place; device functions, types and variables stay."""
+    """The host's functions, classes and variables are blanked out in place; what a kernel can use stays."""
     source = "\n".join(
         [
             "#define DEV static __device__",
@@ -246,16 +246,17 @@ def test_without_host_code() -> None:
             "__constant__ float w[] = {1};",
             "namespace n { int host(int x) { return x; } __device__ int d() { return 1; } }",
             'extern "C" { void proto(int); }',
+            "class Timer { Timer() { cudaEventCreate(&e); } cudaEvent_t e; }; std::vector<int> v{1}; int n;",
             "int main() {",
             "}",
         ]
     )
     blank = without_host_code(source).split("\n")
-    assert len(blank) == 9
+    assert len(blank) == 10
     assert blank[:5] == source.split("\n")[:5]
     assert blank[5].split() == ["namespace", "n", "{", "__device__", "int", "d()", "{", "return", "1;", "}", "}"]
     assert blank[6].split() == ["extern", '"C"', "{", "}"]
-    assert "".join(blank[7:]).strip() == ""
+    assert "".join(blank[7:]).strip() == "int n;"
 
 
 @pytest.mark.usefixtures("without_nvcc")
