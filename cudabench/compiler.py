@@ -347,11 +347,16 @@ def _users_path(path: str, job: _Job) -> str:
 
 
 def _users_files(ptx: str, job: _Job) -> str:
-    """Compilers write absolute names into `.file`; give back the caller's own."""
+    """Compilers write absolute names into `.file`; give back the caller's own, and short ones for files beside it."""
+    here = os.getcwd()
 
     def name(match: re.Match[str]) -> str:
-        same = os.path.normpath(match[2]) == os.path.abspath(job.filename)
-        return match[1] + (job.filename if same else match[2]) + '"'
+        path = os.path.normpath(match[2])
+        if path == os.path.abspath(job.filename):
+            path = job.filename
+        elif path.startswith(here + os.sep):
+            path = os.path.relpath(path, here)
+        return f'{match[1]}{path}"'
 
     return re.sub(r'^(\s*\.file\s+\d+\s+")([^"]*)"', name, ptx, flags=re.M)
 

@@ -737,13 +737,14 @@ def _spell(words: Iterable[str]) -> str:
 
 
 def _split(words: Sequence[str], separator: str) -> list[list[str]]:
-    """Split at separators outside all brackets, angle ones included."""
+    """Split at separators outside all brackets, angle ones included; a shift opens none."""
     parts: list[list[str]] = [[]]
     depth = 0
-    for word in words:
-        if word in ("(", "[", "{", "<"):
+    for index, word in enumerate(words):
+        shift = word == "<" and "<" in (*words[max(index - 1, 0) : index], *words[index + 1 : index + 2])
+        if word in ("(", "[", "{", "<") and not shift:
             depth += 1
-        elif word in (")", "]", "}", ">"):
+        elif word in (")", "]", "}", ">") and depth > 0:
             depth -= 1
         if word == separator and depth == 0:
             parts.append([])

@@ -100,6 +100,8 @@ def test_parameter_lists() -> None:
     """Commas inside types and defaults do not split a list, and void is no parameter."""
     kernel = parse("__global__ void f(A<1, 2> a, int n = g(1, 2), S s = {1, 2}) {}", "t.cu").kernels[0]
     assert [one.name for one in kernel.parameters] == ["a", "n", "s"]
+    shifts = parse("__global__ void f(int n = 1 << 3, int m = n >> 2, A<B<1>> a, int k) {}", "t.cu").kernels[0]
+    assert [one.name for one in shifts.parameters] == ["n", "m", "a", "k"]
     assert parse("__global__ void f(void) {}", "t.cu").kernels[0].parameters == ()
 
 
