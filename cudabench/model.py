@@ -182,6 +182,11 @@ class Operation:
         """Return a kernel's position in the ladder, or None for a kernel from elsewhere."""
         return next((i for i, kernel in enumerate(self.kernels) if kernel.name == name), None)
 
+    def right(self, name: str, problem: Problem, inputs: Arrays) -> Arrays:
+        """Return the right outputs of a kernel: those of the rung `name` if it has its own, else the operation's."""
+        rung = next((kernel for kernel in self.kernels if kernel.name == name), None)
+        return (rung and rung.expected or self.reference)(problem, inputs)
+
     def footprint(self, problem: Problem) -> int:
         """Return the bytes of all buffers together."""
         import math
@@ -336,6 +341,7 @@ class Access:
     ideal_sectors: int | None = None
     wavefronts: int | None = None
     ideal_wavefronts: int | None = None
+    advice: str | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +63,15 @@ class Working:
 
 @dataclass(frozen=True)
 class Finished:
-    """A kernel is done; `output` is what it printed. `poisoned`: the worker's context is spoilt and it ends now."""
+    """A kernel is done; `output` is what it printed, `trace` its accesses where they were asked for.
+
+    `poisoned`: the worker's context is spoilt and it ends now.
+    """
 
     result: Result
     output: str = ""
     poisoned: bool = False
+    trace: Any = None
 
 
 @dataclass(frozen=True)
@@ -80,16 +85,22 @@ Event = Started | Measured | Working | Finished | Refused
 
 
 def run(
-    choice: Choice, operation: Callable[[], Operation], cases: Sequence[Case], settings: Settings
+    choice: Choice,
+    operation: Callable[[], Operation],
+    cases: Sequence[Case],
+    settings: Settings,
+    *,
+    progress: Callable[[Working], None] = lambda working: None,
+    trace: bool = False,
 ) -> Iterator[Event]:
-    """Run the cases in order and yield what happens: Started once, Working often, Finished once a case.
+    """Run the cases in order and yield what happens: Started once, Finished once a case.
+
+    `progress` is called often with what is being done. `trace` keeps every access in the simulator, for small problems.
 
     Raises CudabenchError where nothing can run at all.
     """
     if choice.kind == "sim":
-        from cudabench.devices import sim
-
-        yield from sim.run(choice.architecture, operation(), cases, settings)
+        yield from _simulate(choice.architecture, operation(), cases, settings, progress, trace)
         return
     left = list(cases)
     cpu: CpuTime | None = None
@@ -103,12 +114,43 @@ def run(
                     cpu = event.cpu
                 if isinstance(event, Finished):
                     left.pop(0)
+                if isinstance(event, Working):
+                    progress(event)
+                    continue
                 if isinstance(event, Started) and started:
                     continue
                 started = started or isinstance(event, Started)
                 yield event
                 if isinstance(event, Finished) and (event.poisoned or not left):
                     break
+
+
+def _simulate(
+    architecture: str,
+    operation: Operation,
+    cases: Sequence[Case],
+    settings: Settings,
+    progress: Callable[[Working], None],
+    trace: bool,
+) -> Iterator[Event]:
+    from cudabench.devices.sim import SimDevice
+    from cudabench.examine import Examination
+
+    device = SimDevice(architecture)
+    yield Started(device.info)
+    examination = Examination(operation, cases[0].problem, settings, device, trace)
+    told = False
+    for case in cases:
+        examination.progress = partial(_working, progress, case.kernel)
+        result = examination.examine(case)
+        if examination.cpu and not told:
+            told = True
+            yield Measured(examination.cpu)
+        yield Finished(result, examination.output, trace=examination.traced)
+
+
+def _working(progress: Callable[[Working], None], kernel: str, phase: str, fraction: float) -> None:
+    progress(Working(kernel, phase, fraction))
 
 
 class _Worker:

@@ -29,9 +29,12 @@ class Report:
         path: Path | None,
         to_stdout: bool,
         quiet: bool,
+        trace: bool = False,
     ) -> None:
         self.operation, self.cases, self.choice, self.settings = operation, cases, choice, settings
         self.path, self.to_stdout, self.quiet = path, to_stdout, quiet
+        self.trace = trace
+        self.traces: list[Any] = []
         self.cpu: CpuTime | None = None
         wanted = asdict(request)
         self.file = ResultsFile(
@@ -54,15 +57,20 @@ class Report:
         if self.choice.note and not self.quiet:
             self.say_result(self.choice.note)
         with Progress(len(self.cases), shown=not self.quiet) as progress:
-            for event in session.run(self.choice, make, self.cases, self.settings):
+
+            def working(now: session.Working) -> None:
+                progress.update(len(self.results), now.kernel, now.phase, now.fraction)
+
+            for event in session.run(
+                self.choice, make, self.cases, self.settings, progress=working, trace=self.trace
+            ):
                 if isinstance(event, session.Started):
                     self.file.device = event.device
                 elif isinstance(event, session.Measured):
                     self.cpu = event.cpu
-                elif isinstance(event, session.Working):
-                    progress.update(len(self.results), event.kernel, event.phase, event.fraction)
                 elif isinstance(event, session.Finished):
                     self.results.append(event.result)
+                    self.traces.append(event.trace)
                     if event.output:
                         progress.print(event.output)
                     if self.path:

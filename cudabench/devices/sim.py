@@ -1,0 +1,125 @@
+"""The simulator as a device: compile to PTX, run every launch, count and check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cudabench import compiler, simulator
+from cudabench.errors import UnsupportedFeature
+from cudabench.model import Case, DeviceInfo, Launch, Resources, Source
+from cudabench.occupancy import Occupancy, occupancy
+
+Arrays = dict[str, np.ndarray]
+POISON = 0xFF
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a kernel did: the report of all its launches together, and what ptxas spends on it."""
+
+    report: simulator.Report
+    resources: Resources
+    occupancy: Occupancy
+
+
+@dataclass
+class SimDevice:
+    """A simulated GPU of one architecture, such as sm_90."""
+
+    architecture: str
+    info: DeviceInfo = field(init=False)
+    _compiled: dict[object, tuple[simulator.Program, Mapping[str, str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        capability = capability_of(self.architecture)
+        self.info = DeviceInfo(f"Simulator of {self.architecture}", "sim", capability)
+
+    def load(self, case: Case) -> tuple[simulator.Program, Mapping[str, str]]:
+        """Return the program of a case and its functions' entry names. Raises CompilerError.
+
+        Raises UnsupportedFeature, with all of them, where the kernel uses what the simulator lacks.
+        """
+        functions = list(dict.fromkeys(launch.function for launch in case.launches))
+        key = (case.source, tuple(case.defines.items()), tuple(functions))
+        if key not in self._compiled:
+            compiled = compiler.compile_ptx(
+                case.source.text,
+                case.source.name,
+                arch=self.architecture,
+                defines=case.defines,
+                include_dirs=_folders(case.source),
+                names=functions,
+            )
+            self._compiled[key] = (simulator.load(compiled.ptx), compiled.lowered)
+        program, lowered = self._compiled[key]
+        lacks = [lack for function in functions for lack in program.unsupported(lowered.get(function, function))]
+        if lacks:
+            listed = "; ".join(dict.fromkeys(f"{lack.file}:{lack.line}: {lack.feature}" for lack in lacks))
+            raise UnsupportedFeature(f"{case.kernel} uses what the simulator lacks ({listed}): run it on a GPU.")
+        return program, lowered
+
+    def spent(self, case: Case) -> tuple[Resources, Occupancy]:
+        """Return what ptxas spends on the kernel's main function, and the occupancy that follows."""
+        report = compiler.resources(
+            case.source.text,
+            case.source.name,
+            arch=self.architecture,
+            defines=case.defines,
+            include_dirs=_folders(case.source),
+            names=[case.function],
+        )
+        _, lowered = self.load(case)
+        of = report[lowered.get(case.function, case.function)]
+        dynamic = max(launch.shared_bytes for launch in case.launches)
+        resources = Resources(of.registers, of.shared_bytes + dynamic, of.local_bytes)
+        threads = case.block[0] * case.block[1] * case.block[2]
+        return resources, occupancy(self.info.compute_capability, threads, of.registers, resources.shared_bytes)
+
+    def run(self, case: Case, arrays: Arrays, *, trace: bool, progress: Callable[[float], None]) -> Run:
+        """Run all launches of a case on arrays, which change in place."""
+        program, lowered = self.load(case)
+        resources, fits = self.spent(case)
+        reports = []
+        for done, launch in enumerate(case.launches):
+
+            def inside(fraction: float, done: int = done) -> None:
+                progress((done + fraction) / len(case.launches))
+
+            reports.append(
+                simulator.run(
+                    program,
+                    lowered.get(launch.function, launch.function),
+                    launch.grid,
+                    launch.block,
+                    [arrays[a] if isinstance(a, str) else a for a in launch.arguments],
+                    shared_bytes=launch.shared_bytes,
+                    names=_names(launch),
+                    trace=trace,
+                    progress=inside,
+                )
+            )
+        return Run(simulator.merge(reports), resources, fits)
+
+
+def poisoned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Return an array of 0xFF bytes."""
+    array = np.empty(shape, dtype)
+    array.reshape(-1).view(np.uint8).fill(POISON)
+    return array
+
+
+def capability_of(architecture: str) -> str:
+    """Return 'sm_90' as '9.0'."""
+    digits = architecture.removeprefix("sm_").rstrip("af")
+    return f"{digits[:-1]}.{digits[-1]}"
+
+
+def _names(launch: Launch) -> list[str]:
+    return [a if isinstance(a, str) else "" for a in launch.arguments]
+
+
+def _folders(source: Source) -> list[str]:
+    return [source.folder] if source.folder else []

@@ -1,0 +1,161 @@
+"""One kernel, simulated: run, verify, count, check. The sibling of `bench` where there is no GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from cudabench import advice, simulator, verify
+from cudabench.bench import describe, launch_warnings, right_output, time_baseline, wrong_reason
+from cudabench.devices.sim import Run, SimDevice, poisoned
+from cudabench.errors import CudabenchError, UnsupportedFeature
+from cudabench.model import Access, Case, CpuTime, Hazard, Operation, Problem, Result, Settings
+
+Arrays = dict[str, np.ndarray]
+Progress = Callable[[str, float], None]
+
+
+@dataclass
+class Examination:
+    """What the kernels of one simulated run share."""
+
+    operation: Operation
+    problem: Problem
+    settings: Settings
+    device: SimDevice
+    trace: bool = False
+    progress: Progress = lambda phase, fraction: None
+    cpu: CpuTime | None = None
+    output: str = ""
+    traced: Any = None
+    _inputs: Arrays | None = None
+    _references: dict[str, Arrays] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> Arrays:
+        """The seeded inputs."""
+        if self._inputs is None:
+            self.progress("making inputs", 0)
+            self._inputs = self.operation.inputs(self.problem)
+        return self._inputs
+
+    def expected(self, name: str) -> Arrays:
+        """Return the right outputs of a kernel, by the `expects` of its case."""
+        if name not in self._references:
+            self.progress("computing the reference", 0)
+            self._references[name] = self.operation.right(name, self.problem, self.inputs)
+        return self._references[name]
+
+    def examine(self, case: Case) -> Result:
+        """Return the result of one case.
+
+        Raises UnsupportedFeature for a kernel that was asked for by name and cannot be simulated; from a ladder it is
+        skipped.
+        """
+        self.output, self.traced = "", None
+        blank = describe(case, f"sim:{self.device.architecture}")
+        if case.skip_reason:
+            return replace(blank, status="skipped", reason=case.skip_reason)
+        if self.settings.cpu and self.cpu is None:
+            threads = self.settings.cpu_threads
+            self.cpu = time_baseline(self.operation, self.problem, self.inputs, threads, self.progress)
+        blank = replace(blank, cpu=self.cpu)
+        try:
+            return self._examine(case, blank)
+        except UnsupportedFeature as error:
+            if case.named:
+                raise
+            return replace(blank, status="skipped", reason=str(error))
+        except CudabenchError as error:
+            return replace(blank, status="failed", reason=str(error))
+
+    def _examine(self, case: Case, result: Result) -> Result:
+        arrays: Arrays = {}
+        outputs = []
+        for buffer in self.operation.buffers(self.problem):
+            if buffer.role == "in":
+                arrays[buffer.name] = self.inputs[buffer.name]
+            elif buffer.role == "inout":
+                arrays[buffer.name] = self.inputs[buffer.name].copy()
+            else:
+                arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype)
+            if buffer.role in ("out", "inout"):
+                outputs.append(buffer.name)
+        self.progress("simulating", 0)
+        run = self.device.run(
+            case, arrays, trace=self.trace, progress=lambda fraction: self.progress("simulating", fraction)
+        )
+        self.output, self.traced = run.report.output, run.report.trace
+        self.progress("verifying", 1)
+        got = {name: arrays[name] for name in outputs}
+        tolerance = self.operation.tolerance(self.problem)
+        verification = verify.compare_all(self.expected(case.expects), got, tolerance, checked="simulated")
+        result = _counted(result, case, run, self.operation, self.problem)
+        result = replace(result, verification=verification, warnings=tuple(launch_warnings(case)))
+        if verification.mismatches:
+            return replace(result, status="wrong", reason=wrong_reason(verification))
+        if result.hazards:
+            return replace(result, status="wrong", reason=hazard_reason(result.hazards))
+        return replace(result, figures=right_output(self.operation, self.problem, self.inputs, got))
+
+
+def _counted(result: Result, case: Case, run: Run, operation: Operation, problem: Problem) -> Result:
+    report = run.report
+    return replace(
+        result,
+        registers=run.resources.registers,
+        shared_bytes=run.resources.shared_bytes,
+        local_bytes=run.resources.local_bytes,
+        occupancy=run.occupancy,
+        bytes=operation.bytes(problem),
+        flops=operation.flops(problem) if operation.flops else None,
+        instructions=report.instructions,
+        access=tuple(_access(access, case) for access in report.accesses),
+        hazards=tuple(_hazard(hazard, case) for hazard in report.hazards),
+    )
+
+
+def _access(access: simulator.Access, case: Case) -> Access:
+    record = Access(
+        line=access.line,
+        source=line_text(case, access.file, access.line),
+        space=access.space,
+        op=access.op,
+        bytes=access.bytes,
+        requests=access.requests,
+        sectors=access.sectors,
+        ideal_sectors=access.ideal_sectors,
+        wavefronts=access.wavefronts,
+        ideal_wavefronts=access.ideal_wavefronts,
+    )
+    return replace(record, advice=advice.advise(record))
+
+
+def _hazard(hazard: simulator.Hazard, case: Case) -> Hazard:
+    return Hazard(
+        kind=hazard.kind,
+        line=hazard.line,
+        source=line_text(case, hazard.file, hazard.line),
+        block=hazard.block,
+        thread=hazard.thread,
+        count=hazard.count,
+        message=hazard.message,
+    )
+
+
+def line_text(case: Case, file: str, number: int) -> str:
+    """Return the text of a source line, or the file's name where the line is in a header."""
+    if file and not file.endswith(case.source.name.rsplit("/", 1)[-1]):
+        return f"({file.rsplit('/', 1)[-1]})"
+    lines = case.source.text.splitlines()
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
+def hazard_reason(hazards: Sequence[Hazard]) -> str:
+    """Return the first hazard, and how many others there are."""
+    first = hazards[0]
+    more = f", and {len(hazards) - 1} more" if len(hazards) > 1 else ""
+    return f"{first.kind} on line {first.line}: {first.message.rstrip('.')}{more}"
