@@ -9,7 +9,7 @@ WORTH_SAYING = 1.1  # actual over ideal under which there is nothing to mend
 
 
 def waste(access: Access) -> float | None:
-    """Return the share of an access's traffic that is waste, 0 to 1: of sectors for memory, of wavefronts for shared."""
+    """Return the share of an access's sectors, or wavefronts in shared memory, that is waste: 0 to 1."""
     actual, ideal = access.sectors, access.ideal_sectors
     if access.space == "shared":
         actual, ideal = access.wavefronts, access.ideal_wavefronts
@@ -28,7 +28,9 @@ def advise(access: Access) -> str | None:
 
 
 def _shared(access: Access) -> str | None:
-    if not access.wavefronts or not access.ideal_wavefronts or access.wavefronts < WORTH_SAYING * access.ideal_wavefronts:
+    if not access.wavefronts or not access.ideal_wavefronts:
+        return None
+    if access.wavefronts < WORTH_SAYING * access.ideal_wavefronts:
         return None
     ways = access.wavefronts / access.ideal_wavefronts
     return (
@@ -46,7 +48,8 @@ def _global(access: Access) -> str | None:
         return text + "they do not start at a multiple of 32 bytes; align rows or pad their pitch"
     verb = {"load": "read", "store": "write", "atomic": "update"}[access.op]
     if actual * SECTOR / max(ideal * SECTOR, 1) > 0.9 * SECTOR / access.bytes:
-        return text + f"neighbouring threads {verb} a column; let threadIdx.x run along a row, or turn a tile in shared memory"
+        repair = "let threadIdx.x run along a row, or turn a tile in shared memory"
+        return f"{text}neighbouring threads {verb} a column; {repair}"
     return text + f"neighbouring threads {verb} {access.bytes} bytes each with gaps between; let them {verb} neighbours"
 
 

@@ -185,7 +185,7 @@ class Operation:
     def right(self, name: str, problem: Problem, inputs: Arrays) -> Arrays:
         """Return the right outputs of a kernel: those of the rung `name` if it has its own, else the operation's."""
         rung = next((kernel for kernel in self.kernels if kernel.name == name), None)
-        return (rung and rung.expected or self.reference)(problem, inputs)
+        return ((rung and rung.expected) or self.reference)(problem, inputs)
 
     def footprint(self, problem: Problem) -> int:
         """Return the bytes of all buffers together."""

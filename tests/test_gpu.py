@@ -171,7 +171,7 @@ def test_compiler_error_names_the_users_line(tmp_path: Path) -> None:
     )
     ran = command("transpose", "--source", "broken.cu", "--size", "64", "64", *LADDER, cwd=tmp_path)
     assert ran.returncode == 1
-    assert "broken.cu(3): error" in ran.stdout + ran.stderr
+    assert "broken.cu:3: error" in ran.stdout + ran.stderr
     assert "/tmp" not in (ran.stdout + ran.stderr).replace(str(tmp_path), "")
 
 

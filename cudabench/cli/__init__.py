@@ -100,7 +100,7 @@ def invoke(arguments: list[str] | None = None) -> int:
         return _say("this machine's memory is too small for the problem: use a smaller --size.", 1)
     except BrokenPipeError:
         # The reader of a pipe has gone, as `| head` does; Python would complain again at exit.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return 1
 
 

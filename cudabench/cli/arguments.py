@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 
-class Numbers(click.ParamType):
+class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on
     """Whole numbers joined by commas or x. `most` is how many there may be."""
 
     name = "numbers"
@@ -21,7 +21,7 @@ class Numbers(click.ParamType):
         if isinstance(value, tuple):
             return value
         numbers = []
-        for word in re.split(r"[,x]", str(value)):
+        for word in re.split(r",|(?<=\d)x(?=[+-]?\d)", str(value)):
             if not re.fullmatch(r"[+-]?\d+", word):
                 option = param.opts[-1] if param else "this option"
                 self.fail(f"{option} '{word}' is not a whole number.")

@@ -5,32 +5,57 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudabench import operations
+from cudabench.cli import options as families
 from cudabench.cli.arguments import Numbers, SpreadCommand
 from cudabench.errors import (
     EXIT_FAILED,
     EXIT_OK,
     EXIT_THRESHOLD,
+    EXIT_UNUSABLE,
     EXIT_WRONG,
     DeviceUnusable,
     UsageError,
 )
-from cudabench.model import Result, Settings
+from cudabench.model import Operation, Result
+
+if TYPE_CHECKING:
+    from cudabench.cases import Request
+    from cudabench.devices import Choice
 
 
 def operation_command(name: str) -> click.Command:
-    """Return the command of an operation, with its own number of block and size numbers."""
+    """Return the command that measures an operation."""
     operation = operations.get(name)
+    return SpreadCommand(
+        name,
+        params=[
+            *problem_options(operation),
+            *families.compiler_options(),
+            *families.timing_options(),
+            *families.baseline_options(),
+            *families.output_options(),
+        ],
+        callback=partial(_run, name),
+        help=f"{operations.SUMMARIES[name]}\n\n{operation.summary}; 'cudabench list {name}' shows the kernels.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def problem_options(operation: Operation) -> list[click.Parameter]:
+    """Return what says which kernels run on which problem, with the operation's own number of numbers."""
     dims = operation.block_dimensions
     axes = " ".join("XYZ"[:dims])
     sizes = " ".join(dimension.upper() for dimension in operation.dimensions)
-    params: list[click.Parameter] = [
+    default = " ".join(map(str, operation.default_size))
+    option = families.option
+    return [
         click.Argument(["words"], nargs=-1, metavar="[KERNEL_ID [DIMX DIMY]]"),
-        _option(
+        option(
             "-k",
             "--kernel",
             "kernels",
@@ -38,173 +63,92 @@ def operation_command(name: str) -> click.Command:
             metavar="NAME",
             help="Name, id or glob; repeatable; 'all' = the ladder.",
         ),
-        _option("-b", "--block", type=Numbers(dims), metavar=axes, help="Threads per block."),
-        _option("-g", "--grid", type=Numbers(dims), metavar=axes, help="Blocks; left out, the problem is covered."),
-        _option(
+        option("-b", "--block", type=Numbers(dims), metavar=axes, help="Threads per block."),
+        option("-g", "--grid", type=Numbers(dims), metavar=axes, help="Blocks; left out, the problem is covered."),
+        option(
             "-s",
             "--size",
             type=Numbers(len(operation.dimensions)),
             metavar=sizes,
-            help=f"Problem size; left out, {' '.join(map(str, operation.default_size))}.",
+            help=f"Problem size; left out, {default}.",
         ),
-        _option(
+        option(
             "-t",
             "--dtype",
-            default="float32",
+            default=next(iter(operation.dtypes)),
             show_default=True,
             metavar="TYPE",
             help=", ".join(operation.dtypes) + ".",
         ),
-        _option(
+        option(
             "--source", metavar="FILE.cu", help="Take the kernel from this file: same parameters, same verification."
         ),
-        _option(
-            "-D", "--define", "defines", multiple=True, metavar="NAME=VALUE", help="Passed to the compiler; repeatable."
-        ),
-        _option(
-            "-d",
-            "--device",
-            default="auto",
-            show_default=True,
-            metavar="DEVICE",
-            help="auto, cuda, cuda:N, sim, sim:sm_90.",
-        ),
-        _option(
-            "--cache",
-            type=click.Choice(["cold", "hot"]),
-            default="cold",
-            show_default=True,
-            help="L2 flushed before each sample, or not.",
-        ),
-        _option(
-            "--min-time",
-            type=click.FloatRange(0),
-            default=0.5,
-            show_default=True,
-            metavar="S",
-            help="Sample for at least S seconds ...",
-        ),
-        _option(
-            "--max-time",
-            type=click.FloatRange(0),
-            default=10.0,
-            show_default=True,
-            metavar="S",
-            help="... and at most S.",
-        ),
-        _option(
-            "--min-samples",
-            type=click.IntRange(1),
-            default=10,
-            show_default=True,
-            metavar="N",
-            help="Take at least N samples.",
-        ),
-        _option(
-            "--timeout",
-            type=click.FloatRange(0, min_open=True),
-            default=60.0,
-            show_default=True,
-            metavar="S",
-            help="A kernel that runs longer has failed.",
-        ),
-        _option(
-            "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of the random inputs."
-        ),
-        _option("--no-cpu", is_flag=True, help="Leave the CPU baseline out."),
-        _option(
-            "--cpu-threads",
-            type=click.IntRange(1),
-            default=1,
-            show_default=True,
-            metavar="N",
-            help="Threads of the CPU baseline.",
-        ),
-        _option("--json", "json_path", metavar="PATH", help="Write the results file; '-' = standard output."),
-        _option(
-            "--min-bandwidth",
-            type=click.FloatRange(0),
-            metavar="GBPS",
-            help="Exit 4 where a kernel is slower than GBPS.",
-        ),
-        _option(
-            "--min-copy-fraction",
-            type=click.FloatRange(0),
-            metavar="F",
-            help="Exit 4 where a kernel is under F of the copy.",
-        ),
         *(
-            _option(f"--{o.name}", type=o.type, default=o.default, show_default=True, metavar=o.metavar, help=o.help)
+            option(f"--{o.name}", type=o.type, default=o.default, show_default=True, metavar=o.metavar, help=o.help)
             for o in operation.options
         ),
-        _option("-q", "--quiet", is_flag=True, help="No table, no progress."),
     ]
-    return SpreadCommand(
-        name,
-        params=params,
-        callback=partial(_run, name),
-        help=f"{operations.SUMMARIES[name]}\n\n{operation.summary}; 'cudabench list {name}' shows the kernels.",
-        context_settings={"help_option_names": ["-h", "--help"]},
+
+
+def request_of(operation: Operation, given: dict[str, Any]) -> Request:
+    """Return what the problem options ask for."""
+    from cudabench import cases
+
+    kernels, block = positional(given["words"], given["kernels"], given["block"])
+    return cases.Request(
+        kernels=kernels,
+        block=block,
+        grid=given["grid"],
+        size=given["size"],
+        dtype=given["dtype"],
+        seed=given.get("seed", 0),
+        source=given["source"],
+        defines=cases.parse_defines(given["defines"]),
+        options={option.name: given[option.name] for option in operation.options},
     )
 
 
-def _option(*names: str, **settings: Any) -> click.Option:
-    return click.Option(names, **settings)
-
-
-def _run(
-    name: str, words: tuple[str, ...], kernels: tuple[str, ...], block: tuple[int, ...] | None, **options: Any
-) -> int:
+def _run(name: str, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
     from cudabench import cases, devices
     from cudabench.cli.report import Report
 
-    kernels, block = positional(words, kernels, block)
     operation = operations.get(name)
-    request = cases.Request(
-        kernels=kernels,
-        block=block,
-        grid=options["grid"],
-        size=options["size"],
-        dtype=options["dtype"],
-        seed=options["seed"],
-        source=options["source"],
-        defines=cases.parse_defines(options["defines"]),
-        options={option.name: options[option.name] for option in operation.options},
-    )
-    path = json_target(options["json_path"])
+    request = request_of(operation, given)
+    path = json_target(given["json_path"])
     planned = cases.build(operation, request)
-    settings = Settings(
-        cache=options["cache"],
-        min_time=options["min_time"],
-        max_time=max(options["max_time"], options["min_time"]),
-        min_samples=options["min_samples"],
-        timeout=options["timeout"],
-        cpu=not options["no_cpu"],
-        cpu_threads=options["cpu_threads"],
-    )
-    thresholds = {key: options[key] for key in ("min_bandwidth", "min_copy_fraction") if options[key] is not None}
-    choice = devices.choose(options["device"])
-    if thresholds and choice.kind == "sim":
-        flags = " and ".join("--" + key.replace("_", "-") for key in thresholds)
-        raise DeviceUnusable(f"{flags} needs a GPU: the simulator measures no time; leave it out or use --device cuda.")
+    limits = families.thresholds(given)
+    choice = devices.choose(given["device"])
+    refuse_thresholds(limits, choice)
     report = Report(
         operation,
         planned,
         choice,
-        settings,
+        families.settings(given),
         request,
         path=path,
-        to_stdout=options["json_path"] == "-",
-        quiet=options["quiet"],
+        to_stdout=given["json_path"] == "-",
+        quiet=given["quiet"],
     )
+    return finish(report, partial(operations.get, name), limits)
+
+
+def refuse_thresholds(limits: dict[str, float], choice: Choice) -> None:
+    """Raise DeviceUnusable where thresholds are to hold on a device that measures no time."""
+    if limits and choice.kind == "sim":
+        flags = " and ".join("--" + key.replace("_", "-") for key in limits)
+        raise DeviceUnusable(f"{flags} needs a GPU: the simulator measures no time; leave it out or use --device cuda.")
+
+
+def finish(report: Any, make: Callable[[], Operation], limits: dict[str, float]) -> int:
+    """Run a report to its end, show it, and return the exit code; an interrupt shows what was finished."""
     try:
-        report.collect(partial(operations.get, name))
+        report.collect(make)
     except KeyboardInterrupt:
         report.show()
         raise
     report.show()
-    return exit_code(report.results, thresholds, report.say)
+    return exit_code(report.results, limits, report.say)
 
 
 def positional(
@@ -247,6 +191,8 @@ def exit_code(results: list[Result], thresholds: dict[str, float], say: Callable
         return EXIT_WRONG
     if any(result.status == "failed" for result in results):
         return EXIT_FAILED
+    if results and all(result.status == "skipped" for result in results):
+        return EXIT_UNUSABLE
     missed = False
     for result in results:
         for key, figure, unit in (

@@ -61,9 +61,7 @@ class Report:
             def working(now: session.Working) -> None:
                 progress.update(len(self.results), now.kernel, now.phase, now.fraction)
 
-            for event in session.run(
-                self.choice, make, self.cases, self.settings, progress=working, trace=self.trace
-            ):
+            for event in session.run(self.choice, make, self.cases, self.settings, progress=working, trace=self.trace):
                 if isinstance(event, session.Started):
                     self.file.device = event.device
                 elif isinstance(event, session.Measured):

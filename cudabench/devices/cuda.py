@@ -275,6 +275,7 @@ def _diagnostics(error: Any, name: str) -> str:
     """Return nvcc's messages that speak of the source, without its command line and temporary files."""
     output = "\n".join(str(part) for part in (error.stdout, error.stderr) if part)
     lines = [re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", name, line) for line in output.splitlines()]
+    lines = [re.sub(r"^(\S+)\((\d+)\):", r"\1:\2:", line) for line in lines]  # as gcc writes it, and editors read it
     kept = [line for line in lines if line.strip() and not re.match(r"\d+ errors? detected in", line)]
     return f"nvcc cannot compile {name}:\n" + "\n".join(kept or ["it gave no message"])
 

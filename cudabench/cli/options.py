@@ -1,0 +1,102 @@
+"""Families of options that commands share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cudabench.model import Settings
+
+
+def option(*names: str, **settings: Any) -> click.Option:
+    """Return an option from the declarations that click's decorator takes."""
+    return click.Option(names, **settings)
+
+
+def compiler_options() -> list[click.Parameter]:
+    """Return what goes to the compiler and where the kernels run."""
+    return [
+        option("-D", "--define", "defines", multiple=True, metavar="NAME=VALUE", help="For the compiler; repeatable."),
+        option(
+            "-d",
+            "--device",
+            default="auto",
+            show_default=True,
+            metavar="DEVICE",
+            help="auto, cuda, cuda:N, sim, sim:sm_90.",
+        ),
+    ]
+
+
+def timing_options() -> list[click.Parameter]:
+    """Return the measuring protocol's knobs; `settings` reads them."""
+    seconds, count = click.FloatRange(0), click.IntRange(1)
+    shown: dict[str, Any] = {"show_default": True}
+    return [
+        option(
+            "--cache",
+            type=click.Choice(["cold", "hot"]),
+            default="cold",
+            **shown,
+            help="L2 flushed before each sample, or not.",
+        ),
+        option("--min-time", type=seconds, default=0.5, **shown, metavar="S", help="Sample for at least S seconds ..."),
+        option("--max-time", type=seconds, default=10.0, **shown, metavar="S", help="... and at most S."),
+        option("--min-samples", type=count, default=10, **shown, metavar="N", help="Take at least N samples."),
+        option(
+            "--timeout",
+            type=click.FloatRange(0, min_open=True),
+            default=60.0,
+            **shown,
+            metavar="S",
+            help="A kernel that runs longer has failed.",
+        ),
+        option("--min-bandwidth", type=seconds, metavar="GBPS", help="Exit 4 where a kernel is slower than GBPS."),
+        option("--min-copy-fraction", type=seconds, metavar="F", help="Exit 4 where a kernel is under F of the copy."),
+    ]
+
+
+def baseline_options() -> list[click.Parameter]:
+    """Return the seed of the inputs and the CPU baseline's knobs."""
+    return [
+        option(
+            "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of the random inputs."
+        ),
+        option("--no-cpu", is_flag=True, help="Leave the CPU baseline out."),
+        option(
+            "--cpu-threads",
+            type=click.IntRange(1),
+            default=1,
+            show_default=True,
+            metavar="N",
+            help="Threads of the CPU baseline.",
+        ),
+    ]
+
+
+def output_options() -> list[click.Parameter]:
+    """Return where results go."""
+    return [
+        option("--json", "json_path", metavar="PATH", help="Write the results file; '-' = standard output."),
+        option("-q", "--quiet", is_flag=True, help="No table, no progress."),
+    ]
+
+
+def settings(options: dict[str, Any]) -> Settings:
+    """Return the settings that the options of this module ask for; options that a command lacks take their defaults."""
+    standard = Settings()
+    return Settings(
+        cache=options.get("cache", standard.cache),
+        min_time=options.get("min_time", standard.min_time),
+        max_time=max(options.get("max_time", standard.max_time), options.get("min_time", standard.min_time)),
+        min_samples=options.get("min_samples", standard.min_samples),
+        timeout=options.get("timeout", standard.timeout),
+        cpu=not options.get("no_cpu", False),
+        cpu_threads=options.get("cpu_threads", standard.cpu_threads),
+    )
+
+
+def thresholds(options: dict[str, Any]) -> dict[str, float]:
+    """Return the thresholds that were given, by option name."""
+    return {key: options[key] for key in ("min_bandwidth", "min_copy_fraction") if options.get(key) is not None}

@@ -1,0 +1,243 @@
+"""The command line: exit codes, messages, streams. Runs without a GPU, in the simulator where a kernel must run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudabench import operations
+from tests.conftest import Ran
+
+Runner = Callable[..., Ran]
+SMALL = ("--size", "33", "127", "--device", "sim", "--no-cpu")
+
+
+def test_help_names_every_operation(cudabench: Runner) -> None:
+    """The first help shows all operations and commands, each with a line."""
+    ran = cudabench("--help")
+    assert ran.code == 0
+    for name in [*operations.SUMMARIES, "list", "info", "explain"]:
+        assert f"  {name} " in ran.out
+
+
+@pytest.mark.parametrize("name", operations.SUMMARIES)
+def test_list_shows_the_ladder(cudabench: Runner, name: str) -> None:
+    """`list` shows every kernel with its id, its idea and its default block."""
+    ran = cudabench("list", name)
+    assert ran.code == 0
+    rows = [line.split() for line in ran.out.splitlines()]
+    for at, kernel in enumerate(operations.get(name).kernels):
+        row = next(row for row in rows if row[:2] == [str(at), kernel.name])
+        assert row[2] == str(kernel.block[0])
+        assert len(row) > 6
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["transpoze"], 2, "Did you mean 'transpose'?"),
+        (["list", "transpoze"], 2, "Did you mean 'transpose'?"),
+        (["transpose", "3", "32"], 2, "give KERNEL_ID alone, or KERNEL_ID DIMX DIMY"),
+        (["transpose", "3", "32", "8", "1"], 2, "are 4 arguments"),
+        (["transpose", "3", "x", "8"], 2, "no pair of whole numbers"),
+        (["transpose", "3", "--kernel", "smem"], 2, "Two kernels are named"),
+        (["transpose", "3", "32", "8", "--block", "32", "8"], 2, "Two blocks are given"),
+        (["transpose", "-k", "smem-pda"], 2, "Did you mean 'smem-pad'?"),
+        (["transpose", "-b", "0", "8"], 2, "at least 1"),
+        (["transpose", "-b", "-32", "8"], 2, "at least 1"),
+        (["transpose", "-b", "64", "32"], 2, "2048 threads; CUDA allows 1024"),
+        (["transpose", "-b", "x"], 2, "'x' is not a whole number"),
+        (["transpose", "-k", "1", "-g", "1", "1"], 2, "it takes 128 x 512"),
+        (["transpose", "-s", "0", "5"], 2, "out of range"),
+        (["transpose", "-s", "-4"], 2, "out of range"),
+        (["transpose", "-s", "many", "5"], 2, "'many' is not a whole number"),
+        (["transpose", "-t", "float31"], 2, "Did you mean 'float32'?"),
+        (["transpose", "-t", "uint8"], 2, "has no kernels for 'uint8'"),
+        (["transpose", "--source", "none.cu"], 1, "none.cu: no such file"),
+        (["transpose", "--json", "no/r.json"], 1, "the folder no does not exist"),
+        (["transpose", "-D", "2=3"], 2, "names no macro"),
+        (["transpose", "-d", "tpu"], 2, "'tpu' is no device"),
+        (["transpose", "-d", "sim:x"], 2, "'x' is no architecture"),
+        (["transpose", "-d", "sim", "--min-bandwidth", "5"], 5, "needs a GPU"),
+        (["transpose", "--cache", "warm"], 2, "'warm' is not one of 'cold', 'hot'"),
+        (["transpose", "--min-samples", "0"], 2, "--min-samples"),
+        (["transpose", "--nonsense"], 2, "--nonsense"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_input(cudabench: Runner, words: list[str], code: int, message: str) -> None:
+    """Each mistake gives one sentence on standard error, its exit code, and nothing on standard output."""
+    ran = cudabench(*words)
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err
+    assert ran.err.startswith("Error: ")
+    assert ran.err.count("\n") == 1
+
+
+def test_unusable_gpu(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--device cuda without a driver has exit code 5 and says what to do."""
+    from cudabench.devices import probe
+
+    lack = probe.Part("driver", problem="this machine has no NVIDIA driver", repair="install NVIDIA's driver")
+    monkeypatch.setattr(probe, "driver", lambda: lack)
+    ran = cudabench("transpose", "--device", "cuda")
+    assert (ran.code, ran.out) == (5, "")
+    assert "this machine has no NVIDIA driver; install NVIDIA's driver, or simulate with --device sim" in ran.err
+
+
+def test_driver_without_pycuda_is_no_silent_simulation(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a driver but no PyCUDA, auto is an error that says what to install."""
+    from cudabench.devices import probe
+
+    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=1))
+    monkeypatch.setattr(probe, "find_spec", lambda name: None)
+    ran = cudabench("transpose")
+    assert (ran.code, ran.out) == (5, "")
+    assert "PyCUDA is not installed; install it with pip install 'cudabench[gpu]'" in ran.err
+
+
+def test_auto_without_driver_says_so_first(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a driver the first line of output says that the simulator runs."""
+    from cudabench.devices import probe
+
+    monkeypatch.setattr(
+        probe, "driver", lambda: probe.Part("driver", problem="this machine has no NVIDIA driver", repair="-")
+    )
+    ran = cudabench("transpose", "-k", "smem-pad", "--size", "33", "127", "--no-cpu")
+    assert ran.code == 0
+    assert "no NVIDIA driver" in ran.out.splitlines()[0]
+    assert "simulator" in ran.out.splitlines()[0]
+
+
+def test_positional_form_equals_options(cudabench: Runner) -> None:
+    """`3 16 4` is `--kernel smem-pad --block 16 4`."""
+    short = cudabench("transpose", 3, 16, 4, *SMALL, "--json", "-")
+    long = cudabench("transpose", "--kernel", "smem-pad", "--block", 16, 4, *SMALL, "--json", "-")
+    assert short.code == long.code == 0
+    assert short.json["results"] == long.json["results"]
+    assert short.json["results"][0]["block"] == [16, 4, 1]
+
+
+@pytest.mark.parametrize("block", [("-b", "16", "4"), ("-b", "16,4"), ("--block=16,4",), ("--block", "16x4")])
+def test_spellings_of_a_block(cudabench: Runner, block: tuple[str, ...]) -> None:
+    """A block may be two words, one with a comma or an x, or joined to the option."""
+    ran = cudabench("transpose", *block, "smem", *SMALL, "--json", "-")
+    assert [r["block"] for r in ran.json["results"]] == [[16, 4, 1]]
+
+
+def test_json_on_standard_output_stands_alone(cudabench: Runner) -> None:
+    """With --json - standard output is the file and nothing else."""
+    ran = cudabench("transpose", "smem", *SMALL, "--json", "-")
+    assert ran.json["schema"] == "cudabench/1"
+    assert "smem" in ran.err
+
+
+def test_quiet_prints_nothing(cudabench: Runner) -> None:
+    """-q leaves both streams empty, the file is written."""
+    ran = cudabench("transpose", "smem", *SMALL, "-q", "--json", "r.json")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    assert json.loads(Path("r.json").read_text())["results"][0]["kernel"] == "smem"
+
+
+def test_simulator_has_no_time(cudabench: Runner) -> None:
+    """A simulated result has counts and neither time nor bandwidth."""
+    (result,) = cudabench("transpose", "naive-row", *SMALL, "--json", "-").json["results"]
+    assert result["status"] == "ok"
+    assert (result["time"], result["bandwidth_gbps"], result["copy_gbps"]) == (None, None, None)
+    assert {a["op"] for a in result["access"]} == {"load", "store"}
+    assert result["hazards"] == []
+    assert result["verification"]["checked"] == ["simulated"]
+
+
+def test_wrong_kernel(cudabench: Runner, tmp_path: Path) -> None:
+    """A wrong kernel has exit code 3, and the report names the first wrong element."""
+    (tmp_path / "wrong.cu").write_text(
+        "__global__ void copies(const float *in, float *out, int nx, int ny)\n"
+        "{ int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        "  if (x < nx && y < ny) out[y * nx + x] = in[y * nx + x]; }\n"
+    )
+    ran = cudabench("transpose", "--source", "wrong.cu", *SMALL)
+    assert ran.code == 3
+    assert "WRONG" in ran.out
+    assert "first out[0, 1]" in ran.out
+
+
+def test_race_is_wrong_although_the_numbers_match(cudabench: Runner, tmp_path: Path) -> None:
+    """A missing barrier fails the run, with its line, although lock-step execution gives the right output."""
+    (tmp_path / "race.cu").write_text(
+        "__global__ void race(const float *in, float *out, int nx, int ny)\n"
+        "{\n"
+        "    __shared__ float tile[32][33];\n"
+        "    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;\n"
+        "    if (x < nx && y < ny) tile[threadIdx.y][threadIdx.x] = in[y * nx + x];\n"
+        "    x = blockIdx.y * 32 + threadIdx.x, y = blockIdx.x * 32 + threadIdx.y;\n"
+        "    if (x < ny && y < nx) out[y * ny + x] = tile[threadIdx.x][threadIdx.y];\n"
+        "}\n"
+    )
+    ran = cudabench(
+        "transpose", "--source", "race.cu", "--size", 64, 64, "-b", 32, 32, "-d", "sim", "--no-cpu", "--json", "-"
+    )
+    assert ran.code == 3
+    (result,) = ran.json["results"]
+    assert {h["kind"] for h in result["hazards"]} == {"race"}
+    assert {h["line"] for h in result["hazards"]} <= {5, 7}
+
+
+def test_compiler_error_names_the_users_line(cudabench: Runner, tmp_path: Path) -> None:
+    """A source that does not compile is shown with the user's file name and line, exit code 1."""
+    (tmp_path / "broken.cu").write_text(
+        "__global__ void broken(const float *in, float *out, int nx, int ny)\n{\n  out[0] = nonsense;\n}\n"
+    )
+    ran = cudabench("transpose", "--source", "broken.cu", *SMALL)
+    assert ran.code == 1
+    assert "broken.cu:3: error" in ran.out + ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_ladder_skips_what_cannot_run(cudabench: Runner) -> None:
+    """In a ladder a kernel that cannot take the grid is skipped with the reason, the others run."""
+    ran = cudabench("transpose", "-k", "smem*", "--size", 64, 64, "-b", 8, 8, "-g", 4, 8, "-d", "sim", "--no-cpu", "--json", "-")
+    states = {r["kernel"]: r["status"] for r in ran.json["results"]}
+    assert states == {"smem": "skipped", "smem-pad": "skipped", "smem-unroll-pad": "ok"}
+    assert ran.code == 0
+
+
+def test_info_in_json(cudabench: Runner) -> None:
+    """`info --json` lists the parts that a run may need."""
+    names = {part["name"] for part in cudabench("info", "--json").json["parts"]}
+    assert names == {"driver", "nvcc", "PyCUDA", "NVML", "NVRTC"}
+
+
+def test_module_runs_as_a_program(tmp_path: Path) -> None:
+    """`python -m cudabench --version` works from any folder."""
+    root = str(Path(__file__).resolve().parent.parent)
+    ran = subprocess.run(
+        [sys.executable, "-m", "cudabench", "--version"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": root, "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.startswith("cudabench, version ")
+
+
+def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
+    """A reader that leaves early, as `| head` does, causes no traceback."""
+    root = str(Path(__file__).resolve().parent.parent)
+    ran = subprocess.run(
+        f"{sys.executable} -m cudabench list | head -n 1",
+        shell=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": root, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Traceback" not in ran.stderr
+    assert "BrokenPipe" not in ran.stderr

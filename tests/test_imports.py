@@ -1,0 +1,92 @@
+"""What loads when, and in which direction imports run."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "cudabench"
+
+
+def loaded(*words: str) -> set[str]:
+    """Return the modules that a command line loads."""
+    code = (
+        "import sys, json\n"
+        "from cudabench import cli\n"
+        "import io, contextlib\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):\n"
+        f"    cli.invoke({list(words)!r})\n"
+        "print(json.dumps(sorted(sys.modules)))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(json.loads(ran.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["transpoze"]])
+def test_help_loads_nothing_heavy(words: list[str]) -> None:
+    """Help costs little more than click: no NumPy, no rich, no PyCUDA, no simulator."""
+    assert not {"numpy", "rich", "pycuda", "cudabench.simulator", "cudabench.model"} & loaded(*words)
+
+
+def test_list_loads_neither_device_nor_simulator() -> None:
+    """`list` imports neither PyCUDA nor the simulator."""
+    assert not {"pycuda", "cudabench.simulator", "cudabench.devices.cuda"} & loaded("list", "transpose")
+
+
+def imports(path: Path, *, top_only: bool) -> set[str]:
+    """Return the modules that a file imports, in all of it or outside functions."""
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if top_only else list(ast.walk(tree))
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_heavy_packages_have_one_home(path: Path) -> None:
+    """PyCUDA is imported in devices/cuda.py alone and rich in render alone, both inside functions."""
+    inside = imports(path, top_only=False)
+    relative = path.relative_to(PACKAGE)
+    if any(name.split(".")[0] == "pycuda" for name in inside):
+        assert str(relative) == "devices/cuda.py"
+    if any(name.split(".")[0] == "rich" for name in inside):
+        assert relative.parts[0] == "render"
+    outside = {name.split(".")[0] for name in imports(path, top_only=True)}
+    assert not {"pycuda", "rich"} & outside
+
+
+# A module may import those of its own rank and below.
+RANKS = [
+    {"errors", "model", "occupancy", "source", "stats", "verify", "chapters"},
+    {"compiler", "simulator", "operations", "advice", "cases"},
+    {"devices", "results"},
+    {"bench", "examine", "compare", "export"},
+    {"session", "worker", "render"},
+    {"cli"},
+]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_run_one_way(path: Path) -> None:
+    """No module imports one of a higher rank."""
+    ranks = {name: rank for rank, names in enumerate(RANKS) for name in names}
+    own = ranks.get(path.relative_to(PACKAGE).parts[0].removesuffix(".py"))
+    if own is None:
+        return
+    for name in imports(path, top_only=False):
+        parts = name.split(".")
+        if parts[0] == "cudabench" and len(parts) > 1 and parts[1] in ranks:
+            assert ranks[parts[1]] <= own, f"{path} imports {name}"
