@@ -1,5 +1,8 @@
 """The results file: its schema, writing it so that nothing is ever half there, reading it back.
 
+Reading is lenient where nothing is lost: unknown keys are ignored and missing ones take their empty value, so that
+files of older schemas and of hand are read. What decides a comparison must be there and of its type.
+
 Schema history
 1  first version
 """
@@ -8,17 +11,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
+import types
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from cudabench import __version__
-from cudabench.errors import CudabenchError
-from cudabench.model import DeviceInfo, Result
+from cudabench.errors import CudabenchError, did_you_mean
+from cudabench.model import DeviceInfo, Dim, Result, Timing
 
 SCHEMA = "cudabench/1"
+
+# Keys without which a record says nothing; every other missing key is empty.
+ESSENTIAL: dict[type, frozenset[str]] = {
+    Result: frozenset({"operation", "kernel", "status"}),
+    Timing: frozenset({"median_s"}),
+    DeviceInfo: frozenset({"name", "kind"}),
+}
 
 
 @dataclass
@@ -47,22 +59,30 @@ class ResultsFile:
         return _dump(self.document()) + "\n"
 
     def write(self, path: Path) -> None:
-        """Write the file beside its place and rename it, so that a reader sees the old one or the new one, whole."""
-        try:
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        except OSError as error:
-            raise CudabenchError(f"{path} cannot be written: {error.strerror}.") from error
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(self.text())
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
-        except OSError as error:
-            Path(temporary).unlink(missing_ok=True)
-            raise CudabenchError(f"{path} cannot be written: {error.strerror}.") from error
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        """Write the file whole; see `write_whole`."""
+        write_whole(path, self.text().encode())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file beside its place and rename it, so that a reader sees the old one or the new one, whole.
+
+    Raises CudabenchError where it cannot be written.
+    """
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    except OSError as error:
+        raise CudabenchError(f"{path} cannot be written: {error.strerror}.") from error
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise CudabenchError(f"{path} cannot be written: {error.strerror}.") from error
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def _umask() -> int:
@@ -71,14 +91,14 @@ def _umask() -> int:
     return mask
 
 
-def check_target(path: Path) -> None:
-    """Raise CudabenchError where a results file cannot be written, before anything runs."""
+def check_target(path: Path, option: str = "--json") -> None:
+    """Raise CudabenchError where the file that an option names cannot be written, before anything runs."""
     if path.is_dir():
-        raise CudabenchError(f"--json {path} is a directory: name a file in it.")
+        raise CudabenchError(f"{option} {path} is a directory: name a file in it.")
     if not path.parent.is_dir():
-        raise CudabenchError(f"--json {path}: the folder {path.parent} does not exist; make it first.")
+        raise CudabenchError(f"{option} {path}: the folder {path.parent} does not exist; make it first.")
     if not os.access(path.parent, os.W_OK):
-        raise CudabenchError(f"--json {path}: no permission to write in {path.parent.resolve()}.")
+        raise CudabenchError(f"{option} {path}: no permission to write in {path.parent.resolve()}.")
 
 
 def _plain(result: Result) -> dict[str, Any]:
@@ -107,3 +127,150 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
     return value
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+def load(path: str | Path) -> ResultsFile:
+    """Read a results file of this schema or an older one.
+
+    Raises CudabenchError, with one sentence, for a file that is missing, unreadable, cut off, no JSON, no results file,
+    or of a newer schema.
+    """
+    path = Path(path)
+    return parse(_read(path), str(path))
+
+
+def parse(text: str, name: str) -> ResultsFile:
+    """Return the content of a results file; `name` is what errors call it. Raises CudabenchError as `load` does."""
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        if not text.strip():
+            raise CudabenchError(f"{name} is empty: the run that should have written it left nothing.") from None
+        cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        if cut_off and text.lstrip().startswith("{"):
+            raise CudabenchError(
+                f"{name} is cut off at line {error.lineno}: it is no whole JSON; copy it again or measure anew."
+            ) from None
+        raise CudabenchError(f"{name} is no JSON (line {error.lineno}: {error.msg}): name a file of --json.") from None
+    except RecursionError:
+        raise CudabenchError(f"{name} is no cudabench results file: its JSON is nested too deeply.") from None
+    if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
+        raise CudabenchError(f"{name} is no cudabench results file: it has no \"schema\"; name a file of --json.")
+    schema = document["schema"]
+    match = re.fullmatch(r"cudabench/(\d+)", schema)
+    if not match:
+        raise CudabenchError(f"{name} is no cudabench results file: its schema is '{schema}', not '{SCHEMA}'.")
+    if int(match[1]) > int(SCHEMA.partition("/")[2]):
+        raise CudabenchError(
+            f"{name} has schema {schema}; cudabench {__version__} reads up to {SCHEMA}: upgrade cudabench."
+        )
+    if not isinstance(document.get("results"), list):
+        raise CudabenchError(f"{name} is no cudabench results file: it has no list \"results\".")
+    try:
+        return ResultsFile(
+            settings=_mapping(document.get("settings"), "settings"),
+            tool=_mapping(document.get("tool"), "tool"),
+            host=_mapping(document.get("host"), "host"),
+            device=_decode(DeviceInfo | None, document.get("device"), "device"),
+            results=[_decode(Result, value, f"results[{at}]") for at, value in enumerate(document["results"])],
+        )
+    except _Misfit as error:
+        raise CudabenchError(f"{name} does not follow {schema}: {error}.") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        siblings = [entry.name for entry in path.parent.glob("*.json")] if path.parent.is_dir() else []
+        raise CudabenchError(f"{path}: no such file.{did_you_mean(path.name, siblings)}") from None
+    except IsADirectoryError:
+        raise CudabenchError(f"{path} is a directory: name a results file in it.") from None
+    except UnicodeDecodeError:
+        raise CudabenchError(f"{path} is no cudabench results file: it is not UTF-8 text.") from None
+    except OSError as error:
+        raise CudabenchError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+class _Misfit(Exception):
+    """A value that is not of its key's type: which key, and what it is instead."""
+
+
+def _mapping(value: Any, where: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _Misfit(f"{where} is {_shown(value)}, not an object")
+    return value
+
+
+def _decode(hint: Any, value: Any, where: str) -> Any:
+    """Return a JSON value as the type that a record's annotation asks for."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (types.UnionType,) or type(None) in arguments:
+        return None if value is None else _decode(next(a for a in arguments if a is not type(None)), value, where)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return _record(hint, _object(value, where), where)
+    if origin is Literal:
+        if value not in arguments:
+            raise _Misfit(f"{where} is {_shown(value)}, not one of {', '.join(arguments)}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise _Misfit(f"{where} is {_shown(value)}, not a list")
+        if hint == Dim:
+            value = (value + [1, 1, 1])[:3]
+        return tuple(_decode(arguments[0], item, f"{where}[{at}]") for at, item in enumerate(value))
+    if origin is not None and issubclass(origin, Mapping):
+        return {str(key): _decode(arguments[1], item, f"{where}.{key}") for key, item in _object(value, where).items()}
+    return _scalar(hint, value, where)
+
+
+def _scalar(hint: type, value: Any, where: str) -> Any:
+    """Return a number or text; NaN and infinities were written as text."""
+    if hint is float and (isinstance(value, (int, float)) or value in ("nan", "inf", "-inf")):
+        if not isinstance(value, bool):
+            return float(value)
+    elif hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    names = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
+    raise _Misfit(f"{where} is {_shown(value)}, not {names.get(hint, hint.__name__)}")
+
+
+def _record(kind: type, value: dict[str, Any], where: str) -> Any:
+    hints = get_type_hints(kind)
+    given: dict[str, Any] = {}
+    for spec in fields(kind):
+        if spec.name in value:
+            given[spec.name] = _decode(hints[spec.name], value[spec.name], f"{where}.{spec.name}")
+        elif spec.name in ESSENTIAL.get(kind, ()):
+            raise _Misfit(f"{where} has no \"{spec.name}\"")
+        elif spec.default is MISSING and spec.default_factory is MISSING:
+            given[spec.name] = _empty(hints[spec.name])
+    return kind(**given)
+
+
+def _empty(hint: Any) -> Any:
+    if type(None) in get_args(hint):
+        return None
+    if hint == Dim:
+        return (0, 0, 0)
+    return (get_origin(hint) or hint)() if get_origin(hint) is not Mapping else {}
+
+
+def _object(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _Misfit(f"{where} is {_shown(value)}, not an object")
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:37] + "..."
