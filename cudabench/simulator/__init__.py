@@ -1,0 +1,31 @@
+"""A NumPy SIMT interpreter of PTX: run, check and count a CUDA kernel without a GPU.
+
+>>> program = load(ptx_text)
+>>> report = run(program, "saxpy", grid=4096, block=256, arguments=[2.0, x, y, n])
+"""
+
+from __future__ import annotations
+
+from cudabench.simulator.errors import BudgetExceeded, KernelTrap, LaunchError, PtxError, UnsupportedKernel
+from cudabench.simulator.lower import Unsupported
+from cudabench.simulator.program import DEFAULT_BUDGET, Entry, Parameter, Program, load, run
+from cudabench.simulator.report import Access, Hazard, Report, merge
+
+__all__ = [
+    "DEFAULT_BUDGET",
+    "Access",
+    "BudgetExceeded",
+    "Entry",
+    "Hazard",
+    "KernelTrap",
+    "LaunchError",
+    "Parameter",
+    "Program",
+    "PtxError",
+    "Report",
+    "Unsupported",
+    "UnsupportedKernel",
+    "load",
+    "merge",
+    "run",
+]

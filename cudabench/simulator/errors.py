@@ -1,0 +1,25 @@
+"""Errors that the simulator raises; hazards are records, not errors."""
+
+from __future__ import annotations
+
+from cudabench.errors import CudabenchError, DeviceError, UnsupportedFeature, UsageError
+
+
+class PtxError(CudabenchError):
+    """The PTX text is not what the PTX ISA describes."""
+
+
+class UnsupportedKernel(UnsupportedFeature):
+    """The kernel needs features that the simulator lacks; the message lists all of them."""
+
+
+class LaunchError(UsageError):
+    """Grid, block, shared memory or arguments that no GPU (or this kernel) would take."""
+
+
+class KernelTrap(DeviceError):
+    """A failed assert or a trap instruction ended the kernel."""
+
+
+class BudgetExceeded(DeviceError):
+    """The kernel ran through its budget of instructions: most likely it never ends."""

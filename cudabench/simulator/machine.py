@@ -1,0 +1,483 @@
+"""Execution of one launch: chunks of blocks, divergence, barriers.
+
+All lanes of a chunk that are at the same basic block run it together. Where a branch splits them, each side waits at its
+block and the lowest block runs first, so that the sides meet again where their paths do. Lanes at a barrier are parked
+until no other lane of the chunk can run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cudabench.simulator.counters import Counters, active_warps
+from cudabench.simulator.errors import BudgetExceeded
+from cudabench.simulator.hazards import Hazards
+from cudabench.simulator.lower import Block, Code, Op
+from cudabench.simulator.memory import AddressSpace, Region
+from cudabench.simulator.races import GlobalRaces, SharedRaces
+from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, truth
+
+CHUNK_LANES = 131072
+CHUNK_BYTES = 1 << 25
+FAIRNESS = 4096
+
+
+class _Everything:
+    """A set that holds every register: a guarded instruction keeps the old value of the lanes that skip it."""
+
+    def __contains__(self, item: object) -> bool:
+        return True
+
+
+class Machine:
+    """The state of a launch; instructions are functions that take it."""
+
+    def __init__(
+        self,
+        code: Code,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        space: AddressSpace,
+        parameters: Region,
+        shared_bytes: int,
+        budget: int,
+        trace: Any = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.code, self.grid, self.block = code, grid, block
+        self.space, self.parameters = space, parameters
+        self.dynamic_shared = shared_bytes
+        static = code.static_shared
+        self.shared_size = (-(-static // 16) * 16 + shared_bytes) if code.dynamic_symbol or shared_bytes else static
+        self.budget, self.trace, self.progress = budget, trace, progress
+        self.counters = Counters(len(code.accesses))
+        self.hazards = Hazards(code, space)
+        self.instructions = 0
+        self.steps = 0
+        self.output: list[str] = []
+        self.registers: list[Value] = []
+        self.mask: Array | None = None
+        self.keep: Any = frozenset()
+        self.chunk: Chunk = None  # type: ignore[assignment]
+        self.shared: Array = None  # type: ignore[assignment]
+        self.local: Array = None  # type: ignore[assignment]
+        self.shared_races = SharedRaces(self)
+        self.global_races = GlobalRaces(self)
+        self.exited: Array | None = None
+        self.op: Op = None  # type: ignore[assignment]
+        self._warps = -1
+        self._keep_cache: dict[tuple[int, ...], frozenset[int]] = {}
+
+    # What instructions use.
+
+    def put(self, index: int, value: Value) -> None:
+        """Write a register for the active lanes; lanes that wait elsewhere keep what they may still read."""
+        if index in self.keep and self.mask is not None:
+            value = self.merge(index, value)
+        self.registers[index] = value
+
+    def merge(self, index: int, value: Value) -> Value:
+        """Return the register with new values in the active lanes."""
+        old = self.registers[index]
+        width = self.code.widths[index]
+        if width == 1:
+            new, past = as_array(value, BOOL, self.chunk), as_array(old, BOOL, self.chunk)
+            return truth(np.where(self.mask, new, past))  # type: ignore[arg-type]
+        if type(old) is Affine or type(value) is Affine or old.dtype != value.dtype:
+            if (
+                type(old) is Affine and type(value) is Affine
+                and old.base == value.base and old.coefficients == value.coefficients
+            ):  # fmt: skip
+                return value
+            dtype = UNSIGNED[width] if width < 128 else value.dtype
+            value, old = as_array(value, dtype, self.chunk), as_array(old, dtype, self.chunk)
+        return np.where(self.mask, value, old)  # type: ignore[arg-type]
+
+    def array(self, index: int, dtype: np.dtype[Any]) -> Array:
+        """Return a register's bits as an array."""
+        return as_array(self.registers[index], dtype, self.chunk)
+
+    @property
+    def warps(self) -> int:
+        """The number of warps with an active lane."""
+        if self._warps < 0:
+            self._warps = active_warps(self.mask, self.chunk)
+        return self._warps
+
+    def lanes(self) -> Array:
+        """Return the active lanes as a full (blocks, threads) bool array."""
+        if self.mask is None:
+            return np.ones(self.chunk.shape, dtype=bool)
+        return np.broadcast_to(self.mask, self.chunk.shape)
+
+    # The launch.
+
+    def run(self) -> None:
+        """Run all blocks of the grid."""
+        lanes = -(-self.block[0] * self.block[1] * self.block[2] // 32) * 32
+        limit = max(1, CHUNK_LANES // lanes)
+        if self.shared_size:
+            limit = max(1, min(limit, CHUNK_BYTES // self.shared_size))
+        if self.code.local_bytes:
+            limit = max(1, min(limit, 2 * CHUNK_BYTES // (self.code.local_bytes * lanes)))
+        if self.trace is not None:
+            limit = max(1, min(limit, 256))
+        x = min(self.grid[0], limit)
+        y = min(self.grid[1], max(1, limit // x)) if x == self.grid[0] else 1
+        z = min(self.grid[2], max(1, limit // (x * y))) if x == self.grid[0] and y == self.grid[1] else 1
+        total = self.grid[0] * self.grid[1] * self.grid[2]
+        done = 0
+        chunks: dict[tuple[int, int, int], Chunk] = {}
+        with np.errstate(all="ignore"):
+            for bz in range(0, self.grid[2], z):
+                for by in range(0, self.grid[1], y):
+                    for bx in range(0, self.grid[0], x):
+                        extent = (min(x, self.grid[0] - bx), min(y, self.grid[1] - by), min(z, self.grid[2] - bz))
+                        chunk = chunks.get(extent)
+                        if chunk is None:
+                            chunk = chunks[extent] = Chunk(self.grid, self.block, (0, 0, 0), extent)
+                        chunk.origin = (bx, by, bz)
+                        self.run_chunk(chunk)
+                        done += chunk.blocks
+                        if self.progress is not None:
+                            self.progress(done, total)
+
+    def start(self, chunk: Chunk) -> None:
+        """Set registers and memories for a chunk."""
+        self.chunk = chunk
+        registers = self.registers = list(self.code.initial)
+        for name, index in self.code.special.items():
+            registers[index] = special(self, name)
+        if self.shared_size:
+            size = -(-self.shared_size // 16) * 16
+            if self.shared is None or self.shared.shape != (chunk.blocks, size):
+                self.shared = np.zeros((chunk.blocks, size), dtype=np.uint8)
+        if self.code.local_bytes:
+            size = -(-self.code.local_bytes // 16) * 16
+            if self.local is None or self.local.shape[0] != chunk.blocks:
+                self.local = np.zeros((chunk.blocks, chunk.threads, size), dtype=np.uint8)
+        self.shared_races.start(chunk)
+        self.global_races.start(chunk)
+
+    def run_chunk(self, chunk: Chunk) -> None:
+        """Run the blocks of a chunk to their end."""
+        self.start(chunk)
+        blocks = self.code.blocks
+        ready: dict[int, Array | None] = {0: chunk.root}
+        waiting: dict[int, Array | None] = {}
+        parked: list[tuple[int, Array | None, Op]] = []
+        self.exited = None
+        self.ready, self.waiting, self.parked = ready, waiting, parked
+        turn = 0
+        nothing: frozenset[int] = frozenset()
+        while True:
+            forced = False
+            if ready:
+                if len(ready) == 1 and not waiting and not parked:
+                    number, mask = ready.popitem()
+                    self.keep = nothing
+                else:
+                    turn += 1
+                    # Lanes that spin on a lock must not starve the lane that holds it.
+                    number = min(ready) if turn % FAIRNESS else max(ready)
+                    mask = ready.pop(number)
+                    if number in waiting:
+                        mask = self.union(mask, waiting.pop(number))
+                    self.keep = self.others()
+            elif waiting:
+                number = min(waiting)
+                mask = waiting.pop(number)
+                self.keep = self.others()
+                forced = True
+            elif parked:
+                self.release()
+                continue
+            else:
+                break
+            block = blocks[number]
+            self.mask = mask
+            self._warps = -1
+            if block.ops and block.ops[0].what == "collective" and mask is not chunk.root:
+                missing = self.missing(block.ops[0])
+                if missing is not None:
+                    if not forced:
+                        waiting[number] = mask
+                        continue
+                    self.hazards.warp_barrier(self, block.ops[0], missing)
+            weight = block.weight
+            self.steps += weight
+            if self.steps > self.budget:
+                self.exhausted(block)
+            self.instructions += weight * self.warps
+            if block.simple:
+                for run in block.runs:
+                    run(self)
+            else:
+                self.guarded(block)
+            end = block.terminator
+            if end is None:
+                self.arrive(number + 1, mask)
+            elif end.what == "branch":
+                self.branch(end, number, mask)
+            elif end.what == "exit":
+                self.exit(end, number, mask)
+            elif end.what == "barrier":
+                self.barrier(end, number, mask)
+            else:
+                self.table(end, number, mask)
+        self.shared_races.finish()
+        self.global_races.finish()
+
+    def others(self) -> frozenset[int]:
+        """Return the registers that lanes waiting elsewhere may still read."""
+        key = (*sorted(self.ready), -1, *sorted(self.waiting), -1, *sorted({entry[0] for entry in self.parked}))
+        found = self._keep_cache.get(key)
+        if found is None:
+            live = 0
+            for number in key:
+                if number >= 0:
+                    live |= self.code.blocks[number].live
+            found = self._keep_cache[key] = frozenset(
+                index for index in range(len(self.code.widths)) if live >> index & 1
+            )
+        return found
+
+    def guarded(self, block: Block) -> None:
+        """Run a block in which some instructions are predicated."""
+        mask, keep, warps = self.mask, self.keep, self._warps
+        registers = self.registers
+        for op in block.ops:
+            if op.guard < 0:
+                op.run(self)  # type: ignore[misc]
+                continue
+            guard = registers[op.guard]
+            if type(guard) is bool:
+                if guard != op.inverted:
+                    op.run(self)  # type: ignore[misc]
+                continue
+            chosen = ~guard if op.inverted else guard
+            if mask is not None:
+                chosen = chosen & mask
+            if not chosen.any():
+                continue
+            if mask is None and chosen.all():
+                op.run(self)  # type: ignore[misc]
+                continue
+            self.mask, self.keep, self._warps = chosen, _EVERYTHING, -1
+            op.run(self)  # type: ignore[misc]
+            self.mask, self.keep, self._warps = mask, keep, warps
+
+    # Control flow.
+
+    def union(self, x: Array | None, y: Array | None) -> Array | None:
+        """Return the lanes in either mask; all lanes are always the chunk's root mask itself."""
+        if x is None or y is None:
+            return None
+        merged = x | y
+        root = self.chunk.root
+        if root is None:
+            return None if merged.all() else merged
+        return root if (merged | ~root).all() else merged
+
+    def arrive(self, number: int, mask: Array | None) -> None:
+        """Let lanes wait to run a block."""
+        ready = self.ready
+        ready[number] = self.union(mask, ready[number]) if number in ready else mask
+
+    def split(self, op: Op, mask: Array | None) -> tuple[Any, Any]:
+        """Return (lanes for which the guard holds, the others): masks, or False for no lane."""
+        if op.guard < 0:
+            return mask, False
+        guard = self.registers[op.guard]
+        if type(guard) is bool:
+            return (mask, False) if guard != op.inverted else (False, mask)
+        yes = ~guard if op.inverted else guard
+        if mask is None:
+            if yes.all():
+                return None, False
+            return (yes, ~yes) if yes.any() else (False, None)
+        no = mask & ~yes
+        yes = mask & yes
+        if not no.any():
+            return mask, False
+        return (yes, no) if yes.any() else (False, mask)
+
+    def branch(self, op: Op, number: int, mask: Array | None) -> None:
+        """Send lanes to a branch's target or past it."""
+        yes, no = self.split(op, mask)
+        if yes is not False:
+            self.arrive(op.target, yes)
+        if no is not False:
+            self.arrive(number + 1, no)
+
+    def table(self, op: Op, number: int, mask: Array | None) -> None:
+        """Send lanes through a branch table."""
+        yes, no = self.split(op, mask)
+        if no is not False:
+            self.arrive(number + 1, no)
+        if yes is False:
+            return
+        choice = self.registers[op.collective]
+        if type(choice) is Affine and choice.coefficients is None:
+            self.arrive(op.target[min(choice.base & 0xFFFFFFFF, len(op.target) - 1)], yes)
+            return
+        values = as_array(choice, UNSIGNED[32], self.chunk)
+        for case, target in enumerate(op.target):
+            lanes = values == case
+            if yes is not None:
+                lanes = lanes & yes
+            if lanes.any():
+                self.arrive(target, lanes)
+
+    def exit(self, op: Op, number: int, mask: Array | None) -> None:
+        """End lanes."""
+        yes, no = self.split(op, mask)
+        if no is not False:
+            self.arrive(number + 1, no)
+        if yes is False:
+            return
+        if not self.ready and not self.parked and not self.waiting:
+            return  # nobody is left to care
+        gone = np.ones((1, 1), dtype=bool) if yes is None else yes
+        self.exited = gone if self.exited is None else self.exited | gone
+
+    def barrier(self, op: Op, number: int, mask: Array | None) -> None:
+        """Park lanes at a block-wide barrier, or pass at once where all lanes are there."""
+        yes, no = self.split(op, mask)
+        if no is not False:
+            self.arrive(number + 1, no)
+        if yes is False:
+            return
+        if yes is self.chunk.root and op.collective.count is None:
+            # All lanes are there: nobody is parked, waiting or gone.
+            op.collective.reduce(self, yes)
+            self.shared_races.barrier(None)
+            self.global_races.barrier(None)
+            self.arrive(number + 1, yes)
+            return
+        if op.collective.arrive:
+            self.parked.append((-1, yes, op))
+            self.arrive(number + 1, yes)
+            return
+        self.parked.append((number + 1, yes, op))
+
+    def release(self) -> None:
+        """Let parked lanes go on: those whose barrier is complete, and with a hazard those whose never will be."""
+        chunk = self.chunk
+        entries = self.parked[:]
+        self.parked.clear()
+        full = [np.broadcast_to(np.ones((1, 1), dtype=bool) if mask is None else mask, chunk.shape) for _, mask, _ in entries]
+        identities = [op.collective.identity(self, mask) for (_, mask, op) in entries]
+        expected_all = chunk.real_threads
+        complete = np.zeros(chunk.shape, dtype=bool)
+        released: list[Array | None] = [None] * len(entries)
+        for identity in sorted({name for name, _ in identities}):
+            members = [place for place, (name, _) in enumerate(identities) if name == identity]
+            arrived = sum(full[place].sum(axis=1) for place in members)
+            counts = [identities[place][1] for place in members]
+            expected = max((count for count in counts if count is not None), default=expected_all)
+            sites = sum(full[place].any(axis=1).astype(np.int64) for place in members if entries[place][2].collective.count is None)
+            whole = (arrived >= expected) & (np.asarray(sites) <= 1)
+            for place in members:
+                released[place] = full[place] & whole[:, None]
+                complete |= released[place]
+        going = complete.any(axis=1)
+        for place, (following, _, op) in enumerate(entries):
+            done = released[place]
+            assert done is not None
+            # In a block where no barrier is complete nothing else will ever move: a hang on the GPU.
+            stuck = full[place] & ~done
+            hang = stuck & ~going[:, None]
+            if hang.any():
+                if following >= 0:
+                    self.hazards.barrier(self, op, hang, [(o, f) for (n, _, o), f in zip(entries, full) if n >= 0], self.exited)
+                done = done | hang
+            left = stuck & going[:, None]
+            if left.any():
+                self.parked.append((following, left, op))
+            if done.any() and following >= 0:
+                mask = self.union(done, done)
+                self.mask = mask
+                self._warps = -1
+                op.collective.reduce(self, mask)
+                self.arrive(following, mask)
+        passed = complete | (np.logical_or.reduce(full) & ~going[:, None])
+        self.shared_races.barrier(passed)
+        self.global_races.barrier(passed)
+
+    def missing(self, op: Op) -> Array | None:
+        """Return the lanes that a warp-wide instruction names and that are elsewhere, or None if there are none."""
+        if not self.ready and not self.waiting and not self.parked:
+            return None
+        chunk = self.chunk
+        here = self.lanes()
+        named = op.collective(self)
+        if named is None:
+            needed = np.broadcast_to(here.reshape(chunk.blocks, -1, 32).any(axis=2, keepdims=True), (chunk.blocks, chunk.warps, 32))
+        else:
+            words = np.where(here, np.broadcast_to(named, chunk.shape), np.uint32(0)).reshape(chunk.blocks, chunk.warps, 32)
+            union = np.bitwise_or.reduce(words, axis=2)
+            needed = (union[:, :, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(bool)
+        absent = needed.reshape(chunk.shape) & ~here
+        if chunk.root is not None:
+            absent &= chunk.root
+        if self.exited is not None:
+            absent &= ~self.exited
+        return absent if absent.any() else None
+
+    def exhausted(self, block: Block) -> None:
+        """Stop a launch that ran through its budget."""
+        op = block.ops[0] if block.ops else block.terminator
+        assert op is not None
+        file = self.code.files.get(op.line.file, "")
+        raise BudgetExceeded(
+            f"kernel {self.code.name} was stopped after {self.budget} instructions at {file}:{op.line.line}: "
+            "it seems to run forever; if it is only long, raise the budget."
+        )
+
+
+_EVERYTHING = _Everything()
+
+
+def special(machine: Machine, name: str) -> Value:
+    """Return the value of a special register (PTX ISA 10) for all lanes of the chunk."""
+    chunk = machine.chunk
+    base, _, axis = name.partition(".")
+    place = "xyz".find(axis) if axis else 0
+    if base == "%tid":
+        unit = [0] * 6
+        unit[place] = 1
+        high = chunk.block[place] - 1
+        return Affine(0, tuple(unit), 0, high) if high else Affine(0)  # type: ignore[arg-type]
+    if base == "%ctaid":
+        unit = [0] * 6
+        unit[3 + place] = 1
+        first, count = chunk.origin[place], chunk.extent[place]
+        return Affine(first, tuple(unit), first, first + count - 1) if count > 1 else Affine(first)  # type: ignore[arg-type]
+    if base == "%ntid":
+        return Affine(chunk.block[place])
+    if base == "%nctaid":
+        return Affine(chunk.grid[place])
+    if name == "%nwarpid":
+        return Affine(chunk.warps)
+    if name == "WARP_SZ":
+        return Affine(32)
+    if name in ("%dynamic_smem_size", "%total_smem_size"):
+        return Affine(machine.dynamic_shared if name == "%dynamic_smem_size" else machine.shared_size)
+    if name in ("%smid", "%gridid"):
+        return Affine(0)
+    if name == "%nsmid":
+        return Affine(1)
+    number = np.arange(chunk.threads, dtype=np.uint32).reshape(1, -1)
+    lane = number & np.uint32(31)
+    if name == "%laneid":
+        return lane
+    if name == "%warpid":
+        return number >> np.uint32(5)
+    one = np.left_shift(np.uint32(1), lane)
+    upto = one | (one - np.uint32(1))
+    masks = {"eq": one, "lt": one - np.uint32(1), "le": upto, "gt": ~upto, "ge": ~(one - np.uint32(1))}
+    return masks[name.rpartition("_")[2]]

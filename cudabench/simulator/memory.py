@@ -1,0 +1,94 @@
+"""The virtual address map of a launch and the memories behind it.
+
+Every array argument and every module variable is a region with 2^40 bytes of address space of its own, so that an address
+that misses its array still tells which array was meant. Generic addresses of the other spaces lie in windows below 2^39.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cudabench.simulator.values import INT64, Affine, Array, Chunk
+
+SLOT_BITS = 40
+SLOT = 1 << SLOT_BITS
+HALF_SLOT = SLOT >> 1
+PARAMETER_WINDOW = 1 << 36
+SHARED_WINDOW = 1 << 37
+LOCAL_WINDOW = 1 << 38
+WINDOW = 1 << 32
+
+
+class Region:
+    """Bytes at consecutive virtual addresses: an array argument, a module variable or the kernel's parameters."""
+
+    __slots__ = ("base", "bytes", "end", "name", "size", "views", "writable")
+
+    def __init__(self, name: str, base: int, data: Array, writable: bool) -> None:
+        self.name, self.base, self.bytes, self.writable = name, base, data, writable
+        self.size = data.size
+        self.end = base + self.size
+        self.views: dict[Any, Array] = {}
+
+    def view(self, dtype: np.dtype[Any]) -> Array:
+        """Return the region's whole elements of a dtype."""
+        found = self.views.get(dtype)
+        if found is None:
+            width = dtype.itemsize
+            found = self.views[dtype] = self.bytes[: self.size // width * width].view(dtype)
+        return found
+
+    def strided(self, address: Affine, offset: int, dtype: np.dtype[Any], chunk: Chunk) -> Array:
+        """Return a view of what all lanes address, shaped as a box of blocks and threads."""
+        coefficients = address.coefficients
+        start = address.base + offset - self.base
+        if coefficients is None:
+            return np.ndarray((1, 1), dtype, self.bytes, start)  # type: ignore[arg-type]
+        box = chunk.box
+        if not any(coefficients[3:]):
+            box = (1, 1, 1, *box[3:])
+        elif not any(coefficients[:3]):
+            box = (*box[:3], 1, 1, 1)
+        return np.ndarray(box, dtype, self.bytes, start, coefficients[::-1])  # type: ignore[arg-type]
+
+
+class AddressSpace:
+    """The regions of a launch by slot."""
+
+    def __init__(self) -> None:
+        self.slots: list[Region | None] = [None]
+
+    def place(self, name: str, data: Array, writable: bool) -> Region:
+        """Give a flat uint8 array a slot of its own."""
+        region = Region(name, len(self.slots) << SLOT_BITS, data, writable)
+        self.slots.append(region)
+        return region
+
+    def nearest(self, address: int) -> Region | None:
+        """Return the region whose slot an address lies in or near."""
+        slot = (address + HALF_SLOT) >> SLOT_BITS
+        return self.slots[slot] if 0 < slot < len(self.slots) else None
+
+
+def flat(address: Affine | Array, offset: int, chunk: Chunk) -> Array:
+    """Return byte addresses as int64, in the smallest shape."""
+    if type(address) is Affine:
+        array = address.array(chunk, INT64)
+    else:
+        assert not isinstance(address, Affine)
+        if address.dtype.itemsize == 8:
+            array = address.view(INT64)
+        else:
+            array = address.view(np.uint32).astype(INT64)
+    return array + offset if offset else array
+
+
+def narrow(mask: Array, shape: tuple[int, ...]) -> Array:
+    """Return for each place of a smaller broadcast shape whether any lane that it stands for is active."""
+    if shape[0] == 1 and mask.shape[0] > 1:
+        mask = mask.any(axis=0, keepdims=True)
+    if shape[1] == 1 and mask.shape[1] > 1:
+        mask = mask.any(axis=1, keepdims=True)
+    return mask

@@ -1,0 +1,524 @@
+"""PTX text to records: functions, variables, instructions with their source lines.
+
+Only the syntax is handled here (PTX ISA, chapters 4, 5, 10 and 11); what an instruction means is told by `instructions`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import NamedTuple
+
+from cudabench.simulator.errors import PtxError
+
+# Bits of PTX' fundamental types (PTX ISA 5.2.1).
+BITS = {
+    "pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16,
+    "b32": 32, "u32": 32, "s32": 32, "f32": 32, "f16x2": 32, "bf16x2": 32, "u16x2": 32, "s16x2": 32, "tf32": 32,
+    "b64": 64, "u64": 64, "s64": 64, "f64": 64, "f32x2": 64, "b128": 128, "e4m3": 8, "e5m2": 8, "e4m3x2": 16, "e5m2x2": 16,
+}  # fmt: skip
+
+
+class Location(NamedTuple):
+    """A place in a source file; file is an index into the module's `.file` table."""
+
+    file: int
+    line: int
+
+
+class Immediate(NamedTuple):
+    """A literal: an int, or the IEEE bits of a float with its width (32 or 64)."""
+
+    value: int
+    float_bits: int = 0
+
+
+class Address(NamedTuple):
+    """`[base+offset]`: base names a register or a variable, or is None for an absolute address."""
+
+    base: str | None
+    offset: int
+
+
+class Negated(NamedTuple):
+    """`!p`, a predicate read inverted."""
+
+    name: str
+
+
+class Pair(NamedTuple):
+    """`d|p`, a destination with a second, predicate destination."""
+
+    first: Operand
+    second: Operand
+
+
+class Vector(NamedTuple):
+    """`{a, b, ...}` or a parenthesised list."""
+
+    items: tuple[Operand, ...]
+
+
+class Symbol(NamedTuple):
+    """`name+offset` of a variable, or a plain name: a register, a variable, a label or a function."""
+
+    name: str
+    offset: int = 0
+
+
+Operand = Immediate | Address | Negated | Pair | Vector | Symbol
+
+
+class Instruction(NamedTuple):
+    """One instruction: `@guard opcode operands` with the source line that it came from."""
+
+    opcode: str
+    modifiers: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    guard: str | None
+    inverted: bool
+    location: Location
+    text: str
+
+
+class Label(NamedTuple):
+    """A branch target inside a function body."""
+
+    name: str
+
+
+class Variable(NamedTuple):
+    """A variable of any state space: size in bytes, and initial values as (byte offset, width, value or symbol)."""
+
+    name: str
+    space: str
+    type: str
+    align: int
+    size: int
+    dynamic: bool
+    initial: tuple[tuple[int, int, Immediate | Symbol, int], ...]
+    location: Location
+
+
+class Function(NamedTuple):
+    """An entry or a device function; `body` is None for a declaration."""
+
+    name: str
+    entry: bool
+    parameters: tuple[Variable, ...]
+    results: tuple[Variable, ...]
+    body: tuple[Instruction | Label, ...] | None
+    registers: dict[str, str]
+    variables: tuple[Variable, ...]
+    tables: dict[str, tuple[str, ...]]
+    location: Location
+
+
+class Module(NamedTuple):
+    """A parsed PTX file."""
+
+    version: str
+    target: str
+    files: dict[int, str]
+    functions: dict[str, Function]
+    variables: dict[str, Variable]
+
+
+_COMMENT = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.S)
+_TOP = re.compile(
+    r"\s*(?:"
+    r"\.version\s+(?P<version>[\d.]+)"
+    r"|\.target\s+(?P<target>[^\n]*)"
+    r"|\.address_size\s+(?P<bits>\d+)"
+    r"|(?P<skip>\.section[^{]*\{[^}]*\}|\.loc\s[^\n]*|\.file\s[^\n]*|\.pragma[^;]*;|\.alias[^;]*;)"
+    r"|(?P<linkage>(?:\.(?:visible|extern|weak|common)\s+)*)\.(?P<kind>entry|func)\b(?P<header>[^{;]*)(?P<end>[{;])"
+    r"|(?P<variable>[^;]+);"
+    r"|(?P<blank>;)"
+    r")"
+)
+_FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
+_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
+_BODY = re.compile(
+    r"\s*(?:(?P<loc>\.loc\s[^\n]*)|(?P<skip>\.pragma[^;]*;|\.file\s[^\n]*|\.section[^{]*\{[^}]*\})"
+    r"|(?P<label>[A-Za-z_$%][\w$]*)\s*:(?!:)|(?P<brace>[{}])|(?P<statement>[^;]*);)"
+)
+_VARIABLE = re.compile(
+    r"\s*(?P<words>(?:\.[\w:]+(?:\([^)]*\))?\s*(?:(?<=\.align)\s*\d+\s*|(?<=\.align )\s*\d+\s*)?|\d+\s+)*)"
+    r"(?P<name>[%\w$]+)(?P<dims>(?:\s*\[[^\]]*\])*)\s*(?:=\s*(?P<init>.*))?$",
+    re.S,
+)
+_REG = re.compile(r"\.reg\s+((?:\.\w+\s*)+)(.*)$", re.S)
+_NAME = re.compile(r"[A-Za-z_$%][\w$.]*$")
+_NUMBER = re.compile(r"[-+]?\d")
+_SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
+_TOOLKIT = re.compile(r"(^|/)(include|targets|cuda-?[\d.]*|nvidia)/.*\.(h|hpp|cuh|inl)$|\.hpp$|^(cuda_|device_|sm_|crt/|math_)[\w/]*\.h$")
+
+
+def integer(text: str) -> int:
+    """Return the value of a PTX integer literal (PTX ISA 4.5.1)."""
+    text = text.replace(" ", "").rstrip("U")
+    sign = 1
+    while text[0] in "+-":
+        sign = -sign if text[0] == "-" else sign
+        text = text[1:]
+    if text[:2] in ("0x", "0X"):
+        return sign * int(text, 16)
+    if text[:2] in ("0b", "0B"):
+        return sign * int(text, 2)
+    if len(text) > 1 and text[0] == "0":
+        return sign * int(text, 8)
+    return sign * int(text)
+
+
+def literal(text: str) -> Immediate:
+    """Return an integer or floating-point literal (PTX ISA 4.5)."""
+    if text[:2] in ("0f", "0F") and len(text) == 10:
+        return Immediate(int(text[2:], 16), 32)
+    if text[:2] in ("0d", "0D") and len(text) == 18:
+        return Immediate(int(text[2:], 16), 64)
+    if "." in text or (("e" in text or "E" in text) and text[:2] not in ("0x", "0X")):
+        return Immediate(struct.unpack("<Q", struct.pack("<d", float(text)))[0], 64)
+    return Immediate(integer(text))
+
+
+def split(text: str) -> list[str]:
+    """Split at the commas outside of all brackets."""
+    parts, depth, start = [], 0, 0
+    for position, character in enumerate(text):
+        if character in "[{(":
+            depth += 1
+        elif character in "]})":
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:position].strip())
+            start = position + 1
+    last = text[start:].strip()
+    if last:
+        parts.append(last)
+    return parts
+
+
+def array_size(dims: str) -> tuple[int, bool]:
+    """Return the number of elements in `[a][b]` and whether a dimension is open."""
+    count, dynamic = 1, False
+    for dim in re.findall(r"\[([^\]]*)\]", dims):
+        if dim.strip():
+            count *= integer(dim.strip())
+        else:
+            dynamic = True
+    return (0 if dynamic else count), dynamic
+
+
+class _Scope:
+    """Names declared in one `{ }`; nested blocks rename what they declare, so that a function has one flat name space."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.names: set[str] = set()
+        self.ranges: dict[str, int] = {}
+        self.labels: set[str] = set()
+
+    def holds(self, name: str) -> bool:
+        if name in self.names:
+            return True
+        if not self.ranges:
+            return False
+        prefix = name.rstrip("0123456789")
+        return prefix in self.ranges and prefix != name and int(name[len(prefix) :]) < self.ranges[prefix]
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.files: dict[int, str] = {}
+        for number, path in _FILE.findall(text):
+            self.files[int(number)] = path
+        self.text = _COMMENT.sub(lambda match: match.group(1) or " ", text)
+        self.inlined: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+        self.toolkit = {number for number, path in self.files.items() if _TOOLKIT.search(path)}
+        self.location = Location(0, 0)
+        self.scopes: list[_Scope] = []
+        self.scope_count = 0
+
+    def module(self) -> Module:
+        version = target = ""
+        functions: dict[str, Function] = {}
+        variables: dict[str, Variable] = {}
+        text, position = self.text, 0
+        while match := _TOP.match(text, position):
+            position = match.end()
+            if match["version"]:
+                version = match["version"]
+            elif match["target"]:
+                target = match["target"].strip()
+            elif match["bits"]:
+                if match["bits"] != "64":
+                    raise PtxError(f"PTX with .address_size {match['bits']} is not supported: compile for 64 bits.")
+            elif match["kind"]:
+                body = None
+                if match["end"] == "{":
+                    end = self.closing(position)
+                    body = text[position:end]
+                    position = end + 1
+                function = self.function(match["kind"] == "entry", match["header"], body)
+                if function.body is not None or function.name not in functions:
+                    functions[function.name] = function
+            elif match["variable"] and match["variable"].strip():
+                for variable in self.variables(match["variable"]):
+                    if variable.name not in variables or variable.initial or variable.size:
+                        variables[variable.name] = variable
+        if text[position:].strip():
+            raise PtxError(f"cannot read this PTX near '{text[position:].strip()[:60]}'.")
+        if not version:
+            raise PtxError("this is no PTX: it has no .version directive.")
+        return Module(version, target, self.files, functions, variables)
+
+    def closing(self, position: int) -> int:
+        depth = 1
+        for match in re.compile(r'[{}]|"[^"]*"').finditer(self.text, position):
+            if match.group() == "{":
+                depth += 1
+            elif match.group() == "}":
+                depth -= 1
+                if depth == 0:
+                    return match.start()
+        raise PtxError("a function body in this PTX has no closing brace.")
+
+    def variables(self, text: str) -> list[Variable]:
+        if ".branchtargets" in text or ".callprototype" in text:
+            return []
+        head = re.match(r"\s*((?:\.[\w:]+\s*(?:\([^)]*\)\s*)?|\d+\s+)*)", text)
+        assert head is not None
+        words = re.findall(r"\.([\w:]+)|(\d+)", re.sub(r"\([^)]*\)", " ", head.group(1)))
+        space, type_, align, vector, previous = "", "", 0, 1, ""
+        for word, number in words:
+            if number:
+                align = int(number) if previous in ("align", "ptr") else align
+            elif word in ("global", "shared", "const", "local", "param", "tex"):
+                # In a parameter's `.ptr .global` the second word qualifies the pointer.
+                space = space or word
+            elif word in BITS:
+                type_ = word
+            elif word in ("texref", "samplerref", "surfref"):
+                type_ = word
+            elif word in ("v2", "v4"):
+                vector = int(word[1])
+            previous = word or previous
+        width = BITS.get(type_, 64) // 8 * vector
+        found = []
+        rest = text[head.end() :]
+        declared, _, initial = rest.partition("=")
+        for name in split(declared):
+            match = re.match(r"([%\w$]+)\s*((?:\[[^\]]*\]\s*)*)$", name)
+            if match is None:
+                continue
+            count, dynamic = array_size(match[2])
+            values = tuple(self.initial(initial.strip(), BITS.get(type_, 64) // 8)) if initial else ()
+            size = count * width
+            if dynamic and values:
+                size, dynamic = values[-1][0] + values[-1][1], False
+            found.append(
+                Variable(match[1], space, type_, align or width, size, dynamic, values, self.location)
+            )
+        return found
+
+    def initial(self, text: str, width: int) -> list[tuple[int, int, Immediate | Symbol, int]]:
+        values: list[tuple[int, int, Immediate | Symbol, int]] = []
+        for offset, item in enumerate(split(re.sub(r"[{}]", " ", text))):
+            mask = -1
+            masked = re.match(r"(0[xX][0-9a-fA-F]+)\s*\((.*)\)$", item)
+            if masked:
+                mask, item = integer(masked[1]), masked[2].strip()
+            generic = re.match(r"generic\s*\(\s*([^)]*)\)\s*([+-]\s*\d+)?$", item)
+            if generic:
+                item = generic[1].strip() + (generic[2] or "")
+            value: Immediate | Symbol
+            if _NUMBER.match(item):
+                value = literal(item)
+            else:
+                symbol = _SYMBOL.match(item)
+                if symbol is None:
+                    raise PtxError(f"cannot read the initial value '{item}'.")
+                value = Symbol(symbol[1], integer(symbol[2]) if symbol[2] else 0)
+            values.append((offset * width, width, value, mask))
+        return values
+
+    def function(self, entry: bool, header: str, body: str | None) -> Function:
+        results: tuple[Variable, ...] = ()
+        rest = header.strip()
+        if rest.startswith("("):
+            close = rest.index(")")
+            results = self.parameters(rest[1:close])
+            rest = rest[close + 1 :].strip()
+        match = re.match(r"([\w$%]+)\s*", rest)
+        if match is None:
+            raise PtxError(f"cannot read the function header '{header.strip()[:60]}'.")
+        name, rest = match[1], rest[match.end() :]
+        parameters: tuple[Variable, ...] = ()
+        if rest.startswith("("):
+            parameters = self.parameters(rest[1 : rest.rindex(")")])
+        code = None
+        self.registers: dict[str, str] = {}
+        self.locals: list[Variable] = []
+        self.tables: dict[str, tuple[str, ...]] = {}
+        self.location = Location(0, 0)
+        for variable in (*parameters, *results):
+            if variable.space == "":
+                self.registers[variable.name] = variable.type
+        start = self.location
+        if body is not None:
+            code, start = self.body(body)
+        return Function(
+            name, entry, parameters, results, code, self.registers, tuple(self.locals), self.tables, start
+        )
+
+    def parameters(self, text: str) -> tuple[Variable, ...]:
+        found: list[Variable] = []
+        for part in split(text):
+            found.extend(self.variables(part))
+        return tuple(found)
+
+    def line(self, text: str) -> Location:
+        """Return the user's line: the innermost, unless that lies in a header of the toolkit."""
+        match = _LOC.match(text)
+        if match is None:
+            return self.location
+        place = (int(match[1]), int(match[2]), int(match[3]))
+        if match[4]:
+            self.inlined[place] = (int(match[4]), int(match[5]), int(match[6]))
+        for _ in range(32):
+            if place[0] not in self.toolkit or place not in self.inlined:
+                break
+            place = self.inlined[place]
+        # Line 0 marks what the compiler moved; the line before is nearer to the truth.
+        return Location(place[0], place[1]) if place[1] else self.location
+
+    def body(self, text: str) -> tuple[tuple[Instruction | Label, ...], Location]:
+        code: list[Instruction | Label] = []
+        self.scopes = [_Scope(0)]
+        branches: list[tuple[int, tuple[_Scope, ...]]] = []
+        pending, position = "", 0
+        start = Location(0, 0)
+        while match := _BODY.match(text, position):
+            position = match.end()
+            if match["loc"]:
+                self.location = self.line(match["loc"])
+                if start.line == 0:
+                    start = self.location
+            elif match["label"]:
+                pending = match["label"]
+                self.scopes[-1].labels.add(pending)
+                code.append(Label(self.scoped(pending, self.scopes[-1])))
+            elif match["brace"] == "{":
+                self.scope_count += 1
+                self.scopes.append(_Scope(self.scope_count))
+            elif match["brace"] == "}":
+                self.scopes.pop()
+            elif match["statement"] is not None:
+                statement = match["statement"].strip()
+                if not statement:
+                    continue
+                if statement.startswith("."):
+                    self.declaration(statement, pending)
+                    continue
+                instruction = self.instruction(statement)
+                if instruction.opcode in ("bra", "brx"):
+                    branches.append((len(code), tuple(self.scopes)))
+                code.append(instruction)
+        if text[position:].strip():
+            raise PtxError(f"cannot read this PTX near '{text[position:].strip()[:60]}'.")
+        for place, scopes in branches:
+            instruction = code[place]  # type: ignore[assignment]
+            code[place] = instruction._replace(
+                operands=tuple(self.target(operand, scopes) for operand in instruction.operands)
+            )
+        return tuple(code), start
+
+    @staticmethod
+    def scoped(name: str, scope: _Scope) -> str:
+        return f"{name}@{scope.number}" if scope.number else name
+
+    def target(self, operand: Operand, scopes: tuple[_Scope, ...]) -> Operand:
+        if isinstance(operand, Symbol):
+            for scope in reversed(scopes):
+                if operand.name in scope.labels:
+                    return Symbol(self.scoped(operand.name, scope))
+        return operand
+
+    def declaration(self, statement: str, label: str) -> None:
+        scope = self.scopes[-1]
+        if statement.startswith(".reg"):
+            match = _REG.match(statement)
+            if match is None:
+                raise PtxError(f"cannot read '{statement[:60]}'.")
+            type_ = match[1].split()[-1].lstrip(".")
+            for name in split(match[2]):
+                ranged = re.match(r"([%\w$]+)\s*<\s*(\d+)\s*>$", name)
+                if ranged:
+                    scope.ranges[ranged[1]] = int(ranged[2])
+                    self.registers[self.scoped(ranged[1], scope) + "<>"] = type_
+                else:
+                    scope.names.add(name)
+                    self.registers[self.scoped(name, scope)] = type_
+        elif statement.startswith(".branchtargets"):
+            self.tables[label] = tuple(split(statement[len(".branchtargets") :].strip()))
+        elif not statement.startswith((".callprototype", ".calltargets", ".pragma")):
+            for variable in self.variables(statement):
+                scope.names.add(variable.name)
+                self.locals.append(variable._replace(name=self.scoped(variable.name, scope)))
+
+    def resolve(self, name: str) -> str:
+        for scope in reversed(self.scopes[1:]):
+            if scope.holds(name):
+                return self.scoped(name, scope)
+        return name
+
+    def instruction(self, statement: str) -> Instruction:
+        guard, inverted = None, False
+        text = statement
+        if text.startswith("@"):
+            inverted = text[1] == "!"
+            guard, text = re.split(r"\s+", text[1 + inverted :], maxsplit=1)
+            guard = self.resolve(guard)
+        word, _, rest = text.replace("\n", " ").replace("\t", " ").partition(" ")
+        if "::" in word:
+            word = word.replace("::", ":")
+        opcode, *modifiers = word.split(".")
+        if opcode == "call":
+            rest = rest.strip()
+        operands = tuple(self.operand(part) for part in split(rest))
+        return Instruction(opcode, tuple(modifiers), operands, guard, inverted, self.location, word)
+
+    def operand(self, text: str) -> Operand:
+        first = text[0]
+        if first == "[":
+            inner = text[1:-1].strip()
+            if "," in inner:
+                # Tensor and texture coordinates: only a refused instruction has them.
+                return Vector(tuple(self.operand(part) for part in split(inner)))
+            if _NUMBER.match(inner):
+                return Address(None, integer(inner))
+            match = _SYMBOL.match(inner)
+            if match is None:
+                raise PtxError(f"cannot read the address '{text}'.")
+            return Address(self.resolve(match[1]), integer(match[2]) if match[2] else 0)
+        if first in "{(":
+            return Vector(tuple(self.operand(part) for part in split(text[1:-1])))
+        if first == "!":
+            return Negated(self.resolve(text[1:].strip()))
+        if "|" in text:
+            left, _, right = text.partition("|")
+            return Pair(self.operand(left.strip()), self.operand(right.strip()))
+        if first.isdigit() or (first in "+-" and len(text) > 1):
+            return literal(text.replace(" ", ""))
+        match = _SYMBOL.match(text)
+        if match is None:
+            raise PtxError(f"cannot read the operand '{text}'.")
+        return Symbol(self.resolve(match[1]), integer(match[2]) if match[2] else 0)
+
+
+def parse(text: str) -> Module:
+    """Parse PTX text.
+
+    Raises PtxError where the text is not PTX for 64-bit addresses.
+    """
+    return _Parser(text).module()

@@ -1,0 +1,217 @@
+"""Correctly rounded arithmetic that NumPy lacks: fused multiply-add, directed rounding, narrow formats.
+
+Results are found in a wider precision or as an exact sum of two floats (Knuth's TwoSum, Dekker's product), then rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cudabench.simulator.values import Array
+
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+TILE = 16384
+_SPLITTER = 134217729.0  # 2^27 + 1
+_HALFWAY = np.uint64(0x10000000)
+_LOW29 = np.uint64(0x1FFFFFFF)
+
+
+def two_sum(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return (s, e) with s = x + y rounded and s + e = x + y exactly."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+def two_product(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return (p, e) with p = x * y rounded and p + e = x * y exactly, for float64 without over- or underflow."""
+    product = x * y
+    big = x * _SPLITTER
+    x1 = big - (big - x)
+    x0 = x - x1
+    big = y * _SPLITTER
+    y1 = big - (big - y)
+    y0 = y - y1
+    return product, ((x1 * y1 - product) + x1 * y0 + x0 * y1) + x0 * y0
+
+
+def _odd_sum(x: Array, y: Array) -> Array:
+    """Return x + y rounded to odd: inexact results get an odd last bit, so that a second rounding does no harm."""
+    total, error = two_sum(x, y)
+    bits = total.view(np.int64)
+    even = (error != 0) & ((bits & 1) == 0) & np.isfinite(total)
+    # Toward the error: up in magnitude if the error has the sign of the sum.
+    step = np.where((error > 0) == (total > 0), 1, -1)
+    return np.where(even, bits + step, bits).view(np.float64)
+
+
+def fma32(x: Array, y: Array, z: Array) -> Array:
+    """Return x * y + z with one rounding; float32 arrays that broadcast.
+
+    The product is exact in float64; where the float64 sum happens to lie halfway between two float32 values (or the result is
+    subnormal) its own rounding error decides.
+    """
+    product = np.multiply(x, y, dtype=F64)
+    shape = np.broadcast_shapes(product.shape, z.shape)
+    if product.shape != shape:
+        product = np.broadcast_to(product, shape).copy()
+    total = np.add(product, z, out=None)
+    result: Array = total.astype(F32)
+    bits = total.view(np.uint64)
+    suspect = (bits & _LOW29) == _HALFWAY
+    if suspect.any():
+        _mend(result, total, product, z, suspect)
+    tiny = np.abs(result) < np.float32(1.17549435e-38)
+    if tiny.any():
+        tiny &= total != 0
+        if tiny.any():
+            _mend(result, total, product, z, tiny)
+    return result
+
+
+def _mend(result: Array, total: Array, product: Array, z: Array, where: Array) -> None:
+    wide = np.broadcast_to(z, total.shape)[where].astype(F64)
+    result[where] = _odd_sum(product[where], wide).astype(F32)
+
+
+def fma64(x: Array, y: Array, z: Array) -> Array:
+    """Return x * y + z with one rounding; float64 arrays that broadcast (Boldo and Melquiond, IEEE Trans. Comp. 2008).
+
+    Where the product over- or underflows its error term is lost and the result may be off by one unit in the last place.
+    """
+    high, low = two_product(x, y)
+    plain = high + z
+    safe = np.isfinite(low) & np.isfinite(plain) & (np.abs(high) > 1e-290)
+    top, rest = two_sum(np.broadcast_to(z, high.shape) if z.shape != high.shape and z.size < high.size else z, low)
+    head, tail = two_sum(high, top)
+    result = head + _odd_sum(tail, rest)
+    return np.where(safe & np.isfinite(result), result, plain)
+
+
+def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
+    """Return high + low rounded to dtype toward zero (rz), minus (rm) or plus (rp) infinity; `low` may be just a sign."""
+    near = high.astype(dtype)
+    back = near.astype(high.dtype)
+    # The exact value lies above, at or below the nearest float.
+    above = (back < high) | ((back == high) & (low > 0))
+    below = (back > high) | ((back == high) & (low < 0))
+    infinite = np.isinf(near) & np.isfinite(high)
+    down = np.nextafter(near, dtype.type(-np.inf))
+    up = np.nextafter(near, dtype.type(np.inf))
+    if mode == "rm":
+        found = np.where(below, down, near)
+    elif mode == "rp":
+        found = np.where(above, up, near)
+    else:
+        found = np.where((near > 0) & below, down, np.where((near < 0) & above, up, near))
+    if infinite.any():
+        largest = np.finfo(dtype).max
+        limit = {"rm": np.where(near > 0, largest, near), "rp": np.where(near < 0, -largest, near)}
+        found = np.where(infinite, limit.get(mode, np.copysign(largest, near)), found)
+    # A directed rounding to zero keeps the sign of the value.
+    return np.where(found == 0, np.copysign(found, np.where(high == 0, near, high)), found).astype(dtype)
+
+
+def add(x: Array, y: Array, mode: str) -> Array:
+    """Return x + y with a directed rounding."""
+    dtype = x.dtype
+    high, low = two_sum(x.astype(F64), y.astype(F64))
+    if mode == "rm":
+        # x - x is -0 when rounding down (IEEE 754, 6.3).
+        exact_zero = (high == 0) & (low == 0) & ~((x == 0) & (y == 0) & (np.signbit(x) == np.signbit(y)))
+        return np.where(exact_zero, dtype.type(-0.0), directed(high, low, dtype, mode))
+    return directed(high, np.where(np.isfinite(high), low, 0), dtype, mode)
+
+
+def multiply(x: Array, y: Array, mode: str) -> Array:
+    """Return x * y with a directed rounding."""
+    if x.dtype == F64:
+        high, low = two_product(x, y)
+        return directed(high, np.where(np.isfinite(low), low, 0), F64, mode)
+    high = x.astype(F64) * y
+    return directed(high, np.zeros_like(high), F32, mode)
+
+
+def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
+    """Return x * y + z with a directed rounding."""
+    dtype = x.dtype
+    if dtype == F64:
+        product, error = two_product(x, y)
+        high, low = two_sum(product, z)
+        low = np.where(np.isfinite(low), low, 0) + np.where(np.isfinite(error), error, 0)
+        high, low = two_sum(high, low)
+        return directed(high, low, F64, mode)
+    high, low = two_sum(x.astype(F64) * y, np.asarray(z, dtype=F64))
+    return directed(high, np.where(np.isfinite(low), low, 0), F32, mode)
+
+
+def divide(x: Array, y: Array, mode: str) -> Array:
+    """Return x / y with a directed rounding: the sign of the remainder says on which side the quotient lies."""
+    quotient = (x / y).astype(x.dtype)
+    if x.dtype == F32:
+        wide = quotient.astype(F64)
+        rest = x.astype(F64) - wide * y
+    else:
+        wide = quotient
+        product, error = two_product(quotient, y)
+        rest = (x - product) - error
+    sign = np.where(np.isfinite(rest), np.sign(rest) * np.where(np.signbit(y), -1.0, 1.0), 0.0)
+    return directed(wide, sign, x.dtype, mode)
+
+
+def square_root(x: Array, mode: str) -> Array:
+    """Return the square root with a directed rounding."""
+    root = np.sqrt(x)
+    if x.dtype == F32:
+        wide = root.astype(F64)
+        rest = x.astype(F64) - wide * wide
+    else:
+        wide = root
+        product, error = two_product(root, root)
+        rest = (x - product) - error
+    return directed(wide, np.where(np.isfinite(rest), rest, 0.0), x.dtype, mode)
+
+
+# Formats that NumPy lacks.
+
+
+def from_bf16(bits: Array) -> Array:
+    """Return the float32 values of bfloat16 bits (uint16)."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def to_bf16(x: Array, mode: str = "rn") -> Array:
+    """Return float32 (or wider) values rounded to bfloat16, as uint16 bits."""
+    if x.dtype == F64:
+        # Round to odd first: the second rounding is then the only one that counts.
+        near = x.astype(F32)
+        bits = near.view(np.uint32)
+        wrong = (near.astype(F64) != x) & ((bits & np.uint32(1)) == 0) & np.isfinite(near)
+        step = np.where(np.abs(near.astype(F64)) < np.abs(x), 1, -1).astype(np.int64)
+        near = np.where(wrong, bits.astype(np.int64) + step, bits).astype(np.uint32).view(F32)
+        x = near
+    x = np.asarray(x, dtype=F32)
+    bits = x.view(np.uint32)
+    if mode == "rz":
+        found = bits >> np.uint32(16)
+    elif mode == "rn":
+        found = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    else:
+        up = (bits & np.uint32(0xFFFF) != 0) & (np.signbit(x) == (mode == "rm"))
+        found = (bits >> np.uint32(16)) + up.astype(np.uint32)
+    return np.where(np.isnan(x), np.uint32(0x7FFF), found).astype(np.uint16)
+
+
+def flush(x: Array) -> Array:
+    """Return x with subnormals replaced by zeros of their sign (.ftz)."""
+    tiny = np.abs(x) < np.finfo(x.dtype).tiny
+    if tiny.any():
+        return np.where(tiny, np.copysign(x.dtype.type(0), x), x)
+    return x
+
+
+def saturate(x: Array) -> Array:
+    """Return x clamped to [0, 1], NaN as 0 (.sat)."""
+    return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0)).astype(x.dtype)

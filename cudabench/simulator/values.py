@@ -1,0 +1,243 @@
+"""Register values over a chunk of blocks.
+
+A chunk is a box of the grid: `blocks` x `threads` lanes, threads padded to whole warps. A register holds one of
+
+* `Affine`: an integer that is linear in threadIdx and blockIdx, kept as coefficients, so that index arithmetic costs the
+  same for a million lanes as for one;
+* an array of shape (1, 1), (1, threads), (blocks, 1) or (blocks, threads): each axis along which the value does not vary
+  has length 1;
+* for predicates `True`, `False` or a bool array of such a shape.
+
+Integer registers are bits without a sign; each instruction reads them as it needs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Coefficients = tuple[int, int, int, int, int, int]
+
+UNSIGNED = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
+SIGNED = {8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
+INT64 = np.dtype(np.int64)
+BOOL = np.dtype(np.bool_)
+HALF = {bits: 1 << (bits - 1) for bits in (8, 16, 32, 64)}
+FULL = {bits: 1 << bits for bits in (8, 16, 32, 64)}
+
+# NumPy's dtype of a PTX type; bf16 and packed types are carried as unsigned integers.
+DTYPES: dict[str, np.dtype[Any]] = {
+    "f16": np.dtype(np.float16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
+    "bf16": UNSIGNED[16], "f16x2": UNSIGNED[32], "bf16x2": UNSIGNED[32], "u16x2": UNSIGNED[32], "s16x2": UNSIGNED[32],
+    "tf32": UNSIGNED[32], "f32x2": UNSIGNED[64], "pred": BOOL,
+    "e4m3": UNSIGNED[8], "e5m2": UNSIGNED[8], "e4m3x2": UNSIGNED[16], "e5m2x2": UNSIGNED[16],
+    **{f"u{bits}": dtype for bits, dtype in UNSIGNED.items()},
+    **{f"b{bits}": dtype for bits, dtype in UNSIGNED.items()},
+    **{f"s{bits}": dtype for bits, dtype in SIGNED.items()},
+}  # fmt: skip
+
+
+class Chunk:
+    """A box of blocks that run together: `origin` and `extent` in blocks (x, y, z), `block` in threads (x, y, z)."""
+
+    def __init__(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], origin: tuple[int, int, int], extent: tuple[int, int, int]
+    ) -> None:
+        self.grid, self.block, self.origin, self.extent = grid, block, origin, extent
+        self.real_threads = block[0] * block[1] * block[2]
+        self.threads = -(-self.real_threads // 32) * 32
+        self.warps = self.threads // 32
+        self.blocks = extent[0] * extent[1] * extent[2]
+        self.shape = (self.blocks, self.threads)
+        # Largest value of each axis that an affine value runs over.
+        self.spans = (block[0] - 1, block[1] - 1, block[2] - 1, extent[0] - 1, extent[1] - 1, extent[2] - 1)
+        self.box = (*extent[::-1], *block[::-1])
+        self.ragged = self.threads != self.real_threads
+        thread = np.arange(self.threads, dtype=np.int64)
+        thread[self.real_threads :] = 0
+        number = np.arange(self.blocks, dtype=np.int64)
+        self.axes = (
+            (thread % block[0]).reshape(1, -1),
+            (thread // block[0] % block[1]).reshape(1, -1),
+            (thread // (block[0] * block[1])).reshape(1, -1),
+            (number % extent[0]).reshape(-1, 1),
+            (number // extent[0] % extent[1]).reshape(-1, 1),
+            (number // (extent[0] * extent[1])).reshape(-1, 1),
+        )
+        self.root: Array | None = None
+        if self.ragged:
+            self.root = (np.arange(self.threads) < self.real_threads).reshape(1, -1)
+
+    def block_index(self, number: int) -> tuple[int, int, int]:
+        """Return blockIdx of a block of the chunk."""
+        x, rest = number % self.extent[0], number // self.extent[0]
+        return (self.origin[0] + x, self.origin[1] + rest % self.extent[1], self.origin[2] + rest // self.extent[1])
+
+    def thread_index(self, number: int) -> tuple[int, int, int]:
+        """Return threadIdx of a thread of a block."""
+        x, rest = number % self.block[0], number // self.block[0]
+        return (x, rest % self.block[1], rest // self.block[1])
+
+
+class Affine:
+    """base + coefficients . (threadIdx, blockIdx within the chunk), all values between low and high.
+
+    Without coefficients the value is the same for all lanes. The value stands for its residue modulo 2^bits.
+    """
+
+    __slots__ = ("base", "cache", "coefficients", "high", "low")
+
+    def __init__(self, base: int, coefficients: Coefficients | None = None, low: int | None = None, high: int | None = None):
+        self.base = base
+        self.coefficients = coefficients
+        self.low: int = base if low is None else low
+        self.high: int = base if high is None else high
+        self.cache: dict[Any, Array] | None = None
+
+    def __repr__(self) -> str:
+        return f"Affine({self.base}, {self.coefficients}, {self.low}..{self.high})"
+
+    def array(self, chunk: Chunk, dtype: np.dtype[Any]) -> Array:
+        """Return the values as an integer array of the smallest shape, wrapped to the dtype."""
+        cache = self.cache
+        if cache is None:
+            cache = self.cache = {}
+        found = cache.get(dtype)
+        if found is None:
+            if self.coefficients is None:
+                found = np.array([[self.base & 0xFFFFFFFFFFFFFFFF]], dtype=np.uint64).astype(dtype)
+            else:
+                parts = []
+                for half in (slice(0, 3), slice(3, 6)):
+                    part = None
+                    for coefficient, axis in zip(self.coefficients[half], chunk.axes[half], strict=True):
+                        if coefficient:
+                            term = axis * wrap64(coefficient)
+                            part = term if part is None else part + term
+                    parts.append(part)
+                threads, blocks = parts
+                base = wrap64(self.base)
+                if threads is None:
+                    assert blocks is not None
+                    found = (blocks + base).astype(dtype)
+                elif blocks is None:
+                    found = (threads + base).astype(dtype)
+                else:
+                    found = threads.astype(dtype) + (blocks + base).astype(dtype)
+            cache[dtype] = found
+        return found
+
+
+Value = Any  # Affine, Array or bool; the handlers test for Affine first
+
+
+def wrap64(value: int) -> int:
+    """Return the value as a signed 64-bit integer with the same bits."""
+    value &= 0xFFFFFFFFFFFFFFFF
+    return value - (1 << 64) if value >> 63 else value
+
+
+def bounds(base: int, coefficients: Coefficients, chunk: Chunk) -> tuple[int, int]:
+    """Return the smallest and the largest value over the chunk."""
+    low = high = base
+    for coefficient, span in zip(coefficients, chunk.spans, strict=True):
+        if coefficient > 0:
+            high += coefficient * span
+        elif coefficient:
+            low += coefficient * span
+    return low, high
+
+
+def fit(base: int, coefficients: Coefficients | None, low: int, high: int, bits: int, chunk: Chunk) -> Value:
+    """Return an affine value where it does not wrap inside the chunk, else the wrapped array."""
+    if low >= -HALF[bits] and high < FULL[bits]:
+        return Affine(base, coefficients, low, high)
+    shift = (low >> bits) << bits
+    if high - shift < FULL[bits]:
+        return Affine(base - shift, coefficients, low - shift, high - shift)
+    return Affine(base, coefficients, low, high).array(chunk, UNSIGNED[bits])
+
+
+def add(x: Affine, y: Affine, bits: int, chunk: Chunk) -> Value:
+    """Return x + y modulo 2^bits."""
+    a, b = x.coefficients, y.coefficients
+    base = x.base + y.base
+    if a is None:
+        if b is None:
+            return Affine(base if -HALF[bits] <= base < FULL[bits] else base & (FULL[bits] - 1))
+        coefficients = b
+    elif b is None:
+        coefficients = a
+    else:
+        coefficients = (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4], a[5] + b[5])
+        if not any(coefficients):
+            return Affine(base & (FULL[bits] - 1))
+        low, high = bounds(base, coefficients, chunk)
+        return fit(base, coefficients, low, high, bits, chunk)
+    return fit(base, coefficients, x.low + y.low, x.high + y.high, bits, chunk)
+
+
+def scale(x: Affine, factor: int, bits: int, chunk: Chunk) -> Value:
+    """Return x * factor modulo 2^bits; the factor is signed."""
+    base = x.base * factor
+    if x.coefficients is None or factor == 0:
+        return Affine(base if -HALF[bits] <= base < FULL[bits] else base & (FULL[bits] - 1))
+    a = x.coefficients
+    coefficients = (a[0] * factor, a[1] * factor, a[2] * factor, a[3] * factor, a[4] * factor, a[5] * factor)
+    if factor > 0:
+        return fit(base, coefficients, x.low * factor, x.high * factor, bits, chunk)
+    return fit(base, coefficients, x.high * factor, x.low * factor, bits, chunk)
+
+
+def signed(x: Affine, bits: int) -> Affine | None:
+    """Return x with the values that its low `bits` have as signed integers, or None where that is not affine."""
+    half = HALF[bits]
+    if x.low >= -half and x.high < half:
+        return x
+    shift = ((x.low + half) >> bits) << bits
+    if x.high - shift < half:
+        return Affine(x.base - shift, x.coefficients, x.low - shift, x.high - shift)
+    return None
+
+
+def unsigned(x: Affine, bits: int) -> Affine | None:
+    """Return x with the values that its low `bits` have as unsigned integers, or None where that is not affine."""
+    full = FULL[bits]
+    if x.low >= 0 and x.high < full:
+        return x
+    shift = (x.low >> bits) << bits
+    if x.high - shift < full:
+        return Affine(x.base - shift, x.coefficients, x.low - shift, x.high - shift)
+    return None
+
+
+def as_array(value: Value, dtype: np.dtype[Any], chunk: Chunk) -> Array:
+    """Return a register's bits as an array of the dtype; a wider register gives its low bits."""
+    if type(value) is Affine:
+        if dtype.kind in "iu":
+            return value.array(chunk, dtype)
+        if dtype is BOOL:
+            return value.array(chunk, UNSIGNED[8]) != 0
+        return value.array(chunk, UNSIGNED[dtype.itemsize * 8]).view(dtype)
+    if type(value) is bool:
+        return np.array([[value]]).astype(dtype)
+    if value.dtype is dtype or value.dtype == dtype:
+        return value  # type: ignore[no-any-return]
+    size = value.dtype.itemsize
+    if size == dtype.itemsize:
+        return value.view(dtype)  # type: ignore[no-any-return]
+    return value.view(UNSIGNED[size * 8]).astype(UNSIGNED[dtype.itemsize * 8]).view(dtype)  # type: ignore[no-any-return]
+
+
+def canonical(value: Array) -> Value:
+    """Return an integer array of one element as a uniform value, any other as it is."""
+    if value.size == 1 and value.dtype.kind in "iu":
+        return Affine(value.item())
+    return value
+
+
+def truth(value: Array) -> bool | Array:
+    """Return a predicate of one element as a bool, any other as it is."""
+    return value.item() if value.size == 1 else value  # type: ignore[no-any-return]
