@@ -39,7 +39,7 @@ class Request:
     block: tuple[int, ...] | None = None
     grid: tuple[int, ...] | None = None
     size: tuple[int, ...] | None = None
-    dtype: str = "float32"
+    dtype: str | None = None
     seed: int = 0
     source: str | None = None
     defines: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
     A kernel that was asked for by name and cannot run is a UsageError; one that came with the ladder or a glob is a
     case with a `skip_reason`.
     """
-    size = _size(operation, request.size or operation.size(request.options))
+    size = _size(operation, request.size, operation.size(request.options))
     problem = Problem(size, _dtype(operation, request.dtype), request.seed, request.options)
     if request.source is None:
         chapter = chapters.read(operation.source)
@@ -150,7 +150,20 @@ def _own(operation: Operation, function: source.KernelSource, rung: Kernel | Non
     """Return a kernel for a user's function: a rung's name and geometry, or one element a thread."""
     named = rung
     rung = rung or next((kernel for kernel in operation.kernels if kernel.function == function.name), None)
-    return replace(rung or operation.plain, name=named.name if named else function.name, function=function.expression)
+    rung = rung or operation.plain
+    own = replace(rung, name=named.name if named else function.name, function=function.expression)
+    launches = rung.launches
+    if launches is None:
+        return own
+
+    # Where a rung is several launches, the user's function takes the place of the first.
+    def renamed(problem: Problem, block: Dim, grid: Dim) -> list[Launch]:
+        return [
+            replace(launch, function=own.function) if launch.function == rung.function else launch
+            for launch in launches(problem, block, grid)
+        ]
+
+    return replace(own, launches=renamed)
 
 
 def _arguments(operation: Operation, kernel: Kernel, text: Source, problem: Problem) -> tuple[Any, ...]:
@@ -201,9 +214,14 @@ def _same_kind(own: source.Parameter, wanted: source.Parameter, ctype: str, alia
 # Their size, block and grid -----------------------------------------------------------------------------------------
 
 
-def _size(operation: Operation, given: tuple[int, ...] | None) -> dict[str, int]:
+def _size(operation: Operation, given: tuple[int, ...] | None, demanded: tuple[int, ...] | None) -> dict[str, int]:
     names = operation.dimensions
-    values = given or operation.default_size
+    values = given or demanded or operation.default_size
+    if demanded and values != demanded:
+        raise UsageError(
+            f"--size {' '.join(map(str, values))} contradicts the other options, which give "
+            f"{' '.join(map(str, demanded))}: leave --size out."
+        )
     if len(values) == 1 and len(names) > 1:
         values = values * len(names)  # one number: square
     if len(values) != len(names):
@@ -217,7 +235,9 @@ def _size(operation: Operation, given: tuple[int, ...] | None) -> dict[str, int]
     return dict(zip(names, values, strict=True))
 
 
-def _dtype(operation: Operation, name: str) -> str:
+def _dtype(operation: Operation, name: str | None) -> str:
+    if name is None:
+        return next(iter(operation.dtypes))
     if name not in operation.dtypes:
         raise UsageError(
             f"{operation.name} has no kernels for '{name}': use {', '.join(operation.dtypes)}."
@@ -267,6 +287,12 @@ def _case(operation: Operation, kernel: Kernel, text: Source, problem: Problem, 
     itemsize = np.dtype(problem.dtype).itemsize
     block = dim3(request.block or kernel.block)
     check_block(block)
+    if any(extent > 1 for extent in block[operation.block_dimensions :]):
+        threads = block[0] * block[1] * block[2]
+        raise UsageError(
+            f"--block {dim_text(block)} has too many numbers: {operation.name} takes "
+            f"{operation.block_dimensions}, such as {dim_text((threads, 1, 1))}."
+        )
     if kernel.dtypes and problem.dtype not in kernel.dtypes:
         raise UsageError(f"{kernel.name} has no {problem.dtype} form: use {', '.join(kernel.dtypes)}.")
     reason = kernel.refuses(block, itemsize)
@@ -286,7 +312,7 @@ def _case(operation: Operation, kernel: Kernel, text: Source, problem: Problem, 
         launches: tuple[Launch, ...] = (Launch(kernel.function, grid, block, arguments),)
     else:
         launches = tuple(kernel.launches(problem, block, grid))
-    defines = {"T": ctype, "BDIMX": str(block[0]), "BDIMY": str(block[1])}
+    defines = {"T": ctype, "BDIMX": str(block[0]), "BDIMY": str(block[1])} | operation.defines(problem)
     if "IPAD" not in request.defines:
         defines |= kernel.defines(block, itemsize)
     return Case(

@@ -166,6 +166,8 @@ class Operation:
     flops: Callable[[Problem], int] | None = None
     flops_formula: str = ""
     options: tuple[Option, ...] = ()
+    # Compiler defines that all kernels share: what the options fix at compile time (a radius).
+    defines: Callable[[Problem], dict[str, str]] = lambda problem: {}
     # The size that the options demand (a picture has one), or None.
     size: Callable[[Mapping[str, Any]], tuple[int, ...] | None] = lambda options: None
     # Figures about a right output, for people: the error against pi, a residual.

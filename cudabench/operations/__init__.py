@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SUMMARIES = {
     "transpose": "Matrix transpose, from one element a thread to 16-byte accesses near copy speed.",
+    "vecadd": "Vector addition, the smallest kernel that streams.",
 }
 
 

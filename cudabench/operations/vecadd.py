@@ -1,0 +1,73 @@
+"""Vector addition: c[i] = a[i] + b[i] for N elements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cudabench.model import Baseline, Buffer, Kernel, Operation, Problem, Tolerance, cdiv
+from cudabench.operations.flat import in_strips, one_each, striding
+from cudabench.operations.inputs import random_array
+
+Arrays = dict[str, np.ndarray]
+
+
+def over_vectors(problem: Problem, block: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return a grid of one 16-byte vector a thread."""
+    return (cdiv(problem.size["n"], block[0] * (16 // np.dtype(problem.dtype).itemsize)), 1, 1)
+
+
+def inputs(problem: Problem) -> Arrays:
+    """Return both vectors; integers from half of their range, so that no sum overflows."""
+    rng = np.random.default_rng(problem.seed)
+    a, b = (random_array(rng, (problem.size["n"],), problem.dtype) for _ in "ab")
+    if a.dtype.kind == "i":
+        a >>= 1
+        b >>= 1
+    return {"a": a, "b": b}
+
+
+def reference(problem: Problem, arrays: Arrays) -> Arrays:
+    """Return the sums. One IEEE addition is correctly rounded, so no higher precision is needed."""
+    return {"c": arrays["a"] + arrays["b"]}
+
+
+def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
+    """Add with NumPy, a strip of the vectors to a thread."""
+    a, b, c = arrays["a"], arrays["b"], outputs["c"]
+
+    def add(strip: slice) -> None:
+        np.add(a[strip], b[strip], out=c[strip])
+
+    in_strips(len(c), threads, add)
+
+
+def buffers(problem: Problem) -> tuple[Buffer, ...]:
+    """Return the three vectors."""
+    shape, dtype = (problem.size["n"],), problem.dtype
+    return (Buffer("a", shape, dtype, "in"), Buffer("b", shape, dtype, "in"), Buffer("c", shape, dtype, "out"))
+
+
+OPERATION = Operation(
+    name="vecadd",
+    summary="c[i] = a[i] + b[i]",
+    source="vecadd.cu",
+    dimensions=("n",),
+    default_size=(2**25,),
+    block_dimensions=1,
+    dtypes={"float32": "float", "float64": "double", "int32": "int"},
+    kernels=(
+        Kernel("naive", "vecadd_naive", (256,), one_each()),
+        Kernel("grid-stride", "vecadd_grid_stride", (256,), striding(), any_grid=True),
+        Kernel("vector", "vecadd_vector", (256,), over_vectors),
+    ),
+    buffers=buffers,
+    arguments=lambda problem: ("a", "b", "c", np.int32(problem.size["n"])),
+    inputs=inputs,
+    reference=reference,
+    baseline=Baseline("numpy.add(a, b, out=c)", on_cpu),
+    tolerance=lambda problem: Tolerance(0.0, 0.0, "one addition, correctly rounded on both sides"),
+    bytes=lambda problem: 3 * problem.size["n"] * np.dtype(problem.dtype).itemsize,
+    bytes_formula="3 * N * sizeof(T)",
+    flops=lambda problem: problem.size["n"],
+    flops_formula="N",
+)
