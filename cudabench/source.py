@@ -35,7 +35,9 @@ class Parameter:
     @property
     def ctype(self) -> str:
         """The type as C++ spells it, for a cast: 'const float*'."""
-        return f"{'const ' if self.const else ''}{self.type}{'*' if self.pointer else ''}"
+        base, bracket, bounds = self.type.partition("[")
+        pointer = f" (*)[{bounds}" if bracket and self.pointer else "*" if self.pointer else ""
+        return f"{'const ' if self.const else ''}{base if pointer else self.type}{pointer}"
 
     def __str__(self) -> str:
         restrict = " __restrict__" if self.restrict else ""
@@ -175,7 +177,8 @@ def find(source: SourceFile, name: str | None = None) -> KernelSource:
         matches = [kernel for kernel in matches if kernel.template_parameters] or matches
     if types is not None:
         wanted = tuple(_canonical(part) for part in types)
-        fitting = [kernel for kernel in matches if _types(_instance(kernel, arguments).parameters) == wanted]
+        takers = [kernel for kernel in matches if bool(arguments) == bool(kernel.template_parameters)]
+        fitting = [kernel for kernel in takers if _types(_instance(kernel, arguments).parameters) == wanted]
         if not fitting:
             known_signatures = "; ".join(kernel.signature for kernel in matches)
             raise UsageError(f"{source.path} has no kernel '{name}', it has: {known_signatures}.")
@@ -184,7 +187,7 @@ def find(source: SourceFile, name: str | None = None) -> KernelSource:
         qualified = {kernel.qualified_name for kernel in matches}
         if len(qualified) > 1:
             raise UsageError(f"'{name}' is ambiguous in {source.path}: write one of {', '.join(sorted(qualified))}.")
-        choices = ", ".join(f"'{plain}({', '.join(_types(kernel.parameters))})'" for kernel in matches)
+        choices = ", ".join(f"'{plain}{_list(kernel.parameters)}'" for kernel in matches)
         raise UsageError(f"'{name}' is overloaded in {source.path}: write one of {choices}.")
     return _instance(matches[0], arguments)
 
@@ -288,6 +291,10 @@ def _canonical(ctype: str, aliases: Mapping[str, str] | None = None) -> str:
     return _spell(words)
 
 
+def _list(parameters: Iterable[Parameter]) -> str:
+    return f"({', '.join(parameter.ctype for parameter in parameters)})"
+
+
 def _types(parameters: Iterable[Parameter]) -> tuple[str, ...]:
     return tuple(_canonical(parameter.ctype) for parameter in parameters)
 
@@ -309,7 +316,7 @@ def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
 
 def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
     """Put template arguments ('<float, 32>', or '' for none) in the place of the parameters."""
-    cast = f"({', '.join(_types(kernel.parameters))})" if kernel.overloaded else ""
+    cast = _list(kernel.parameters) if kernel.overloaded else ""
     if not kernel.template_parameters:
         if arguments:
             raise UsageError(f"'{kernel.qualified_name}{arguments}': {kernel.qualified_name} is not a template.")
@@ -343,7 +350,7 @@ def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
         parameters.append(
             replace(formal, type=_spell([w for w in words if w != "const"]), pointer=pointer, const=const)
         )
-    cast = f"({', '.join(_types(parameters))})" if kernel.overloaded else ""
+    cast = _list(parameters) if kernel.overloaded else ""
     expression = f"{kernel.qualified_name}<{', '.join(given)}>{cast}"
     return replace(kernel, parameters=tuple(parameters), expression=expression)
 

@@ -251,7 +251,8 @@ template <typename T, int N = 4> __global__ void f(T *x, const T y, Vec<T, N> v)
 namespace a { __global__ void g(int) {} }
 namespace b { __global__ void g(int) {} }
 __global__ void h(float *x) {}
-__global__ void h(double *x, unsigned int n) {}
+__global__ void h(const double *x, unsigned int n) {}
+template <class T> __global__ void h(T *x, T y, float (*rows)[4]) {}
 """
 
 
@@ -263,7 +264,9 @@ def test_find() -> None:
     assert f.expression == "f<double>"
     assert find(source, "f < float , 32 >").expression == "f<float, 32>"
     assert find(source, "::a::g").expression == "a::g"
-    assert find(source, "h(double *, unsigned)").expression == "h(double*, unsigned)"
+    assert find(source, "h(double *, unsigned)").expression == "h(const double*, unsigned int)"
+    assert find(source, "h<int>").expression == "h<int>(int*, int, float (*)[4])"
+    assert find(source, "h<int>(int*, int, float(*)[4])").expression == "h<int>(int*, int, float (*)[4])"
     assert find(parse("__global__ void only() {}", "t.cu")).name == "only"
     pointer = find(parse("template <class T> __global__ void p(T x) {}", "t.cu"), "p<const float*>").parameters[0]
     assert (pointer.type, pointer.pointer, pointer.const) == ("float", True, True)
@@ -272,11 +275,17 @@ def test_find() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (None, "has 5 kernels: choose one with --kernel: f, a::g, b::g, h."),
+        (None, "has 6 kernels: choose one with --kernel: f, a::g, b::g, h."),
         ("hh", "has no kernel 'hh', it has: f, a::g, b::g, h. Did you mean 'h'?"),
         ("g", "'g' is ambiguous in t.cu: write one of a::g, b::g."),
-        ("h", "'h' is overloaded in t.cu: write one of 'h(float*)', 'h(double*, unsigned)'."),
-        ("h(int)", "has no kernel 'h(int)', it has: h(float* x); h(double* x, unsigned int n)."),
+        (
+            "h",
+            "'h' is overloaded in t.cu: write one of 'h(float*)', 'h(const double*, unsigned int)', 'h(T*, T, float (*)[4])'.",
+        ),
+        (
+            "h(int)",
+            "has no kernel 'h(int)', it has: h(float* x); h(const double* x, unsigned int n); template <typename T> h(T* x,",
+        ),
         ("f", "is a template: name an instantiation, such as 'f<float, 4>'."),
         ("f<float, 1, 2>", "has 3 template arguments"),
         ("a::g<int>", "a::g is not a template."),
