@@ -451,8 +451,8 @@ def scale_warnings(result: Result, info: DeviceInfo) -> list[Warning]:
             Warning(
                 "l2-assisted",
                 f"the arrays are {result.footprint_over_l2:.2g} times the {info.l2_bytes / 2**20:.0f} MiB L2 cache, "
-                "which still holds part of the output when the clock stops; the memory's own speed shows at a --size over "
-                f"{L2_ASSISTED} times the cache",
+                "which still holds part of the output when the clock stops; the memory's own speed shows at a --size "
+                f"over {L2_ASSISTED} times the cache",
             )
         )
     return notes

@@ -77,7 +77,8 @@ class Examination:
         outputs = []
         for buffer in self.operation.buffers(self.problem):
             if buffer.role == "in":
-                arrays[buffer.name] = self.inputs[buffer.name]
+                arrays[buffer.name] = self.inputs[buffer.name].view()
+                arrays[buffer.name].flags.writeable = False  # the next kernel needs it unchanged
             elif buffer.role == "inout":
                 arrays[buffer.name] = self.inputs[buffer.name].copy()
             else:

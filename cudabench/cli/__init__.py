@@ -14,6 +14,7 @@ from cudabench.errors import EXIT_INTERRUPTED, CudabenchError, did_you_mean
 # name -> (module, help)
 COMMANDS = {
     "list": ("cudabench.cli.list", "Show the kernels of each operation: id, name, idea, default block."),
+    "explain": ("cudabench.cli.explain", "Explain a kernel's accesses and hazards line by line (simulator)."),
     "info": ("cudabench.cli.info", "Show what this machine can do, and what would mend each lack."),
 }
 

@@ -86,6 +86,19 @@ class Report:
         target = console.err() if self.to_stdout else console.out()
         table.show(target, console.err(), self.operation, self.file.device, self.results, self.cpu, self.settings)
 
+    def explain(self, *, threads: bool, banks: bool) -> None:
+        """Print the explanation of each kernel instead of the table."""
+        if self.to_stdout:
+            sys.stdout.write(self.file.text())
+            sys.stdout.flush()
+        if self.quiet:
+            return
+        from cudabench.render import console, explanation
+
+        target = console.err() if self.to_stdout else console.out()
+        for result, trace in zip(self.results, self.traces, strict=True):
+            explanation.show(target, result, trace if threads or banks else None, threads=threads, banks=banks)
+
     def say(self, message: str) -> None:
         """Print a sentence on standard error."""
         from cudabench.render import console

@@ -34,8 +34,8 @@ def choose(text: str) -> Choice:
     """Return the device that `--device` means.
 
     `auto` is the first GPU where there is one and what it needs is installed; without any NVIDIA driver it is the
-    simulator. A driver without PyCUDA or nvcc is an error, never a silent simulation. Raises UsageError for a word that is no device
-    and DeviceUnusable for one that cannot be used here, with the command that mends it.
+    simulator. A driver without PyCUDA or nvcc is an error, never a silent simulation. Raises UsageError for a word that
+    is no device and DeviceUnusable for one that cannot be used here, with the command that mends it.
     """
     match = re.fullmatch(r"(auto|cuda|sim)(?::(\w+))?", text)
     if not match or (match[1] == "auto" and match[2]):

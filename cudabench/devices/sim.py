@@ -85,8 +85,8 @@ class SimDevice:
         reports = []
         for done, launch in enumerate(case.launches):
 
-            def inside(fraction: float, done: int = done) -> None:
-                progress((done + fraction) / len(case.launches))
+            def inside(blocks: int, of: int, done: int = done) -> None:
+                progress((done + blocks / of) / len(case.launches))
 
             reports.append(
                 simulator.run(

@@ -1,0 +1,134 @@
+"""cudabench's medians against NVIDIA's nvbench (package cuda-bench) on the same kernels, cold and hot.
+
+    python benchmarks/against_nvbench.py [SIZE ...]
+
+nvbench loads the cubin that the same source and defines give, launches it through the driver API on its own stream
+and reports the median of its cold samples and the mean of its back-to-back batch; cudabench is run with --cache cold
+and hot. The two tools take turns, in processes of their own, and each line shows cudabench over nvbench.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cudabench import cases, operations
+
+SIZES = ["1024", "2048", "4096", "8192", "16384"]
+KERNELS = ["smem-pad", "vector"]
+ROUNDS = 2
+
+
+def main(sizes: list[str]) -> None:
+    """Print a table: kernel, size, and both tools' medians in microseconds."""
+    print("kernel     size   round   cold: ours  nvbench  ratio    hot: ours  nvbench  ratio")
+    for kernel in KERNELS:
+        for size in sizes:
+            for turn in range(ROUNDS):
+                theirs = nvbench(kernel, size)
+                ours = {cache: cudabench(kernel, size, cache) for cache in ("cold", "hot")}
+                print(
+                    f"{kernel:<9} {size:>6} {turn:>5}    "
+                    + "    ".join(
+                        f"{ours[c] * 1e6:9.2f} {theirs[c] * 1e6:9.2f} {ours[c] / theirs[c]:7.4f}"
+                        for c in ("cold", "hot")
+                    ),
+                    flush=True,
+                )
+
+
+def cudabench(kernel: str, size: str, cache: str) -> float:
+    """Return the median in seconds of `cudabench transpose`."""
+    words = ["transpose", "-k", kernel, "--size", size, size, "--cache", cache, "--no-cpu", "--json", "-", "-q"]
+    ran = subprocess.run([sys.executable, "-m", "cudabench", *words], capture_output=True, text=True, check=True)
+    return float(json.loads(ran.stdout)["results"][0]["time"]["median_s"])
+
+
+def nvbench(kernel: str, size: str) -> dict[str, float]:
+    """Return nvbench's cold median and batch mean in seconds, from a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "r.json"
+        words = [
+            sys.executable,
+            __file__,
+            "--child",
+            kernel,
+            size,
+            "--json",
+            str(path),
+            "--stopping-criterion",
+            "stdrel",
+        ]
+        ran = subprocess.run(words, capture_output=True, text=True, check=False)
+        if not path.exists():
+            sys.exit(f"nvbench failed:\n{ran.stdout}{ran.stderr}")
+        summaries = json.loads(path.read_text())["benchmarks"][0]["states"][0]["summaries"]
+    values = {
+        s["tag"]: float(s["data"][0]["value"]) for s in summaries if s.get("data") and s["data"][0]["name"] == "value"
+    }
+    cold = values.get("nv/cold/time/gpu/median", values["nv/cold/time/gpu/mean"])
+    return {"cold": cold, "hot": values["nv/batch/time/gpu/mean"]}
+
+
+def child(kernel: str, size: str, words: list[str]) -> None:
+    """Run one benchmark under nvbench."""
+    import cuda.bench as bench
+
+    operation = operations.get("transpose")
+    (case,) = cases.build(operation, cases.Request(kernels=(kernel,), size=(int(size), int(size))))
+    driver = ctypes.CDLL("libcuda.so.1")
+
+    def ok(status: int) -> None:
+        if status:
+            raise RuntimeError(f"CUDA error {status}")
+
+    def transpose(state: bench.State) -> None:
+        nbytes = int(size) ** 2 * 4
+        pointers = {}
+        for name in ("in", "out"):
+            pointers[name] = ctypes.c_uint64()
+            ok(driver.cuMemAlloc_v2(ctypes.byref(pointers[name]), ctypes.c_size_t(nbytes)))
+        host = (ctypes.c_char * nbytes).from_buffer(bytearray(operation.inputs(case.problem)["in"].tobytes()))
+        ok(driver.cuMemcpyHtoD_v2(pointers["in"], host, ctypes.c_size_t(nbytes)))
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        ok(driver.cuModuleLoadData(ctypes.byref(module), cubin(case)))
+        ok(driver.cuModuleGetFunction(ctypes.byref(function), module, case.function.encode()))
+        # in, out, nx, ny: the kernel's parameters by address, prepared once so that a launch costs little.
+        values = [pointers["in"], pointers["out"], ctypes.c_int(int(size)), ctypes.c_int(int(size))]
+        parameters = (ctypes.c_void_p * 4)(*(ctypes.addressof(value) for value in values))
+        shape = [ctypes.c_uint(n) for n in (*case.grid, *case.block, 0)]
+        call = driver.cuLaunchKernel
+        state.add_global_memory_reads(nbytes)
+        state.add_global_memory_writes(nbytes)
+
+        def launch(launched: bench.Launch) -> None:
+            call(function, *shape, ctypes.c_void_p(launched.get_stream().addressof()), parameters, None)
+
+        state.exec(launch)
+        for pointer in pointers.values():
+            driver.cuMemFree_v2(pointer)
+
+    bench.register(transpose)
+    bench.run_all_benchmarks([sys.argv[0], *words])
+
+
+def cubin(case: cases.Case) -> bytes:
+    """Return the machine code of a case for this GPU, from the same text and defines that cudabench compiles."""
+    macros = "".join(f"#define {name} {value}\n" for name, value in case.defines.items())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cu"
+        path.write_text(macros + case.source.text)
+        target = Path(folder) / "kernel.cubin"
+        subprocess.run(["nvcc", "-cubin", "-arch=native", "-lineinfo", "-o", str(target), str(path)], check=True)
+        return target.read_bytes()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[2], sys.argv[3], sys.argv[4:])
+    else:
+        main(sys.argv[1:] or SIZES)

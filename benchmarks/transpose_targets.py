@@ -1,0 +1,146 @@
+"""The last rung of transpose against the device's copies and cuBLAS' geam: medians side by side in one run.
+
+    python benchmarks/transpose_targets.py [ROWSxCOLS ...]
+
+All four take turns under the same protocol (cold L2, no launch gap), on the same arrays. geam is looked for in the CUDA
+toolkit and in Python's packages, and left out where it is not found.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import site
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from cudabench import cases, operations, verify
+from cudabench.devices.cuda import CudaDevice
+from cudabench.model import Launch, Source
+
+SIZES = ["4096x4096", "8192x8192", "16384x16384", "32768x32768", "1000x3333", "10007x5003"]
+SECONDS = 1.0
+
+COPY_SOURCE = """
+extern "C" __global__ void copy4(const float4 *in, float4 *out, size_t n)
+{
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = in[i];
+}
+"""
+
+
+def main(sizes: list[str]) -> None:
+    """Print a row a size."""
+    operation = operations.get("transpose")
+    with CudaDevice(0) as device:
+        print(f"{device.info.name}, driver {device.info.driver}, peak {device.info.peak_gbps:.0f} GB/s, cold L2, GB/s")
+        print(f"{'size':>14} {'vector':>8} {'memcpy':>8} {'float4':>8} {'geam':>8}  {'/ copy':>7} {'/ geam':>7}")
+        geam = Geam(device._stream.handle)
+        for text in sizes:
+            rows, cols = (int(part) for part in text.split("x"))
+            (case,) = cases.build(operation, cases.Request(kernels=("vector",), size=(rows, cols)))
+            nbytes = rows * cols * 4
+            pointers = {"in": device.allocate(nbytes), "out": device.allocate(nbytes)}
+            rng = np.random.default_rng(0)
+            matrix = rng.random((rows, cols), dtype=np.float32)
+            device.upload(pointers["in"], matrix)
+            module = device.load(case.source, case.defines)
+            copies = device.load(Source("copy4.cu", COPY_SOURCE), {})
+            n = nbytes // 16
+            launch = Launch("copy4", (-(-n // 256), 1, 1), (256, 1, 1), ("in", "out", np.uint64(n)))
+            works: dict[str, Callable[[], None]] = {
+                "vector": device.bind(module, case.launches, pointers),
+                "memcpy": device.copy(pointers["in"], pointers["out"], nbytes),
+                "float4": device.bind(copies, [launch], pointers),
+            }
+            if geam.usable:
+                works["geam"] = geam.work(pointers, rows, cols)
+            if nbytes < 1 << 31:
+                for name in ("vector", "geam"):
+                    if name in works:
+                        check(device, works[name], pointers, matrix, name)
+            medians = interleaved(device, works)
+            gbps = {name: 2 * nbytes / seconds / 1e9 for name, seconds in medians.items()}
+            best = max(gbps["memcpy"], gbps["float4"])
+            cells = " ".join(f"{gbps.get(name, 0):8.0f}" for name in ("vector", "memcpy", "float4", "geam"))
+            ratio = f"{gbps['vector'] / gbps['geam']:7.3f}" if "geam" in gbps else "      -"
+            print(f"{text:>14} {cells}  {gbps['vector'] / best:7.3f} {ratio}", flush=True)
+            for pointer in pointers.values():
+                device.release(pointer)
+
+
+def check(
+    device: CudaDevice, work: Callable[[], None], pointers: dict[str, int], matrix: np.ndarray, name: str
+) -> None:
+    """Stop where a transpose is wrong."""
+    got = np.empty(matrix.shape[::-1], np.float32)
+    device.poison(pointers["out"], got.nbytes)
+    device.run(work, name)
+    device.download(pointers["out"], got)
+    tolerance = operations.get("transpose").tolerance(None)  # type: ignore[arg-type]
+    found = verify.compare(np.ascontiguousarray(matrix.T), got, tolerance)
+    if found.mismatches:
+        sys.exit(f"{name} is wrong: {found}")
+
+
+def interleaved(device: CudaDevice, works: dict[str, Callable[[], None]]) -> dict[str, float]:
+    """Return the median seconds of each, sampled in turn for a second after a warm-up."""
+    samples: dict[str, list[float]] = {name: [] for name in works}
+    for timed, seconds in ((False, 0.2), (True, SECONDS)):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end or (timed and len(samples["vector"]) < 20):
+            for name, work in works.items():
+                elapsed = device.sample(work, "cold")
+                if timed:
+                    samples[name].append(elapsed)
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+class Geam:
+    """cuBLAS' C = alpha * A^T on a stream."""
+
+    def __init__(self, stream: int) -> None:
+        names = [f"{folder}/nvidia/*/lib/libcublas.so.*" for folder in [*site.getsitepackages(), *sys.path]]
+        found = [path for name in ["/usr/local/cuda/lib64/libcublas.so.*", *names] for path in sorted(glob.glob(name))]
+        self.usable = False
+        for path in found:
+            try:
+                self._library = ctypes.CDLL(path)
+                break
+            except OSError:
+                continue
+        else:
+            print("cuBLAS is not found: no geam")
+            return
+        self._handle = ctypes.c_void_p()
+        status = self._library.cublasCreate_v2(ctypes.byref(self._handle))
+        if status:
+            print(f"cublasCreate fails ({status}): no geam")
+            return
+        self._library.cublasSetStream_v2(self._handle, ctypes.c_void_p(stream))
+        self.usable = True
+
+    def work(self, pointers: dict[str, int], rows: int, cols: int) -> Callable[[], None]:
+        """Return what queues the transpose of a row-major rows x cols matrix."""
+        one, zero = ctypes.c_float(1), ctypes.c_float(0)
+        source, target = ctypes.c_void_p(pointers["in"]), ctypes.c_void_p(pointers["out"])
+
+        def call() -> None:
+            # Seen column-major, the input is cols x rows and the output rows x cols.
+            status = self._library.cublasSgeam(
+                self._handle, 1, 0, rows, cols, ctypes.byref(one), source, cols, ctypes.byref(zero), target, rows,
+                target, rows,
+            )  # fmt: skip
+            if status:
+                raise RuntimeError(f"cublasSgeam fails: {status}")
+
+        return call
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or SIZES)
