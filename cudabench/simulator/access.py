@@ -41,6 +41,7 @@ class Access:
         self.size = self.width * count
         self.location: Location = builder.ins.location
         spaces = ("global", "shared", "local") if space == "generic" else ("global",) if space in ("const", "param") else (space,)
+        self.number = len(builder.accesses)
         self.numbers = {name: builder.access(name, kind, self.size, self.width) for name in spaces}
 
 

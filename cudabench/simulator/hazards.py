@@ -96,6 +96,13 @@ class Hazards:
                 return f" (near '{readable(name)}')"
         return ""
 
+    def shared_place(self, offset: int) -> str:
+        """Return a place in shared memory for a message: the variable and the offset in it."""
+        for name, start, size in self.code.shared_names:
+            if start <= offset < start + size:
+                return f"byte {offset - start} of '{readable(name)}'"
+        return f"byte {offset} of the shared memory"
+
     # Barriers.
 
     def barrier(self, machine: Any, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]], exited: Array | None) -> None:
