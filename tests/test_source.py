@@ -280,7 +280,7 @@ def test_find() -> None:
         ("g", "'g' is ambiguous in t.cu: write one of a::g, b::g."),
         (
             "h",
-            "'h' is overloaded in t.cu: write one of 'h(float*)', 'h(const double*, unsigned int)', 'h(T*, T, float (*)",
+            "'h' is overloaded in t.cu: write one of 'h(float*)', 'h(const double*, unsigned int)', 'h(T*, T,",
         ),
         (
             "h(int)",
