@@ -168,7 +168,7 @@ extern "C" __global__ void transpose_naive_col_unroll(const T *in, T *out, int n
 
 // Renumbers the blocks of naive-row along diagonals, so that blocks that run together differ in row and column.
 // On early GPUs blocks in one column of tiles queued at one memory partition. Today addresses are hashed over
-// the partitions, and little remains to be won; the strided writes are still there.
+// the partitions, so that there is nothing to win; the strided writes are still there.
 extern "C" __global__ void transpose_diagonal_row(const T *in, T *out, int nx, int ny)
 {
     size_t block = (size_t)blockIdx.y * gridDim.x + blockIdx.x;
@@ -255,123 +255,131 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
     }
 }
 
-// The last rung moves 16 bytes an access: VEC elements of a row, in tiles of VTILE_Y rows by VTILE_X columns (16 KiB).
-#define VEC (16 / (int)sizeof(T))
-#define VECS_X (sizeof(T) < 4 ? 8 : 16)      // vectors in a row of the tile in in
-#define VTILE_X (VECS_X * VEC)
-#define VTILE_Y (1024 / VECS_X)
-#define VECS_Y (VTILE_Y / VEC)               // vectors in a row of the tile in out
-#define QUADS (VTILE_Y / 4)                  // groups of four rows
+// What the last rung needs: a tile whose rows are 256 bytes in `in` and at least 128 in `out`, so that each access of
+// a warp and each visit to a page of memory is long enough, and helpers to move it.
+#define VEC (16 / (int)sizeof(T))                             // elements in 16 bytes
+#define VTILE_X (16 * VEC)                                    // columns of `in` in a tile
+#define VTILE_Y (sizeof(T) < 4 || BLOCK > 256 ? 128 : 64)     // rows of `in` in a tile
+#define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read ahead of a tile where rows of `out` are unaligned
+#define VPITCH ((VTILE_Y + LEAD + 8 * VEC - 1) / (8 * VEC) * 8)  // vectors in a row of the tile in shared memory
 
-union Vector { uint4 all; T at[VEC]; };                    // 16 bytes of a row
-struct __align__(sizeof(T) < 4 ? 4 * sizeof(T) : 16) Quad { T at[4]; };  // four elements of a column
+union Vector { uint4 all; T at[VEC]; };                                      // 16 bytes along a row
+struct __align__(sizeof(T) < 4 ? 4 * sizeof(T) : 16) Quad { T at[4]; };      // four elements down a column
 
-// The tile in shared memory is transposed: VTILE_X rows of VTILE_Y elements. The vectors of row x are exchanged
-// by XOR with this number, so that both the quads stored and the vectors read lie in different banks.
-__device__ __forceinline__ unsigned swizzled(unsigned x, unsigned v)
+// Where vector v of row x of the transposed tile lies. The XOR exchanges vectors within a row, so that a column of
+// quads and a row of vectors both spread over the banks.
+__device__ __forceinline__ unsigned place(unsigned x, unsigned v)
 {
-    return x * VECS_Y + (v ^ ((x / VEC ^ x) & 7));
+    return x * VPITCH + (v ^ ((x / VEC ^ x) & 7));
 }
 
 __device__ __forceinline__ void store_quad(Vector *tile, unsigned x, unsigned quad, const Quad &q)
 {
-    const int quads = sizeof(T) < 4 ? VEC / 4 : 1;         // in a vector
-    const int parts = sizeof(T) > 4 ? 2 : 1;               // vectors in a quad
-    if (parts == 2) {
-        tile[swizzled(x, quad * 2)].all = ((const uint4 *)&q)[0];
-        tile[swizzled(x, quad * 2 + 1)].all = ((const uint4 *)&q)[1];
+    if (sizeof(T) > 4) {
+        tile[place(x, quad * 2)].all = ((const uint4 *)&q)[0];
+        tile[place(x, quad * 2 + 1)].all = ((const uint4 *)&q)[1];
     } else
-        *(Quad *)&tile[swizzled(x, quad / quads)].at[quad % quads * 4] = q;
+        *(Quad *)&tile[place(x, quad * 4 / VEC)].at[quad * 4 % VEC] = q;
 }
 
-// Reads the tile into shared memory: each thread takes 16 bytes from each of four rows and turns them in registers.
-template <bool INSIDE>
-__device__ __forceinline__ void read_vectors(Vector *tile, const T *in, unsigned nx, unsigned ny,
-                                             unsigned x0, unsigned y0, unsigned idx)
+// Reads the tile at (x0, y0) and the LEADING rows above it: a thread takes 16 bytes of each of four rows (an element
+// of each, where rows of `in` are unaligned) and turns them in registers.
+template <bool VECTORS, bool INSIDE, int LEADING>
+__device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx, unsigned ny,
+                                          unsigned x0, unsigned y0, unsigned idx)
 {
-#pragma unroll
-    for (unsigned i = idx; i < VECS_X * QUADS; i += BLOCK) {
-        unsigned col = i % VECS_X * VEC, quad = i / VECS_X;
-        const T *from = in + (size_t)(y0 + quad * 4) * nx + x0 + col;
+    const unsigned width = VECTORS ? VEC : 1, across = VTILE_X / width, count = across * (VTILE_Y + LEADING) / 4;
+#pragma unroll (sizeof(T) < 4 ? 2 : 8)
+    for (unsigned first = 0; first < count; first += BLOCK) {
+        unsigned i = first + idx, col = i % across * width, quad = i / across;
+        unsigned x = x0 + col, y = y0 - LEADING + quad * 4;
+        if (first + BLOCK > count && i >= count)
+            break;
         Vector row[4] = {};
 #pragma unroll
-        for (int r = 0; r < 4; r++)
-            if (INSIDE || (x0 + col < nx && y0 + quad * 4 + r < ny))
-                row[r].all = *(const uint4 *)(from + (size_t)r * nx);
+        for (unsigned r = 0; r < 4; r++)
+            if (INSIDE || (x < nx && y + r < ny)) {
+                const T *from = in + (size_t)(y + r) * nx + x;
+                if (VECTORS)
+                    row[r].all = *(const uint4 *)from;
+                else
+                    row[r].at[0] = *from;
+            }
 #pragma unroll
-        for (int c = 0; c < VEC; c++) {
+        for (unsigned c = 0; c < width; c++) {
             Quad q = {row[0].at[c], row[1].at[c], row[2].at[c], row[3].at[c]};
             store_quad(tile, col + c, quad, q);
         }
     }
 }
 
-// The same where rows of in do not start at multiples of 16 bytes: one element a load, neighbours along the row.
-__device__ __forceinline__ void read_elements(Vector *tile, const T *in, unsigned nx, unsigned ny,
-                                              unsigned x0, unsigned y0, unsigned idx)
+// Writes the tile. With LEADING rows at hand, each row of `out` starts up to LEADING elements early, at a whole
+// 128 bytes: pieces of a sector would cost as much as sectors. The last tile of a row also writes what that leaves.
+template <bool VECTORS, bool INSIDE, int LEADING>
+__device__ __forceinline__ void write_tile(const Vector *tile, T *out, unsigned nx, unsigned ny,
+                                           unsigned x0, unsigned y0, unsigned idx)
 {
-#pragma unroll 4
-    for (unsigned i = idx; i < VTILE_X * QUADS; i += BLOCK) {
-        unsigned col = i % VTILE_X, quad = i / VTILE_X;
-        const T *from = in + (size_t)(y0 + quad * 4) * nx + x0 + col;
-        Quad q = {};
-#pragma unroll
-        for (int r = 0; r < 4; r++)
-            if (x0 + col < nx && y0 + quad * 4 + r < ny)
-                q.at[r] = from[(size_t)r * nx];
-        store_quad(tile, col, quad, q);
+    const unsigned width = VECTORS ? VEC : 1, across = (VTILE_Y + (INSIDE ? 0 : LEADING)) / width;
+    const unsigned count = across * VTILE_X;
+#pragma unroll (sizeof(T) < 4 ? 2 : 8)
+    for (unsigned first = 0; first < count; first += BLOCK) {
+        unsigned i = first + idx, col = i % across * width, row = i / across;
+        unsigned early = LEADING ? ((x0 + row) * ny + y0) & (LEADING - 1) : 0;
+        unsigned x = x0 + row, y = y0 + col - early, at = LEADING + col - early;
+        if (first + BLOCK > count && i >= count)
+            break;
+        if (INSIDE || (x < nx && y < ny && (col < VTILE_Y || y0 + VTILE_Y >= ny))) {
+            T *to = out + (size_t)x * ny + y;
+            if (VECTORS)
+                *(uint4 *)to = tile[place(row, at / VEC)].all;
+            else
+                *to = tile[place(row, at / VEC)].at[at % VEC];
+        }
     }
 }
 
-template <bool INSIDE>
-__device__ __forceinline__ void write_vectors(const Vector *tile, T *out, unsigned nx, unsigned ny,
-                                              unsigned x0, unsigned y0, unsigned idx)
+template <bool VECTORS_IN, bool VECTORS_OUT>
+__device__ __forceinline__ void move_tile(Vector *tile, const T *in, T *out, unsigned nx, unsigned ny,
+                                          unsigned x0, unsigned y0, unsigned idx)
 {
-#pragma unroll
-    for (unsigned i = idx; i < VTILE_X * VECS_Y; i += BLOCK) {
-        unsigned v = i % VECS_Y, x = i / VECS_Y;
-        if (INSIDE || (y0 + v * VEC < ny && x0 + x < nx))
-            *(uint4 *)(out + (size_t)(x0 + x) * ny + y0 + v * VEC) = tile[swizzled(x, v)].all;
-    }
+    const int leading = VECTORS_OUT ? 0 : LEAD;
+    // Only tiles at the edge check each access.
+    bool inside = x0 + VTILE_X <= nx && y0 + 1 > leading && y0 + VTILE_Y + (leading > 0) <= ny;
+
+    if (inside)
+        read_tile<VECTORS_IN, true, leading>(tile, in, nx, ny, x0, y0, idx);
+    else
+        read_tile<VECTORS_IN, false, leading>(tile, in, nx, ny, x0, y0, idx);
+    __syncthreads();
+    if (inside)
+        write_tile<VECTORS_OUT, true, leading>(tile, out, nx, ny, x0, y0, idx);
+    else
+        write_tile<VECTORS_OUT, false, leading>(tile, out, nx, ny, x0, y0, idx);
 }
 
-__device__ __forceinline__ void write_elements(const Vector *tile, T *out, unsigned nx, unsigned ny,
-                                               unsigned x0, unsigned y0, unsigned idx)
-{
-#pragma unroll 4
-    for (unsigned i = idx; i < VTILE_X * VTILE_Y; i += BLOCK) {
-        unsigned y = i % VTILE_Y, x = i / VTILE_Y;
-        if (y0 + y < ny && x0 + x < nx)
-            out[(size_t)(x0 + x) * ny + y0 + y] = tile[swizzled(x, y / VEC)].at[y % VEC];
-    }
-}
-
-// Moves 16 bytes an access on both sides, transposing in registers on the way to a swizzled 16 KiB tile.
-// A quarter of the instructions for float, and 64 bytes under way in each thread. Blocks are numbered down the
-// rows first, so that blocks that run together write neighbouring pieces of the same rows of out.
-// What remains is the memory itself. Where nx or ny is no multiple of VEC, that side moves single elements.
-extern "C" __global__ void __launch_bounds__(BLOCK)
+// Moves 16 bytes an access on both sides, transposing in registers on the way to a swizzled tile.
+// A quarter of swizzle's instructions for float, and 64 bytes under way in each thread. Blocks are numbered down the
+// rows first, so that blocks which run together fill the same rows of `out` from end to end. What remains is the
+// memory: it serves long rows on one side and pieces of 256 bytes on the other a little slower than a copy's.
+// A side whose rows are no multiple of 16 bytes moves single elements.
+extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : 1024 / BLOCK)
 transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 {
-    __shared__ Vector tile[VTILE_X * VECS_Y];
+    __shared__ Vector tile[VTILE_X * VPITCH];
 
     unsigned tiles_y = ((unsigned)ny + VTILE_Y - 1) / VTILE_Y;
     unsigned x0 = blockIdx.x / tiles_y * VTILE_X;
     unsigned y0 = blockIdx.x % tiles_y * VTILE_Y;
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
-    bool inside = x0 + VTILE_X <= nx && y0 + VTILE_Y <= ny;
 
-    if (nx % VEC != 0)
-        read_elements(tile, in, nx, ny, x0, y0, idx);
-    else if (inside)
-        read_vectors<true>(tile, in, nx, ny, x0, y0, idx);
+    if (x0 >= nx)
+        return;
+    if (nx % VEC == 0 && ny % VEC == 0)
+        move_tile<true, true>(tile, in, out, nx, ny, x0, y0, idx);
+    else if (ny % VEC == 0)
+        move_tile<false, true>(tile, in, out, nx, ny, x0, y0, idx);
+    else if (nx % VEC == 0)
+        move_tile<true, false>(tile, in, out, nx, ny, x0, y0, idx);
     else
-        read_vectors<false>(tile, in, nx, ny, x0, y0, idx);
-    __syncthreads();
-    if (ny % VEC != 0)
-        write_elements(tile, out, nx, ny, x0, y0, idx);
-    else if (inside)
-        write_vectors<true>(tile, out, nx, ny, x0, y0, idx);
-    else
-        write_vectors<false>(tile, out, nx, ny, x0, y0, idx);
+        move_tile<false, false>(tile, in, out, nx, ny, x0, y0, idx);
 }
