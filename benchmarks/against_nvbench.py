@@ -64,9 +64,9 @@ def nvbench(kernel: str, size: str) -> dict[str, float]:
             "stdrel",
         ]
         ran = subprocess.run(words, capture_output=True, text=True, check=False)
-        if not path.exists():
+        summaries = json.loads(path.read_text())["benchmarks"][0]["states"][0]["summaries"] if path.exists() else None
+        if not summaries:
             sys.exit(f"nvbench failed:\n{ran.stdout}{ran.stderr}")
-        summaries = json.loads(path.read_text())["benchmarks"][0]["states"][0]["summaries"]
     values = {
         s["tag"]: float(s["data"][0]["value"]) for s in summaries if s.get("data") and s["data"][0]["name"] == "value"
     }

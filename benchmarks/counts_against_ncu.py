@@ -80,15 +80,10 @@ def counts(result: dict[str, Any]) -> dict[str, int]:
 
 def profile(words: list[str]) -> dict[str, dict[str, int]]:
     """Return ncu's counts of each kernel's first launch."""
-    ran = subprocess.run(
-        [
-            "ncu", "--clock-control", "none", "--csv", "--page", "raw", "--target-processes", "all", "--kernel-name", "regex:transpose_",
-            "--metrics", ",".join(METRICS.values()), sys.executable, __file__, "--launch", *words,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
+    options = ["--clock-control", "none", "--csv", "--page", "raw", "--target-processes", "all"]
+    choice = ["--kernel-name", "regex:transpose_", "--metrics", ",".join(METRICS.values())]
+    program = [sys.executable, __file__, "--launch", *words]
+    ran = subprocess.run(["ncu", *options, *choice, *program], capture_output=True, text=True, check=False)
     return {row["Kernel Name"].split("(")[0]: row["counts"] for row in rows(ran.stdout)}
 
 
