@@ -346,8 +346,11 @@ def _users_path(path: str, job: _Job) -> str:
     return path.replace(absolute, job.filename)
 
 
-def _users_files(ptx: str, job: _Job) -> str:
-    """Compilers write absolute names into `.file`; give back the caller's own, and short ones for files beside it."""
+def _users_files(ptx: str, job: _Job, headers: Path | None = None) -> str:
+    """Compilers write absolute names into `.file`; give back the caller's own, and short ones for files beside it.
+
+    The unpacked headers of CUDA are called cuda/..., wherever the user's cache is.
+    """
     here = os.getcwd()
 
     def name(match: re.Match[str]) -> str:
@@ -356,6 +359,8 @@ def _users_files(ptx: str, job: _Job) -> str:
             path = job.filename
         elif path.startswith(here + os.sep):
             path = os.path.relpath(path, here)
+        elif headers is not None and path.startswith(str(headers)):
+            path = "cuda/" + Path(path).relative_to(headers).as_posix().removeprefix("cccl/")
         return f'{match[1]}{path}"'
 
     return re.sub(r'^(\s*\.file\s+\d+\s+")([^"]*)"', name, ptx, flags=re.M)
@@ -532,6 +537,7 @@ def _with_nvrtc(nvrtc: _Nvrtc, job: _Job, source: str, unannotated_on_device: bo
     options += [f"--include-path={folder}" for folder in job.include_dirs]
     options += [f"--pre-include={_DEFINES}"]
     headers = {**dict(_headers(forward=False)), _DEFINES: job.macros}
+    folder: Path | None = None
     try:
         ptx, log, lowered = nvrtc.compile(source, job.filename, options, headers, list(expressions.values()))
     except _RefusedError as refused:
@@ -546,7 +552,7 @@ def _with_nvrtc(nvrtc: _Nvrtc, job: _Job, source: str, unannotated_on_device: bo
         except _RefusedError as again:
             raise _name_error(again, job) from None
     compiled = Compiled(
-        ptx=_users_files(ptx, job),
+        ptx=_users_files(ptx, job, folder),
         log=_users_path(_warnings(log), job),
         lowered={name: lowered[expression] for name, expression in expressions.items()},
         backend="nvrtc",

@@ -204,6 +204,7 @@ def test_headers_with_the_wheel_alone(header: str, body: str) -> None:
     source = (f"#include <{header}>\n" if header else "") + f"__global__ void g(float *a) {{ {body} }}\n"
     compiled = compile_ptx(source, "u.cu")
     assert (compiled.backend, compiled.log) == ("nvrtc", "")
+    assert not re.search(r'\.file\s+\d+\s+"/', compiled.ptx)
 
 
 @pytest.mark.usefixtures("without_nvcc")
