@@ -263,6 +263,8 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
 #define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read ahead of a tile where rows of `out` are unaligned
 #define VPITCH ((VTILE_Y + LEAD + 8 * VEC - 1) / (8 * VEC) * 8)  // vectors in a row of the tile in shared memory
 
+const unsigned UNROLL = sizeof(T) < 4 ? 2 : 8;  // in words of its own, because a pragma does not expand the macro T
+
 union Vector { uint4 all; T at[VEC]; };                                      // 16 bytes along a row
 struct __align__(sizeof(T) < 4 ? 4 * sizeof(T) : 16) Quad { T at[4]; };      // four elements down a column
 
@@ -289,7 +291,7 @@ __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx
                                           unsigned x0, unsigned y0, unsigned idx)
 {
     const unsigned width = VECTORS ? VEC : 1, across = VTILE_X / width, count = across * (VTILE_Y + LEADING) / 4;
-#pragma unroll (sizeof(T) < 4 ? 2 : 8)
+#pragma unroll UNROLL
     for (unsigned first = 0; first < count; first += BLOCK) {
         unsigned i = first + idx, col = i % across * width, quad = i / across;
         unsigned x = x0 + col, y = y0 - LEADING + quad * 4;
@@ -321,7 +323,7 @@ __device__ __forceinline__ void write_tile(const Vector *tile, T *out, unsigned 
 {
     const unsigned width = VECTORS ? VEC : 1, across = (VTILE_Y + (INSIDE ? 0 : LEADING)) / width;
     const unsigned count = across * VTILE_X;
-#pragma unroll (sizeof(T) < 4 ? 2 : 8)
+#pragma unroll UNROLL
     for (unsigned first = 0; first < count; first += BLOCK) {
         unsigned i = first + idx, col = i % across * width, row = i / across;
         unsigned early = LEADING ? ((x0 + row) * ny + y0) & (LEADING - 1) : 0;
