@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator import values
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.lower import Builder, Refuse
 from cudabench.simulator.memory import (
@@ -325,6 +326,8 @@ def load_shared(machine: Any, access: Access, address: Value, offset: int) -> li
     chunk = machine.chunk
     memory = machine.shared
     dtype, width = access.dtype, access.width
+    if type(address) is Affine and address.low >= 1 << 31:
+        address = values.signed(address, 32) or address
     if type(address) is Affine:
         c = address.coefficients
         if (
@@ -382,6 +385,8 @@ def store_shared(machine: Any, access: Access, address: Value, offset: int, data
     chunk = machine.chunk
     memory = machine.shared
     dtype, width = access.dtype, access.width
+    if type(address) is Affine and address.low >= 1 << 31:
+        address = values.signed(address, 32) or address
     if type(address) is Affine and machine.mask is None:
         c = address.coefficients
         if (
@@ -506,12 +511,12 @@ def spaces(machine: Any, address: Value, offset: int) -> list[tuple[str, int, Ar
             return [(name, start, None)]
     if low >= 1 << 39 or high < SHARED_WINDOW - WINDOW:
         return [("global", 0, None)]
-    values = np.broadcast_to(flat(address, offset, machine.chunk), machine.chunk.shape)
+    where = np.broadcast_to(flat(address, offset, machine.chunk), machine.chunk.shape)
     active = machine.lanes()
     parts: list[tuple[str, int, Array | None]] = []
     rest = active
     for name, start in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
-        inside = (values >= start - WINDOW // 2) & (values < start + WINDOW) & active
+        inside = (where >= start - WINDOW // 2) & (where < start + WINDOW) & active
         if inside.any():
             parts.append((name, start, inside))
             rest = rest & ~inside

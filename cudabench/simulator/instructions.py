@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudabench.simulator import access, atomics, control, floating, host, integer, moves, warp
+from cudabench.simulator import access, async_copy, atomics, control, floating, host, integer, moves, warp
 from cudabench.simulator.lower import Builder, Refuse
 from cudabench.simulator.ptx import Instruction
 from cudabench.simulator.table import TABLE, Run
@@ -34,4 +34,4 @@ def _refusal(feature: str) -> None:
 for _feature in _REFUSED:
     _refusal(_feature)
 
-MODULES = (access, atomics, control, floating, host, integer, moves, warp)
+MODULES = (access, async_copy, atomics, control, floating, host, integer, moves, warp)

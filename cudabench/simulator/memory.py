@@ -81,7 +81,8 @@ def flat(address: Affine | Array, offset: int, chunk: Chunk) -> Array:
         if address.dtype.itemsize == 8:
             array = address.view(INT64)
         else:
-            array = address.view(np.uint32).astype(INT64)
+            # A shared address: base and offset may wrap around on the way (`s + 124 - 4 * t`).
+            array = address.view(np.int32).astype(INT64)
     return array + offset if offset else array
 
 

@@ -20,6 +20,7 @@ from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value, as_ar
 LOG_BYTES = 1 << 26
 LOG_LENGTH = 4096
 NOBODY = np.int32(1 << 20)
+ENGINE = np.int32(1 << 12)  # added to a thread's number for what its asynchronous copies write
 _DOES = {"load": "reads", "store": "writes", "atomic": "updates"}
 _DID = {"load": "reads", "store": "writes", "atomic": "updates"}
 
@@ -27,10 +28,11 @@ _DID = {"load": "reads", "store": "writes", "atomic": "updates"}
 class Entry:
     """One logged access, or (access None) a synchronisation of warps."""
 
-    __slots__ = ("access", "address", "data", "key", "mask", "offset")
+    __slots__ = ("access", "address", "data", "key", "mask", "offset", "role")
 
     def __init__(self, access: Any, address: Value, offset: int, mask: Array | None, data: Any, key: Any) -> None:
         self.access, self.address, self.offset, self.mask, self.data, self.key = access, address, offset, mask, data, key
+        self.role = ""  # 'copy': an asynchronous copy under way; 'done': its end, from where on the thread owns the data
 
 
 class Conflict:
@@ -60,7 +62,8 @@ class Shadow:
         self.used = {"load": False, "store": False, "atomic": False}
 
     def step(
-        self, kind: str, granules: Array, threads: Array, synced: Array, time: int, number: int, value: int, values: Array | None
+        self, kind: str, granules: Array, threads: Array, synced: Array, time: int, number: int, value: int,
+        values: Array | None, checked: bool = True,
     ) -> tuple[Array, Array, Array] | None:
         """Apply one access; return (conflicting entries, the other threads, the other accesses' numbers), or None.
 
@@ -71,7 +74,7 @@ class Shadow:
         bad: Array | None = None
         other_threads = other_numbers = None
         for past in against:
-            if not self.used[past]:
+            if not self.used[past] or not checked:
                 continue
             low, high, when, who = self.kinds[past]
             lowest, highest = low[granules], high[granules]
@@ -160,7 +163,8 @@ class Races:
     def warp_sync(self, mask: Array | None) -> None:
         """Log a warp-wide synchronisation of the lanes."""
         if self.entries:
-            key = ("sync", None if mask is None else mask.tobytes() if mask.shape[0] == 1 else -1)
+            every = narrow_all(mask)
+            key = ("sync", None if every is None else every.tobytes())
             self.entries.append(Entry(None, None, 0, mask, None, key))
 
     def value_name(self, data: Any) -> int:
@@ -193,12 +197,22 @@ class Races:
         """Record a race."""
         machine, chunk = self.machine, self.chunk
         entry = conflict.entry
-        thread = chunk.thread_index(conflict.lane)
-        other = chunk.thread_index(conflict.other_thread)
+        thread = chunk.thread_index(conflict.lane & 1023)
+        other = chunk.thread_index(conflict.other_thread & 1023)
         location, _, op, _ = machine.code.accesses[conflict.other_access]
         line = "the same line" if location.line == entry.access.location.line else f"line {location.line}"
         warp = conflict.lane // 32 == conflict.other_thread // 32
         cure = "__syncwarp()" if warp else "__syncthreads()"
+        copying = [number & int(ENGINE) for number in (conflict.lane, conflict.other_thread)]
+        if any(copying):
+            subject = f"thread {thread}'s asynchronous copy writes" if copying[0] else f"thread {thread} {_DOES[entry.access.kind]}"
+            action = f"thread {other}'s asynchronous copy" if copying[1] else f"thread {other}"
+            text = (
+                f"{subject} {place}, which {action} {_DID[op]} in {line}, before the copy is waited for "
+                f"(block {chunk.block_index(block)})."
+            )
+            machine.hazards.add("race", entry.access.location, conflict.count, chunk.block_index(block), thread, text)
+            return
         text = (
             f"thread {thread} {_DOES[entry.access.kind]} {place}, which thread {other} {_DID[op]} in {line}, "
             f"without {cure} in between (block {chunk.block_index(block)})."
@@ -226,6 +240,9 @@ class SharedRaces(Races):
         self.entries.clear()
         self.bytes = 0
         self.shadow = self.synced = None
+        self.asynchronous = False
+        self.open: list[Entry] = []
+        self.groups: list[list[Entry]] = []
         self.state = self.intern(np.zeros((1, self.granules), dtype=bool))
 
     def intern(self, state: Array) -> Array:
@@ -265,18 +282,44 @@ class SharedRaces(Races):
             self.bytes += address.nbytes
         if mask is not None:
             self.bytes += mask.nbytes
-        self.entries.append(Entry(access, address, offset, mask, data if access.kind == "store" else None, key))
+        entry = Entry(access, address, offset, mask, data if access.kind == "store" else None, key)
+        self.entries.append(entry)
+        if self.asynchronous:
+            entry.role = "copy"
+            self.open.append(entry)
+            entry.key = None if key is None else (*key, "copy")
         if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
             self.flush(False)
+
+    def commit(self) -> None:
+        """Close the group of the asynchronous copies begun so far."""
+        self.groups.append(self.open)
+        self.open = []
+
+    def wait(self, count: int | None) -> None:
+        """Complete all groups but the `count` latest ones; None: all copies."""
+        if count is None:
+            self.commit()
+            count = 0
+        while len(self.groups) > count:
+            for entry in self.groups.pop(0):
+                done = Entry(entry.access, entry.address, entry.offset, entry.mask, entry.data, entry.key)
+                done.role = "done"
+                done.key = None if entry.key is None else (*entry.key, "done")
+                self.entries.append(done)
 
     def barrier(self, passed: Array | None) -> None:
         """End the interval: for all blocks, or (passed) for those with a lane that passed a barrier."""
         if not self.entries and self.shadow is None:
             return
         self.flush(True)
+        # Copies that nobody has waited for go on writing after the barrier.
+        for group in (*self.groups, self.open):
+            self.entries.extend(group)
 
     def finish(self) -> None:
         """End the last interval of a chunk."""
+        self.groups, self.open = [], []
         self.barrier(None)
 
     def flush(self, ends: bool) -> None:
@@ -394,7 +437,11 @@ class SharedRaces(Races):
                 if values is not None and not self.same_values(entry, values, count):
                     return False
             number = entry.access.numbers["shared"]
-            if shadow.step(kind, granules, threads, synced[threads], time, number, self.value_name(entry.data), None) is not None:
+            when = synced[threads]
+            if entry.role == "copy":
+                threads = threads + ENGINE
+            done = entry.role == "done"
+            if shadow.step(kind, granules, threads, when, time, number, self.value_name(entry.data), None, not done) is not None:
                 return False
             if kind != "load":
                 every = narrow_all(entry.mask)
@@ -456,10 +503,12 @@ class SharedRaces(Races):
                     values = values.reshape(-1) if mask is None else values[np.broadcast_to(mask, chunk.shape)]
                     values = np.repeat(values, count)
             number = entry.access.numbers["shared"]
+            when = synced[blocks * chunk.threads + threads]
+            if entry.role == "copy":
+                threads = threads + ENGINE
             found = self.shadow.step(
-                kind, granules, threads, synced[blocks * chunk.threads + threads], self.time, number,
-                self.value_name(entry.data), values,
-            )  # fmt: skip
+                kind, granules, threads, when, self.time, number, self.value_name(entry.data), values, entry.role != "done"
+            )
             if found is not None:
                 bad, others, numbers = found
                 place = int(np.argmax(bad))

@@ -106,7 +106,7 @@ class Affine:
             cache = self.cache = {}
         found = cache.get(dtype)
         if found is None:
-            if self.coefficients is None:
+            if self.coefficients is None or not any(self.coefficients):
                 found = np.array([[self.base & 0xFFFFFFFFFFFFFFFF]], dtype=np.uint64).astype(dtype)
             else:
                 parts = []
