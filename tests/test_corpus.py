@@ -440,6 +440,89 @@ def early_exit(rng: np.random.Generator, n: int) -> Case:
     return Case((cdiv(n, 128),), (128,), [x, np.zeros(warps, I), I(n)], {1: expected})
 
 
+@case(1, 3)
+def vector_shared(rng: np.random.Generator, n: int) -> Case:
+    """Each 128 floats reversed."""
+    x = normal(rng, n, 128)
+    return Case((n,), (128,), [x, np.zeros_like(x)], {1: x[:, ::-1]})
+
+
+@case(1, 11)
+def volume(rng: np.random.Generator, n: int) -> Case:
+    """Sums of neighbours in a box."""
+    shape = (n + 2, n + 1, n)
+    x = integers(rng, -99, 99, n * (n + 1) * (n + 2)).reshape(shape)
+    p = np.pad(x, 1)
+    middle = slice(1, -1)
+    expected = p[middle, middle, :-2] + p[middle, middle, 2:] + p[middle, :-2, middle] + p[middle, 2:, middle]
+    expected = expected + p[:-2, middle, middle] + p[2:, middle, middle]
+    grid = (cdiv(n, 5), cdiv(n + 1, 3), cdiv(n + 2, 7))
+    return Case(grid, (5, 3, 7), [x, np.zeros_like(x), I(n), I(n + 1), I(n + 2)], {1: expected})
+
+
+@case(1, 39, 100)
+def partial_warps(rng: np.random.Generator, n: int) -> Case:
+    """Blocks of 40 turned by one and reversed."""
+    x, blocks = integers(rng, -99, 99, n), cdiv(n, 40)
+    padded = np.pad(x, (0, blocks * 40 - n)).reshape(blocks, 40)
+    expected = np.roll(padded, -1, axis=1)[:, ::-1].ravel()[:n]
+    return Case((blocks,), (40,), [x, np.zeros_like(x), I(n)], {1: expected})
+
+
+@case(32)
+def syncwarp_mask(rng: np.random.Generator, n: int) -> Case:
+    """The first half reversed, the second negated."""
+    x = integers(rng, -99, 99, n)
+    return Case((1,), (32,), [x, np.zeros_like(x)], {1: np.concatenate([x[15::-1], -x[16:]])})
+
+
+@case(128)
+def named_barrier(rng: np.random.Generator, n: int) -> Case:
+    """Both halves reversed, then all: the halves change places."""
+    x = integers(rng, -99, 99, n)
+    return Case((1,), (128,), [x, np.zeros_like(x)], {1: np.concatenate([x[64:], x[:64]])})
+
+
+@case(1, 5)
+def uniform_branch(rng: np.random.Generator, n: int) -> Case:
+    """Even blocks are permuted, odd ones copied."""
+    x = integers(rng, -99, 99, n * 64).reshape(n, 64)
+    expected = x.copy()
+    expected[::2] = x[::2][:, np.arange(64) ^ 33]
+    return Case((n,), (64,), [x, np.zeros_like(x)], {1: expected})
+
+
+@case(1, 4)
+def uniform_loop(rng: np.random.Generator, n: int) -> Case:
+    """Halved until the largest of a block is below ten."""
+    x = integers(rng, 0, 10000, n * 96).reshape(n, 96)
+    rounds = np.array([next(r for r in range(20) if row.max() >> r < 10) for row in x])
+    return Case((n,), (96,), [x, np.zeros(n, I)], {0: x >> rounds[:, None], 1: rounds})
+
+
+@case(1, 40, 500)
+def warp_aggregate(rng: np.random.Generator, n: int) -> Case:
+    """How many are multiples of three; their order is open."""
+    x = integers(rng, 1, 999, n)
+    return Case((cdiv(n, 64),), (64,), [x, np.zeros_like(x), np.zeros(1, I), I(n)], {2: [(x % 3 == 0).sum()]})
+
+
+@case(1, 77)
+def shuffle_width(rng: np.random.Generator, n: int) -> Case:
+    """Sums of eights and their elements turned by one."""
+    x, groups = integers(rng, -99, 99, n), cdiv(n, 8)
+    eights = np.pad(x, (0, groups * 8 - n)).reshape(groups, 8)
+    sums, turned = eights.sum(axis=1).repeat(8)[:n], np.roll(eights, -1, axis=1).ravel()[:n]
+    return Case((cdiv(n, 32),), (32,), [x, np.zeros_like(x), np.zeros_like(x), I(n)], {1: sums, 2: turned})
+
+
+@case(1, 3)
+def shared_struct(rng: np.random.Generator, n: int) -> Case:
+    """A sum over the fields of a record."""
+    x, r = rng.integers(-99, 99, (n, 16)).astype(np.float64), np.arange(16)
+    return Case((n,), (64,), [x, np.zeros_like(x)], {1: r + x + 6 * r * r})
+
+
 def test_each_right_kernel_has_a_case() -> None:
     """Files and cases name each other."""
     assert sorted(CASES) == [path.stem for path in RIGHT]
@@ -458,6 +541,7 @@ def test_right(name: str, size: int) -> None:
     for position, expected in launched.expected.items():
         got = launched.arguments[position]
         np.testing.assert_allclose(got, np.reshape(expected, got.shape), rtol=launched.rtol, atol=launched.rtol)
-    if name == "compaction":
-        kept = launched.arguments[0][launched.arguments[0] > 0]
+    if name in ("compaction", "warp_aggregate"):
+        values = launched.arguments[0]
+        kept = values[values > 0] if name == "compaction" else values[values % 3 == 0]
         np.testing.assert_array_equal(np.sort(launched.arguments[1][: len(kept)]), np.sort(kept))
