@@ -158,7 +158,7 @@ def parse(text: str, name: str) -> ResultsFile:
     except RecursionError:
         raise CudabenchError(f"{name} is no cudabench results file: its JSON is nested too deeply.") from None
     if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
-        raise CudabenchError(f"{name} is no cudabench results file: it has no \"schema\"; name a file of --json.")
+        raise CudabenchError(f'{name} is no cudabench results file: it has no "schema"; name a file of --json.')
     schema = document["schema"]
     match = re.fullmatch(r"cudabench/(\d+)", schema)
     if not match:
@@ -168,7 +168,7 @@ def parse(text: str, name: str) -> ResultsFile:
             f"{name} has schema {schema}; cudabench {__version__} reads up to {SCHEMA}: upgrade cudabench."
         )
     if not isinstance(document.get("results"), list):
-        raise CudabenchError(f"{name} is no cudabench results file: it has no list \"results\".")
+        raise CudabenchError(f'{name} is no cudabench results file: it has no list "results".')
     try:
         return ResultsFile(
             settings=_mapping(document.get("settings"), "settings"),
@@ -224,7 +224,7 @@ def _decode(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list):
             raise _Misfit(f"{where} is {_shown(value)}, not a list")
         if hint == Dim:
-            value = (value + [1, 1, 1])[:3]
+            value = [*value, 1, 1, 1][:3]
         return tuple(_decode(arguments[0], item, f"{where}[{at}]") for at, item in enumerate(value))
     if origin is not None and issubclass(origin, Mapping):
         return {str(key): _decode(arguments[1], item, f"{where}.{key}") for key, item in _object(value, where).items()}
@@ -251,7 +251,7 @@ def _record(kind: type, value: dict[str, Any], where: str) -> Any:
         if spec.name in value:
             given[spec.name] = _decode(hints[spec.name], value[spec.name], f"{where}.{spec.name}")
         elif spec.name in ESSENTIAL.get(kind, ()):
-            raise _Misfit(f"{where} has no \"{spec.name}\"")
+            raise _Misfit(f'{where} has no "{spec.name}"')
         elif spec.default is MISSING and spec.default_factory is MISSING:
             given[spec.name] = _empty(hints[spec.name])
     return kind(**given)

@@ -15,6 +15,7 @@ from cudabench.errors import EXIT_INTERRUPTED, CudabenchError, did_you_mean
 COMMANDS = {
     "list": ("cudabench.cli.list", "Show the kernels of each operation: id, name, idea, default block."),
     "explain": ("cudabench.cli.explain", "Explain a kernel's accesses and hazards line by line (simulator)."),
+    "compare": ("cudabench.cli.compare", "Compare results files: what got faster, slower or cannot be told."),
     "info": ("cudabench.cli.info", "Show what this machine can do, and what would mend each lack."),
 }
 

@@ -1,0 +1,511 @@
+"""What changed between two results files: pure, records in and records out.
+
+Times. The ratio is new over base, of the medians. Two things make it uncertain. Within a run the samples scatter: a
+bootstrap of the median says how much, and resamples blocks of neighbouring samples, because they are not independent
+(on an H200 the autocorrelation of neighbours reaches -0.7, where samples alternate between two levels, and a warming
+card drifts). Between two runs the whole level moves: the same kernel in two processes, with other addresses and
+clocks, differs by up to a percent, twenty times what the samples of either run let one expect. So an interval from
+samples alone would call noise a change. Here the two are added in quadrature, on a logarithmic scale, which makes
+the interval of base against new the exact inverse of new against base.
+
+Verdicts. `slower` and `faster`: the whole interval lies on one side of 1. `same`: it holds 1 and reaches no further
+than the change that is asked about. `unclear`: anything else, too few samples included; never a guess.
+
+Counts of the simulator are exact: any difference is one.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, UsageError
+from cudabench.model import DeviceInfo, Dim, Result, Timing, dim_text
+from cudabench.results import ResultsFile
+
+CONFIDENCE = 0.99  # of one interval; a ladder has a dozen, so 95% would call a false change in every other comparison
+RESAMPLES = 1000
+RUN_TO_RUN = 0.01  # at that confidence, how far the medians of one kernel in two runs lie apart
+# A level that moves takes the samples' own spread along: where they sit at two levels, the share of each moves the
+# median by a part of the interquartile range. Added to RUN_TO_RUN in quadrature.
+SPREAD_SHARE = 0.25
+SAME_WITHIN = 0.03  # unless a larger change is asked about; twice RUN_TO_RUN and some
+MIN_SAMPLES = 8  # fewer hold no distribution-free 99% interval of the median: 2 * (1/2)^7 > 0.01
+COPY_MOVED = 0.02  # a copy that changed by more says that the card changed
+
+Verdict = Literal[
+    "faster",
+    "slower",
+    "same",
+    "unclear",
+    "fewer",
+    "more",
+    "mixed",
+    "wrong",
+    "failed",
+    "mended",
+    "still wrong",
+    "still failed",
+    "new",
+    "missing",
+    "shown",
+]
+
+
+@dataclass(frozen=True)
+class Key:
+    """What makes two results the same measurement; `occurrence` tells apart those of one file that are equal so."""
+
+    operation: str
+    kernel: str
+    size: tuple[tuple[str, int], ...]
+    dtype: str
+    block: Dim
+    kind: str
+    occurrence: int = 0
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio of times, new over base, with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def change(self) -> float:
+        """The ratio as a fraction that was added: 0.06 is 6% slower."""
+        return self.value - 1
+
+
+@dataclass(frozen=True)
+class Count:
+    """One count of the simulator in both files."""
+
+    name: str
+    base: int
+    new: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel: what both files have of it and what follows. `reason` says why a verdict is none."""
+
+    key: Key
+    base: Result | None
+    new: Result | None
+    verdict: Verdict
+    ratio: Ratio | None = None
+    reason: str | None = None
+    counts: tuple[Count, ...] = ()
+
+    @property
+    def grown(self) -> tuple[Count, ...]:
+        """The counts that are larger than they were."""
+        return tuple(count for count in self.counts if count.new > count.base)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rows of two files, in the order of the new one, then what is missing in it.
+
+    `scope` is what they allow: a verdict on one GPU, a look at two kinds of hardware, or counts. `changed` lists what
+    else differs between the two runs.
+    """
+
+    base: ResultsFile
+    new: ResultsFile
+    scope: Literal["gpu", "hardware", "counts"]
+    rows: tuple[Row, ...]
+    changed: tuple[str, ...] = ()
+
+    @property
+    def geometric_mean(self) -> float | None:
+        """The geometric mean of the ratios, or None without any."""
+        logs = [math.log(row.ratio.value) for row in self.rows if row.ratio]
+        return math.exp(sum(logs) / len(logs)) if logs else None
+
+    def count(self, verdict: Verdict) -> int:
+        """Return how many rows have a verdict."""
+        return sum(row.verdict == verdict for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a comparison fails: an exit code and a sentence."""
+
+    code: int
+    message: str
+
+
+# Matching ------------------------------------------------------------------------------------------------------------
+
+
+def compare(
+    base: ResultsFile,
+    new: ResultsFile,
+    *,
+    threshold: float | None = None,
+    run_to_run: float = RUN_TO_RUN,
+    same_model: bool = False,
+) -> Comparison:
+    """Return what changed from base to new.
+
+    `threshold` is the slow-down asked about, as a fraction; `run_to_run` replaces RUN_TO_RUN. With `same_model` two
+    cards of one name count as one GPU. Raises UsageError for files that have nothing in common.
+    """
+    before, after = index(base), index(new)
+    if before and after and not set(before) & set(after):
+        raise UsageError(nothing_in_common(before, after))
+    scope = _scope(base.device, new.device, same_model)
+    margin = max(threshold or 0.0, SAME_WITHIN)
+    rows = [_row(key, before.get(key), result, scope, margin, run_to_run) for key, result in after.items()]
+    rows += [_row(key, result, None, scope, margin, run_to_run) for key, result in before.items() if key not in after]
+    return Comparison(base, new, scope, tuple(rows), differences(base, new))
+
+
+def index(file: ResultsFile) -> dict[Key, Result]:
+    """Return a file's results by what they measure. What was skipped was not measured and is left out."""
+    seen: Counter[Key] = Counter()
+    found = {}
+    for result in file.results:
+        if result.status == "skipped":
+            continue
+        kind = "sim" if result.device.startswith("sim") else "cuda" if result.device else _kind(file.device)
+        key = Key(
+            result.operation, result.kernel, tuple(result.size.items()), result.dtype, result.block, kind or "cuda"
+        )
+        seen[key] += 1
+        found[Key(**{**vars(key), "occurrence": seen[key] - 1})] = result
+    return found
+
+
+def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:
+    """Return the sentence that names the first thing in which two files differ throughout."""
+    before, after = list(before), list(after)
+    texts: dict[str, Callable[[Key], str]] = {
+        "kind": lambda key: {"cuda": "on a GPU", "sim": "in the simulator"}[key.kind],
+        "operation": lambda key: key.operation,
+        "size": size_text,
+        "dtype": lambda key: key.dtype,
+        "kernel": lambda key: key.kernel,
+        "block": lambda key: dim_text(key.block, 2),
+    }
+    for what, text in texts.items():
+        ours, theirs = (list(dict.fromkeys(map(text, keys))) for keys in (before, after))
+        if not set(ours) & set(theirs):
+            verb = "ran" if what == "kind" else f"has the {what}"
+            return (
+                f"The files have no measurement in common: the base {verb} {_some(ours)}, the new one {_some(theirs)}."
+            )
+    return "The files have no measurement in common: no kernel has the same size, type and block in both."
+
+
+def _some(texts: list[str]) -> str:
+    return ", ".join(texts[:3]) + (", ..." if len(texts) > 3 else "")
+
+
+def size_text(key: Key) -> str:
+    """Return a size as '4096 x 4096'."""
+    return " x ".join(str(value) for _, value in key.size)
+
+
+def _kind(device: DeviceInfo | None) -> str | None:
+    return device.kind if device else None
+
+
+def same_gpu(a: DeviceInfo, b: DeviceInfo, same_model: bool = False) -> bool:
+    """Tell whether two devices are one: by UUID where both have one, else by name."""
+    if a.kind != b.kind:
+        return False
+    if a.uuid and b.uuid and not same_model:
+        return a.uuid == b.uuid
+    return a.name == b.name
+
+
+def _scope(base: DeviceInfo | None, new: DeviceInfo | None, same_model: bool) -> Literal["gpu", "hardware", "counts"]:
+    if base is None or new is None:
+        return "gpu"  # an interrupted run without a device has no result either
+    if base.kind == new.kind == "sim":
+        return "counts"
+    return "gpu" if same_gpu(base, new, same_model) else "hardware"
+
+
+# What is of the run and not of the kernel
+QUIET_SETTINGS = frozenset({"kernels", "block", "size", "dtype", "device", "timeout", "cpu", "cpu_threads"})
+
+
+def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
+    """Return what else differs between two runs, as 'nvcc 12.9 -> 13.0': versions, driver, settings."""
+
+    def changes(before: Any, after: Any, skip: frozenset[str]) -> list[str]:
+        names = [name for name in {**before, **after} if name not in skip and before.get(name) != after.get(name)]
+        return [f"{name} {_value(before.get(name))} -> {_value(after.get(name))}" for name in names]
+
+    drivers = ({"driver": f.device.driver, "simulated": f.device.name} if f.device else {} for f in (base, new))
+    old_driver, new_driver = drivers
+    simulated = _kind(base.device) == _kind(new.device) == "sim"
+    return (
+        *changes(base.tool, new.tool, frozenset({"name"})),
+        *changes(old_driver, new_driver, frozenset({"driver"} if simulated else {"simulated"})),
+        *changes(base.settings, new.settings, QUIET_SETTINGS),
+    )
+
+
+def _value(value: Any) -> str:
+    if value is None or value in ({}, [], ""):
+        return "none"
+    if isinstance(value, dict):
+        return " ".join(f"{name}={item}" for name, item in value.items())
+    return str(value)
+
+
+# One kernel ----------------------------------------------------------------------------------------------------------
+
+
+def _row(key: Key, base: Result | None, new: Result | None, scope: str, margin: float, run_to_run: float) -> Row:
+    if new is None:
+        return Row(key, base, new, "missing")
+    if base is None:
+        return Row(key, base, new, "new" if new.status == "ok" else _bad(new), reason=new.reason)
+    counts = count_changes(base, new)
+    hazards = next((count for count in counts if count.name == "hazards"), None)
+    if base.status != "ok" or new.status != "ok":
+        if new.status == "ok":
+            return Row(key, base, new, "mended", counts=counts)
+        if new.status == base.status:
+            return Row(key, base, new, "still wrong" if new.status == "wrong" else "still failed", None, None, counts)
+        return Row(key, base, new, _bad(new), reason=new.reason, counts=counts)
+    if hazards and hazards.new > 0 == hazards.base:
+        first = new.hazards[0] if new.hazards else None
+        return Row(key, base, new, "wrong", reason=first.message if first else None, counts=counts)
+    if key.kind == "sim":
+        return Row(key, base, new, _counted(counts), counts=counts, reason=None if counts else "no counts in one file")
+    if scope == "hardware":
+        ratio = new.time.median_s / base.time.median_s if base.time and new.time else None
+        return Row(key, base, new, "shown", Ratio(ratio, ratio, ratio) if ratio else None)
+    return _timed(key, base, new, margin, run_to_run)
+
+
+def _bad(result: Result) -> Verdict:
+    return "wrong" if result.status == "wrong" else "failed"
+
+
+def _timed(key: Key, base: Result, new: Result, margin: float, run_to_run: float) -> Row:
+    if base.time is None or new.time is None:
+        return Row(key, base, new, "unclear", reason="one of the files has no time")
+    if min(base.time.median_s, new.time.median_s, *base.time.samples_s, *new.time.samples_s) <= 0:
+        return Row(key, base, new, "unclear", reason="a time of zero")
+    found = time_ratio(base.time, new.time, run_to_run)
+    if base.time.cache != new.time.cache:
+        return Row(key, base, new, "unclear", found, f"{base.time.cache} against {new.time.cache} L2")
+    fewest = min(len(base.time.samples_s), len(new.time.samples_s))
+    if fewest < MIN_SAMPLES:
+        return Row(key, base, new, "unclear", found, f"{fewest} samples, at least {MIN_SAMPLES} are needed")
+    word = verdict(found, margin)
+    if word == "unclear":
+        return Row(key, base, new, word, found, f"a change of {_reach(found):.1%} is possible")
+    if word != "same" and base.copy_gbps and new.copy_gbps:
+        copy = base.copy_gbps / new.copy_gbps
+        moved = abs(math.log(copy)) > math.log1p(COPY_MOVED)
+        if moved and found.low / copy <= 1 <= found.high / copy:
+            direction = "slower" if copy > 1 else "faster"
+            by = max(copy, 1 / copy) - 1
+            return Row(key, base, new, "unclear", found, f"the copy is {by:.1%} {direction} too: the card changed")
+    return Row(key, base, new, word, found)
+
+
+def verdict(ratio: Ratio, margin: float) -> Verdict:
+    """Return what an interval says; `margin` is the change, as a fraction, that `same` excludes in both directions."""
+    if ratio.low > 1:
+        return "slower"
+    if ratio.high < 1:
+        return "faster"
+    return "same" if _reach(ratio) <= margin else "unclear"
+
+
+def _reach(ratio: Ratio) -> float:
+    """Return the largest change that an interval holds: 0.05 for 1.05 and for 1/1.05."""
+    return max(ratio.high, 1 / ratio.low) - 1 if ratio.low > 0 else math.inf
+
+
+def time_ratio(base: Timing, new: Timing, run_to_run: float = RUN_TO_RUN) -> Ratio:
+    """Return the ratio of two medians with its interval: the samples' own, widened by what two runs differ.
+
+    Each side of the interval is sqrt(within^2 + run_to_run^2 + (SPREAD_SHARE * spread)^2 + resolution^2) on the
+    logarithmic scale: within from a block bootstrap, spread the larger relative interquartile range, resolution half a
+    tick of the clock that took the samples, on either side.
+    """
+    before, after = (float(np.median(t.samples_s)) if t.samples_s else t.median_s for t in (base, new))
+    middle = math.log(after / before)
+    draws = _log_medians(new.samples_s) - _log_medians(base.samples_s)
+    low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    spread = max(spread_of(base.samples_s), spread_of(new.samples_s))
+    tick = (resolution(base.samples_s) / before + resolution(new.samples_s) / after) / 2
+    between = math.hypot(math.log1p(run_to_run), SPREAD_SHARE * spread, tick)
+    return Ratio(
+        math.exp(middle),
+        math.exp(middle - math.hypot(min(float(low), 0.0), between)),
+        math.exp(middle + math.hypot(max(float(high), 0.0), between)),
+    )
+
+
+def _log_medians(samples: Sequence[float]) -> np.ndarray:
+    """Return the logarithms of resampled medians, relative to the median of the samples.
+
+    A circular block bootstrap (Politis and Romano 1992) with blocks of sqrt(n) samples. The seed is of the samples
+    themselves: a comparison is repeatable, and neither side depends on which file came first.
+    """
+    values = np.asarray(samples, dtype=np.float64)
+    n = len(values)
+    if n < 2:
+        return np.zeros(RESAMPLES)
+    # Ranks instead of values: small integers resample and partition fifteen times as fast.
+    levels, ranks = np.unique(values, return_inverse=True)
+    ranks = ranks.astype(np.int16 if len(levels) < 2**15 else np.int32)
+    block = max(1, round(math.sqrt(n)))
+    rng = np.random.default_rng(zlib.crc32(values.tobytes()))
+    starts = rng.integers(0, n, (RESAMPLES, -(-n // block)))
+    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([ranks, ranks[:block]]), block)
+    drawn = windows[starts].reshape(RESAMPLES, -1)[:, :n]
+    middle = [(n - 1) // 2, n // 2]
+    drawn.partition(middle, axis=1)
+    medians = levels[drawn[:, middle]].mean(axis=1)
+    logs: np.ndarray = np.log(medians / np.median(values))
+    return logs
+
+
+def spread_of(samples: Sequence[float]) -> float:
+    """Return the interquartile range as a fraction of the median."""
+    if len(samples) < 2:
+        return 0.0
+    q1, median, q3 = np.quantile(samples, [0.25, 0.5, 0.75])
+    return float((q3 - q1) / median)
+
+
+def resolution(samples: Sequence[float]) -> float:
+    """Return the tick of the clock that took the samples, in seconds: their smallest distance (32 ns on an H200)."""
+    levels = np.unique(samples)
+    return float(np.diff(levels).min()) if len(levels) > 1 else 0.0
+
+
+# Counts --------------------------------------------------------------------------------------------------------------
+
+
+def counts(result: Result) -> dict[str, int]:
+    """Return what the simulator counted, summed over a kernel; what it did not count is left out."""
+    found = {}
+    if result.access is not None:
+        for name, space, what in (
+            ("global sectors", "global", "sectors"),
+            ("local sectors", "local", "sectors"),
+            ("shared wavefronts", "shared", "wavefronts"),
+        ):
+            found[name] = sum(getattr(access, what) or 0 for access in result.access if access.space == space)
+    if result.instructions is not None:
+        found["instructions"] = result.instructions
+    if result.hazards is not None:
+        found["hazards"] = sum(hazard.count for hazard in result.hazards)
+    return found
+
+
+def count_changes(base: Result, new: Result) -> tuple[Count, ...]:
+    """Return the counts that both results have."""
+    before, after = counts(base), counts(new)
+    return tuple(Count(name, before[name], after[name]) for name in after if name in before)
+
+
+def _counted(counts: Sequence[Count]) -> Verdict:
+    more, fewer = any(c.new > c.base for c in counts), any(c.new < c.base for c in counts)
+    return "unclear" if not counts else "mixed" if more and fewer else "more" if more else "fewer" if fewer else "same"
+
+
+# What fails ----------------------------------------------------------------------------------------------------------
+
+
+def failures(comparison: Comparison, threshold: float | None, strict: bool = False) -> list[Failure]:
+    """Return why a comparison fails.
+
+    Always: a kernel that is wrong and was not (3), one that failed and did not (1). With a threshold: one that is
+    slower by more and whose interval says that it is slower (4); in the simulator, any count that grew (4). With
+    `strict`: what is unclear or missing (4).
+    """
+    found = []
+    for row in comparison.rows:
+        name = name_of(row.key)
+        because = f": {row.reason}" if row.reason else ""
+        if row.verdict == "wrong":
+            found.append(Failure(EXIT_WRONG, f"{name} is wrong{'' if row.base is None else ' and was right'}{because}"))
+        elif row.verdict == "failed":
+            found.append(Failure(EXIT_FAILED, f"{name} failed{'' if row.base is None else ' and ran before'}{because}"))
+        elif threshold is not None and row.grown:
+            grown = ", ".join(f"{count.name} {count.base} -> {count.new}" for count in row.grown)
+            found.append(Failure(EXIT_THRESHOLD, f"{name} takes more: {grown}"))
+        elif threshold is not None and row.verdict == "slower" and row.ratio and row.ratio.change > threshold:
+            by = f"{row.ratio.change:.1%} slower ({row.ratio.low - 1:+.1%} to {row.ratio.high - 1:+.1%})"
+            found.append(Failure(EXIT_THRESHOLD, f"{name} is {by}, over --fail-on-regression {threshold * 100:.4g}%"))
+        elif strict and row.verdict in ("unclear", "missing"):
+            found.append(Failure(EXIT_THRESHOLD, f"{name} is {row.verdict}{because}, and --strict asks for certainty"))
+    return found
+
+
+def exit_code(found: Iterable[Failure]) -> int:
+    """Return the exit code of all failures: a wrong result outweighs a failed one, that a regression."""
+    codes = {failure.code for failure in found}
+    return next((code for code in (EXIT_WRONG, EXIT_FAILED, EXIT_THRESHOLD) if code in codes), EXIT_OK)
+
+
+def name_of(key: Key) -> str:
+    """Return a measurement as one names it in a sentence: smem-pad (32 x 8)."""
+    return f"{key.kernel} ({dim_text(key.block, 2)})" if key.block[0] else key.kernel
+
+
+# For scripts ---------------------------------------------------------------------------------------------------------
+
+
+def document(names: Sequence[str], comparisons: Sequence[Comparison], found: Sequence[Failure]) -> dict[str, Any]:
+    """Return comparisons of the first file with each other one as plain values; times in seconds."""
+    return {
+        "schema": "cudabench-comparison/1",
+        "base": names[0],
+        "comparisons": [
+            {
+                "new": name,
+                "scope": comparison.scope,
+                "geometric_mean": comparison.geometric_mean,
+                "changed": list(comparison.changed),
+                "rows": [_plain(row) for row in comparison.rows],
+            }
+            for name, comparison in zip(names[1:], comparisons, strict=True)
+        ],
+        "failures": [{"exit_code": failure.code, "message": failure.message} for failure in found],
+        "exit_code": exit_code(found),
+    }
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    def seconds(result: Result | None) -> float | None:
+        return result.time.median_s if result and result.time else None
+
+    return {
+        "operation": row.key.operation,
+        "kernel": row.key.kernel,
+        "size": dict(row.key.size),
+        "dtype": row.key.dtype,
+        "block": list(row.key.block),
+        "verdict": row.verdict,
+        "reason": row.reason,
+        "base_s": seconds(row.base),
+        "new_s": seconds(row.new),
+        "ratio": row.ratio.value if row.ratio else None,
+        "ratio_low": row.ratio.low if row.ratio else None,
+        "ratio_high": row.ratio.high if row.ratio else None,
+        "counts": {count.name: {"base": count.base, "new": count.new} for count in row.counts},
+    }

@@ -1,0 +1,386 @@
+"""Comparisons: a table per problem, a line that sums up, what is missing and what else changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cudabench import compare
+from cudabench.compare import Comparison, Failure, Row
+from cudabench.errors import did_you_mean
+from cudabench.model import DeviceInfo, Result, dim_text
+from cudabench.render import units
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NOTHING = "-"
+ORDER: tuple[compare.Verdict, ...] = (
+    "wrong", "failed", "slower", "more", "mixed", "unclear", "same", "fewer", "faster", "mended", "still wrong",
+    "still failed",
+)  # fmt: skip
+STYLES = {
+    "slower": "red",
+    "more": "red",
+    "mixed": "yellow",
+    "wrong": "bold red",
+    "failed": "bold red",
+    "still wrong": "red",
+    "still failed": "red",
+    "faster": "green",
+    "fewer": "green",
+    "mended": "green",
+    "unclear": "yellow",
+    "new": "cyan",
+    "missing": "cyan",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading and the text of a row in it. An expendable one goes on a narrow terminal."""
+
+    heading: str
+    text: Callable[[Row], str]
+    right: bool = True
+    expendable: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """What is shown of comparisons with the first of the named files, and how."""
+
+    names: Sequence[str]
+    comparisons: Sequence[Comparison]
+    noise: float
+    markdown: bool = False
+
+    def first_run(self, out: Console) -> None:
+        """Print that there is nothing to compare with yet, and how there will be."""
+        base = self.names[0]
+        near = did_you_mean(Path(base).name, [entry.name for entry in Path(base).parent.glob("*.json")])
+        out.print(f"First run: {base} does not exist, so there is nothing to compare with.{near}", soft_wrap=True)
+        for name, comparison in zip(self.names[1:], self.comparisons, strict=True):
+            right = sum(row.verdict == "new" for row in comparison.rows)
+            plural = "kernel" if len(comparison.rows) == 1 else "kernels"
+            out.print(
+                f"{name}: {right} of {len(comparison.rows)} {plural} right. To compare with it from now on: "
+                f"cp {name} {base}",
+                soft_wrap=True,
+            )
+
+    def show(self, out: Console) -> None:
+        """Print the tables and what is to be said about them."""
+        if len(self.comparisons) > 1:
+            self._show_all(out)
+            return
+        (comparison,) = self.comparisons
+        for line in self._headings(comparison):
+            self._line(out, line)
+        shown = [row for row in comparison.rows if row.base and row.new]
+        columns = {"gpu": timed_columns, "counts": counted_columns}.get(
+            comparison.scope, lambda: hardware_columns(shown)
+        )()
+        for title, rows in by_problem(shown):
+            self._line(out, "")
+            self._line(out, title, style="bold")
+            self._table(out, columns, rows)
+        self._line(out, "")
+        for line, style in notes(comparison, self.names, self.noise):
+            self._line(out, line, style=style)
+
+    def _headings(self, comparison: Comparison) -> list[str]:
+        base, new = comparison.base.device, comparison.new.device
+        if comparison.scope == "hardware":
+            return [f"base  {device_text(base)}, {self.names[0]}", f"new   {device_text(new)}, {self.names[1]}"]
+        return [f"{device_text(new)}: {self.names[0]} -> {self.names[1]}"]
+
+    def _show_all(self, out: Console) -> None:
+        """Print a table of all files, each against the first."""
+        labels = short_names(self.names)
+        scopes = {comparison.scope for comparison in self.comparisons}
+        for label, file in zip(labels, [self.comparisons[0].base, *(c.new for c in self.comparisons)], strict=True):
+            self._line(out, f"{label}: {device_text(file.device)}")
+        rows = {row.key: row for comparison in self.comparisons for row in comparison.rows}
+        per_file = [{row.key: row for row in comparison.rows} for comparison in self.comparisons]
+        figure = figure_text(scopes)
+        power = -1 if "hardware" in scopes else 1  # beside speeds a ratio of speeds, beside times one of times
+
+        def base_cell(row: Row) -> str:
+            return next((figure(r.base) for r in (m.get(row.key) for m in per_file) if r and r.base), NOTHING)
+
+        def cell(at: int) -> Callable[[Row], str]:
+            def text(row: Row) -> str:
+                other = per_file[at].get(row.key)
+                if other is None or other.new is None:
+                    return NOTHING
+                ratio = f" {other.ratio.value**power:.3f}" if other.ratio else ""
+                mark = {"slower": " slower", "faster": " faster", "wrong": " WRONG", "failed": " failed"}
+                return f"{figure(other.new)}{ratio}{mark.get(other.verdict, '')}"
+
+            return text
+
+        columns = [
+            *start_columns(),
+            Column(labels[0], base_cell),
+            *(Column(label, cell(at)) for at, label in enumerate(labels[1:])),
+        ]
+        for title, grouped in by_problem(list(rows.values())):
+            self._line(out, "")
+            self._line(out, title, style="bold")
+            self._table(out, columns, grouped)
+        self._line(out, "")
+        what = "counts" if scopes == {"counts"} else "times"
+        if what == "times":
+            kind, direction = ("speeds", "over") if power < 0 else ("times", "under")
+            self._line(out, f"Ratios are of {kind}, over {labels[0]}: {direction} 1 is faster.")
+        else:
+            self._line(out, "global sectors / shared wavefronts / instructions")
+
+    def _line(self, out: Console, text: str, style: str = "") -> None:
+        from rich.text import Text
+
+        if self.markdown and style == "bold":
+            text = f"**{text}**\n"
+        out.print(Text(text, style=style), soft_wrap=self.markdown)
+
+    def _table(self, out: Console, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+        if self.markdown:
+            cells = [[column.text(row) for column in columns] for row in rows]
+            for line in markdown_table([c.heading for c in columns], [c.right for c in columns], cells):
+                out.print(line, soft_wrap=True)
+            return
+        from rich.table import Table
+
+        kept = list(columns)
+        texts = {id(c): [c.text(row) for row in rows] for c in columns}
+
+        def width(column: Column) -> int:
+            lines = [line for text in texts[id(column)] for line in text.splitlines()]
+            return 2 + max(len(column.heading), *map(len, lines or [""]))
+
+        for column in [c for c in columns if c.expendable]:
+            if sum(map(width, kept)) - 2 > out.width:
+                kept.remove(column)
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+        for column in kept:
+            table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
+        for at, row in enumerate(rows):
+            table.add_row(*(texts[id(column)][at] for column in kept), style=STYLES.get(row.verdict, ""))
+        out.print(table)
+
+
+def show_failures(err: Console, found: Sequence[Failure], made: Sequence[Comparison], threshold: float | None) -> None:
+    """Print why the comparison fails, and where a threshold could judge nothing."""
+    from rich.text import Text
+
+    for failure in found:
+        err.print(Text(f"{failure.message}.", style="red"), soft_wrap=True)
+    if threshold is None:
+        return
+    for comparison in made:
+        base, new = comparison.base.device, comparison.new.device
+        if comparison.scope == "hardware" and base and new:
+            repair = "; --same-model takes cards of one name for one" if base.name == new.name else ""
+            err.print(
+                Text(f"Warning: --fail-on-regression judged nothing: the GPUs differ{repair}.", style="yellow"),
+                soft_wrap=True,
+            )
+
+
+# Lines ---------------------------------------------------------------------------------------------------------------
+
+
+def device_text(device: DeviceInfo | None) -> str:
+    """Return a device with what tells it from its like."""
+    if device is None:
+        return "no device"
+    parts = [device.name]
+    if device.uuid:
+        parts.append(f"({device.uuid[:12]})")
+    if device.peak_gbps:
+        parts.append(f"peak {device.peak_gbps:.0f} GB/s")
+    return " ".join(parts)
+
+
+def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tuple[str, str]]:
+    """Return the lines under the tables, each with its style."""
+    lines = [(summary(comparison), "")]
+    for row in comparison.rows:
+        if row.reason and row.verdict == "unclear":
+            lines.append((f"{compare.name_of(row.key)} unclear: {row.reason}", "yellow"))
+    for verdict, name in (("new", names[1]), ("missing", names[0])):
+        only = [compare.name_of(row.key) for row in comparison.rows if row.verdict == verdict]
+        if only:
+            lines.append((f"Only in {name}: {', '.join(only)}", "cyan"))
+    skipped = [r for r in comparison.new.results if r.status == "skipped"]
+    if skipped:
+        lines.append((f"Skipped in {names[1]}: {', '.join(r.kernel for r in skipped)}", "cyan"))
+    if comparison.changed:
+        lines.append((f"Changed besides: {', '.join(comparison.changed)}", ""))
+    if comparison.geometric_mean is not None and comparison.scope == "gpu":
+        interval = f"{compare.CONFIDENCE:.0%} interval, which allows two runs to differ by {noise * 100:g}%"
+        lines.append((f"Ratio: time of new over base, with its {interval}.", "dim"))
+    return lines
+
+
+def summary(comparison: Comparison) -> str:
+    """Return the verdicts, counted."""
+    if comparison.scope == "hardware":
+        return "No verdicts: these are different GPUs. The ratio is of speeds, new over base: over 1 is faster."
+    both = [row for row in comparison.rows if row.base and row.new]
+    counted = ", ".join(f"{comparison.count(word)} {word}" for word in ORDER if comparison.count(word))
+    mean = comparison.geometric_mean
+    mean_text = "" if mean is None or len(both) < 2 else f"; geometric mean of the ratios {mean:.3f}"
+    return f"{len(both)} compared: {counted}{mean_text}."
+
+
+def by_problem(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Return the rows by operation, size and type, each group under its title."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        title = f"{row.key.operation} {compare.size_text(row.key)} {row.key.dtype}"
+        groups.setdefault(title, []).append(row)
+    return list(groups.items())
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return file names without folder and suffix where they stay apart, else as they are."""
+    stems = [Path(name).stem for name in names]
+    return stems if len(set(stems)) == len(stems) else list(names)
+
+
+def markdown_table(headings: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table in GitHub's Markdown; bars in cells are escaped, line breaks become <br>."""
+
+    def line(texts: Sequence[str]) -> str:
+        return "| " + " | ".join(text.replace("|", "\\|").replace("\n", "<br>") for text in texts) + " |"
+
+    return [line(headings), line(["--:" if at else ":--" for at in right]), *map(line, cells)]
+
+
+# Columns -------------------------------------------------------------------------------------------------------------
+
+
+def start_columns() -> list[Column]:
+    """Return the columns that every table starts with."""
+    return [
+        Column("kernel", lambda row: row.key.kernel, right=False),
+        Column("block", lambda row: dim_text(row.key.block, 2), right=False, expendable=True),
+    ]
+
+
+def timed_columns() -> list[Column]:
+    """Return the columns of one GPU."""
+    return [
+        *start_columns(),
+        Column("base", lambda row: time_text(row.base)),
+        Column("new", lambda row: time_text(row.new)),
+        Column("ratio", lambda row: f"{row.ratio.value:.3f}" if row.ratio else NOTHING),
+        Column("interval", lambda row: f"{row.ratio.low:.3f}-{row.ratio.high:.3f}" if row.ratio else NOTHING),
+        Column("verdict", verdict_text, right=False),
+    ]
+
+
+def hardware_columns(rows: Sequence[Row]) -> list[Column]:
+    """Return the columns of two GPUs: each figure beside its own scale."""
+    both = [result for row in rows for result in (row.base, row.new) if result]
+    # The unit goes into the heading where one serves all.
+    unit = " GB/s" if all(result.bandwidth_gbps is not None for result in both) else ""
+    columns = start_columns()
+    for name, pick in (("base", base_of), ("new", new_of)):
+        columns += [
+            Column(f"{name}{unit}", partial(_speed_of, pick, unit)),
+            Column("of copy", partial(_share_of, pick, "copy_fraction")),
+            Column("of peak", partial(_share_of, pick, "peak_fraction")),
+        ]
+    return [*columns, Column("ratio", lambda row: f"{1 / row.ratio.value:.2f}" if row.ratio else verdict_text(row))]
+
+
+def base_of(row: Row) -> Result | None:
+    """Return a row's result in the base."""
+    return row.base
+
+
+def new_of(row: Row) -> Result | None:
+    """Return a row's result in the new file."""
+    return row.new
+
+
+def _speed_of(pick: Callable[[Row], Result | None], unit: str, row: Row) -> str:
+    return speed_text(pick(row)).removesuffix(unit) if unit else speed_text(pick(row))
+
+
+def _share_of(pick: Callable[[Row], Result | None], key: str, row: Row) -> str:
+    result = pick(row)
+    return NOTHING if result is None else percent_text(getattr(result, key))
+
+
+def counted_columns() -> list[Column]:
+    """Return the columns of the simulator: what changed, and only that."""
+    return [
+        *start_columns(),
+        Column("verdict", verdict_text, right=False),
+        Column("what changed", changes_text, right=False),
+    ]
+
+
+def changes_text(row: Row) -> str:
+    """Return a line for each count that changed."""
+    return "\n".join(
+        f"{count.name} {units.count(count.base)} -> {units.count(count.new)}"
+        + (f" ({signed_percent(count.new / count.base - 1)})" if count.base else "")
+        for count in row.counts
+        if count.new != count.base
+    )
+
+
+def signed_percent(change: float) -> str:
+    """Return a change as '+300%', '-1.6%' or '+0.05%': never a zero for what is none."""
+    size = abs(change) * 100
+    return f"{'+' if change >= 0 else '-'}{size:.{0 if size >= 10 else 1 if size >= 0.1 else 3}f}%"
+
+
+def verdict_text(row: Row) -> str:
+    """Return a verdict with its size: 6.0% slower, 2.1x faster."""
+    if row.verdict not in ("slower", "faster") or row.ratio is None:
+        return row.verdict.upper() if row.verdict in ("wrong", "failed") else row.verdict
+    factor = row.ratio.value if row.verdict == "slower" else 1 / row.ratio.value
+    return f"{factor:.2f}x {row.verdict}" if factor >= 1.5 else f"{factor - 1:.1%} {row.verdict}"
+
+
+def time_text(result: Result | None) -> str:
+    """Return the median time."""
+    return units.seconds(result.time.median_s) if result and result.time else NOTHING
+
+
+def speed_text(result: Result | None) -> str:
+    """Return the bandwidth, or the rate of operations, or the time: the first that there is."""
+    if result is None:
+        return NOTHING
+    if result.bandwidth_gbps is not None:
+        return f"{units.digits(result.bandwidth_gbps)} GB/s"
+    return f"{units.digits(result.gflops)} GFLOP/s" if result.gflops is not None else time_text(result)
+
+
+def percent_text(fraction: float | None) -> str:
+    """Return a fraction as a percentage."""
+    return NOTHING if fraction is None else units.percent(fraction)
+
+
+def figure_text(scopes: Collection[str]) -> Callable[[Result | None], str]:
+    """Return what stands for a result in a table of many files."""
+    if "hardware" in scopes:
+        return speed_text
+    if "counts" not in scopes:
+        return time_text
+
+    def counted(result: Result | None) -> str:
+        found = compare.counts(result) if result else {}
+        wanted = ("global sectors", "shared wavefronts", "instructions")
+        return " / ".join(units.count(found[name]) for name in wanted if name in found) or NOTHING
+
+    return counted
