@@ -30,10 +30,12 @@ pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 needs_simulator = pytest.mark.skipif(simulate is None, reason="needs the simulator")
 
 
-def execute(path: Path, grid: Shape, block: Shape, arguments: Sequence[Any], shared: int = 0) -> list[Any]:
+def execute(
+    path: Path, grid: Shape, block: Shape, arguments: Sequence[Any], shared: int = 0, arch: str = "sm_90"
+) -> list[Any]:
     """Compile the file's one kernel, run it in the simulator and return the hazards."""
     kernel = find(read(path))
-    compiled = compile_ptx(path.read_text(), path.name, names=[kernel.expression])
+    compiled = compile_ptx(path.read_text(), path.name, arch=arch, names=[kernel.expression])
     names = [parameter.name for parameter in kernel.parameters]
     assert simulate is not None
     entry = compiled.lowered[kernel.expression]
@@ -79,11 +81,12 @@ def test_wrong_kernels_are_well_formed(path: Path) -> None:
 
 
 @needs_simulator
+@pytest.mark.parametrize("arch", ["sm_90", "sm_120"])
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
-def test_wrong(path: Path) -> None:
+def test_wrong(path: Path, arch: str) -> None:
     """The fault is reported, as what it is and on a line that takes part in it, and nothing else is."""
     grid, block, shared, arguments = launch(path)
-    reported = {(hazard.line, hazard.kind) for hazard in execute(path, grid, block, arguments, shared)}
+    reported = {(hazard.line, hazard.kind) for hazard in execute(path, grid, block, arguments, shared, arch)}
     assert reported
     assert reported <= set(marks(path).items())
 
@@ -528,15 +531,17 @@ def test_each_right_kernel_has_a_case() -> None:
     assert sorted(CASES) == [path.stem for path in RIGHT]
 
 
+RUNS = [(name, size, "sm_90") for name, (_, sizes) in sorted(CASES.items()) for size in sizes]
+RUNS += [(name, sizes[-1], "sm_120") for name, (_, sizes) in sorted(CASES.items())]
+
+
 @needs_simulator
-@pytest.mark.parametrize(
-    ("name", "size"), [(name, size) for name, (_, sizes) in sorted(CASES.items()) for size in sizes]
-)
-def test_right(name: str, size: int) -> None:
+@pytest.mark.parametrize(("name", "size", "arch"), RUNS)
+def test_right(name: str, size: int, arch: str) -> None:
     """The result is that of NumPy, and nothing is reported."""
     launched = CASES[name][0](np.random.default_rng(size), size)
     path = CORPUS / "right" / f"{name}.cu"
-    hazards = execute(path, launched.grid, launched.block, launched.arguments, launched.shared)
+    hazards = execute(path, launched.grid, launched.block, launched.arguments, launched.shared, arch)
     assert hazards == []
     for position, expected in launched.expected.items():
         got = launched.arguments[position]
