@@ -43,8 +43,10 @@ Progress = Callable[[str, float], None]
 RELATIVE_CI = 0.005  # of the median: the precision at which sampling stops
 WARM_UP_S = 0.15
 WARM_UP_STEADY = 0.01  # successive groups that differ less than this are warm
-HOT_SAMPLE_S = 200e-6  # back-to-back runs fill at least this, four hundred times the resolution of an event
-MAX_HOT_RUNS = 100
+HOT_SAMPLE_S = 2e-3  # back-to-back runs fill this, so that what the first and the last do alone is under a percent
+MAX_HOT_RUNS = 400  # as many launches as can wait behind a held stream
+GROUP_S = 2e-3  # kernel and copy take turns in groups of this length: each change costs a sample its warm caches
+MAX_GROUP = 16
 BASELINE_S = 0.4
 L2_ASSISTED = 4  # footprint over L2 under which the cache helps (measured: gone at 2 to 4 times)
 DISPERSION = 0.05
@@ -227,17 +229,16 @@ class Bench:
 
         samples: list[float] = []
         copies: list[float] = []
+        group = max(1, min(MAX_GROUP, round(GROUP_S / (typical * runs))))
         start = time.monotonic()
         stop = False
         while not stop:
             if copy is not None:
-                copies.append(device.sample(copy, settings.cache, copy_runs))
-            samples.append(device.sample(work, settings.cache, runs))
+                copies += [device.sample(copy, settings.cache, copy_runs) for _ in range(group)]
+            samples += [device.sample(work, settings.cache, runs) for _ in range(group)]
             elapsed = time.monotonic() - start
-            # Sorting all samples each time would cost more than sampling.
-            if len(samples) < 64 or len(samples) % 32 == 0 or elapsed >= settings.max_time:
-                stop = enough(samples, elapsed, settings)
-                self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
+            stop = enough(samples, elapsed, settings)
+            self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
 
         timing = stats.summarize(samples, settings.cache, runs)
         notes = timing_warnings(timing, elapsed, settings)

@@ -534,6 +534,8 @@ def _with_nvrtc(nvrtc: _Nvrtc, job: _Job, source: str, unannotated_on_device: bo
     options += ["--device-int128"] if os.name == "posix" else []
     options += ["-default-device"] if unannotated_on_device else []
     options += ["--ptxas-options=-v"] if job.machine_code else []
+    # What comes from the cache of a driver's NVRTC comes without ptxas' report.
+    options += ["--no-cache"] if job.machine_code and nvrtc.version >= (13, 0) else []
     options += [f"--include-path={folder}" for folder in job.include_dirs]
     options += [f"--pre-include={_DEFINES}"]
     headers = {**dict(_headers(forward=False)), _DEFINES: job.macros}

@@ -32,6 +32,7 @@ class SimDevice:
     architecture: str
     info: DeviceInfo = field(init=False)
     _compiled: dict[object, tuple[simulator.Program, Mapping[str, str]]] = field(default_factory=dict)
+    _spent: dict[object, Mapping[str, compiler.Resources]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         capability = capability_of(self.architecture)
@@ -63,16 +64,18 @@ class SimDevice:
 
     def spent(self, case: Case) -> tuple[Resources, Occupancy]:
         """Return what ptxas spends on the kernel's main function, and the occupancy that follows."""
-        report = compiler.resources(
-            case.source.text,
-            case.source.name,
-            arch=self.architecture,
-            defines=case.defines,
-            include_dirs=_folders(case.source),
-            names=[case.function],
-        )
+        key = (case.source, tuple(case.defines.items()), None if case.source.builtin else case.function)
+        if key not in self._spent:
+            self._spent[key] = compiler.resources(
+                case.source.text,
+                case.source.name,
+                arch=self.architecture,
+                defines=case.defines,
+                include_dirs=_folders(case.source),
+                names=[case.function],
+            )
         _, lowered = self.load(case)
-        of = report[lowered.get(case.function, case.function)]
+        of = self._spent[key][lowered.get(case.function, case.function)]
         dynamic = max(launch.shared_bytes for launch in case.launches)
         resources = Resources(of.registers, of.shared_bytes + dynamic, of.local_bytes)
         threads = case.block[0] * case.block[1] * case.block[2]
