@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 SUMMARIES = {
     "transpose": "Matrix transpose, from one element a thread to 16-byte accesses near copy speed.",
+    "matmul": "Matrix product, from one element a thread to tensor cores.",
+    "distance": "Distance of two vectors: a reduction, from two passes to one.",
+    "pi": "Pi by the midpoint rule, bound by arithmetic instead of memory.",
     "vecadd": "Vector addition, the smallest kernel that streams.",
 }
 

@@ -1,4 +1,4 @@
-"""What operations over flat arrays share: grids of a one-dimensional block, and a baseline's work cut up for threads."""
+"""What operations over flat arrays share: grids of a one-dimensional block, and a CPU baseline cut up for threads."""
 
 from __future__ import annotations
 

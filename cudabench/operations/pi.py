@@ -1,0 +1,118 @@
+"""Pi by the midpoint rule: out = h * sum of 4 / (1 + x_i^2), x_i = (i + 1/2) * h, h = 1 / N."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from cudabench.errors import UsageError
+from cudabench.model import Baseline, Buffer, Dim, Kernel, Launch, Operation, Problem, Tolerance
+from cudabench.operations.flat import in_strips, striding
+
+Arrays = dict[str, np.ndarray]
+
+MAX_PARTIALS = 1 << 20  # the blocks that the scratch array has room for; keeps step numbers in 32 bits
+STEPS = 16  # steps in a row of one thread, as in the chapter
+DIRECT = 1 << 20  # steps up to which the reference adds the terms
+PIECE = 1 << 14  # steps that the CPU works on at a time, in its cache
+
+
+def kernel(name: str, per_thread: int) -> Kernel:
+    """Return a rung: its launch and the second pass."""
+    function = "pi_" + name
+
+    def launches(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+        if grid[0] > MAX_PARTIALS:
+            raise UsageError(f"--grid {grid[0]} leaves more partial sums than there is room for, {MAX_PARTIALS}.")
+        n = np.int32(problem.size["n"])
+        return (
+            Launch(function, grid, block, ("partial", n)),
+            Launch("pi_finish", (1, 1, 1), block, ("partial", "out", np.int32(grid[0]), n)),
+        )
+
+    return Kernel(name, function, (256,), striding(per_thread), any_grid=True, launches=launches)
+
+
+def midpoint_sum(n: int) -> float:
+    """Return what exact arithmetic makes of the rule: by adding up, or pi + h^2 / 12 where the rest is below rounding.
+
+    The Euler-Maclaurin formula gives pi + h^2 / 12 and no term in h^4, since the third derivatives vanish at both ends.
+    """
+    if n > DIRECT:
+        return math.pi + 1 / (12 * n * n)
+    x = (np.arange(n) + 0.5) / n
+    return math.fsum(4 / (1 + x * x)) / n
+
+
+def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
+    """Integrate with NumPy, in pieces that stay in the cache, a strip of the steps to a thread."""
+    dtype, n = outputs["out"].dtype, int(arrays["n"])
+    h = dtype.type(1 / n)
+    sums: list[float] = []
+
+    def add(strip: slice) -> None:
+        total = 0.0
+        for start in range(strip.start, min(strip.stop, n), PIECE):
+            x = np.arange(start, min(start + PIECE, strip.stop, n), dtype=dtype)
+            x += dtype.type(0.5)
+            x *= h
+            x *= x
+            x += dtype.type(1)
+            np.divide(dtype.type(4), x, out=x)
+            total += float(x.sum())
+        sums.append(total)
+
+    in_strips(n, threads, add)
+    outputs["out"][0] = math.fsum(sums) / n
+
+
+def tolerance(problem: Problem) -> Tolerance:
+    """Return the bound of the terms' rounding, and for float64 of the sum's."""
+    unit = float(np.finfo(problem.dtype).eps) / 2
+    if problem.dtype == "float64":
+        return Tolerance(
+            (8 + problem.size["n"] ** 0.5) * unit,
+            0.0,
+            "a term and the result round a few times; a chain of n additions rounds by about sqrt(n) half units",
+        )
+    return Tolerance(
+        8 * unit, 0.0, "step, x, quotient and result round to half a unit in the last place; the sum is double"
+    )
+
+
+def figures(problem: Problem, arrays: Arrays, outputs: Arrays) -> dict[str, float]:
+    """Return the error against pi, and the part of it that is the rule's own."""
+    return {
+        "error_against_pi": float(outputs["out"][0]) - math.pi,
+        "error_of_the_rule": midpoint_sum(problem.size["n"]) - math.pi,
+    }
+
+
+def buffers(problem: Problem) -> tuple[Buffer, ...]:
+    """Return the result and scratch, a partial sum a block."""
+    return (Buffer("out", (1,), problem.dtype, "out"), Buffer("partial", (MAX_PARTIALS,), "float64", "scratch"))
+
+
+OPERATION = Operation(
+    name="pi",
+    summary="out = integral of 4 / (1 + x^2) from 0 to 1, N steps",
+    source="pi.cu",
+    dimensions=("n",),
+    default_size=(2**24,),
+    block_dimensions=1,
+    dtypes={"float32": "float", "float64": "double"},
+    kernels=(kernel("block", 1), kernel("shuffle", 1), kernel("steps", STEPS), kernel("fused", STEPS)),
+    buffers=buffers,
+    arguments=lambda problem: ("partial", np.int32(problem.size["n"])),
+    inputs=lambda problem: {"n": np.array(problem.size["n"])},
+    reference=lambda problem, arrays: {"out": np.array([midpoint_sum(problem.size["n"])])},
+    baseline=Baseline(f"numpy, {PIECE} steps at a time", on_cpu),
+    tolerance=tolerance,
+    bytes=lambda problem: 0,
+    bytes_formula="0, the result aside",
+    flops=lambda problem: 6 * problem.size["n"],
+    flops_formula="6 * N",
+    figures=figures,
+)

@@ -1,0 +1,191 @@
+// Euclidean distance: out[0] = sqrt(sum over i of (a[i] - b[i])^2) for two vectors of n elements of type T.
+//
+// Both vectors are read once, 2 * n * sizeof(T) bytes; the rest is a reduction: n differences become one number. A
+// block can add up its own share in shared memory, but blocks cannot wait for each other, so each leaves a partial
+// sum in device memory and a second step adds those. The order of the additions is fixed: two runs agree in every bit.
+//
+// Differences of type T are squared and summed in type S: float in float, double in double, and int in long long,
+// where no square overflows and the sum is exact. out has type R, float for float and double otherwise.
+// BDIMX is the number of threads of a block; the block need not be a power of two, nor whole warps.
+
+#ifndef T
+#define T float
+#endif
+#ifndef BDIMX
+#define BDIMX 256
+#endif
+
+template <typename E> struct Types { typedef E Sum; typedef E Root; };
+template <> struct Types<int> { typedef long long Sum; typedef double Root; };
+typedef Types<T>::Sum S;
+typedef Types<T>::Root R;
+
+#define WARP 32
+#define WARPS ((BDIMX + WARP - 1) / WARP)
+#define WARPS_POW2 (WARPS > 16 ? 32 : WARPS > 8 ? 16 : WARPS > 4 ? 8 : WARPS > 2 ? 4 : WARPS)  // rounded up
+#define BLOCK_POW2 (WARPS_POW2 * WARP)
+#define VEC (16 / (int)sizeof(T))  // elements in 16 bytes
+#define UNROLL 4                   // vectors of a and of b that a thread has under way
+
+__device__ __forceinline__ S squared(T a, T b)
+{
+    S d = (S)a - (S)b;
+    return d * d;
+}
+
+__device__ __forceinline__ float root(float x) { return sqrtf(x); }
+__device__ __forceinline__ double root(double x) { return sqrt(x); }
+__device__ __forceinline__ double root(long long x) { return sqrt((double)x); }
+
+// Adds the block's sums as a tree: in each step half as many threads add a partner's sum to their own. Thread 0
+// returns the total.
+__device__ __forceinline__ S tree_sum(S sum)
+{
+    __shared__ S part[BDIMX];
+
+    part[threadIdx.x] = sum;
+    __syncthreads();
+    for (int half = BLOCK_POW2 / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half && threadIdx.x + half < BDIMX)
+            part[threadIdx.x] += part[threadIdx.x + half];
+        __syncthreads();
+    }
+    return part[0];
+}
+
+// Second pass of all rungs but the last, one block: adds the partial sums and takes the root.
+extern "C" __global__ void distance_finish(const S *partial, R *out, int blocks)
+{
+    S sum = 0;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < blocks; i += BDIMX)
+        sum += partial[i];
+    sum = tree_sum(sum);
+    if (threadIdx.x == 0)
+        out[0] = root(sum);
+}
+
+// Strides through the vectors, adds up each block's sums in shared memory, and the blocks' sums in a second launch.
+// The tree halves the sums in each step and needs a barrier for each: ten for 1024 threads, while more and more
+// threads idle.
+extern "C" __global__ void distance_two_pass(const T *a, const T *b, S *partial, int n)
+{
+    S sum = 0;
+    for (size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x; i < n; i += (size_t)gridDim.x * BDIMX)
+        sum += squared(a[i], b[i]);
+    sum = tree_sum(sum);
+    if (threadIdx.x == 0)
+        partial[blockIdx.x] = sum;
+}
+
+// Adds the sums of a warp's `lanes` threads by shuffles: each lane adds the sum of the lane `half` above. Lane 0
+// returns the total; what the upper lanes add is never looked at, except where the lane above does not exist.
+__device__ __forceinline__ S warp_sum(S sum, unsigned lanes)
+{
+#pragma unroll
+    for (unsigned half = WARP / 2; half > 0; half /= 2) {
+        S other = __shfl_down_sync(0xFFFFFFFF >> (WARP - lanes), sum, half);
+        if (BDIMX % WARP == 0 || threadIdx.x % WARP + half < lanes)
+            sum += other;
+    }
+    return sum;
+}
+
+// Adds the block's sums, first within warps, then the warps' sums within the first warp. Thread 0 returns the total.
+__device__ __forceinline__ S block_sum(S sum)
+{
+    __shared__ S part[WARPS];
+
+    unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+
+    sum = warp_sum(sum, min(WARP, BDIMX - warp * WARP));
+    if (WARPS == 1)
+        return sum;
+    if (lane == 0)
+        part[warp] = sum;
+    __syncthreads();
+    if (warp == 0)
+        sum = warp_sum(lane < WARPS ? part[lane] : 0, WARP);
+    return sum;
+}
+
+// Adds within a warp through registers instead of shared memory.
+// A shuffle needs no barrier, so a block passes one barrier instead of one a step, and 32 sums lie in shared memory
+// instead of BDIMX. What remains: a thread waits for two small loads before it issues the next ones.
+extern "C" __global__ void distance_shuffle(const T *a, const T *b, S *partial, int n)
+{
+    S sum = 0;
+    for (size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x; i < n; i += (size_t)gridDim.x * BDIMX)
+        sum += squared(a[i], b[i]);
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        partial[blockIdx.x] = sum;
+}
+
+union Vector { uint4 all; T at[VEC]; };  // 16 bytes
+
+// Returns a thread's share of the sum: whole tiles of UNROLL vectors a thread, then single vectors, then elements.
+__device__ __forceinline__ S vector_sum(const T *a, const T *b, size_t n)
+{
+    const size_t tile = (size_t)BDIMX * UNROLL * VEC;
+    S sum = 0;
+    size_t start = blockIdx.x * tile;
+    for (; start + tile <= n; start += gridDim.x * tile) {
+        Vector x[UNROLL], y[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            x[u].all = ((const uint4 *)(a + start))[u * BDIMX + threadIdx.x];
+            y[u].all = ((const uint4 *)(b + start))[u * BDIMX + threadIdx.x];
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+#pragma unroll
+            for (int k = 0; k < VEC; k++)
+                sum += squared(x[u].at[k], y[u].at[k]);
+    }
+    if (start < n)  // the last tile, one block's
+        for (size_t i = start + threadIdx.x; i < n; i += BDIMX)
+            sum += squared(a[i], b[i]);
+    return sum;
+}
+
+// Loads 16 bytes an access, UNROLL vectors of a and of b before the first is used.
+// That keeps 128 bytes a thread under way, enough for the memory's full speed with half of the threads. What remains
+// is the second launch: it waits until the first has ended, and costs a short sum some microseconds.
+extern "C" __global__ void distance_vector(const T *a, const T *b, S *partial, int n)
+{
+    S sum = vector_sum(a, b, n);
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        partial[blockIdx.x] = sum;
+}
+
+// Leaves the second step to whichever block ends last, so that one launch does everything.
+// A block publishes its partial sum (the fence orders it before the count) and counts itself; the last one sees
+// that it is, and adds the partial sums in the order of their numbers, so the result does not depend on who was last.
+// atomicInc wraps to 0 above gridDim.x - 1: from any value that large, such as the one left by the launch before or
+// memory full of ones, the blocks draw the numbers anything, 0, 1, ... gridDim.x - 2. What remains is the memory.
+extern "C" __global__ void distance_single_pass(const T *a, const T *b, volatile S *partial, unsigned *arrived, R *out,
+                                                int n)
+{
+    __shared__ bool last;
+
+    S sum = vector_sum(a, b, n);
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) {
+        partial[blockIdx.x] = sum;
+        __threadfence();
+        last = atomicInc(arrived, gridDim.x - 1) == gridDim.x - 2 || gridDim.x == 1;
+    }
+    __syncthreads();
+    if (!last)
+        return;
+    __threadfence();
+    sum = 0;
+#pragma unroll 4
+    for (unsigned i = threadIdx.x; i < gridDim.x; i += BDIMX)
+        sum += partial[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        out[0] = root(sum);
+}
