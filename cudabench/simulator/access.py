@@ -719,4 +719,3 @@ def build_st(builder: Builder, ins: Instruction) -> Run:
     return run
 
 
-__all__ = ["INT64"]

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.simulator import rounding
 from cudabench.simulator.access import Access, Lanes, _row_starts, check, find, read_only, space_of, spaces
 from cudabench.simulator.lower import Builder, Refuse
 from cudabench.simulator.ptx import BITS, Instruction, Symbol, Vector
@@ -274,4 +273,3 @@ def build_red(builder: Builder, ins: Instruction) -> Run:
     return Atomic(builder, ins, None)
 
 
-__all__ = ["rounding"]

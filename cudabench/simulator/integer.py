@@ -609,16 +609,21 @@ def build_bfe(builder: Builder, ins: Instruction) -> Run:
     """Build bfe: a field of c bits from bit b, extended by its sign for signed types."""
     type_ = ins.modifiers[-1]
     bits = BITS[type_]
+    unsigned = UNSIGNED[bits]
 
     def arrays(x: Array, start: Array, length: Array) -> Array:
-        unsigned = UNSIGNED[bits]
         start, length = (start & np.uint32(255)).astype(np.int64), (length & np.uint32(255)).astype(np.int64)
-        raw = np.where(start < bits, x.view(unsigned) >> np.minimum(start, bits - 1).astype(unsigned), unsigned.type(0))
-        ones = np.where(length < bits, (unsigned.type(1) << np.minimum(length, bits - 1).astype(unsigned)) - unsigned.type(1), ~unsigned.type(0))
+        bare = x.view(unsigned)
+        raw = np.where(start < bits, bare >> np.minimum(start, bits - 1).astype(unsigned), unsigned.type(0))
+        # Bits of the field beyond the register take the sign, too.
+        inside = np.clip(np.minimum(length, bits - start), 0, bits)
+        ones = np.where(
+            inside < bits, (unsigned.type(1) << np.minimum(inside, bits - 1).astype(unsigned)) - unsigned.type(1), ~unsigned.type(0)
+        )
         field = raw & ones
         if type_[0] == "s":
             last = np.minimum(start + length - 1, bits - 1)
-            sign = np.where(length == 0, unsigned.type(0), (x.view(unsigned) >> np.maximum(last, 0).astype(unsigned)) & unsigned.type(1))
+            sign = np.where(length == 0, unsigned.type(0), (bare >> np.maximum(last, 0).astype(unsigned)) & unsigned.type(1))
             field = np.where(sign != 0, field | ~ones, field)
         return field.view(x.dtype)
 

@@ -560,4 +560,3 @@ def build_szext(builder: Builder, ins: Instruction) -> Run:
     return elementwise(builder, ins, (type_, "u32"), type_, arrays)
 
 
-__all__ = ["Symbol", "widened"]

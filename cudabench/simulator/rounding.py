@@ -11,7 +11,8 @@ import numpy as np
 
 from cudabench.simulator.values import Array
 
-F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+F32: np.dtype[Any] = np.dtype(np.float32)
+F64: np.dtype[Any] = np.dtype(np.float64)
 TILE = 16384
 _SPLITTER = 134217729.0  # 2^27 + 1
 _HALFWAY = np.uint64(0x10000000)
@@ -114,6 +115,18 @@ def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
     return np.where(found == 0, np.copysign(found, np.where(high == 0, near, high)), found).astype(dtype)
 
 
+def _bounded(result: Array, mode: str, *arguments: Array) -> Array:
+    """Return a result of finite arguments with infinities replaced by the largest float where the mode rounds toward it."""
+    wrong = np.isinf(result)
+    if not wrong.any():
+        return result
+    for argument in arguments:
+        wrong = wrong & np.isfinite(argument)
+    if mode != "rz":
+        wrong = wrong & ((result > 0) == (mode == "rm"))
+    return np.where(wrong, np.copysign(np.finfo(result.dtype).max, result), result).astype(result.dtype)
+
+
 def add(x: Array, y: Array, mode: str) -> Array:
     """Return x + y with a directed rounding."""
     dtype = x.dtype
@@ -121,15 +134,16 @@ def add(x: Array, y: Array, mode: str) -> Array:
     if mode == "rm":
         # x - x is -0 when rounding down (IEEE 754, 6.3).
         exact_zero = (high == 0) & (low == 0) & ~((x == 0) & (y == 0) & (np.signbit(x) == np.signbit(y)))
-        return np.where(exact_zero, dtype.type(-0.0), directed(high, low, dtype, mode))
-    return directed(high, np.where(np.isfinite(high), low, 0), dtype, mode)
+        low = np.where(np.isfinite(high), low, 0)
+        return _bounded(np.where(exact_zero, dtype.type(-0.0), directed(high, low, dtype, mode)), mode, x, y)
+    return _bounded(directed(high, np.where(np.isfinite(high), low, 0), dtype, mode), mode, x, y)
 
 
 def multiply(x: Array, y: Array, mode: str) -> Array:
     """Return x * y with a directed rounding."""
     if x.dtype == F64:
         high, low = two_product(x, y)
-        return directed(high, np.where(np.isfinite(low), low, 0), F64, mode)
+        return _bounded(directed(high, np.where(np.isfinite(low), low, 0), F64, mode), mode, x, y)
     high = x.astype(F64) * y
     return directed(high, np.zeros_like(high), F32, mode)
 
@@ -142,7 +156,7 @@ def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
         high, low = two_sum(product, z)
         low = np.where(np.isfinite(low), low, 0) + np.where(np.isfinite(error), error, 0)
         high, low = two_sum(high, low)
-        return directed(high, low, F64, mode)
+        return _bounded(directed(high, low, F64, mode), mode, x, y, z)
     high, low = two_sum(x.astype(F64) * y, np.asarray(z, dtype=F64))
     return directed(high, np.where(np.isfinite(low), low, 0), F32, mode)
 
@@ -158,7 +172,7 @@ def divide(x: Array, y: Array, mode: str) -> Array:
         product, error = two_product(quotient, y)
         rest = (x - product) - error
     sign = np.where(np.isfinite(rest), np.sign(rest) * np.where(np.signbit(y), -1.0, 1.0), 0.0)
-    return directed(wide, sign, x.dtype, mode)
+    return _bounded(directed(wide, sign, x.dtype, mode), mode, x, np.where(y == 0, np.nan, y))
 
 
 def square_root(x: Array, mode: str) -> Array:

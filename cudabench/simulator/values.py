@@ -20,10 +20,14 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 Coefficients = tuple[int, int, int, int, int, int]
 
-UNSIGNED = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
-SIGNED = {8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
-INT64 = np.dtype(np.int64)
-BOOL = np.dtype(np.bool_)
+UNSIGNED: dict[int, np.dtype[Any]] = {
+    8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32), 64: np.dtype(np.uint64)
+}  # fmt: skip
+SIGNED: dict[int, np.dtype[Any]] = {
+    8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)
+}  # fmt: skip
+INT64: np.dtype[Any] = np.dtype(np.int64)
+BOOL: np.dtype[Any] = np.dtype(np.bool_)
 HALF = {bits: 1 << (bits - 1) for bits in (8, 16, 32, 64)}
 FULL = {bits: 1 << bits for bits in (8, 16, 32, 64)}
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from cudabench.simulator.lower import Builder, Op
-from cudabench.simulator.ptx import Immediate, Instruction, Operand, Pair
+from cudabench.simulator.ptx import Instruction, Operand, Pair
 from cudabench.simulator.table import Run, instruction, refuse
-from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Affine, Array, as_array, canonical, truth
+from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Array, as_array, canonical, truth
 
 _U32 = UNSIGNED[32]
 
@@ -264,4 +264,3 @@ def build_elect(builder: Builder, ins: Instruction) -> Op:
     return collective(builder, ins, run, members)
 
 
-__all__ = ["Affine", "Immediate"]
