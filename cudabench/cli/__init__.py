@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Any, NoReturn
@@ -104,6 +105,11 @@ def invoke(arguments: list[str] | None = None) -> int:
         # The reader of a pipe has gone, as `| head` does; Python would complain again at exit.
         sys.stdout = None
         return 1
+    except Exception as error:
+        if os.environ.get("CUDABENCH_TRACEBACK"):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        return _say(f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where.", 1)
 
 
 def _say(message: str, code: int) -> int:

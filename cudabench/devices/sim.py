@@ -79,7 +79,8 @@ class SimDevice:
         dynamic = max(launch.shared_bytes for launch in case.launches)
         resources = Resources(of.registers, of.shared_bytes + dynamic, of.local_bytes)
         threads = case.block[0] * case.block[1] * case.block[2]
-        return resources, occupancy(self.info.compute_capability, threads, of.registers, resources.shared_bytes)
+        capability, shared = self.info.compute_capability, resources.shared_bytes
+        return resources, occupancy(capability, threads, of.registers, shared, barriers=of.barriers)
 
     def run(self, case: Case, arrays: Arrays, *, trace: bool, progress: Callable[[float], None]) -> Run:
         """Run all launches of a case on arrays, which change in place."""
