@@ -2,6 +2,7 @@
 
 The protocol: the output is poisoned before the first launch and compared with the reference before and after timing.
 Samples of the kernel and of a copy of the same bytes alternate, so that both see the same clocks and the same memory.
+A buffer that the kernel reads and writes is set back before every sample, outside the timed window.
 Sampling ends by the rule of `enough`.
 """
 
@@ -31,6 +32,7 @@ from cudabench.model import (
     Settings,
     Source,
     Timing,
+    Tolerance,
     Verification,
     Warning,
 )
@@ -58,8 +60,8 @@ class Device(Protocol):
 
     info: DeviceInfo
 
-    def load(self, source: Source, defines: Mapping[str, str]) -> Any:
-        """Compile a source file."""
+    def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str]) -> Any:
+        """Compile a source file; `names` are the kernels that are wanted of it, templates with their arguments."""
 
     def free_bytes(self) -> int:
         """Return the free memory."""
@@ -85,8 +87,8 @@ class Device(Protocol):
     def run(self, work: Work, doing: str) -> None:
         """Run the work once and wait."""
 
-    def sample(self, work: Work, cache: str, runs: int = 1) -> float:
-        """Return the seconds of one run, timed on the device."""
+    def sample(self, work: Work, cache: str, runs: int = 1, before: Work | None = None) -> float:
+        """Return the seconds of one run, timed on the device; `before` is queued ahead of it and not timed."""
 
     def sm_clock_mhz(self) -> int | None:
         """Return the current clock, where it can be read."""
@@ -127,15 +129,34 @@ class Bench:
         """Return the device addresses of all buffers; OutOfMemory, before anything runs, where they do not fit."""
         if not self._pointers:
             buffers = self.operation.buffers(self.problem)
-            needed, free = sum(_nbytes(b) for b in buffers), self.device.free_bytes()
+            restored = [b for b in buffers if b.role == "inout"]
+            needed, free = sum(_nbytes(b) for b in (*buffers, *restored)), self.device.free_bytes()
             if needed > free:
                 raise OutOfMemory(
                     f"{self.operation.name} of this size needs {needed / 1e9:.2f} GB, {self.device.info.name} has "
-                    f"{free / 1e9:.2f} GB free: use a smaller --size."
+                    f"{free / 1e9:.2f} GB free: use {self.operation.smaller}."
                 )
             for buffer in buffers:
                 self._pointers[buffer.name] = self.device.allocate(_nbytes(buffer))
+            for buffer in restored:
+                kept = self._pointers[_before(buffer.name)] = self.device.allocate(_nbytes(buffer))
+                self.device.upload(kept, self.inputs[buffer.name])
         return self._pointers
+
+    def restore(self) -> Work | None:
+        """Return what sets all buffers that are read and written back to their inputs; None where there are none."""
+        pointers = self.pointers()
+        copies = [
+            self.device.copy(pointers[_before(b.name)], pointers[b.name], _nbytes(b))
+            for b in self.operation.buffers(self.problem)
+            if b.role == "inout"
+        ]
+
+        def work() -> None:
+            for copy in copies:
+                copy()
+
+        return work if copies else None
 
     def measure_cpu(self) -> CpuTime:
         """Return the time of the CPU baseline, measured once."""
@@ -152,8 +173,9 @@ class Bench:
         blank = describe(case, f"cuda:{self.device.info.index}")
         if case.skip_reason:
             return replace(blank, status="skipped", reason=case.skip_reason)
+        self.pointers()
+        self.expected(case.expects)  # an expectation of the user's that cannot be ends the run, not one kernel
         try:
-            self.pointers()
             if self.settings.cpu:
                 self.measure_cpu()
             return self._measure(case, blank)
@@ -164,7 +186,7 @@ class Bench:
 
     def _measure(self, case: Case, result: Result) -> Result:
         self.progress("compiling", 0)
-        module = self.device.load(case.source, case.defines)
+        module = self.device.load(case.source, case.defines, [launch.function for launch in case.launches])
         spent: Resources = module.resources(case.function)
         shared = spent.shared_bytes + max(launch.shared_bytes for launch in case.launches)
         threads = case.block[0] * case.block[1] * case.block[2]
@@ -182,45 +204,66 @@ class Bench:
                 f"thread, so at most {most} threads; use a smaller --block."
             )
         pointers = self.pointers()
-        outputs = [b for b in self.operation.buffers(self.problem) if b.role in ("out", "inout")]
+        restore = self.restore()
         for buffer in self.operation.buffers(self.problem):
-            if buffer.role in ("in", "inout"):
+            if buffer.role == "in":
                 self.device.upload(pointers[buffer.name], self.inputs[buffer.name])
-            else:
+            elif buffer.role != "inout":
                 self.device.poison(pointers[buffer.name], _nbytes(buffer))
+        if restore is not None:
+            self.device.run(restore, "copying inputs")
 
         work = self.device.bind(module, case.launches, pointers)
         expected = self.expected(case.expects)
         self.progress("running", 0)
         self.device.run(work, f"running {case.kernel}")
         self.progress("verifying", 0)
-        before, _ = self._verify(outputs, expected, "before")
-        if before.mismatches:
+        before, _ = self._verify(expected, "before")
+        if before and before.mismatches:
             return replace(result, status="wrong", reason=wrong_reason(before), verification=before)
 
-        timing, copy, notes = self._time(work, outputs)
+        timing, copy, notes = self._time(work, restore)
         self.progress("verifying", 1)
-        after, got = self._verify(outputs, expected, "after")
-        verification = verify.merge(before, after)
-        if verification.mismatches:
+        after, got = self._verify(expected, "after")
+        verification = verify.merge(before, after) if before and after else None
+        if verification and verification.mismatches:
             return replace(result, status="wrong", reason=wrong_reason(verification), verification=verification)
+        written = None if case.source.builtin else self._written()
+        if written:
+            return replace(result, status="wrong", reason=written, verification=verification)
         figures = right_output(self.operation, self.problem, self.inputs, got)
+        notes = [*unverified_warnings(verification), *notes]
         return self._figures(replace(result, verification=verification, figures=figures), case, timing, copy, notes)
 
-    def _verify(self, outputs: Sequence[Buffer], expected: Arrays, when: str) -> tuple[Verification, Arrays]:
-        """Return how the outputs compare with the reference, and the outputs."""
-        got = {buffer.name: np.empty(buffer.shape, buffer.dtype) for buffer in outputs}
+    def _verify(self, expected: Arrays, when: str) -> tuple[Verification | None, Arrays]:
+        """Return how the outputs compare with the reference, None where nothing is expected, and the outputs."""
+        wanted = {*expected, *self.operation.saves}
+        got = self._download([b for b in self.operation.buffers(self.problem) if b.name in wanted])
+        return compare(expected, got, self.operation.tolerance(self.problem), when), got
+
+    def _written(self) -> str | None:
+        """Return a sentence about an input that the kernel wrote into, or None."""
+        for buffer in self.operation.buffers(self.problem):
+            if buffer.role == "in":
+                found = verify.changed(self.inputs, self._download([buffer]))
+                if found:
+                    return found
+        return None
+
+    def _download(self, buffers: Sequence[Buffer]) -> Arrays:
+        got = {buffer.name: np.empty(buffer.shape, buffer.dtype) for buffer in buffers}
         for name, array in got.items():
             self.device.download(self.pointers()[name], array)
-        return verify.compare_all(expected, got, self.operation.tolerance(self.problem), checked=when), got
+        return got
 
-    def _time(self, work: Work, outputs: Sequence[Buffer]) -> tuple[Timing, Timing | None, list[Warning]]:
+    def _time(self, work: Work, restore: Work | None) -> tuple[Timing, Timing | None, list[Warning]]:
         """Return the kernel's timing, the copy's, and warnings. Ends with a run of the kernel, so its output stands."""
         device, settings = self.device, self.settings
-        copy = self._copy_work(outputs)
+        copy = self._copy_work()
         self.progress("warming up", 0)
-        typical = warm_up(lambda: self._sample(work, "warming up"))
-        runs = hot_runs(typical) if settings.cache == "hot" else 1
+        typical = warm_up(lambda: self._sample(work, "warming up", restore))
+        # Inputs that the kernel overwrites are fresh in one run only.
+        runs = hot_runs(typical) if settings.cache == "hot" and restore is None else 1
         copy_runs = runs
         if copy is not None:
             copy_typical = warm_up(lambda: self._sample(copy, "warming up"), budget_s=WARM_UP_S / 5)
@@ -235,7 +278,7 @@ class Bench:
         while not stop:
             if copy is not None:
                 copies += [device.sample(copy, settings.cache, copy_runs) for _ in range(group)]
-            samples += [device.sample(work, settings.cache, runs) for _ in range(group)]
+            samples += [device.sample(work, settings.cache, runs, restore) for _ in range(group)]
             elapsed = time.monotonic() - start
             stop = enough(samples, elapsed, settings)
             self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
@@ -253,11 +296,11 @@ class Bench:
             )
         return timing, stats.summarize(copies, settings.cache, copy_runs) if copies else None, notes
 
-    def _sample(self, work: Work, phase: str) -> float:
+    def _sample(self, work: Work, phase: str, before: Work | None = None) -> float:
         self.progress(phase, 0)
-        return self.device.sample(work, self.settings.cache)
+        return self.device.sample(work, self.settings.cache, 1, before)
 
-    def _copy_work(self, outputs: Sequence[Buffer]) -> Work | None:
+    def _copy_work(self) -> Work | None:
         """Return a copy that moves the operation's bytes: half are read, half written. None where it has no room."""
         half = self.operation.bytes(self.problem) // 2
         if not half:
@@ -266,7 +309,7 @@ class Bench:
         buffers = self.operation.buffers(self.problem)
         source = next((pointers[b.name] for b in buffers if b.role == "in" and _nbytes(b) >= half), None)
         # The output is a good target: the kernel must then write all of it again before the second verification.
-        target = next((pointers[b.name] for b in outputs if b.role == "out" and _nbytes(b) >= half), None)
+        target = next((pointers[b.name] for b in buffers if b.role == "out" and _nbytes(b) >= half), None)
         for name, present in (("copy source", source), ("copy target", target)):
             if present is None and name not in pointers:
                 if half > self.device.free_bytes():
@@ -289,7 +332,7 @@ class Bench:
         figures = replace(
             result,
             time=timing,
-            bytes=nbytes,
+            bytes=nbytes or None,
             flops=flops,
             bandwidth_gbps=bandwidth,
             gflops=flops / timing.median_s / 1e9 if flops else None,
@@ -300,7 +343,9 @@ class Bench:
             footprint_over_l2=over_l2,
             cpu=self.cpu,
         )
-        return replace(figures, warnings=(*launch_warnings(case), *notes, *scale_warnings(figures, info)))
+        return replace(
+            figures, warnings=(*launch_warnings(case), *notes, *scale_warnings(figures, info, self.operation.larger))
+        )
 
 
 def right_output(operation: Operation, problem: Problem, inputs: Arrays, outputs: Arrays) -> dict[str, float]:
@@ -436,7 +481,25 @@ def timing_warnings(timing: Timing, elapsed: float, settings: Settings) -> list[
     return notes
 
 
-def scale_warnings(result: Result, info: DeviceInfo) -> list[Warning]:
+def compare(expected: Arrays, got: Arrays, tolerance: Tolerance, when: str) -> Verification | None:
+    """Return how outputs compare with what is expected; None where nothing is."""
+    return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
+
+
+def unverified_warnings(verification: Verification | None) -> list[Warning]:
+    """Return what is to be said of a result that nothing was compared with."""
+    if verification is not None:
+        return []
+    return [
+        Warning(
+            "unverified",
+            "nothing says that the output is right, so its figures count for no threshold: add --expect "
+            "'NAME=EXPRESSION' or NAME=@FILE.npy",
+        )
+    ]
+
+
+def scale_warnings(result: Result, info: DeviceInfo, larger: str = "a larger --size") -> list[Warning]:
     """Return what the caches do to the figure."""
     notes = []
     if result.peak_fraction is not None and result.peak_fraction > 1:
@@ -444,7 +507,7 @@ def scale_warnings(result: Result, info: DeviceInfo) -> list[Warning]:
             Warning(
                 "over-peak",
                 f"{result.bandwidth_gbps:.0f} GB/s is {result.peak_fraction:.0%} of the memory's peak: the L2 cache "
-                "serves part of it; use a larger --size",
+                f"serves part of it; use {larger}",
             )
         )
     elif result.footprint_over_l2 is not None and result.footprint_over_l2 < L2_ASSISTED and info.l2_bytes:
@@ -452,11 +515,16 @@ def scale_warnings(result: Result, info: DeviceInfo) -> list[Warning]:
             Warning(
                 "l2-assisted",
                 f"the arrays are {result.footprint_over_l2:.2g} times the {info.l2_bytes / 2**20:.0f} MiB L2 cache, "
-                "which still holds part of the output when the clock stops; the memory's own speed shows at a --size "
-                f"over {L2_ASSISTED} times the cache",
+                f"which still holds part of the output when the clock stops; {larger}, over {L2_ASSISTED} times the "
+                "cache, shows the memory's own speed",
             )
         )
     return notes
+
+
+def _before(name: str) -> str:
+    """Return the name of the copy that a buffer is restored from."""
+    return f"{name} before"
 
 
 def _nbytes(buffer: Buffer) -> int:

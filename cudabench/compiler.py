@@ -817,7 +817,7 @@ def _with_nvcc(job: _Job) -> _Outcome:
         source, ptx_file = os.path.join(folder, "source.cu"), os.path.join(folder, "source.ptx")
         quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
         with open(source, "w", encoding="utf-8") as stream:
-            stream.write(f'{job.macros}#line 1 "{quoted}"\n{job.source}\n{_queries(job)}')
+            stream.write(f'{job.macros}#line 1 "{quoted}"\n{job.source}\n{name_queries(job.names)}')
         command = [nvcc, source, "-ptx", "-o", ptx_file, *job.options]
         command += [f"-I{include}" for include in job.include_dirs]
         log = _run(command, job, folder)
@@ -830,42 +830,53 @@ def _with_nvcc(job: _Job) -> _Outcome:
             ptxas_log = _run([nvcc, ptx_file, "-cubin", "-o", cubin, job.options[0], "-Xptxas=-v"], job, folder)
             report = tuple(_report(ptxas_log, ptx))
     ptx = _users_files(ptx, job)
-    lowered = {name: _entry_of(index, name, ptx, job) for index, name in enumerate(job.names)}
+    lowered = match_entries(job.names, _ENTRY.findall(ptx))
+    for name in job.names:
+        if name not in lowered:
+            raise _no_such_name(name, job)
     ptx = re.sub(r'^\s*\.file\s+\d+\s+"[^"]*cudabench-names"[^\n]*\n', "", ptx, flags=re.M)
     ptx = re.sub(rf"^[^\n]*\.entry {_NAME_PREFIX}[^{{]*\{{.*?^\}}\n", "", ptx, flags=re.M | re.S)
     version = nvcc_version() or (0, 0)
     return _Outcome(Compiled(ptx, _users_path(_warnings(log), job), lowered, "nvcc", version), report)
 
 
-def _queries(job: _Job) -> str:
-    """One empty kernel for each name: its own mangled name holds that of the kernel in its parameter's type."""
-    if not job.names:
+def name_queries(names: Sequence[str]) -> str:
+    """Return source text to append, an empty kernel for each C++ name of a kernel; it instantiates templates.
+
+    The mangled name of such a kernel holds that of the kernel that it asks for, in its parameter's type;
+    `match_entries` reads it.
+    """
+    if not names:
         return ""
     lines = ['#line 1 "cudabench-names"', "template <auto> struct cudabench_tag;"]
     lines += [
         f"__global__ void cudabench_name_{index}(cudabench_tag<({_as_cpp(name)})>*) {{}}"
-        for index, name in enumerate(job.names)
+        for index, name in enumerate(names)
     ]
     return "\n".join(lines) + "\n"
 
 
-def _entry_of(index: int, name: str, ptx: str, job: _Job) -> str:
-    """Read a kernel's entry out of the mangled name of its query.
+def match_entries(names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:
+    """Return the entry of each name, out of those of a file that was compiled with `name_queries`.
 
     Mangling counts back-references (S_, S0_, ...) from the start of the whole name, so inside the query they are other
-    numbers than in the entry's own: they are compared without.
+    numbers than in the entry's own: they are compared without. A name that has no entry of its own is left out.
     """
-    query = re.search(rf"^\S*\s*\.entry {_NAME_PREFIX}{index}P13cudabench_tagIX(?:ad)?L(_Z\w+)EEE\(", ptx, re.M)
-    entries = [entry for entry in _ENTRY.findall(ptx) if not entry.startswith(_NAME_PREFIX)]
-    if query is not None:
-        wanted = re.sub(r"S[0-9A-Z]*_", "S_", query[1])
-        found = [entry for entry in entries if re.sub(r"S[0-9A-Z]*_", "S_", entry) == wanted]
-        plain = re.match(r"_Z(\d+)(\w+)", query[1])
-        if not found and plain:  # extern "C": the entry has no mangling of its own
-            found = [entry for entry in entries if entry == plain[2][: int(plain[1])]]
-        if len(found) == 1:
-            return str(found[0])
-    raise _no_such_name(name, job)
+    own = [entry for entry in entries if not entry.startswith(_NAME_PREFIX)]
+    found = {}
+    for index, name in enumerate(names):
+        pattern = rf"{_NAME_PREFIX}{index}P13cudabench_tagIX(?:ad)?L(_Z\w+)EEE$"
+        query = next((match[1] for entry in entries if (match := re.match(pattern, entry))), None)
+        if query is None:
+            continue
+        wanted = re.sub(r"S[0-9A-Z]*_", "S_", query)
+        fitting = [entry for entry in own if re.sub(r"S[0-9A-Z]*_", "S_", entry) == wanted]
+        plain = re.match(r"_Z(\d+)(\w+)", query)
+        if not fitting and plain:  # extern "C": the entry has no mangling of its own
+            fitting = [entry for entry in own if entry == plain[2][: int(plain[1])]]
+        if len(fitting) == 1:
+            found[name] = fitting[0]
+    return found
 
 
 def _run(command: Sequence[str], job: _Job, folder: str) -> str:

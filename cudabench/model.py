@@ -80,6 +80,12 @@ class Tolerance:
     rtol: float
     atol: float
     reason: str
+    # What other outputs accept, by name.
+    outputs: Mapping[str, Tolerance] = field(default_factory=dict)
+
+    def of(self, output: str) -> Tolerance:
+        """Return the tolerance of an output."""
+        return self.outputs.get(output, self)
 
 
 EXACT = Tolerance(0.0, 0.0, "values are moved, not computed")
@@ -142,7 +148,8 @@ class Operation:
     """What is computed, with everything that its kernels share.
 
     `dtypes` maps NumPy's type names to CUDA C's. `arguments` gives a launch's arguments: buffer names and scalars.
-    `reference` returns the right outputs for the inputs, in higher precision where the operation computes. `bytes` is
+    `reference` returns what buffers must hold after a run for the inputs, in higher precision where the operation
+    computes; a buffer that it leaves out is not compared. `bytes` is
     what must move between device memory and the chip at least once, `flops` the floating-point operations, each with
     its formula as text.
     """
@@ -172,8 +179,12 @@ class Operation:
     size: Callable[[Mapping[str, Any]], tuple[int, ...] | None] = lambda options: None
     # Figures about a right output, for people: the error against pi, a residual.
     figures: Callable[[Problem, Arrays, Arrays], dict[str, float]] | None = None
-    # Keeps a right output where the options say so (a picture).
+    # Keeps a right output where the options say so (a picture); `saves` are the buffers that it needs besides outputs.
     save: Callable[[Problem, Arrays], None] | None = None
+    saves: tuple[str, ...] = ()
+    # What messages call another size.
+    smaller: str = "a smaller --size"
+    larger: str = "a larger --size"
 
     @property
     def plain(self) -> Kernel:
@@ -360,6 +371,29 @@ class Hazard:
 
 
 @dataclass(frozen=True)
+class ThreadAccess:
+    """One thread's access to one element of an array; `bytes` may cover the elements after it."""
+
+    line: int
+    op: str
+    bytes: int
+    block: Dim
+    thread: Dim
+    array: str
+    index: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BankRequest:
+    """One request of the first warp to shared memory: by pass and bank, the lanes served."""
+
+    line: int
+    op: str
+    bytes: int
+    passes: tuple[tuple[tuple[int, ...], ...], ...]
+
+
+@dataclass(frozen=True)
 class Result:
     """One kernel's entry in the results file; what was not measured is None."""
 
@@ -396,3 +430,5 @@ class Result:
     instructions: int | None = None
     occupancy: Occupancy | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
+    threads: tuple[ThreadAccess, ...] | None = None
+    banks: tuple[BankRequest, ...] | None = None

@@ -52,17 +52,35 @@ def _wrong(want: np.ndarray, have: np.ndarray, tolerance: Tolerance) -> np.ndarr
 def compare_all(
     expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], tolerance: Tolerance, *, checked: str
 ) -> Verification:
-    """Compare all outputs of a kernel; at least one is needed."""
-    looks = [compare(expected[name], array, tolerance, checked=checked, output=name) for name, array in got.items()]
+    """Compare all outputs of a kernel that something is expected of; at least one is needed."""
+    looks = [
+        compare(array, got[name], tolerance.of(name), checked=checked, output=name) for name, array in expected.items()
+    ]
     return reduce(merge, looks)
 
 
+def changed(inputs: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> str | None:
+    """Return a sentence about the first input that a kernel wrote into, byte for byte, or None."""
+    for name, array in got.items():
+        before, after = (a.reshape(-1).view(np.uint8) for a in (np.ascontiguousarray(inputs[name]), array))
+        for start in range(0, before.size, CHUNK):
+            differs = before[start : start + CHUNK] != after[start : start + CHUNK]
+            if differs.any():
+                at = (start + int(np.argmax(differs))) // array.itemsize
+                index = ", ".join(str(int(i)) for i in np.unravel_index(at, array.shape))
+                was, now = inputs[name].reshape(-1)[at].item(), array.reshape(-1)[at].item()
+                place = f"{name}[{index}] was {was}, is {now}"
+                return f"the kernel wrote into {name}, which is const in its signature: {place}"
+    return None
+
+
 def merge(first: Verification, second: Verification) -> Verification:
-    """Return what two looks at the same output say together."""
+    """Return what two looks at outputs say together, with the tolerance of the wrong one, or the wider one."""
+    ranked = sorted((first, second), key=lambda look: (look.first is None, -look.rtol))
     return Verification(
         first.mismatches + second.mismatches,
         first.first or second.first,
-        first.rtol,
-        first.atol,
+        ranked[0].rtol,
+        ranked[0].atol,
         first.checked + tuple(c for c in second.checked if c not in first.checked),
     )

@@ -85,7 +85,7 @@ class FakeDevice:
     samples: int = 0
     clocks: list[int] = field(default_factory=list)
 
-    def load(self, source: Source, defines: Mapping[str, str]) -> Any:
+    def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> Any:
         """Return a module whose kernels take 32 registers."""
         self.log.append("compile")
 
@@ -140,8 +140,16 @@ class FakeDevice:
         self.log.append("run")
         work()
 
-    def sample(self, work: Callable[[], None], cache: str, runs: int = 1) -> float:
+    def sample(
+        self,
+        work: Callable[[], None],
+        cache: str,
+        runs: int = 1,
+        before: Callable[[], None] | None = None,
+    ) -> float:
         """Run, and return an invented time."""
+        if before is not None:
+            before()
         work()
         if getattr(work, "is_copy", False):
             self.log.append("copy")

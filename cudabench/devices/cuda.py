@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.compiler import match_entries, name_queries
 from cudabench.devices import probe
 from cudabench.errors import CompilerError, DeviceError, OutOfMemory, UsageError
 from cudabench.model import Launch, Resources, Source
+from cudabench.source import parse
 
 Work = Callable[[], None]
 
@@ -115,16 +117,19 @@ class CudaDevice:
 
     # Compile ----------------------------------------------------------------------------------------------------
 
-    def load(self, source: Source, defines: Mapping[str, str]) -> Module:
+    def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> Module:
         """Compile a source file with nvcc through PyCUDA, whose cache makes a second time cheap.
 
+        `names` are the kernels that are wanted of a user's file: C++ names as in `compiler.compile_ptx`, of which
+        templates are instantiated.
         Raises CompilerError with the file name and line that the user knows.
         """
         from pycuda import compiler
 
         # Behind the headers that nvcc includes by itself: -DT=float would end in their templates.
         macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
-        text = f'{macros}#line 1 "{source.name}"\n{source.text}'
+        asked = [] if source.builtin else list(dict.fromkeys(names))
+        text = f'{macros}#line 1 "{source.name}"\n{source.text}\n{name_queries(asked)}'
         options = ["-lineinfo"]
         include = [source.folder] if source.folder else []
         settings: dict[str, Any] = {"options": options, "no_extern_c": True, "include_dirs": include}
@@ -134,10 +139,16 @@ class CudaDevice:
                 module = compiler.SourceModule(text, **settings)
             except self._driver.CompileError as error:
                 raise CompilerError(_diagnostics(error, source.name)) from error
+            # The ladders are extern "C"; a user's C++ kernels are found by their mangled names in the (cached) cubin.
+            cubin = compiler.compile(text, **settings) if asked else b""
+        entries = sorted({match.decode() for match in re.findall(rb"\.text\.([A-Za-z_$][\w$]*)\0", cubin)})
+        found = match_entries(asked, entries)
 
         def entry_name(name: str) -> str:
-            # The ladders are extern "C"; a user's C++ kernel is found by its mangled name in the (cached) cubin.
-            return name if source.builtin else _entry_name(name, compiler.compile(text, **settings), source.name)
+            if name in asked and name not in found:
+                have = "; ".join(kernel.signature for kernel in parse(source.text, source.name).kernels) or "none"
+                raise UsageError(f"'{name}' names no kernel of {source.name}, or several: it has {have}.")
+            return found.get(name, name)
 
         return Module(module, entry_name)
 
@@ -231,15 +242,18 @@ class CudaDevice:
             return False
         return True
 
-    def sample(self, work: Work, cache: str, runs: int = 1) -> float:
+    def sample(self, work: Work, cache: str, runs: int = 1, before: Work | None = None) -> float:
         """Return the seconds that one run of the work takes, as the mean of `runs` back to back.
 
+        `before` is queued ahead of all and not timed.
         Cold: a memset of exactly the L2's size goes before (what nvbench does). A one-thread kernel then holds the
         stream until everything is queued, so that no launch gap lies between the events.
         """
         launches = getattr(work, "launches", 1) * runs
         held = launches <= MAX_HELD_LAUNCHES
         with translated("timing the kernel"):
+            if before is not None:
+                before()
             if cache == "cold" and self._flush is not None:
                 self._driver.memset_d8_async(self._flush, 0, self._flush_bytes, self._stream)
             if held:
@@ -278,19 +292,3 @@ def _diagnostics(error: Any, name: str) -> str:
     lines = [re.sub(r"^(\S+)\((\d+)\):", r"\1:\2:", line) for line in lines]  # as gcc writes it, and editors read it
     kept = [line for line in lines if line.strip() and not re.match(r"\d+ errors? detected in", line)]
     return f"nvcc cannot compile {name}:\n" + "\n".join(kept or ["it gave no message"])
-
-
-def _entry_name(name: str, cubin: bytes, source: str) -> str:
-    """Return the entry name of a kernel in a cubin: the name itself for extern "C", else its mangled form."""
-    entries = sorted({match.decode() for match in re.findall(rb"\.text\.([A-Za-z_$][\w$]*)\0", cubin)})
-    if name in entries:
-        return name
-    part = f"{len(name)}{name}"
-    mangled = [entry for entry in entries if entry.startswith("_Z") and part in entry]
-    if len(mangled) == 1:
-        return mangled[0]
-    if mangled:
-        raise UsageError(
-            f"{source} has {len(mangled)} kernels named '{name}' (overloads or instances); name one apart."
-        )
-    raise UsageError(f"{source} compiles, but holds no kernel '{name}'; it has {', '.join(entries) or 'none'}.")
