@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SUMMARIES = {
     "transpose": "Matrix transpose, from one element a thread to 16-byte accesses near copy speed.",
     "matmul": "Matrix product, from one element a thread to tensor cores.",
+    "matvec": "Matrix times vector, from a thread a row to several rows or a part of a row a warp.",
     "distance": "Distance of two vectors: a reduction, from two passes to one.",
     "pi": "Pi by the midpoint rule, bound by arithmetic instead of memory.",
     "vecadd": "Vector addition, the smallest kernel that streams.",

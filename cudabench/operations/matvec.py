@@ -1,0 +1,202 @@
+"""Matrix times vector: y = A x, A of ROWS x COLS, whose rows start a pitch apart so that each is aligned to 16 bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cudabench.model import WARP, Baseline, Buffer, Dim, Kernel, Launch, Operation, Problem, Tolerance, cdiv
+from cudabench.operations.flat import in_strips
+from cudabench.operations.inputs import random_array
+
+Arrays = dict[str, np.ndarray]
+
+ALIGNMENT = 16  # bytes that every row starts at a multiple of
+ROWS = 4  # rows that a warp or block of the last rungs takes at once, as in the chapter
+SPLIT_BLOCKS = 4 * 132 * 8  # blocks that split cuts a matrix into: four times what 132 SMs hold at once
+SPLIT_STEPS = 4  # 16-byte vectors of a row that a thread of split takes at least
+CHUNK = 1 << 22  # elements that the reference converts at a time
+
+
+def vector(problem: Problem) -> int:
+    """Return the elements in 16 bytes."""
+    return int(ALIGNMENT // np.dtype(problem.dtype).itemsize)
+
+
+def pitch(problem: Problem) -> int:
+    """Return the elements from the start of a row to that of the next."""
+    return cdiv(problem.size["cols"], vector(problem)) * vector(problem)
+
+
+# Geometry ------------------------------------------------------------------------------------------------------------
+
+
+def needs_warp(block: Dim, itemsize: int) -> str | None:
+    """Return why a rung that works by warps cannot take a block, or None."""
+    return f"it adds up rows by warps, so a block needs at least {WARP} threads" if block[0] < WARP else None
+
+
+def warps(block: Dim) -> int:
+    """Return the whole warps of a block."""
+    return block[0] // WARP
+
+
+def lanes(problem: Problem) -> int:
+    """Return the lanes that the rung for short rows gives a row: its vectors, up to a power of two, at most a warp."""
+    vectors = cdiv(problem.size["cols"], vector(problem))
+    return min(WARP, 1 << (vectors - 1).bit_length())
+
+
+def pieces(problem: Problem, block: Dim | None = None) -> tuple[int, int]:
+    """Return into how many pieces split cuts a row, and their columns; without a block, the most that may be."""
+    cols, unit = problem.size["cols"], vector(problem)
+    wanted = cdiv(SPLIT_BLOCKS, cdiv(problem.size["rows"], ROWS))
+    least = SPLIT_STEPS * warps(block) * WARP * unit if block else unit
+    columns = cdiv(cdiv(cols, min(wanted, cdiv(cols, least))), unit) * unit
+    return cdiv(cols, columns), columns
+
+
+def over_pieces(problem: Problem, block: Dim) -> Dim:
+    """Return a grid of one block a piece of ROWS rows."""
+    return (cdiv(problem.size["rows"], ROWS) * pieces(problem, block)[0], 1, 1)
+
+
+def split(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+    """Return the launches of split: the second only where rows are cut."""
+    rows = np.int32(problem.size["rows"])
+    count, columns = pieces(problem, block)
+    target = "y" if count == 1 else "partial"
+    shape = arguments(problem)[3:]
+    launches = [Launch("matvec_split", grid, block, ("A", "x", target, *shape, np.int32(count), np.int32(columns)))]
+    if count > 1:
+        join = (cdiv(problem.size["rows"], warps(block)), 1, 1)
+        launches.append(Launch("matvec_join", join, block, ("partial", "y", rows, np.int32(count))))
+    return launches
+
+
+def short(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+    """Return the launch of the rung for short rows, with the lanes of a row."""
+    return (Launch("matvec_short", grid, block, (*arguments(problem), np.int32(lanes(problem)))),)
+
+
+# The operation -------------------------------------------------------------------------------------------------------
+
+
+def inputs(problem: Problem) -> Arrays:
+    """Return matrix and vector in [-1, 1); NaN lies between the rows, so that a kernel which uses it is found out."""
+    rng = np.random.default_rng(problem.seed)
+    rows, cols = problem.size["rows"], problem.size["cols"]
+    arrays = {
+        "A": random_array(rng, (rows, pitch(problem)), problem.dtype),
+        "x": random_array(rng, (cols,), problem.dtype),
+    }
+    for array in arrays.values():
+        array *= 2
+        array -= 1
+    arrays["A"][:, cols:] = np.nan
+    return arrays
+
+
+def reference(problem: Problem, arrays: Arrays) -> Arrays:
+    """Return the product in double."""
+    cols = problem.size["cols"]
+    x = arrays["x"].astype(np.float64)
+    step = max(1, CHUNK // cols)
+    strips = range(0, problem.size["rows"], step)
+    return {"y": np.concatenate([arrays["A"][at : at + step, :cols].astype(np.float64) @ x for at in strips])}
+
+
+def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
+    """Multiply with NumPy's own loops, not BLAS, whose threads nobody asked for; a strip of the rows to a thread."""
+    x, y = arrays["x"], outputs["y"]
+    matrix = arrays["A"][:, : len(x)]
+
+    def multiply(strip: slice) -> None:
+        np.einsum("ij,j->i", matrix[strip], x, out=y[strip])
+
+    in_strips(len(y), threads, multiply)
+
+
+def tolerance(problem: Problem) -> Tolerance:
+    """Return the bound of the sum's rounding."""
+    unit = float(np.finfo(problem.dtype).eps) / 2
+    cols = problem.size["cols"]
+    return Tolerance(
+        4 * unit,
+        cols * unit,
+        "the partial sums of c products in (-1, 1) are about sqrt(c) / 3 and each of c additions rounds by half a unit "
+        "in its last place: about c / 7 units together where one thread adds a row; seven times that is accepted",
+    )
+
+
+def buffers(problem: Problem) -> tuple[Buffer, ...]:
+    """Return matrix, vector, product, and scratch for the pieces of split rows."""
+    rows, cols, dtype = problem.size["rows"], problem.size["cols"], problem.dtype
+    return (
+        Buffer("A", (rows, pitch(problem)), dtype, "in"),
+        Buffer("x", (cols,), dtype, "in"),
+        Buffer("y", (rows,), dtype, "out"),
+        Buffer("partial", (rows, pieces(problem)[0]), dtype, "scratch"),
+    )
+
+
+def arguments(problem: Problem) -> tuple[object, ...]:
+    """Return the arguments of all rungs; some have more behind them."""
+    rows, cols = problem.size["rows"], problem.size["cols"]
+    return ("A", "x", "y", np.int32(rows), np.int32(cols), np.int32(pitch(problem)))
+
+
+OPERATION = Operation(
+    name="matvec",
+    summary="y = A x",
+    source="matvec.cu",
+    dimensions=("rows", "cols"),
+    default_size=(8192, 8192),
+    block_dimensions=1,
+    dtypes={"float32": "float", "float64": "double"},
+    kernels=(
+        Kernel("naive", "matvec_naive", (256,), lambda problem, block: (cdiv(problem.size["rows"], block[0]), 1, 1)),
+        Kernel("block", "matvec_block", (256,), lambda problem, block: (problem.size["rows"], 1, 1)),
+        Kernel(
+            "warp",
+            "matvec_warp",
+            (256,),
+            lambda problem, block: (cdiv(problem.size["rows"], warps(block)), 1, 1),
+            refuses=needs_warp,
+        ),
+        Kernel(
+            "vector",
+            "matvec_vector",
+            (256,),
+            lambda problem, block: (cdiv(problem.size["rows"], warps(block) * ROWS), 1, 1),
+            refuses=needs_warp,
+        ),
+        Kernel("split", "matvec_split", (256,), over_pieces, refuses=needs_warp, launches=split),
+        Kernel(
+            "short",
+            "matvec_short",
+            (256,),
+            lambda problem, block: (
+                cdiv(problem.size["rows"], warps(block) * (WARP // lanes(problem)) * ROWS),
+                1,
+                1,
+            ),
+            refuses=needs_warp,
+            launches=short,
+        ),
+    ),
+    buffers=buffers,
+    arguments=arguments,
+    inputs=inputs,
+    reference=reference,
+    baseline=Baseline("numpy.einsum('ij,j->i', A, x), without BLAS", on_cpu),
+    tolerance=tolerance,
+    bytes=lambda problem: (
+        (problem.size["rows"] * problem.size["cols"] + problem.size["rows"] + problem.size["cols"])
+        * np.dtype(problem.dtype).itemsize
+    ),
+    bytes_formula="(ROWS * COLS + ROWS + COLS) * sizeof(T)",
+    flops=lambda problem: 2 * problem.size["rows"] * problem.size["cols"],
+    flops_formula="2 * ROWS * COLS",
+)
