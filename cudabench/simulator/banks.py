@@ -17,9 +17,14 @@ BANKS = 32
 WORD = 4
 
 
+def lanes_together(width: int) -> int:
+    """Return how many lanes of so many bytes are served together: a warp, a half or a quarter of one."""
+    return {8: 16, 16: 8}.get(width, 32)
+
+
 def _words(addresses: Array, width: int) -> Array:
     """Return the 4-byte words that the lanes touch, one row for each group of lanes served together: (rows, 32)."""
-    lanes = {8: 16, 16: 8}.get(width, 32)
+    lanes = lanes_together(width)
     first = (addresses >> 2).reshape(-1, lanes)
     if lanes == 32:
         return first

@@ -147,7 +147,7 @@ _VARIABLE = re.compile(
     r"(?P<name>[%\w$]+)(?P<dims>(?:\s*\[[^\]]*\])*)\s*(?:=\s*(?P<init>.*))?$",
     re.S,
 )
-_REG = re.compile(r"\.reg\s+((?:\.\w+\s*)+)(.*)$", re.S)
+_REG = re.compile(r"\.reg\s*((?:\.\w+\s*)+)(.*)$", re.S)
 _NAME = re.compile(r"[A-Za-z_$%][\w$.]*$")
 _NUMBER = re.compile(r"[-+]?\d")
 _SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")

@@ -138,18 +138,16 @@ def build_vote(builder: Builder, ins: Instruction) -> Op:
         value = as_array(machine.registers[source], BOOL, machine.chunk)
         values = by_warp(machine, ~value if flip else value)
         lanes = active(machine)
+        named: Any = np.uint32(0xFFFFFFFF)
         if members is not None:
-            own = by_warp(machine, as_array(machine.registers[members], _U32, machine.chunk))
-            # A lane votes with the lanes that it names.
-            if own.size > 1 and not (own == own[..., :1]).all():
-                lanes = lanes & ((own >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool)
-        yes, no = values & lanes, ~values & lanes
+            # Each lane votes with the lanes that it names.
+            named = by_warp(machine, as_array(machine.registers[members], _U32, machine.chunk))
+        yes, no = as_bits(values & lanes) & named, as_bits(~values & lanes) & named
         if mode == "ballot":
-            machine.put(target, canonical(_per_warp(machine, as_bits(yes))))
+            machine.put(target, canonical(_per_warp(machine, yes)))
             return
-        some, other = yes.any(axis=2, keepdims=True), no.any(axis=2, keepdims=True)
-        result = {"any": some, "all": ~other, "uni": ~(some & other)}[mode]
-        machine.put(target, truth(result[:, :1, 0]) if result.size == 1 else truth(_per_warp(machine, result)))
+        result = {"any": yes != 0, "all": no == 0, "uni": (yes == 0) | (no == 0)}[mode]
+        machine.put(target, truth(_per_warp(machine, result)))
 
     return collective(builder, ins, run, members)
 
@@ -184,16 +182,17 @@ def build_match(builder: Builder, ins: Instruction) -> Op:
         values = by_warp(machine, as_array(machine.registers[source], DTYPES[type_], chunk))
         lanes = active(machine)
         named = by_warp(machine, as_array(machine.registers[members], _U32, chunk))
-        inside = ((named[..., :1] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool) & lanes
+        # inside[..., i, j]: lane i names lane j, which is here.
+        inside = ((named[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool) & lanes[..., None, :]
         blocks = max(values.shape[0], inside.shape[0])
         values = np.broadcast_to(values, (blocks, chunk.warps, 32))
-        inside = np.broadcast_to(inside, (blocks, chunk.warps, 32))
-        same = (values[..., :, None] == values[..., None, :]) & inside[..., None, :]
+        inside = np.broadcast_to(inside, (blocks, chunk.warps, 32, 32))
+        same = (values[..., :, None] == values[..., None, :]) & inside
         bits = as_bits(same)[..., 0]
         if not all_:
             machine.put(target, bits.reshape(blocks, -1))
             return
-        whole = (same | ~inside[..., None, :]).all(axis=3)
+        whole = (same | ~inside).all(axis=3)
         machine.put(target, np.where(whole, bits, np.uint32(0)).reshape(blocks, -1))
         if predicate is not None:
             machine.put(predicate, whole.reshape(blocks, -1))
