@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from cudabench import advice, simulator, verify
-from cudabench.bench import describe, launch_warnings, right_output, time_baseline, wrong_reason
+from cudabench import advice, pictures, simulator, verify
+from cudabench.bench import (
+    compare,
+    describe,
+    launch_warnings,
+    right_output,
+    time_baseline,
+    unverified_warnings,
+    wrong_reason,
+)
 from cudabench.devices.sim import Run, SimDevice, poisoned
 from cudabench.errors import CudabenchError, UnsupportedFeature
 from cudabench.model import Access, Case, CpuTime, Hazard, Operation, Problem, Result, Settings
@@ -30,7 +37,6 @@ class Examination:
     progress: Progress = lambda phase, fraction: None
     cpu: CpuTime | None = None
     output: str = ""
-    traced: Any = None
     _inputs: Arrays | None = None
     _references: dict[str, Arrays] = field(default_factory=dict)
 
@@ -55,10 +61,11 @@ class Examination:
         Raises UnsupportedFeature for a kernel that was asked for by name and cannot be simulated; from a ladder it is
         skipped.
         """
-        self.output, self.traced = "", None
+        self.output = ""
         blank = describe(case, f"sim:{self.device.architecture}")
         if case.skip_reason:
             return replace(blank, status="skipped", reason=case.skip_reason)
+        self.expected(case.expects)  # an expectation of the user's that cannot be ends the run, not one kernel
         if self.settings.cpu and self.cpu is None:
             threads = self.settings.cpu_threads
             self.cpu = time_baseline(self.operation, self.problem, self.inputs, threads, self.progress)
@@ -74,33 +81,37 @@ class Examination:
 
     def _examine(self, case: Case, result: Result) -> Result:
         arrays: Arrays = {}
-        outputs = []
         for buffer in self.operation.buffers(self.problem):
-            if buffer.role == "in":
+            if buffer.role == "in" and case.source.builtin:
                 arrays[buffer.name] = self.inputs[buffer.name].view()
                 arrays[buffer.name].flags.writeable = False  # the next kernel needs it unchanged
-            elif buffer.role == "inout":
+            elif buffer.role in ("in", "inout"):
                 arrays[buffer.name] = self.inputs[buffer.name].copy()
             else:
                 arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype)
-            if buffer.role in ("out", "inout"):
-                outputs.append(buffer.name)
         self.progress("simulating", 0)
         run = self.device.run(
             case, arrays, trace=self.trace, progress=lambda fraction: self.progress("simulating", fraction)
         )
-        self.output, self.traced = run.report.output, run.report.trace
+        self.output = run.report.output
         self.progress("verifying", 1)
-        got = {name: arrays[name] for name in outputs}
         tolerance = self.operation.tolerance(self.problem)
-        verification = verify.compare_all(self.expected(case.expects), got, tolerance, checked="simulated")
+        verification = compare(self.expected(case.expects), arrays, tolerance, "simulated")
         result = _counted(result, case, run, self.operation, self.problem)
-        result = replace(result, verification=verification, warnings=tuple(launch_warnings(case)))
-        if verification.mismatches:
+        notes = [*unverified_warnings(verification), *launch_warnings(case)]
+        result = replace(result, verification=verification, warnings=tuple(notes))
+        if run.report.trace:
+            threads = pictures.thread_accesses(run.report.trace, case, self.operation.buffers(self.problem))
+            result = replace(result, threads=threads, banks=pictures.bank_requests(run.report.trace))
+        if verification and verification.mismatches:
             return replace(result, status="wrong", reason=wrong_reason(verification))
         if result.hazards:
             return replace(result, status="wrong", reason=hazard_reason(result.hazards))
-        return replace(result, figures=right_output(self.operation, self.problem, self.inputs, got))
+        inputs = [b.name for b in self.operation.buffers(self.problem) if b.role == "in"]
+        written = verify.changed(self.inputs, {name: arrays[name] for name in inputs})
+        if written:
+            return replace(result, status="wrong", reason=written)
+        return replace(result, figures=right_output(self.operation, self.problem, self.inputs, arrays))
 
 
 def _counted(result: Result, case: Case, run: Run, operation: Operation, problem: Problem) -> Result:
@@ -111,7 +122,7 @@ def _counted(result: Result, case: Case, run: Run, operation: Operation, problem
         shared_bytes=run.resources.shared_bytes,
         local_bytes=run.resources.local_bytes,
         occupancy=run.occupancy,
-        bytes=operation.bytes(problem),
+        bytes=operation.bytes(problem) or None,
         flops=operation.flops(problem) if operation.flops else None,
         instructions=report.instructions,
         access=tuple(_access(access, case) for access in report.accesses),

@@ -63,15 +63,11 @@ class Working:
 
 @dataclass(frozen=True)
 class Finished:
-    """A kernel is done; `output` is what it printed, `trace` its accesses where they were asked for.
-
-    `poisoned`: the worker's context is spoilt and it ends now.
-    """
+    """A kernel is done; `output` is what it printed. `poisoned`: the worker's context is spoilt and it ends now."""
 
     result: Result
     output: str = ""
     poisoned: bool = False
-    trace: Any = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +142,7 @@ def _simulate(
         if examination.cpu and not told:
             told = True
             yield Measured(examination.cpu)
-        yield Finished(result, examination.output, trace=examination.traced)
+        yield Finished(result, examination.output)
 
 
 def _working(progress: Callable[[Working], None], kernel: str, phase: str, fraction: float) -> None:

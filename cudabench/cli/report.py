@@ -34,7 +34,6 @@ class Report:
         self.operation, self.cases, self.choice, self.settings = operation, cases, choice, settings
         self.path, self.to_stdout, self.quiet = path, to_stdout, quiet
         self.trace = trace
-        self.traces: list[Any] = []
         self.cpu: CpuTime | None = None
         wanted = asdict(request)
         self.file = ResultsFile(
@@ -68,7 +67,6 @@ class Report:
                     self.cpu = event.cpu
                 elif isinstance(event, session.Finished):
                     self.results.append(event.result)
-                    self.traces.append(event.trace)
                     if event.output:
                         progress.print(event.output)
                     if self.path:
@@ -96,8 +94,8 @@ class Report:
         from cudabench.render import console, explanation
 
         target = console.err() if self.to_stdout else console.out()
-        for result, trace in zip(self.results, self.traces, strict=True):
-            explanation.show(target, result, trace if threads or banks else None, threads=threads, banks=banks)
+        for result in self.results:
+            explanation.show(target, result, threads=threads, banks=banks)
 
     def say(self, message: str) -> None:
         """Print a sentence on standard error."""

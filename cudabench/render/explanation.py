@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cudabench import advice
-from cudabench.model import Access, Hazard, Result, dim_text
+from cudabench.model import Access, BankRequest, Hazard, Result, ThreadAccess, dim_text
 from cudabench.render import units
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 UNIT = {"global": "sectors", "local": "sectors", "shared": "wavefronts"}
 
 
-def show(out: Console, result: Result, trace: Any, *, threads: bool, banks: bool) -> None:
+def show(out: Console, result: Result, *, threads: bool, banks: bool) -> None:
     """Print one kernel's explanation."""
     from rich.text import Text
 
@@ -27,6 +27,10 @@ def show(out: Console, result: Result, trace: Any, *, threads: bool, banks: bool
     out.print(summary(result))
     out.print()
     accesses(out, result.access or ())
+    if threads:
+        thread_picture(out, result.threads or ())
+    if banks:
+        bank_pictures(out, result.banks or (), result.access or ())
     hazards(out, result.hazards or ())
     if result.verification and result.verification.mismatches:
         out.print(Text(f"wrong: {result.reason}", style="red"))
@@ -116,3 +120,56 @@ def hazards(out: Console, rows: Sequence[Hazard]) -> None:
 def coordinates(index: Sequence[int]) -> str:
     """Return an index as CUDA writes it: (3, 0, 0)."""
     return f"({', '.join(map(str, index))})"
+
+
+# Threads and banks one by one ----------------------------------------------------------------------------------------
+
+
+def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
+    """Print a row a thread: the elements that it reads and writes, in its order."""
+    from rich.table import Table
+
+    by_thread: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[str, list[str]]] = {}
+    for row in rows:
+        kinds = by_thread.setdefault((row.block[::-1], row.thread[::-1]), {"load": [], "store": [], "atomic": []})
+        kinds[row.op].append(f"{row.array}[{', '.join(map(str, row.index))}]")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    used = [op for op in ("load", "store", "atomic") if any(kinds[op] for kinds in by_thread.values())]
+    for heading in ("block", "thread", *({"load": "reads", "store": "writes", "atomic": "updates"}[op] for op in used)):
+        table.add_column(heading, no_wrap=heading in ("block", "thread"), overflow="fold")
+    for (block, thread), kinds in sorted(by_thread.items()):
+        place = (coordinates(block[::-1]), coordinates(thread[::-1]))
+        table.add_row(*place, *(" ".join(kinds[op]) for op in used))
+    out.print()
+    out.print(table)
+
+
+def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[Access]) -> None:
+    """Draw each kind of request of the first warp: a column a bank, a row a pass, in each cell the lane served."""
+    from rich.text import Text
+
+    sources = {row.line: row.source for row in rows}
+    if not requests:
+        out.print()
+        out.print("No shared memory is used, so there are no banks to draw.")
+    for request in requests:
+        count = len(request.passes)
+        out.print()
+        out.print(Text(f"line {request.line}: {sources.get(request.line, '')}", style="bold"))
+        plural = "pass" if count == 1 else "passes"
+        out.print(f"{request.op} of {request.bytes} bytes a lane by the first warp: {count} {plural}, lanes by bank")
+        halves = [range(32)] if out.width >= 7 + 32 * 3 else [range(16), range(16, 32)]
+        for banks in halves:
+            out.print(Text("bank   " + "".join(f"{bank:>2} " for bank in banks), style="dim"))
+            for at, row in enumerate(request.passes):
+                line = Text(f"pass {at + 1:<2}")
+                for bank in banks:
+                    lanes = row[bank]
+                    cell = f"{lanes[0]:>2}{'+' if len(lanes) > 1 else ' '}" if lanes else " . "
+                    line.append(cell, style="dim" if not lanes else PASS_COLOURS[at % len(PASS_COLOURS)])
+                out.print(line)
+    if any(len(lanes) > 1 for request in requests for row in request.passes for lanes in row):
+        out.print(Text("+ the word goes to other lanes in the same pass", style="dim"))
+
+
+PASS_COLOURS = ("green", "yellow", "red", "magenta", "cyan", "blue")
