@@ -47,7 +47,7 @@ class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.option(
     "--noise",
     type=Percentage(),
-    default="1%",
+    default="1.5%",
     show_default=True,
     metavar="PERCENT",
     help="How far two runs of one unchanged kernel lie apart on this machine.",
