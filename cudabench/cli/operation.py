@@ -142,6 +142,7 @@ def refuse_thresholds(limits: dict[str, float], choice: Choice) -> None:
 
 def finish(report: Any, make: Callable[[], Operation], limits: dict[str, float]) -> int:
     """Run a report to its end, show it, and return the exit code; an interrupt shows what was finished."""
+    report.file.settings = {**report.file.settings, **limits}  # an export can then tell what missed them
     try:
         report.collect(make)
     except KeyboardInterrupt:
