@@ -1,0 +1,131 @@
+"""Matrix product: C = A B, with A of M x K, B of K x N and C of M x N elements, row-major."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+
+import numpy as np
+
+from cudabench.model import MAX_GRID, WARP, Baseline, Buffer, Dim, Kernel, Operation, Problem, Tolerance, cdiv
+from cudabench.operations import blas
+from cudabench.operations.inputs import random_array
+
+Arrays = dict[str, np.ndarray]
+
+SUMS = 8  # TM and TN of the chapter: rows and columns of C a thread of the register tiles
+STEP = 8  # TK: columns of A in a step
+STATIC_SHARED = 48 * 1024
+MAX_WARPS = 8  # of a warp-tiled block: 128 sums a thread leave registers for no more
+
+
+# Geometry ------------------------------------------------------------------------------------------------------------
+
+
+def over_result(per_thread: int = 1) -> Callable[[Problem, Dim], Dim]:
+    """Return the rule of a grid over C, `per_thread` rows and columns to a thread; kernels stride beyond its limits."""
+    return lambda problem, block: (
+        cdiv(problem.size["n"], block[0] * per_thread),
+        min(cdiv(problem.size["m"], block[1] * per_thread), MAX_GRID[1]),
+        1,
+    )
+
+
+def over_warp_tiles(problem: Problem, block: Dim) -> Dim:
+    """Return the one-dimensional grid of warp-tile: 64 x 64 (float64: 32 x 64) elements of C to a warp."""
+    warps = block[0] * block[1] // WARP
+    across = 2 if warps % 2 == 0 else 1
+    rows = warps // across * 256 // np.dtype(problem.dtype).itemsize
+    return (cdiv(problem.size["m"], rows) * cdiv(problem.size["n"], across * 64), 1, 1)
+
+
+def needs_tiles(block: Dim, itemsize: int) -> str | None:
+    """Refuse a block whose two pairs of tiles exceed the static shared memory."""
+    vector = 16 // itemsize
+    needed = 2 * STEP * (SUMS * (block[0] + block[1]) + vector) * itemsize
+    if needed <= STATIC_SHARED:
+        return None
+    return (
+        f"its threads, {SUMS} x {SUMS} elements each, make tiles of {needed / 1024:.0f} KiB, and a block has 48 KiB of "
+        "shared memory; a block nearer to a square, such as 16 x 16, has smaller ones"
+    )
+
+
+def needs_warps(block: Dim, itemsize: int) -> str | None:
+    """Refuse a block that is not one to eight whole warps."""
+    threads = block[0] * block[1]
+    if threads % WARP:
+        return f"whole warps share the work, and {threads} threads are no multiple of {WARP}"
+    if threads > MAX_WARPS * WARP:
+        return f"the sums take over half of 255 registers a thread, which leaves room for {MAX_WARPS * WARP} threads"
+    return None
+
+
+# The operation -------------------------------------------------------------------------------------------------------
+
+
+def inputs(problem: Problem) -> Arrays:
+    """Return A and B, their elements in [0, 1): no sum cancels, so the relative error is bounded."""
+    m, n, k = (problem.size[name] for name in "mnk")
+    rng = np.random.default_rng(problem.seed)
+    return {"a": random_array(rng, (m, k), problem.dtype), "b": random_array(rng, (k, n), problem.dtype)}
+
+
+def reference(problem: Problem, arrays: Arrays) -> Arrays:
+    """Return the product in float64."""
+    return {"c": np.matmul(arrays["a"].astype(np.float64, copy=False), arrays["b"].astype(np.float64, copy=False))}
+
+
+def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
+    """Multiply with NumPy's BLAS."""
+    with blas.limited(threads):
+        np.matmul(arrays["a"], arrays["b"], out=outputs["c"])
+
+
+def tolerance(problem: Problem) -> Tolerance:
+    """Return what K roundings may add up to; float64's reference has as many of its own."""
+    unit = float(np.finfo(problem.dtype).eps) / 2
+    rtol = 4 * sqrt(problem.size["k"]) * unit * (2 if problem.dtype == "float64" else 1)
+    return Tolerance(rtol, 0.0, "K roundings of random sign add up to sqrt(K) units; 4 times that leaves room")
+
+
+def buffers(problem: Problem) -> tuple[Buffer, ...]:
+    """Return A, B and C."""
+    m, n, k = (problem.size[name] for name in "mnk")
+    dtype = problem.dtype
+    return (Buffer("a", (m, k), dtype, "in"), Buffer("b", (k, n), dtype, "in"), Buffer("c", (m, n), dtype, "out"))
+
+
+def moved(problem: Problem) -> int:
+    """Return the bytes of the three matrices: each element moves at least once."""
+    m, n, k = (problem.size[name] for name in "mnk")
+    return (m * k + k * n + m * n) * np.dtype(problem.dtype).itemsize
+
+
+OPERATION = Operation(
+    name="matmul",
+    summary="C = A B",
+    source="matmul.cu",
+    dimensions=("m", "k", "n"),
+    default_size=(2048, 2048, 2048),
+    block_dimensions=2,
+    dtypes={"float32": "float", "float64": "double"},
+    kernels=(
+        Kernel("naive", "matmul_naive", (16, 16), over_result(), any_grid=True),
+        Kernel("tiled", "matmul_tiled", (16, 16), over_result(), any_grid=True),
+        Kernel("registers", "matmul_registers", (16, 16), over_result(SUMS), any_grid=True, refuses=needs_tiles),
+        Kernel("vector", "matmul_vector", (16, 16), over_result(SUMS), any_grid=True, refuses=needs_tiles),
+        Kernel("double-buffer", "matmul_double_buffer", (16, 16), over_result(SUMS), any_grid=True, refuses=needs_tiles),
+        Kernel("warp-tile", "matmul_warp_tile", (32, 8), over_warp_tiles, refuses=needs_warps),
+    ),
+    buffers=buffers,
+    arguments=lambda problem: ("a", "b", "c", *(np.int32(problem.size[name]) for name in "mkn")),
+    inputs=inputs,
+    reference=reference,
+    baseline=Baseline(blas.named("numpy.matmul(a, b, out=c)"), on_cpu),
+    tolerance=tolerance,
+    bytes=moved,
+    bytes_formula="(M * K + K * N + M * N) * sizeof(T)",
+    flops=lambda problem: 2 * problem.size["m"] * problem.size["n"] * problem.size["k"],
+    flops_formula="2 * M * N * K",
+)

@@ -1,0 +1,465 @@
+// Matrix product: C = A B.
+//
+// a is m rows by k columns, b is k by n, c is m by n, all row-major, of element type T.
+// Each of the m * n elements of c is a sum of k products, 2 * m * n * k operations, while only
+// (m * k + k * n + m * n) * sizeof(T) bytes must move: with large matrices the arithmetic units are the limit.
+// The difficulty is to feed them. A multiply-add takes two operands, and neither device memory, the caches nor
+// shared memory delivers two for each of the 128 multiply-adds that a multiprocessor can do in a cycle.
+//
+// Read the ladder from top to bottom: each kernel uses every element it fetches more often than the one before.
+// BDIMX and BDIMY are the threads of a block; x runs along the rows of c. The first five kernels stride over c, so
+// that any grid is right. Offsets are size_t because m * k, k * n and m * n may exceed 2^32.
+
+#ifndef TYPE
+#define TYPE float
+#endif
+#ifndef BDIMX
+#define BDIMX 16
+#endif
+#ifndef BDIMY
+#define BDIMY 16
+#endif
+
+#ifndef T  // T is #defined ahead of this text by the host; -DTYPE serves a plain nvcc
+typedef TYPE T;
+#endif
+
+#define BLOCK (BDIMX * BDIMY)  // threads in a block
+
+// Gives each thread one element of c: a row of a times a column of b.
+// A warp reads neighbours of b and shares elements of a, so its accesses are coalesced, but each multiply-add is
+// preceded by two loads: the load units and the caches are the limit, at a small part of the arithmetic.
+extern "C" __global__ void matmul_naive(const T *a, const T *b, T *c, int m, int k, int n)
+{
+    for (size_t row = (size_t)blockIdx.y * BDIMY + threadIdx.y; row < m; row += (size_t)gridDim.y * BDIMY)
+        for (size_t col = (size_t)blockIdx.x * BDIMX + threadIdx.x; col < n; col += (size_t)gridDim.x * BDIMX) {
+            T sum = 0;
+            for (size_t i = 0; i < k; i++)
+                sum += a[row * k + i] * b[i * n + col];
+            c[row * n + col] = sum;
+        }
+}
+
+#define STEP (BDIMX < BDIMY ? BDIMX : BDIMY)  // columns of a, and rows of b, in the tiles of one step: 16 for 16x16
+
+// Shares tiles of a and b in shared memory: a block reads each element once instead of once a thread.
+// Device memory and caches see 1/16 of the accesses with a 16x16 block. Outside the matrices the tiles hold zeros.
+// What remains: each multiply-add still takes two loads, now from shared memory.
+extern "C" __global__ void matmul_tiled(const T *a, const T *b, T *c, int m, int k, int n)
+{
+    __shared__ T tile_a[BDIMY][STEP];
+    __shared__ T tile_b[STEP][BDIMX];
+
+    unsigned tx = threadIdx.x, ty = threadIdx.y;
+
+    for (size_t row0 = (size_t)blockIdx.y * BDIMY; row0 < m; row0 += (size_t)gridDim.y * BDIMY)
+        for (size_t col0 = (size_t)blockIdx.x * BDIMX; col0 < n; col0 += (size_t)gridDim.x * BDIMX) {
+            size_t row = row0 + ty, col = col0 + tx;
+            T sum = 0;
+            for (size_t k0 = 0; k0 < k; k0 += STEP) {
+                if (tx < STEP)
+                    tile_a[ty][tx] = row < m && k0 + tx < k ? a[row * k + k0 + tx] : (T)0;
+                if (ty < STEP)
+                    tile_b[ty][tx] = k0 + ty < k && col < n ? b[(k0 + ty) * n + col] : (T)0;
+                __syncthreads();
+#pragma unroll
+                for (int i = 0; i < STEP; i++)
+                    sum += tile_a[ty][i] * tile_b[i][tx];
+                __syncthreads();
+            }
+            if (row < m && col < n)
+                c[row * n + col] = sum;
+        }
+}
+
+#define TM 8  // rows and columns of c that a thread sums up
+#define TN 8
+#define TK 8  // columns of a, and rows of b, in the tiles of one step
+#define VEC (16 / (int)sizeof(T))  // elements in 16 bytes
+// Two pairs of tiles fit the 48 KiB of static shared memory. A block for which they do not is refused before the
+// launch; the text still has to compile for it, because of the kernels that take it.
+#define FIT (2 * TK * (BDIMY * TM + VEC + BDIMX * TN) * (int)sizeof(T) <= 48 * 1024)
+#define TILE_M (FIT ? BDIMY * TM : TM)
+#define TILE_N (FIT ? BDIMX * TN : TN)
+
+// Gives each thread 8 x 8 elements of c, BDIMY rows and BDIMX columns apart, whose sums stay in registers.
+// The 16 elements that a thread loads from shared memory serve 64 multiply-adds: a quarter of a load for each
+// instead of two. What remains: every access moves one element, and each takes an instruction of its own.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+matmul_registers(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
+{
+    __shared__ T tile_a[TILE_M][TK];
+    __shared__ T tile_b[TK][TILE_N];
+
+    unsigned tx = threadIdx.x, ty = threadIdx.y;
+    unsigned idx = ty * BDIMX + tx;
+
+    for (size_t row0 = (size_t)blockIdx.y * TILE_M; row0 < m; row0 += (size_t)gridDim.y * TILE_M)
+        for (size_t col0 = (size_t)blockIdx.x * TILE_N; col0 < n; col0 += (size_t)gridDim.x * TILE_N) {
+            T sum[TM][TN] = {};
+            for (size_t k0 = 0; k0 < k; k0 += TK) {
+#pragma unroll
+                for (unsigned i = idx; i < TILE_M * TK; i += BLOCK) {
+                    size_t row = row0 + i / TK, col = k0 + i % TK;
+                    tile_a[i / TK][i % TK] = row < m && col < k ? a[row * k + col] : (T)0;
+                }
+#pragma unroll
+                for (unsigned i = idx; i < TK * TILE_N; i += BLOCK) {
+                    size_t row = k0 + i / TILE_N, col = col0 + i % TILE_N;
+                    tile_b[i / TILE_N][i % TILE_N] = row < k && col < n ? b[row * n + col] : (T)0;
+                }
+                __syncthreads();
+#pragma unroll
+                for (int i = 0; i < TK; i++) {
+                    T column[TM], line[TN];
+#pragma unroll
+                    for (int r = 0; r < TM; r++)
+                        column[r] = tile_a[ty + r * BDIMY][i];
+#pragma unroll
+                    for (int s = 0; s < TN; s++)
+                        line[s] = tile_b[i][tx + s * BDIMX];
+#pragma unroll
+                    for (int r = 0; r < TM; r++)
+#pragma unroll
+                        for (int s = 0; s < TN; s++)
+                            sum[r][s] += column[r] * line[s];
+                }
+                __syncthreads();
+            }
+#pragma unroll
+            for (int r = 0; r < TM; r++)
+#pragma unroll
+                for (int s = 0; s < TN; s++) {
+                    size_t row = row0 + ty + r * BDIMY, col = col0 + tx + s * BDIMX;
+                    if (row < m && col < n)
+                        c[row * n + col] = sum[r][s];
+                }
+        }
+}
+
+union Vector { uint4 all; T at[VEC]; };
+
+// Reads VEC elements of a row of a matrix from column `col` on; what lies outside is 0. Rows start at multiples of
+// 16 bytes, and one load will do, where the number of columns is a multiple of VEC.
+__device__ __forceinline__ Vector read_vector(const T *matrix, size_t rows, size_t cols, size_t row, size_t col)
+{
+    Vector v = {};
+    if (cols % VEC == 0) {
+        if (row < rows && col < cols)
+            v.all = *(const uint4 *)(matrix + row * cols + col);
+    } else
+#pragma unroll
+        for (int e = 0; e < VEC; e++)
+            if (row < rows && col + e < cols)
+                v.at[e] = matrix[row * cols + col + e];
+    return v;
+}
+
+__device__ __forceinline__ void write_vector(T *matrix, size_t rows, size_t cols, size_t row, size_t col, Vector v)
+{
+    if (cols % VEC == 0) {
+        if (row < rows && col < cols)
+            *(uint4 *)(matrix + row * cols + col) = v.all;
+    } else
+#pragma unroll
+        for (int e = 0; e < VEC; e++)
+            if (row < rows && col + e < cols)
+                matrix[row * cols + col + e] = v.at[e];
+}
+
+#define ROW_A (TILE_M + VEC)   // the tile of a lies transposed, so that a thread's rows are neighbours
+#define VECS_A (TILE_M * TK / VEC)
+#define VECS_B (TK * TILE_N / VEC)
+
+// The products of one step: column i of the tile of a times row i of the tile of b.
+__device__ __forceinline__ void add_products(T (&sum)[TM][TN], const T (&tile_a)[TK][ROW_A], const T (&tile_b)[TK][TILE_N],
+                                             unsigned tx, unsigned ty)
+{
+#pragma unroll
+    for (int i = 0; i < TK; i++) {
+        Vector column[TM / VEC], line[TN / VEC];
+#pragma unroll
+        for (int r = 0; r < TM / VEC; r++)
+            column[r].all = *(const uint4 *)&tile_a[i][(ty + r * BDIMY) * VEC];
+#pragma unroll
+        for (int s = 0; s < TN / VEC; s++)
+            line[s].all = *(const uint4 *)&tile_b[i][(tx + s * BDIMX) * VEC];
+#pragma unroll
+        for (int r = 0; r < TM; r++)
+#pragma unroll
+            for (int s = 0; s < TN; s++)
+                sum[r][s] += column[r / VEC].at[r % VEC] * line[s / VEC].at[s % VEC];
+    }
+}
+
+__device__ __forceinline__ void write_sums(T *c, size_t m, size_t n, size_t row0, size_t col0, const T (&sum)[TM][TN],
+                                           unsigned tx, unsigned ty)
+{
+#pragma unroll
+    for (int r = 0; r < TM; r++)
+#pragma unroll
+        for (int s = 0; s < TN; s += VEC) {
+            Vector v;
+#pragma unroll
+            for (int e = 0; e < VEC; e++)
+                v.at[e] = sum[r][s + e];
+            write_vector(c, m, n, row0 + (ty + r / VEC * BDIMY) * VEC + r % VEC, col0 + (tx + s / VEC * BDIMX) * VEC, v);
+        }
+}
+
+// Moves 16 bytes an access, in device and in shared memory: a quarter of the load instructions for float.
+// A thread's rows and columns are now neighbours by fours, and the tile of a lies transposed in shared memory for it.
+// What remains: a block computes nothing while it waits for the tiles of the next step.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+matmul_vector(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
+{
+    __shared__ __align__(16) T tile_a[TK][ROW_A];
+    __shared__ __align__(16) T tile_b[TK][TILE_N];
+
+    unsigned tx = threadIdx.x, ty = threadIdx.y;
+    unsigned idx = ty * BDIMX + tx;
+
+    for (size_t row0 = (size_t)blockIdx.y * TILE_M; row0 < m; row0 += (size_t)gridDim.y * TILE_M)
+        for (size_t col0 = (size_t)blockIdx.x * TILE_N; col0 < n; col0 += (size_t)gridDim.x * TILE_N) {
+            T sum[TM][TN] = {};
+            for (size_t k0 = 0; k0 < k; k0 += TK) {
+#pragma unroll
+                for (unsigned i = idx; i < VECS_A; i += BLOCK) {
+                    unsigned row = i / (TK / VEC), col = i % (TK / VEC) * VEC;
+                    Vector v = read_vector(a, m, k, row0 + row, k0 + col);
+#pragma unroll
+                    for (int e = 0; e < VEC; e++)
+                        tile_a[col + e][row] = v.at[e];
+                }
+#pragma unroll
+                for (unsigned i = idx; i < VECS_B; i += BLOCK) {
+                    unsigned row = i / (TILE_N / VEC), col = i % (TILE_N / VEC) * VEC;
+                    *(uint4 *)&tile_b[row][col] = read_vector(b, k, n, k0 + row, col0 + col).all;
+                }
+                __syncthreads();
+                add_products(sum, tile_a, tile_b, tx, ty);
+                __syncthreads();
+            }
+            write_sums(c, m, n, row0, col0, sum, tx, ty);
+        }
+}
+
+#define EACH_A ((VECS_A + BLOCK - 1) / BLOCK)  // vectors of a tile that a thread moves
+#define EACH_B ((VECS_B + BLOCK - 1) / BLOCK)
+
+// Starts the loads of the next step before the sums of this one, and keeps two pairs of tiles.
+// The loads wait in registers while the block computes, and a step takes one barrier instead of two.
+// What remains: 16-byte loads from shared memory, a quarter of one for each of 64 multiply-adds, still fill its
+// bandwidth, since each brings four elements to 32 threads, 512 bytes, and 128 bytes pass in a cycle.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+matmul_double_buffer(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
+{
+    __shared__ __align__(16) T tile_a[2][TK][ROW_A];
+    __shared__ __align__(16) T tile_b[2][TK][TILE_N];
+
+    unsigned tx = threadIdx.x, ty = threadIdx.y;
+    unsigned idx = ty * BDIMX + tx;
+
+    for (size_t row0 = (size_t)blockIdx.y * TILE_M; row0 < m; row0 += (size_t)gridDim.y * TILE_M)
+        for (size_t col0 = (size_t)blockIdx.x * TILE_N; col0 < n; col0 += (size_t)gridDim.x * TILE_N) {
+            T sum[TM][TN] = {};
+            unsigned now = 0;
+            for (size_t k0 = 0; k0 < k + TK; k0 += TK, now ^= 1) {
+                Vector next_a[EACH_A], next_b[EACH_B];
+                if (k0 < k) {
+#pragma unroll
+                    for (unsigned e = 0; e < EACH_A; e++) {
+                        unsigned i = idx + e * BLOCK;
+                        if (i < VECS_A)
+                            next_a[e] = read_vector(a, m, k, row0 + i / (TK / VEC), k0 + i % (TK / VEC) * VEC);
+                    }
+#pragma unroll
+                    for (unsigned e = 0; e < EACH_B; e++) {
+                        unsigned i = idx + e * BLOCK;
+                        if (i < VECS_B)
+                            next_b[e] = read_vector(b, k, n, k0 + i / (TILE_N / VEC), col0 + i % (TILE_N / VEC) * VEC);
+                    }
+                }
+                if (k0 > 0)
+                    add_products(sum, tile_a[now ^ 1], tile_b[now ^ 1], tx, ty);
+                if (k0 < k) {
+#pragma unroll
+                    for (unsigned e = 0; e < EACH_A; e++) {
+                        unsigned i = idx + e * BLOCK;
+                        if (i < VECS_A)
+#pragma unroll
+                            for (int v = 0; v < VEC; v++)
+                                tile_a[now][i % (TK / VEC) * VEC + v][i / (TK / VEC)] = next_a[e].at[v];
+                    }
+#pragma unroll
+                    for (unsigned e = 0; e < EACH_B; e++) {
+                        unsigned i = idx + e * BLOCK;
+                        if (i < VECS_B)
+                            *(uint4 *)&tile_b[now][i / (TILE_N / VEC)][i % (TILE_N / VEC) * VEC] = next_b[e].all;
+                    }
+                }
+                __syncthreads();
+            }
+            write_sums(c, m, n, row0, col0, sum, tx, ty);
+        }
+}
+
+// From here a warp owns a part of c: 4 x 8 lanes with WTM x WTN sums each, 64 x 64 for float.
+#ifndef WTM
+#define WTM (64 / (int)sizeof(T))
+#endif
+#ifndef WTN
+#define WTN 8
+#endif
+#ifndef WTK
+#define WTK 8
+#endif
+#ifndef STAGES
+#define STAGES (sizeof(T) == 4 ? 3 : 2)  // steps whose tiles are in shared memory or on the way
+#endif
+#define WARPS (BLOCK / 32 > 8 ? 8 : BLOCK / 32)  // more than 8 are refused before the launch
+#ifndef WARPS_N
+#define WARPS_N (WARPS % 2 == 0 ? 2 : 1)
+#endif
+#define WARPS_M (WARPS / WARPS_N > 0 ? WARPS / WARPS_N : 1)
+#define WARP_M (4 * WTM)
+#define WARP_N (8 * WTN)
+#define WTILE_M (WARPS_M * WARP_M)
+#define WTILE_N (WARPS_N * WARP_N)
+#define WROW_A (WTILE_M + 4)
+
+// Copies BYTES (4, 8 or 16) from device to shared memory with no register on the way; zeros where !inside.
+template <int BYTES>
+__device__ __forceinline__ void copy_async(void *to, const void *from, bool inside)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
+                 "l"(from), "n"(BYTES), "r"(inside ? BYTES : 0)
+                 : "memory");
+#else
+#pragma unroll
+    for (int i = 0; i < BYTES / 4; i++)
+        ((unsigned *)to)[i] = inside ? ((const unsigned *)from)[i] : 0;
+#endif
+}
+
+// Ends a group of copies.
+__device__ __forceinline__ void commit_copies()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until at most LEFT of this thread's groups of copies are under way.
+template <int LEFT>
+__device__ __forceinline__ void wait_copies()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+#endif
+}
+
+template <bool VECTORS>  // whether rows of b and c start at multiples of 16 bytes
+__device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
+                                          int k, int n, T (&tile_a)[STAGES][WTK][WROW_A],
+                                          T (&tile_b)[STAGES][WTK][WTILE_N])
+{
+    const int width = VECTORS ? VEC : 1;
+    unsigned tiles_m = ((unsigned)m + WTILE_M - 1) / WTILE_M;
+    size_t row0 = (size_t)(blockIdx.x % tiles_m) * WTILE_M;
+    size_t col0 = (size_t)(blockIdx.x / tiles_m) * WTILE_N;
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
+    unsigned lane = idx % 32, warp = idx / 32;
+    // Neighbouring lanes share their columns, lanes two apart their rows: so a half warp's 16-byte loads merge.
+    unsigned lane_m = lane % 2 + lane / 16 * 2, lane_n = lane / 2 % 8;
+    unsigned from_m = warp / WARPS_N * WARP_M + lane_m * VEC, from_n = warp % WARPS_N * WARP_N + lane_n * VEC;
+
+    // Of the tile of a, a thread copies elements of one column, ROWS_APART rows from each other.
+    const int ROWS_APART = BLOCK / WTK, EACH = WTILE_M / ROWS_APART;
+    int row_a = idx / WTK, col_a = idx % WTK;
+    const T *from_a = a + (row0 + row_a) * k + col_a;
+    long long rows_left = ((long long)m - (long long)row0 - row_a + ROWS_APART - 1) / ROWS_APART;
+
+    auto load = [&](int stage, int k0) {
+        const T *from = from_a + k0;
+        int inside = k0 + col_a < k ? (int)rows_left : 0;
+#pragma unroll
+        for (int e = 0; e < EACH; e++, from += (size_t)ROWS_APART * k)
+            copy_async<sizeof(T)>(&tile_a[stage][col_a][row_a + e * ROWS_APART], from, e < inside);
+#pragma unroll
+        for (unsigned i = idx; i < WTK * WTILE_N / width; i += BLOCK) {
+            int row = i / (WTILE_N / width), col = i % (WTILE_N / width) * width;
+            copy_async<width * sizeof(T)>(&tile_b[stage][row][col], b + (size_t)(k0 + row) * n + col0 + col,
+                                          k0 + row < k && col0 + col < n);
+        }
+    };
+
+    int steps = (k - 1) / WTK + 1;
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; stage++) {
+        if (stage < steps)
+            load(stage, stage * WTK);
+        commit_copies();
+    }
+    T sum[WTM][WTN] = {};
+    int now = 0, next = STAGES - 1;
+    for (int step = 0; step < steps; step++) {
+        wait_copies<STAGES - 2>();
+        __syncthreads();
+        if (step + STAGES - 1 < steps)
+            load(next, (step + STAGES - 1) * WTK);
+        commit_copies();
+#pragma unroll
+        for (int i = 0; i < WTK; i++) {
+            Vector column[WTM / VEC], line[WTN / VEC];
+#pragma unroll
+            for (int r = 0; r < WTM / VEC; r++)
+                column[r].all = *(const uint4 *)&tile_a[now][i][from_m + r * 4 * VEC];
+#pragma unroll
+            for (int s = 0; s < WTN / VEC; s++)
+                line[s].all = *(const uint4 *)&tile_b[now][i][from_n + s * 8 * VEC];
+#pragma unroll
+            for (int r = 0; r < WTM; r++)
+#pragma unroll
+                for (int s = 0; s < WTN; s++)
+                    sum[r][s] += column[r / VEC].at[r % VEC] * line[s / VEC].at[s % VEC];
+        }
+        now = now + 1 < STAGES ? now + 1 : 0;
+        next = next + 1 < STAGES ? next + 1 : 0;
+    }
+#pragma unroll
+    for (int r = 0; r < WTM; r++)
+#pragma unroll
+        for (int s = 0; s < WTN; s += VEC) {
+            Vector v;
+#pragma unroll
+            for (int e = 0; e < VEC; e++)
+                v.at[e] = sum[r][s + e];
+            size_t row = row0 + from_m + r / VEC * 4 * VEC + r % VEC, col = col0 + from_n + s * 8;
+            if (VECTORS) {
+                if (row < m && col < n)
+                    *(uint4 *)(c + row * n + col) = v.all;
+            } else
+#pragma unroll
+                for (int e = 0; e < VEC; e++)
+                    if (row < m && col + e < n)
+                        c[row * n + col + e] = v.at[e];
+        }
+}
+
+// Gives each thread 16 x 8 elements of c and each warp a square of 64 x 64, and copies tiles without registers.
+// A multiply-add now takes 3/16 of a load, and the lanes are numbered so that half a warp's loads merge: the
+// multiply-add units become the limit. STAGES steps are in flight through cp.async, which needs sm_80.
+// What remains is the arithmetic of float itself; only the tensor cores do more of it.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
+{
+    __shared__ __align__(16) T tile_a[STAGES][WTK][WROW_A];
+    __shared__ __align__(16) T tile_b[STAGES][WTK][WTILE_N];
+
+    if (n % VEC == 0)
+        warp_tile<true>(a, b, c, m, k, n, tile_a, tile_b);
+    else
+        warp_tile<false>(a, b, c, m, k, n, tile_a, tile_b);
+}
