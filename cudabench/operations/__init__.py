@@ -17,6 +17,7 @@ SUMMARIES = {
     "matvec": "Matrix times vector, from a thread a row to several rows or a part of a row a warp.",
     "distance": "Distance of two vectors: a reduction, from two passes to one.",
     "pi": "Pi by the midpoint rule, bound by arithmetic instead of memory.",
+    "grayscale": "Colour picture to grey, from one pixel a thread to 16-byte accesses.",
     "vecadd": "Vector addition, the smallest kernel that streams.",
 }
 

@@ -1,4 +1,4 @@
-"""Matrix times vector: y = A x, A of ROWS x COLS, whose rows start a pitch apart so that each is aligned to 16 bytes."""
+"""Matrix times vector: y = A x, A of ROWS x COLS, whose rows start a pitch apart, each aligned to 16 bytes."""
 
 from __future__ import annotations
 

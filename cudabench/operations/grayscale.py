@@ -1,0 +1,119 @@
+"""Colour to grey: 0.21 r + 0.72 g + 0.07 b of each pixel of a ROWS x COLS picture, rounded to the nearest integer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from cudabench.model import Baseline, Buffer, Dim, Kernel, Operation, Problem, Tolerance, cdiv
+from cudabench.operations import pictures
+from cudabench.operations.flat import in_strips
+from cudabench.operations.inputs import random_array
+
+Arrays = dict[str, np.ndarray]
+
+PIECE = 1 << 15  # pixels that the CPU works on at a time, in its cache
+
+
+def over_picture(problem: Problem, block: Dim) -> Dim:
+    """Return a two-dimensional grid of one pixel a thread."""
+    return (cdiv(problem.size["cols"], block[0]), cdiv(problem.size["rows"], block[1]), 1)
+
+
+def over_pixels(per_thread: int) -> Callable[[Problem, Dim], Dim]:
+    """Return the rule of a grid over the picture as one long row, `per_thread` pixels to a thread."""
+    return lambda problem, block: (
+        cdiv(problem.size["rows"] * problem.size["cols"], block[0] * block[1] * per_thread),
+        1,
+        1,
+    )
+
+
+def size(options: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return the size of the picture that the options name; checks where the result is to go."""
+    pictures.check_target(options)
+    picture = pictures.load(options, "RGB")
+    return None if picture is None else picture.shape[:2]
+
+
+def inputs(problem: Problem) -> Arrays:
+    """Return the picture that the options name, or random bytes."""
+    picture = pictures.load(problem.options, "RGB")
+    if picture is None:
+        shape = (problem.size["rows"], problem.size["cols"], 3)
+        picture = random_array(np.random.default_rng(problem.seed), shape, problem.dtype)
+    return {"rgb": picture}
+
+
+def weigh(rgb: np.ndarray, grey: np.ndarray) -> None:
+    """Fill flat greys from pixels x 3, in whole hundredths, of which 16 bits hold the sum."""
+    total = rgb[:, 0] * np.uint16(21)
+    total += rgb[:, 1] * np.uint16(72)
+    total += rgb[:, 2] * np.uint16(7)
+    total += np.uint16(50)
+    np.floor_divide(total, np.uint16(100), out=grey, casting="unsafe")
+
+
+def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
+    """Weigh with NumPy, in pieces that stay in the cache, a strip of the pixels to a thread."""
+    rgb, grey = arrays["rgb"].reshape(-1, 3), outputs["grey"].reshape(-1)
+
+    def work(strip: slice) -> None:
+        for start in range(strip.start, min(strip.stop, len(grey)), PIECE):
+            piece = slice(start, min(start + PIECE, strip.stop))
+            weigh(rgb[piece], grey[piece])
+
+    in_strips(len(grey), threads, work)
+
+
+def reference(problem: Problem, arrays: Arrays) -> Arrays:
+    """Return the greys, exact: half of a level rounds up."""
+    grey = np.empty((problem.size["rows"], problem.size["cols"]), np.uint8)
+    on_cpu(arrays, {"grey": grey}, 1)
+    return {"grey": grey}
+
+
+def buffers(problem: Problem) -> tuple[Buffer, ...]:
+    """Return the picture and its greys."""
+    rows, cols = problem.size["rows"], problem.size["cols"]
+    return (Buffer("rgb", (rows, cols, 3), "uint8", "in"), Buffer("grey", (rows, cols), "uint8", "out"))
+
+
+def save(problem: Problem, outputs: Arrays) -> None:
+    """Write the greys as a picture where the options say so."""
+    pictures.save(problem.options, outputs["grey"])
+
+
+OPERATION = Operation(
+    name="grayscale",
+    summary="grey = 0.21 r + 0.72 g + 0.07 b of each pixel",
+    source="grayscale.cu",
+    dimensions=("rows", "cols"),
+    default_size=(4320, 7680),
+    block_dimensions=2,
+    dtypes={"uint8": "unsigned char"},
+    kernels=(
+        Kernel("naive", "grayscale_naive", (16, 16), over_picture),
+        Kernel("words", "grayscale_words", (16, 16), over_pixels(4)),
+        Kernel("dot", "grayscale_dot", (16, 16), over_pixels(4)),
+        Kernel("vector", "grayscale_vector", (16, 16), over_pixels(16)),
+        Kernel("staged", "grayscale_staged", (16, 16), over_pixels(16)),
+    ),
+    buffers=buffers,
+    arguments=lambda problem: ("rgb", "grey", np.int32(problem.size["cols"]), np.int32(problem.size["rows"])),
+    inputs=inputs,
+    reference=reference,
+    baseline=Baseline(f"numpy in 16-bit integers, {PIECE} pixels at a time", on_cpu),
+    tolerance=lambda problem: Tolerance(
+        0.0, 1.0, "a sum in float may fall on the other side of a half, and some kernels cut instead of rounding"
+    ),
+    bytes=lambda problem: 4 * problem.size["rows"] * problem.size["cols"],
+    bytes_formula="4 * ROWS * COLS",
+    flops=lambda problem: 5 * problem.size["rows"] * problem.size["cols"],
+    flops_formula="5 * ROWS * COLS",
+    options=pictures.OPTIONS,
+    size=size,
+    save=save,
+)
