@@ -12,6 +12,7 @@ from cudabench.render import units
 if TYPE_CHECKING:
     from rich.console import Console
 
+WIDE = 110  # columns of a terminal from which the source stands beside the counts
 UNIT = {"global": "sectors", "local": "sectors", "shared": "wavefronts"}
 
 
@@ -38,7 +39,7 @@ def show(out: Console, result: Result, *, threads: bool, banks: bool) -> None:
 
 def title(result: Result) -> str:
     """Return the kernel with its launch: 'transpose smem-pad, 4096 x 4096 float32, block 32 x 8, grid 128 x 512'."""
-    size = " x ".join(str(v) for v in result.size.values())
+    size = units.size(result)
     launch = f", block {dim_text(result.block)}, grid {dim_text(result.grid)}" if result.block[0] else ""
     return f"{result.operation} {result.kernel}, {size} {result.dtype}{launch} ({result.source})"
 
@@ -72,21 +73,26 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
     table.add_column("access", no_wrap=True)
     for heading in ("requests", "per request", "at best", "waste"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("source", no_wrap=True, overflow="ellipsis")
+    beside = out.width >= WIDE
+    if beside:
+        table.add_column("source", no_wrap=True, overflow="ellipsis")
+    else:
+        for line, source in dict.fromkeys((row.line, row.source) for row in rows):
+            out.print(Text(f"{line:>4}  {source}", overflow="ellipsis", no_wrap=True))
+        out.print()
     for row in rows:
         actual, ideal = counts(row)
         wasted = advice.waste(row) or 0.0
-        style = "red" if wasted > 0.5 else "yellow" if row.advice else ""
-        table.add_row(
+        cells = [
             str(row.line),
             f"{row.space} {row.op} {row.bytes} B",
             units.count(row.requests),
             f"{units.digits(actual / row.requests, 3)} {UNIT[row.space]}",
             units.digits(ideal / row.requests, 3),
             f"{wasted:.0%}",
-            Text(row.source),
-            style=style,
-        )
+        ]
+        style = "red" if wasted > 0.5 else "yellow" if row.advice else ""
+        table.add_row(*cells, *([Text(row.source)] if beside else []), style=style)
     out.print(table)
     advised = [row for row in rows if row.advice]
     if advised:

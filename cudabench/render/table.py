@@ -44,8 +44,12 @@ def show(
     out.print(Text(device_line(device), style="bold"))
     out.print(problem_line(operation, results, settings, device))
     columns = timed_columns(operation) if device.kind == "cuda" else simulated_columns(results)
+    if all(result.id is None for result in results):  # no ladder
+        columns = [column for column in columns if column.heading != "id"]
     out.print()
     out.print(fitting_table(columns, results, out.width))
+    if device.kind == "sim":
+        out.print(Text("Sectors and wavefronts are per request; in brackets stands what would do.", style="dim"))
     for result in results:
         if result.status in ("wrong", "failed"):
             out.print(Text(f"{result.kernel} {result.status}: {result.reason}", style="red"))
@@ -83,7 +87,7 @@ def device_line(device: DeviceInfo) -> str:
 def problem_line(operation: Operation, results: Sequence[Result], settings: Settings, device: DeviceInfo) -> str:
     """Return the problem with the bytes behind the bandwidth, the cache state and the copy that is 100%."""
     first = results[0]
-    parts = [f"{operation.name} {' x '.join(str(v) for v in first.size.values())} {first.dtype}"]
+    parts = [f"{operation.name} {units.size(first)} {first.dtype}"]
     moved = next((r.bytes for r in results if r.bytes), None)
     if moved:
         parts.append(f"{units.nbytes(moved)} moved ({operation.bytes_formula})")
@@ -124,7 +128,7 @@ def common_columns(results_verified: Callable[[Result], str]) -> tuple[list[Colu
     start = [
         Column("id", lambda r: NOTHING if r.id is None else str(r.id), expendable=4),
         Column("kernel", lambda r: r.kernel, right=False),
-        Column("block", lambda r: dim_text(r.block, 2) if r.block[0] else NOTHING, right=False),
+        Column("block", lambda r: dim_text(r.block, 2) if r.block[0] else NOTHING, right=False, expendable=5),
         Column("grid", lambda r: dim_text(r.grid) if r.grid[0] else NOTHING, right=False, expendable=1),
     ]
     return start, Column("verified", results_verified, right=False)
@@ -132,6 +136,8 @@ def common_columns(results_verified: Callable[[Result], str]) -> tuple[list[Colu
 
 def verdict(result: Result) -> str:
     """Return the last column's word."""
+    if result.status == "ok" and result.verification is None:
+        return "unverified"
     return {"ok": "yes", "wrong": "WRONG", "failed": "failed", "skipped": "skipped"}[result.status]
 
 
@@ -155,10 +161,14 @@ def simulated_columns(results: Sequence[Result]) -> list[Column]:
     start, end = common_columns(verdict)
     return [
         *start,
-        Column("load sectors", lambda r: _per_request(r, "global", "load", "sectors")),
-        Column("store sectors", lambda r: _per_request(r, "global", "store", "sectors")),
-        Column("shared wavefronts", lambda r: _per_request(r, "shared", None, "wavefronts")),
-        Column("instructions", lambda r: units.count(r.instructions) if r.instructions is not None else NOTHING),
+        Column("load\nsectors", lambda r: _per_request(r, "global", "load", "sectors")),
+        Column("store\nsectors", lambda r: _per_request(r, "global", "store", "sectors")),
+        Column("shared\nwavefronts", lambda r: _per_request(r, "shared", None, "wavefronts")),
+        Column(
+            "instructions",
+            lambda r: units.count(r.instructions) if r.instructions is not None else NOTHING,
+            expendable=3,
+        ),
         Column("occupancy", lambda r: _percent(r.occupancy.fraction) if r.occupancy else NOTHING, expendable=1),
         Column("hazards", lambda r: NOTHING if r.hazards is None else str(len(r.hazards)) if r.hazards else "none"),
         end,
@@ -197,7 +207,7 @@ def fitting_table(columns: Sequence[Column], results: Sequence[Result], width: i
     texts = {id(c): [c.text(r) for r in results] for c in columns}
 
     def needed() -> int:
-        return sum(2 + max(len(c.heading), *(len(t) for t in texts[id(c)])) for c in kept)
+        return sum(2 + max(map(len, [*c.heading.split("\n"), *texts[id(c)]])) for c in kept)
 
     for rank in range(1, max(c.expendable for c in columns) + 1):
         if needed() <= width:
