@@ -15,8 +15,10 @@ from cudabench.errors import EXIT_INTERRUPTED, CudabenchError, did_you_mean
 # name -> (module, help)
 COMMANDS = {
     "list": ("cudabench.cli.list", "Show the kernels of each operation: id, name, idea, default block."),
+    "run": ("cudabench.cli.run", "Run any kernel of your own from a .cu file, with no host code."),
     "explain": ("cudabench.cli.explain", "Explain a kernel's accesses and hazards line by line (simulator)."),
     "compare": ("cudabench.cli.compare", "Compare results files: what got faster, slower or cannot be told."),
+    "export": ("cudabench.cli.export", "Convert a results file: CSV, Markdown, JUnit, github-action-benchmark."),
     "info": ("cudabench.cli.info", "Show what this machine can do, and what would mend each lack."),
 }
 

@@ -97,6 +97,7 @@ def _explain(name: str, **given: Any) -> int:
         trace=given["threads"] or given["banks"],
     )
     report.collect(partial(operations.get, name))
+    report.deliver()
     report.explain(threads=given["threads"], banks=given["banks"])
     return exit_code(report.results, {}, report.say)
 

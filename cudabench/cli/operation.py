@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from cudabench.model import Operation, Result
 
 if TYPE_CHECKING:
     from cudabench.cases import Request
+    from cudabench.cli.report import Report
     from cudabench.devices import Choice
 
 
@@ -140,16 +141,29 @@ def refuse_thresholds(limits: dict[str, float], choice: Choice) -> None:
         raise DeviceUnusable(f"{flags} needs a GPU: the simulator measures no time; leave it out or use --device cuda.")
 
 
-def finish(report: Any, make: Callable[[], Operation], limits: dict[str, float]) -> int:
-    """Run a report to its end, show it, and return the exit code; an interrupt shows what was finished."""
-    report.file.settings = {**report.file.settings, **limits}  # an export can then tell what missed them
+def finish(report: Report, make: Callable[[], Operation], limits: dict[str, float]) -> int:
+    """Run a report to its end, show it, and return the exit code."""
+    return finish_all([(report, make)], limits)
+
+
+def finish_all(runs: Sequence[tuple[Report, Callable[[], Operation]]], limits: dict[str, float]) -> int:
+    """Run reports on one file to their end, show them, return the exit code; an interrupt shows what was finished."""
+    first = runs[0][0]
     try:
-        report.collect(make)
+        for report, make in runs:
+            report.collect(make)
     except KeyboardInterrupt:
-        report.show()
+        _show([report for report, _ in runs])
         raise
-    report.show()
-    return exit_code(report.results, limits, report.say)
+    _show([report for report, _ in runs])
+    return exit_code(first.file.results, limits, first.say)
+
+
+def _show(reports: Sequence[Report]) -> None:
+    reports[0].deliver()
+    for report in reports:
+        if report.results:
+            report.show()
 
 
 def positional(
@@ -200,8 +214,16 @@ def exit_code(results: list[Result], thresholds: dict[str, float], say: Callable
             ("min_bandwidth", result.bandwidth_gbps, "GB/s"),
             ("min_copy_fraction", result.copy_fraction, "of the copy"),
         ):
-            if result.status == "ok" and key in thresholds and (figure is None or figure < thresholds[key]):
-                have = "nothing" if figure is None else f"{figure:.4g}"
-                say(f"{result.kernel} reached {have} {unit}, under --{key.replace('_', '-')} {thresholds[key]:g}.")
-                missed = True
+            if result.status != "ok" or key not in thresholds:
+                continue
+            option = f"--{key.replace('_', '-')} {thresholds[key]:g}"
+            if result.verification is None:
+                say(f"{result.kernel} is unverified, so it has nothing to hold against {option}: add --expect.")
+            elif figure is None:
+                say(f"{result.kernel} has no bandwidth to hold against {option}: say what it moves with --bytes.")
+            elif figure < thresholds[key]:
+                say(f"{result.kernel} reached {figure:.4g} {unit}, under {option}.")
+            else:
+                continue
+            missed = True
     return EXIT_THRESHOLD if missed else EXIT_OK

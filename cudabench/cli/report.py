@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ class Report:
         cases: Sequence[Case],
         choice: Choice,
         settings: Settings,
-        request: Request,
+        request: Request | Mapping[str, Any],
         *,
         path: Path | None,
         to_stdout: bool,
@@ -35,17 +36,20 @@ class Report:
         self.path, self.to_stdout, self.quiet = path, to_stdout, quiet
         self.trace = trace
         self.cpu: CpuTime | None = None
-        wanted = asdict(request)
+        self.results: list[Result] = []
+        wanted = request if isinstance(request, Mapping) else asdict(request)
         self.file = ResultsFile(
             settings={**asdict(settings), **wanted, "kernels": [case.kernel for case in cases], "device": choice.name},
             tool=versions(choice),
             host=probe.host(),
         )
 
-    @property
-    def results(self) -> list[Result]:
-        """The results so far."""
-        return self.file.results
+    def followed(self, operation: Operation, cases: Sequence[Case], settings: Settings) -> Report:
+        """Return a report of further kernels on another problem, which goes into the same file."""
+        other = copy(self)
+        other.operation, other.cases, other.settings = operation, cases, settings
+        other.results, other.cpu = [], None
+        return other
 
     def collect(self, make: Callable[[], Operation]) -> None:
         """Run all cases. Whatever ends it, the file holds what was finished."""
@@ -67,16 +71,20 @@ class Report:
                     self.cpu = event.cpu
                 elif isinstance(event, session.Finished):
                     self.results.append(event.result)
+                    self.file.results.append(event.result)
                     if event.output:
                         progress.print(event.output)
                     if self.path:
                         self.file.write(self.path)
 
-    def show(self) -> None:
-        """Print the results: the table, or the file's text where it goes to standard output."""
+    def deliver(self) -> None:
+        """Print the results file where it goes to standard output."""
         if self.to_stdout:
             sys.stdout.write(self.file.text())
             sys.stdout.flush()
+
+    def show(self) -> None:
+        """Print the table of the results."""
         if self.quiet or self.file.device is None:
             return
         from cudabench.render import console, table
@@ -86,9 +94,6 @@ class Report:
 
     def explain(self, *, threads: bool, banks: bool) -> None:
         """Print the explanation of each kernel instead of the table."""
-        if self.to_stdout:
-            sys.stdout.write(self.file.text())
-            sys.stdout.flush()
         if self.quiet:
             return
         from cudabench.render import console, explanation

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cudabench.model import Result
+
 TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -40,3 +45,10 @@ def nbytes(value: float) -> str:
         if value >= factor:
             return f"{digits(value / factor, 3)} {unit}"
     return f"{int(value)} B"
+
+
+def size(result: Result) -> str:
+    """Return a problem's size: '4096 x 4096'; for a kernel of the user's own the numbers that it got: 'n=64, a=2.5'."""
+    if result.operation == "run":
+        return ", ".join(f"{name}={value}" for name, value in result.size.items())
+    return " x ".join(str(value) for value in result.size.values())

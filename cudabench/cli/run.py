@@ -1,0 +1,208 @@
+"""`cudabench run FILE.cu ...`: any kernel of the user's own, with no host code."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from cudabench.cli import options as families
+from cudabench.cli.arguments import Numbers, SpreadCommand
+from cudabench.errors import UsageError
+
+if TYPE_CHECKING:
+    from cudabench.userkernel.plan import Part, Request
+
+HELP = """Compile a kernel of FILE.cu, make its arguments, run it, verify it, time it. No host code is needed.
+
+\b
+cudabench run saxpy.cu --kernel saxpy --grid 'cdiv(n,256)' --block 256 \\
+    --arg n=1048576 --arg a=2.5 --arg 'x=float32[n]:random' --arg 'y=float32[n]:random' \\
+    --expect 'y=a*x+y0' --bytes '3*4*n'
+
+One --arg a parameter, in their order. A number's type comes from the signature (or n=int32:4096); an array is
+TYPE[SHAPE]:INIT, INIT one of random, zeros, ones, arange, empty (poisoned: for outputs), or @FILE.npy.
+
+--expect is NAME=EXPRESSION in NumPy (np); y0 is y before the launch. Floats are compared in double precision with a
+relative tolerance of 1e-5 for float32, 2e-3 for float16, 1e-12 for float64, absolute a tenth of that; integers exactly.
+Without --expect a result is unverified. The CPU baseline is the expression itself, timed in NumPy.
+"""
+
+REPEATED = {"arguments": "arg", "expect": "expect", "defines": "define", "save": "save"}
+ONE_RUN = (
+    "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
+    "no_cpu", "json_path", "quiet",
+)  # fmt: skip
+
+
+class Expressions(Numbers):
+    """One to three expressions; whole numbers may stand as separate words, as in --block 32 8."""
+
+    name = "expressions"
+
+    def __init__(self) -> None:
+        super().__init__(3)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text as it is: what it means depends on the arguments."""
+        return value
+
+
+def problem_options() -> list[click.Parameter]:
+    """Return what says which kernel runs on which arguments; `request_of` reads them."""
+    option = families.option
+    return [
+        click.Argument(["file"], required=False, metavar="FILE.cu"),
+        option(
+            "-k", "--kernel", "kernels", multiple=True, metavar="NAME",
+            help="ns::f, 'f<float,32>', 'f(float*)', a glob or all; repeatable, to compare.",
+        ),
+        option("-g", "--grid", type=Expressions(), metavar="X[,Y[,Z]]", help="Blocks: 'cdiv(n,256)'."),
+        option("-b", "--block", type=Expressions(), metavar="X[,Y[,Z]]", help="Threads per block."),
+        option(
+            "--arg", "arguments", multiple=True, metavar="NAME=VALUE",
+            help="n=4096, 'x=float32[n,m]:random', x=@x.npy.",
+        ),
+        option("--expect", multiple=True, metavar="NAME=EXPR", help="'y=a*x+y0', y=@y.npy; repeatable."),
+        option("--bytes", metavar="EXPR", help="Bytes that must move, for the bandwidth: '3*4*n'."),
+        option("--flops", metavar="EXPR", help="Floating-point operations: '2*n'."),
+        option("--shared", metavar="BYTES", help="Dynamic shared memory of a block."),
+        option("--rtol", type=float, metavar="R", help="Relative tolerance of all --expect."),
+        option("--atol", type=float, metavar="A", help="Absolute tolerance of all --expect."),
+        option("--save", multiple=True, metavar="NAME=FILE.npy", help="Keep an array that is not wrong."),
+        option("--profile", metavar="FILE.toml", help="These options from a file, one table a kernel."),
+    ]  # fmt: skip
+
+
+def requests_of(ctx: click.Context, given: dict[str, Any]) -> list[Request]:
+    """Return what the options, and the profile under them, ask for; the profile's settings of a run go into `given`.
+
+    A single request without --profile; else one for each of the profile's tables that is asked for.
+    """
+    if not given["profile"]:
+        return [_request(given)]
+    from cudabench.userkernel import profile
+
+    params = {param.name: param for param in ctx.command.params if param.name}
+    keys = {name: _key(param) for name, param in params.items() if name not in ("profile", "kernels")}
+    names = {key: name for name, key in keys.items()}
+    content = profile.read(given["profile"], names)
+    typed = {
+        keys[name]: given[name]
+        for name in keys
+        if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE and given[name] not in (None, ())
+    }
+    wanted = given["kernels"] or tuple(content.tables) or ("",)
+    requests, settings = [], None
+    for kernel in wanted:
+        options = profile.merged(content.of(kernel), typed)
+        values = dict(given)
+        for key, value in options.items():
+            values[names[key]] = params[names[key]].type_cast_value(ctx, value)
+        values["kernels"] = (kernel,) if kernel else ()
+        own = {name: values[name] for name in ONE_RUN if name in values}
+        for name in own:
+            if settings is not None and settings[name] != own[name]:
+                raise UsageError(
+                    f"{content.path}: {keys[name]} is {settings[name]} for {wanted[0]} and {own[name]} for {kernel}; a "
+                    "run has one: write it above the tables."
+                )
+        settings = own
+        requests.append(_request(values))
+    given.update(settings or {})
+    return requests
+
+
+def _key(param: click.Parameter) -> str:
+    """Return an option's name as a profile writes it: its longest spelling without the dashes."""
+    return max(param.opts, key=len).lstrip("-")
+
+
+def _request(given: dict[str, Any]) -> Request:
+    from cudabench import cases
+    from cudabench.userkernel.plan import Request
+
+    if not given["file"]:
+        raise UsageError(
+            "run needs a file: cudabench run FILE.cu --kernel NAME ...; 'cudabench run --help' shows a whole line."
+        )
+    return Request(
+        file=given["file"],
+        kernels=given["kernels"],
+        grid=given["grid"],
+        block=given["block"],
+        arguments=given["arguments"],
+        expect=given["expect"],
+        bytes=given["bytes"],
+        flops=given["flops"],
+        shared=given["shared"],
+        rtol=given["rtol"],
+        atol=given["atol"],
+        save=given.get("save", ()),
+        defines=cases.parse_defines(given["defines"]),
+        seed=given["seed"],
+    )
+
+
+def parts_of(ctx: click.Context, given: dict[str, Any]) -> tuple[list[Part], dict[str, Any]]:
+    """Return the parts of a run, each with what makes its operation and its cases, and the request for the records."""
+    from cudabench.userkernel import plan
+
+    requests = requests_of(ctx, given)
+    record = asdict(requests[0])
+    if len(requests) > 1:
+        record = {"requests": [asdict(request) for request in requests]}
+    return plan.parts(requests), record
+
+
+@click.pass_context
+def _run(ctx: click.Context, /, **given: Any) -> int:
+    """Measure what the options ask for and return the exit code."""
+    from cudabench import devices
+    from cudabench.cli.operation import finish_all, json_target, refuse_thresholds
+    from cudabench.cli.report import Report
+
+    parts, record = parts_of(ctx, given)
+    path = json_target(given["json_path"])
+    limits = families.thresholds(given)
+    choice = devices.choose(given["device"])
+    refuse_thresholds(limits, choice)
+    wanted = families.settings(given)
+    report: Report | None = None
+    runs = []
+    for part in parts:
+        settings = replace(wanted, cpu=wanted.cpu and part.baseline)
+        operation = part.make()
+        if report is None:
+            report = Report(
+                operation,
+                part.cases,
+                choice,
+                settings,
+                record,
+                path=path,
+                to_stdout=given["json_path"] == "-",
+                quiet=given["quiet"],
+            )
+        else:
+            report = report.followed(operation, part.cases, settings)
+        runs.append((report, part.make))
+    return finish_all(runs, limits)
+
+
+command = SpreadCommand(
+    "run",
+    params=[
+        *problem_options(),
+        *families.compiler_options(),
+        *families.timing_options(),
+        *(param for param in families.baseline_options() if param.name != "cpu_threads"),
+        *families.output_options(),
+    ],
+    callback=_run,
+    help=HELP,
+    short_help="Run any kernel of your own, with no host code.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)

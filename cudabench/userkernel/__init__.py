@@ -1,0 +1,1 @@
+"""A kernel of the user's own as an operation: arguments and expectations from the command line, no host code."""

@@ -1,0 +1,123 @@
+"""`--profile FILE.toml`: the arguments of `run`, kept. One table a kernel, the options' names as keys.
+
+Keys above the tables hold for all of them. Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cudabench.errors import CudabenchError, UsageError, did_you_mean
+
+LISTS = ("arg", "expect", "define", "save")  # options that may be given several times
+DIMENSIONS = ("grid", "block")
+EXAMPLE = '[saxpy] with grid = "cdiv(n,256)", block = 256 and arg = ["n=1048576", ...]'
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile's content: what holds for all kernels, and the kernels' tables in order."""
+
+    path: str
+    common: Mapping[str, Any]
+    tables: Mapping[str, Mapping[str, Any]]
+
+    def of(self, kernel: str) -> dict[str, Any]:
+        """Return the options of a kernel: its table's over the common ones."""
+        if self.tables and kernel not in self.tables:
+            raise UsageError(
+                f"{self.path} has no table for the kernel '{kernel}'; it has {', '.join(self.tables)}."
+                f"{did_you_mean(kernel, self.tables)}"
+            )
+        return merged(self.common, self.tables.get(kernel, {}))
+
+
+def read(path: str, known: Collection[str]) -> Profile:
+    """Read a profile. Raises CudabenchError for an unreadable file and UsageError for a key that is no option."""
+    document = _toml(path)
+    common: dict[str, Any] = {}
+    tables: dict[str, dict[str, Any]] = {}
+    for key, value in document.items():
+        # `[arg]` above the kernels is an option with named values, not a kernel.
+        if isinstance(value, dict) and key not in LISTS:
+            tables[key] = {name: _value(path, f"[{key}] ", name, item, known) for name, item in value.items()}
+        else:
+            common[key] = _value(path, "", key, value, known)
+    return Profile(path, common, tables)
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with those of `above` winning; of repeatable ones each NAME=VALUE by its name, in place."""
+    result = dict(below)
+    for key, value in above.items():
+        if key in LISTS and key in below:
+            names: dict[str, str] = {}
+            for text in (*below[key], *value):
+                names[text.partition("=")[0].strip()] = text
+            result[key] = tuple(names.values())
+        else:
+            result[key] = value
+    return result
+
+
+def _toml(path: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        folder = Path(path).parent
+        siblings = [entry.name for entry in folder.glob("*.toml")] if folder.is_dir() else []
+        raise CudabenchError(f"--profile {path}: no such file.{did_you_mean(Path(path).name, siblings)}") from None
+    except UnicodeDecodeError:
+        raise CudabenchError(f"--profile {path} is not UTF-8 text.") from None
+    except OSError as error:
+        raise CudabenchError(f"--profile {path} cannot be read: {error.strerror or error}.") from None
+    try:
+        return dict(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise CudabenchError(f"--profile {path} is no TOML: {str(error).rstrip('.')}; write {EXAMPLE}.") from None
+
+
+def _value(path: str, table: str, key: str, value: Any, known: Collection[str]) -> Any:
+    """Return a key's value as the command line would give it: text, a tuple of texts, a flag."""
+    where = f"{path}: {table}{key}"
+    if key not in known:
+        raise UsageError(f"{where} is no option of run.{did_you_mean(key, known)} It has {', '.join(sorted(known))}.")
+    folder = Path(path).parent
+    if key in LISTS:
+        texts = [f"{name}={_text(item, where)}" for name, item in value.items()] if isinstance(value, dict) else value
+        if isinstance(texts, str):
+            texts = [texts]
+        if not isinstance(texts, Sequence):
+            raise UsageError(f'{where} is {value}: write a list of texts, as in arg = ["n=4096"].')
+        return tuple(_beside(folder, key, _text(text, where)) for text in texts)
+    if key in DIMENSIONS and isinstance(value, list):
+        return ",".join(_text(item, where) for item in value)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, (dict, list)):
+        raise UsageError(f"{where} is {value}: write one value.")
+    text = _text(value, where)
+    return str(folder / text) if key in ("file", "json") and text != "-" else text
+
+
+def _text(value: Any, where: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise UsageError(f"{where} holds {value}, neither text nor number.")
+    return str(value)
+
+
+def _beside(folder: Path, key: str, text: str) -> str:
+    """Return NAME=@FILE, or --save's NAME=FILE, with the file beside the profile."""
+    match = re.fullmatch(r"(\s*\w+\s*=\s*)(@?)(.+)", text, re.S)
+    if match and (match[2] or key == "save"):
+        return f"{match[1]}{match[2]}{folder / match[3].strip()}"
+    return text
