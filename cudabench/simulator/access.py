@@ -43,6 +43,8 @@ class Access:
         self.location: Location = builder.ins.location
         spaces = ("global", "shared", "local") if space == "generic" else ("global",) if space in ("const", "param") else (space,)
         self.number = len(builder.accesses)
+        if kind != "load" and "global" in spaces:
+            builder.write_addresses.append(builder.address_register)
         self.numbers = {name: builder.access(name, kind, self.size, self.width) for name in spaces}
 
 
@@ -608,6 +610,11 @@ def build_ld(builder: Builder, ins: Instruction) -> Run:
             return found
     targets = [builder.target(item) for item in items]
     address, offset = builder.address(ins.operands[1])
+    # A pointer out of memory may point anywhere; a loaded index points nowhere.
+    builder.taint = 1 if dtype.itemsize == 8 else 0
+    place = builder.initial[address]
+    if space == "param" and type(place) is Affine and place.base >= PARAMETER_WINDOW:
+        return _load_kernel_param(builder, targets, place.base + offset - PARAMETER_WINDOW, type_)
     access = Access(builder, "load", dtype, count, space)
     wide = []
     for target in targets:
@@ -624,6 +631,28 @@ def build_ld(builder: Builder, ins: Instruction) -> Run:
             if wide[place] is not None:
                 value = value.astype(wide[place])
             machine.put(target, canonical(value))
+
+    return run
+
+
+def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: str) -> Run:
+    """Build ld.param of the kernel's own parameters at a fixed place: the same value for all lanes."""
+    dtype = DTYPES[type_]
+    width = dtype.itemsize
+    builder.taint = 1 << (1 + start) if width == 8 and len(targets) == 1 else (1 if width == 8 else 0)
+    extended = [(SIGNED if type_[0] == "s" else UNSIGNED)[max(builder.width(target), 8 * width)] for target in targets]
+
+    def run(machine: Any) -> None:
+        for place, target in enumerate(targets):
+            key = (start, place, type_)
+            value = machine.parameter_values.get(key)
+            if value is None:
+                raw = machine.parameters.bytes[start + place * width : start + (place + 1) * width]
+                array = raw.view(dtype).reshape(1, 1)
+                if dtype.kind != "f" and extended[place].itemsize > width:
+                    array = array.astype(extended[place])
+                value = machine.parameter_values[key] = canonical(array)
+            machine.put(target, value)
 
     return run
 

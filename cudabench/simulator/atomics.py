@@ -164,6 +164,7 @@ class Atomic:
         self.sources = self.sources[:wanted_operands]
         self.address, self.offset = builder.address(ins.operands[place])
         self.access = Access(builder, "atomic", dtype, 1, self.space)
+        builder.taint = 1 if BITS[self.type] == 64 else 0
         self.combine = combination(self.name, self.type)
         self.target = target
         self.width = builder.width(target) if target is not None else 0

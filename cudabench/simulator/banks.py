@@ -15,6 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 BANKS = 32
 WORD = 4
+NO_WORD = 0xFFFF
 
 
 def lanes_together(width: int) -> int:
@@ -35,7 +36,7 @@ def _words(addresses: Array, width: int) -> Array:
 def wavefronts(addresses: Array, width: int, mask: Array | None = None) -> Array:
     """Return the passes that each warp's request takes.
 
-    addresses: byte addresses of shape (..., 32), one lane in each place; width: bytes per lane (1 to 16, aligned);
+    addresses: byte addresses of shape (..., 32), one lane in each place; width: bytes per lane (1 to 16, aligned; below 256 KiB);
     mask: the active lanes, same shape. The result has shape (...): 0 where no lane is active.
     """
     return _passes(addresses, width, mask)[0]
@@ -48,37 +49,32 @@ def ideal_wavefronts(addresses: Array, width: int, mask: Array | None = None) ->
 
 def _passes(addresses: Array, width: int, mask: Array | None) -> tuple[Array, Array]:
     shape = addresses.shape[:-1]
-    words = np.asarray(_words(np.asarray(addresses), width), dtype=np.int64)
-    rows = words.shape[0]
-    order = np.sort(words if mask is None else _fill(words, width, mask), axis=1)
-    new = np.ones((rows, 32), dtype=bool)
+    words = _words(np.asarray(addresses), width)
+    if mask is not None:
+        active = np.broadcast_to(mask, addresses.shape).reshape(-1)
+        if width > WORD:
+            active = np.repeat(active, width // WORD)
+        words = np.where(active.reshape(words.shape), words, NO_WORD)
+    # All of a block's words fit into 16 bits, which sort fastest.
+    order = np.sort(words.astype(np.uint16), axis=1)
+    rows = order.shape[0]
+    new = np.ones((rows, BANKS), dtype=bool)
     np.not_equal(order[:, 1:], order[:, :-1], out=new[:, 1:])
-    new &= order >= 0
+    if mask is not None:
+        new &= order != NO_WORD
     # A word that differs from its left neighbour in sorted order is a distinct one: count those per bank.
-    bank = (order & (BANKS - 1)) + np.arange(rows, dtype=np.int64)[:, None] * BANKS
-    load = np.bincount(bank[new], minlength=rows * BANKS).reshape(rows, BANKS)
-    groups = max(1, width // WORD) if width > WORD else 1
-    passes = load.max(axis=1).reshape(*shape, groups).sum(axis=-1)
-    if mask is None or groups == 1:
-        distinct = new.sum(axis=1).reshape(*shape, groups).sum(axis=-1) if groups > 1 else new.sum(axis=1).reshape(shape)
-        if groups > 1:
-            distinct = _distinct(order.reshape(-1, 32 * groups)).reshape(shape)
+    place = (order & (BANKS - 1)).astype(np.int64) + np.arange(rows, dtype=np.int64)[:, None] * BANKS
+    load = np.bincount(place.reshape(-1), weights=new.reshape(-1), minlength=rows * BANKS).astype(np.int64)
+    groups = max(1, width // WORD)
+    passes = load.reshape(rows, BANKS).max(axis=1).reshape(*shape, groups).sum(axis=-1)
+    if groups == 1:
+        distinct = np.count_nonzero(new, axis=1).reshape(shape)
     else:
-        distinct = _distinct(order.reshape(-1, 32 * groups)).reshape(shape)
+        whole = np.sort(order.reshape(-1, BANKS * groups), axis=1)
+        fresh = np.ones(whole.shape, dtype=bool)
+        np.not_equal(whole[:, 1:], whole[:, :-1], out=fresh[:, 1:])
+        distinct = np.count_nonzero(fresh & (whole != NO_WORD), axis=1).reshape(shape)
     return passes, -(-distinct // BANKS)
-
-
-def _distinct(words: Array) -> Array:
-    order = np.sort(words, axis=1)
-    return (order[:, :1] >= 0).sum(axis=1) + ((order[:, 1:] != order[:, :-1]) & (order[:, 1:] >= 0)).sum(axis=1)
-
-
-def _fill(words: Array, width: int, mask: Array) -> Array:
-    """Return the words with -1, which no bank serves, in place of the inactive lanes'."""
-    active = np.broadcast_to(mask, (*mask.shape[:-1], 32)).reshape(-1)
-    if width > WORD:
-        active = np.repeat(active, width // WORD)
-    return np.where(active.reshape(words.shape), words, -1)
 
 
 def both(addresses: Array, width: int, mask: Array | None = None) -> tuple[Array, Array]:

@@ -52,7 +52,7 @@ class Refuse(Exception):
 class Op:
     """One decoded instruction: `run(machine)` and what the scheduler has to know about it."""
 
-    __slots__ = ("collective", "defs", "guard", "inverted", "line", "number", "run", "target", "uses", "what")
+    __slots__ = ("collective", "defs", "guard", "inverted", "line", "run", "target", "taint", "uses", "what")
 
     def __init__(self, run: Callable[[Any], Any] | None, what: str, line: Location) -> None:
         self.run = run
@@ -64,7 +64,7 @@ class Op:
         self.uses: tuple[int, ...] = ()
         self.target: Any = None
         self.collective: Any = None
-        self.number = 0
+        self.taint: int | None = None  # what the results point to (see _written), or None: what the operands point to
 
 
 class Block:
@@ -103,6 +103,7 @@ class Code(NamedTuple):
     unsupported: tuple[Unsupported, ...]
     files: dict[int, str]
     read: frozenset[int]
+    written: int
 
 
 class Frame:
@@ -145,6 +146,9 @@ class Builder:
         self.slots: dict[str, dict[tuple[int, int], int]] = {}
         self.slots_local: dict[str, int] = {}
         self.dynamic_constants: list[int] = []
+        self.taint: int | None = None
+        self.write_addresses: list[int] = []
+        self.address_register = -1
         self.ins: Instruction = None  # type: ignore[assignment]
         self.parameter_offsets: dict[str, int] = {}
         offset = 0
@@ -317,8 +321,10 @@ class Builder:
         if not isinstance(operand, Address):
             raise Refuse(f"instruction {self.ins.text} with this address")
         if operand.base is None:
-            return self.constant(0, 64), operand.offset
-        return self.source(Symbol(operand.base), "b64"), operand.offset
+            self.address_register = self.constant(0, 64)
+        else:
+            self.address_register = self.source(Symbol(operand.base), "b64")
+        return self.address_register, operand.offset
 
     def access(self, space: str, op: str, size: int, granule: int) -> int:
         """Return the number under which a memory instruction's requests are counted."""
@@ -362,6 +368,7 @@ class Builder:
             tuple((key, offset, size) for key, (offset, size) in self.shared.items()), granule, self.accesses,
             tuple(self.refused), self.module.files,
             frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
+            self.written(),
         )  # fmt: skip
 
     def inline(self, frame: Frame) -> None:
@@ -385,7 +392,7 @@ class Builder:
         self.frame = caller
 
     def append(self, ins: Instruction) -> None:
-        self.uses, self.defs = [], []
+        self.uses, self.defs, self.taint = [], [], None
         if ins.opcode == "call":
             self.call(ins)
             return
@@ -407,6 +414,7 @@ class Builder:
             op.target = tuple(name + self.frame.suffix for name in op.target)
         op.line = ins.location
         op.defs = tuple(self.defs)
+        op.taint = self.taint
         if ins.guard is not None:
             guard, _ = self.predicate(Symbol(ins.guard))
             op.guard, op.inverted = guard, ins.inverted
@@ -482,6 +490,36 @@ class Builder:
         op.defs, op.uses = (target,), (source,)
         self.stream.append(op)
 
+    def written(self) -> int:
+        """Return what the kernel's global writes may point to: bits of parameter bytes and module variables.
+
+        Bit 0: anything (a pointer that came from memory); bit 1 + n: the pointer at byte n of the parameters; bit
+        SYMBOL_BIT + n: the module variable in slot n. Regions that no write reaches need no log of their reads.
+        """
+        taint = [0] * len(self.widths)
+        for (value, width), index in self.constants.items():
+            if width == 64 and type(value) is int and value >> SLOT_BITS:
+                taint[index] = 1 << (SYMBOL_BIT + (value >> SLOT_BITS))
+        changed = True
+        while changed:
+            changed = False
+            for op in self.stream:
+                if isinstance(op, str) or not op.defs:
+                    continue
+                bits = op.taint
+                if bits is None:
+                    bits = 0
+                    for index in op.uses:
+                        bits |= taint[index]
+                for index in op.defs:
+                    if bits & ~taint[index]:
+                        taint[index] |= bits
+                        changed = True
+        total = 0
+        for index in self.write_addresses:
+            total |= taint[index] or 1
+        return total
+
     # Basic blocks.
 
     def blocks(self) -> list[Block]:
@@ -537,6 +575,8 @@ class Builder:
 
 # Addresses below 2^39 are windows of the generic address space; arrays begin at 2^40 (see memory).
 PARAMETER_WINDOW = 1 << 36
+SLOT_BITS = 40
+SYMBOL_BIT = 8192
 DYNAMIC_SHARED = -1  # stands for the end of the static shared memory
 
 

@@ -7,7 +7,7 @@ until no other lane of the chunk can run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Val
 
 CHUNK_LANES = 131072
 CHUNK_BYTES = 1 << 25
+SPLIT_LANES = 16384
 FAIRNESS = 4096
 
 
@@ -49,6 +50,7 @@ class Machine:
     ) -> None:
         self.code, self.grid, self.block = code, grid, block
         self.space, self.parameters = space, parameters
+        self.parameter_values: dict[Any, Value] = {}
         self.dynamic_shared = shared_bytes
         static = code.static_shared
         self.shared_size = (-(-static // 16) * 16 + shared_bytes) if code.dynamic_symbol or shared_bytes else static
@@ -125,25 +127,19 @@ class Machine:
             limit = max(1, min(limit, 2 * CHUNK_BYTES // (self.code.local_bytes * lanes)))
         if self.trace is not None:
             limit = max(1, min(limit, 256))
-        x = min(self.grid[0], limit)
-        y = min(self.grid[1], max(1, limit // x)) if x == self.grid[0] else 1
-        z = min(self.grid[2], max(1, limit // (x * y))) if x == self.grid[0] and y == self.grid[1] else 1
         total = self.grid[0] * self.grid[1] * self.grid[2]
         done = 0
         chunks: dict[tuple[int, int, int], Chunk] = {}
         with np.errstate(all="ignore"):
-            for bz in range(0, self.grid[2], z):
-                for by in range(0, self.grid[1], y):
-                    for bx in range(0, self.grid[0], x):
-                        extent = (min(x, self.grid[0] - bx), min(y, self.grid[1] - by), min(z, self.grid[2] - bz))
-                        chunk = chunks.get(extent)
-                        if chunk is None:
-                            chunk = chunks[extent] = Chunk(self.grid, self.block, (0, 0, 0), extent)
-                        chunk.origin = (bx, by, bz)
-                        self.run_chunk(chunk)
-                        done += chunk.blocks
-                        if self.progress is not None:
-                            self.progress(done, total)
+            for origin, extent in boxes(self.grid, limit, total * lanes > SPLIT_LANES):
+                chunk = chunks.get(extent)
+                if chunk is None:
+                    chunk = chunks[extent] = Chunk(self.grid, self.block, origin, extent)
+                chunk.origin = origin
+                self.run_chunk(chunk)
+                done += chunk.blocks
+                if self.progress is not None:
+                    self.progress(done, total)
 
     def start(self, chunk: Chunk) -> None:
         """Set registers and memories for a chunk."""
@@ -437,6 +433,29 @@ class Machine:
             f"kernel {self.code.name} was stopped after {self.budget} instructions at {file}:{op.line.line}: "
             "it seems to run forever; if it is only long, raise the budget."
         )
+
+
+def boxes(
+    grid: tuple[int, int, int], limit: int, edges: bool
+) -> Iterator[tuple[tuple[int, int, int], tuple[int, int, int]]]:
+    """Yield (origin, extent) of boxes of at most `limit` blocks that tile the grid.
+
+    With `edges` the last column and row of blocks come in boxes of their own: there alone threads of a ragged problem are out
+    of range, and in a box that is one block wide they are the same in every block.
+    """
+
+    def ranges(count: int) -> list[tuple[int, int]]:
+        return [(0, count - 1), (count - 1, count)] if edges and count > 1 else [(0, count)]
+
+    for bottom, top in ranges(grid[1]):
+        for left, right in ranges(grid[0]):
+            x = min(right - left, limit)
+            y = min(top - bottom, max(1, limit // x)) if x == right - left else 1
+            z = min(grid[2], max(1, limit // (x * y))) if x == right - left and y == top - bottom else 1
+            for bz in range(0, grid[2], z):
+                for by in range(bottom, top, y):
+                    for bx in range(left, right, x):
+                        yield (bx, by, bz), (min(x, right - bx), min(y, top - by), min(z, grid[2] - bz))
 
 
 _EVERYTHING = _Everything()

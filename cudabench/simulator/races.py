@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator.lower import SLOT_BITS, SYMBOL_BIT
 from cudabench.simulator.memory import flat
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value, as_array
 
@@ -45,6 +46,43 @@ class Conflict:
         self.other_access, self.other_thread = other_access, other_thread
 
 
+class WarpOrder:
+    """When each lane last synchronised with each lane of its warp."""
+
+    def __init__(self, rows: int, threads: int) -> None:
+        self.shape = (rows, threads // 32, 32)
+        self.all_lanes = 0
+        self.pairs: Array | None = None
+
+    def sync(self, time: int, mask: Array | None, named: Array | None) -> None:
+        """Note that the lanes of the mask met those that they name (bits; None: the whole warp)."""
+        rows, warps, _ = self.shape
+        if mask is None and named is None:
+            self.all_lanes, self.pairs = time, None
+            return
+        if self.pairs is None:
+            self.pairs = np.zeros((*self.shape, 32), dtype=np.int32)
+        lanes = np.ones(self.shape, dtype=bool)
+        if mask is not None:
+            lanes = np.broadcast_to(mask, (rows, warps * 32)).reshape(self.shape)
+        met = lanes[..., :, None] & lanes[..., None, :]
+        if named is not None:
+            if named.shape[0] > rows:
+                # One block stands for all: lanes met if they did in every block.
+                named = np.bitwise_and.reduce(named, axis=0, keepdims=True)
+            words = np.broadcast_to(named, (rows, warps * 32)).reshape(*self.shape, 1)
+            met &= ((words >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool)
+        self.pairs[met] = time
+
+    def ordered(self, lanes: Array, when: Array, low: Array, high: Array) -> Array:
+        """Return whether lanes (flat numbers) have met the threads low and high of their warp after the times."""
+        found = when < self.all_lanes
+        if self.pairs is not None:
+            table = self.pairs.reshape(-1, 32)
+            found = found | ((when < table[lanes, low & 31]) & (when < table[lanes, high & 31]))
+        return found
+
+
 class Shadow:
     """For each granule of memory who wrote, read and updated it last: threads as (lowest, highest), a time, an access."""
 
@@ -62,13 +100,13 @@ class Shadow:
         self.used = {"load": False, "store": False, "atomic": False}
 
     def step(
-        self, kind: str, granules: Array, threads: Array, synced: Array, time: int, number: int, value: int,
+        self, kind: str, granules: Array, threads: Array, lanes: Array, order: WarpOrder, time: int, number: int, value: int,
         values: Array | None, checked: bool = True,
     ) -> tuple[Array, Array, Array] | None:
         """Apply one access; return (conflicting entries, the other threads, the other accesses' numbers), or None.
 
-        granules, threads, synced: one element for each lane and granule, lanes ascending; synced: the time of the lane's last
-        warp synchronisation; value: names the value written if it is the same for all lanes, else a number of its own.
+        granules, threads, lanes: one element for each lane and granule, lanes ascending; lanes: places in `order`, which tells
+        who has synchronised with whom; value: names the value written if it is the same for all lanes, else it is unique.
         """
         against = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}[kind]
         bad: Array | None = None
@@ -81,7 +119,8 @@ class Shadow:
             conflict = (highest >= 0) & ((lowest != threads) | (highest != threads))
             if not conflict.any():
                 continue
-            ordered = (lowest >> 5 == threads >> 5) & (highest >> 5 == threads >> 5) & (when[granules] < synced)
+            ordered = (lowest >> 5 == threads >> 5) & (highest >> 5 == threads >> 5)
+            ordered &= order.ordered(lanes, when[granules], lowest, highest)
             conflict &= ~ordered
             if past == "store" and kind == "store":
                 conflict &= self.value[granules] != value
@@ -100,10 +139,10 @@ class Shadow:
         last = self.scratch[granules]
         if kind == "store" and values is not None and (first != last).any():
             # Lanes of one instruction write the same place: harmless if they write the same.
-            order = np.argsort(granules, kind="stable")
-            same = granules[order][1:] == granules[order][:-1]
+            by_place = np.argsort(granules, kind="stable")
+            same = granules[by_place][1:] == granules[by_place][:-1]
             differ = np.zeros(granules.size, dtype=bool)
-            differ[order[1:]] = same & (values[order][1:] != values[order][:-1])
+            differ[by_place[1:]] = same & (values[by_place][1:] != values[by_place][:-1])
             if differ.any():
                 if bad is None:
                     bad, other_threads = differ, first
@@ -125,7 +164,8 @@ class Shadow:
             if self.used[kind]:
                 lowest, highest = low[granules], high[granules]
                 # Readers of the same warp before its last synchronisation need not be remembered.
-                stale = (lowest >> 5 == threads >> 5) & (highest >> 5 == threads >> 5) & (when[granules] < synced)
+                stale = (lowest >> 5 == threads >> 5) & (highest >> 5 == threads >> 5)
+                stale &= order.ordered(lanes, when[granules], lowest, highest)
                 if stale.any():
                     low[granules[stale]], high[granules[stale]] = NOBODY, -1
                 first = np.minimum(first, low[granules])
@@ -150,6 +190,12 @@ def narrow_all(mask: Array | None) -> Array | None:
     return mask if mask is None or mask.shape[0] == 1 else mask.all(axis=0, keepdims=True)
 
 
+def sync_key(mask: Array | None, named: Array | None) -> Any:
+    """Return what a remembered examination has to know about a warp synchronisation."""
+    every = narrow_all(mask)
+    return ("sync", None if every is None else every.tobytes(), None if named is None else named.tobytes())
+
+
 class Races:
     """The log and its examination; the memories differ in how addresses become granules."""
 
@@ -160,12 +206,14 @@ class Races:
         self.chunk: Chunk = None  # type: ignore[assignment]
         self.serial = 0
 
-    def warp_sync(self, mask: Array | None) -> None:
-        """Log a warp-wide synchronisation of the lanes."""
+    def warp_sync(self, mask: Array | None, named: Array | None) -> None:
+        """Log that lanes meet those of their warp that they name (bits; None: all)."""
         if self.entries:
-            every = narrow_all(mask)
-            key = ("sync", None if every is None else every.tobytes())
-            self.entries.append(Entry(None, None, 0, mask, None, key))
+            self.entries.append(Entry(None, named, 0, mask, None, sync_key(mask, named)))
+
+    def whole(self, mask: Array | None) -> Array | None:
+        """Return None for a mask of all threads of the block, also where the last warp is not full."""
+        return None if mask is self.chunk.root else mask
 
     def value_name(self, data: Any) -> int:
         """Return a number for the value that an access writes: equal for equal uniform values."""
@@ -231,7 +279,7 @@ class SharedRaces(Races):
         self.memo: dict[Any, Array] = {}
         self.states: dict[bytes, Array] = {}
         self.shadow: Shadow | None = None
-        self.synced: Array | None = None
+        self.synced: WarpOrder | None = None
         self.time = 0
 
     def start(self, chunk: Chunk) -> None:
@@ -418,14 +466,10 @@ class SharedRaces(Races):
         """Examine the log as if all blocks did what any does; return whether that is clean."""
         shadow = Shadow(self.granules)
         state = self.state[0].copy()
-        synced = np.zeros(self.chunk.threads, dtype=np.int32)
+        order = WarpOrder(1, self.chunk.threads)
         for time, entry in enumerate(entries, 1):
             if entry.access is None:
-                mask = narrow_all(entry.mask)
-                if mask is None:
-                    synced[:] = time
-                else:
-                    synced[np.broadcast_to(mask, (1, self.chunk.threads))[0]] = time
+                order.sync(time, self.whole(narrow_all(entry.mask)), entry.address)
                 continue
             kind = entry.access.kind
             granules, threads, count = self.expand(entry, False)
@@ -437,11 +481,11 @@ class SharedRaces(Races):
                 if values is not None and not self.same_values(entry, values, count):
                     return False
             number = entry.access.numbers["shared"]
-            when = synced[threads]
+            lanes = threads
             if entry.role == "copy":
                 threads = threads + ENGINE
-            done = entry.role == "done"
-            if shadow.step(kind, granules, threads, when, time, number, self.value_name(entry.data), None, not done) is not None:
+            done, value = entry.role == "done", self.value_name(entry.data)
+            if shadow.step(kind, granules, threads, lanes, order, time, number, value, None, not done) is not None:
                 return False
             if kind != "load":
                 every = narrow_all(entry.mask)
@@ -468,7 +512,7 @@ class SharedRaces(Races):
         total = self.granules * chunk.blocks
         if self.shadow is None:
             self.shadow = Shadow(total)
-            self.synced = np.zeros(chunk.shape, dtype=np.int32)
+            self.synced = WarpOrder(chunk.blocks, chunk.threads)
             self.time = 0
         assert self.synced is not None
         state = self.state
@@ -477,14 +521,10 @@ class SharedRaces(Races):
         else:
             state = state.copy()
         flags = state.reshape(-1)
-        synced = self.synced.reshape(-1)
         for entry in entries:
             self.time += 1
             if entry.access is None:
-                if entry.mask is None:
-                    synced[:] = self.time
-                else:
-                    synced[np.broadcast_to(entry.mask, chunk.shape).reshape(-1)] = self.time
+                self.synced.sync(self.time, self.whole(entry.mask), entry.address)
                 continue
             kind = entry.access.kind
             granules, threads, count = self.expand(entry, True)
@@ -503,12 +543,13 @@ class SharedRaces(Races):
                     values = values.reshape(-1) if mask is None else values[np.broadcast_to(mask, chunk.shape)]
                     values = np.repeat(values, count)
             number = entry.access.numbers["shared"]
-            when = synced[blocks * chunk.threads + threads]
+            lanes_ = blocks * chunk.threads + threads
             if entry.role == "copy":
                 threads = threads + ENGINE
             found = self.shadow.step(
-                kind, granules, threads, when, self.time, number, self.value_name(entry.data), values, entry.role != "done"
-            )
+                kind, granules, threads, lanes_, self.synced, self.time, number, self.value_name(entry.data), values,
+                entry.role != "done",
+            )  # fmt: skip
             if found is not None:
                 bad, others, numbers = found
                 place = int(np.argmax(bad))
@@ -541,7 +582,7 @@ class GlobalRaces(Races):
         super().__init__(machine)
         self.width = min(machine.code.granule["global"], 8)
         self.memo: set[Any] = set()
-        self.written: set[int] | None = None
+        self.written = written_regions(machine)
         self.by_region: dict[int, list[Entry]] = {}
         self.order = 0
 
@@ -580,10 +621,10 @@ class GlobalRaces(Races):
         if self.bytes > LOG_BYTES or self.count > LOG_LENGTH:
             self.flush()
 
-    def warp_sync(self, mask: Array | None) -> None:
+    def warp_sync(self, mask: Array | None, named: Array | None) -> None:
         """Log a warp-wide synchronisation for every region that has accesses."""
         for entries in self.by_region.values():
-            entries.append(Entry(None, None, 0, mask, None, None if mask is not None else "sync"))
+            entries.append(Entry(None, named, 0, mask, None, sync_key(mask, named)))
 
     def barrier(self, passed: Array | None) -> None:
         """End the interval."""
@@ -727,17 +768,12 @@ class GlobalRaces(Races):
         _, index = np.unique(total, return_inverse=True)
         index = index.reshape(-1)
         shadow = Shadow(int(index.max()) + 1 if index.size else 0)
-        synced = np.zeros(chunk.shape if exact else (1, chunk.threads), dtype=np.int32)
+        order = WarpOrder(chunk.blocks if exact else 1, chunk.threads)
         position = 0
         clean = True
         for time, (entry, event, count, part) in enumerate(zip(entries, events, counts, places, strict=True), 1):
             if event is None:
-                if entry.mask is None:
-                    synced[:] = time
-                else:
-                    mask = entry.mask if exact else narrow_all(entry.mask)
-                    assert mask is not None
-                    synced[np.broadcast_to(mask, synced.shape)] = time
+                order.sync(time, self.whole(entry.mask if exact else narrow_all(entry.mask)), entry.address)
                 continue
             _, blocks, threads = event
             granules = index[position : position + part.size]
@@ -750,8 +786,8 @@ class GlobalRaces(Races):
             lanes = threads if count == 1 else np.repeat(threads, count)
             rows = blocks if count == 1 else np.repeat(blocks, count)
             found = shadow.step(
-                entry.access.kind, granules, lanes, synced[rows if exact else 0, lanes], time, entry.access.numbers["global"],
-                self.value_name(entry.data), values,
+                entry.access.kind, granules, lanes, rows * chunk.threads + lanes if exact else lanes, order, time,
+                entry.access.numbers["global"], self.value_name(entry.data), values,
             )  # fmt: skip
             if found is None:
                 continue
@@ -767,6 +803,24 @@ class GlobalRaces(Races):
             )
             self.report(conflict, "global", f"byte {offset} of '{region.name}'", int(rows[place]))
         return clean
+
+
+def written_regions(machine: Any) -> set[int] | None:
+    """Return the bases of the regions that the kernel may write, or None for all."""
+    bits = machine.code.written
+    if bits & 1:
+        return None
+    found: set[int] = set()
+    for slot in range(1, len(machine.space.slots)):
+        if bits >> (SYMBOL_BIT + slot) & 1:
+            found.add(slot << SLOT_BITS)
+    raw = machine.parameters.bytes
+    for offset in range(0, raw.size - 7):
+        if bits >> (1 + offset) & 1:
+            region = machine.space.nearest(int(raw[offset : offset + 8].view(np.int64)[0]))
+            if region is not None:
+                found.add(region.base)
+    return found
 
 
 def chunk_key(chunk: Chunk) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from cudabench.simulator.lower import Builder, Op
 from cudabench.simulator.ptx import Instruction, Operand, Pair
 from cudabench.simulator.table import Run, instruction, refuse
-from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Array, as_array, canonical, truth
+from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Affine, Array, as_array, canonical, truth
 
 _U32 = UNSIGNED[32]
 
@@ -24,8 +24,15 @@ def collective(builder: Builder, ins: Instruction, run: Run, members: int | None
         return as_array(machine.registers[members], _U32, machine.chunk)
 
     def meet(machine: Any) -> None:
-        machine.shared_races.warp_sync(machine.mask)
-        machine.global_races.warp_sync(machine.mask)
+        who: Array | None = None
+        if members is not None:
+            value = machine.registers[members]
+            if type(value) is not Affine or value.base & 0xFFFFFFFF != 0xFFFFFFFF or value.coefficients is not None:
+                who = as_array(value, _U32, machine.chunk)
+                if (who == np.uint32(0xFFFFFFFF)).all():
+                    who = None
+        machine.shared_races.warp_sync(machine.mask, who)
+        machine.global_races.warp_sync(machine.mask, who)
         run(machine)
 
     op = Op(meet, "collective", ins.location)
