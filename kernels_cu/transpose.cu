@@ -265,23 +265,27 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
 
 const unsigned UNROLL = sizeof(T) < 4 ? 2 : 8;  // in words of its own, because a pragma does not expand the macro T
 
-union Vector { uint4 all; T at[VEC]; };                                      // 16 bytes along a row
-struct __align__(sizeof(T) < 4 ? 4 * sizeof(T) : 16) Quad { T at[4]; };      // four elements down a column
+union Vector { uint4 all; uint2 half[2]; unsigned word[4]; T at[VEC]; };  // 16 bytes along a row
+union Quad { Vector part[sizeof(T) > 4 ? 2 : 1]; T at[4]; };              // four elements down a column
 
-// Where vector v of row x of the transposed tile lies. The XOR exchanges vectors within a row, so that a column of
-// quads and a row of vectors both spread over the banks.
+// Where vector v of row x of the transposed tile lies. The XOR exchanges the eight vectors that span the banks, so
+// that quads down a column and vectors along a row both spread over them.
 __device__ __forceinline__ unsigned place(unsigned x, unsigned v)
 {
-    return x * VPITCH + (v ^ ((x / VEC ^ x) & 7));
+    return x * VPITCH + v / 8 * 8 + (v ^ x ^ x / VEC) % 8;
 }
 
 __device__ __forceinline__ void store_quad(Vector *tile, unsigned x, unsigned quad, const Quad &q)
 {
-    if (sizeof(T) > 4) {
-        tile[place(x, quad * 2)].all = ((const uint4 *)&q)[0];
-        tile[place(x, quad * 2 + 1)].all = ((const uint4 *)&q)[1];
-    } else
-        *(Quad *)&tile[place(x, quad * 4 / VEC)].at[quad * 4 % VEC] = q;
+    Vector &to = tile[place(x, quad * 4 / VEC)];
+    if (sizeof(T) == 1)
+        to.word[quad % 4] = q.part[0].word[0];
+    else if (sizeof(T) == 2)
+        to.half[quad % 2] = q.part[0].half[0];
+    else
+        to.all = q.part[0].all;
+    if (sizeof(T) == 8)
+        tile[place(x, quad * 2 + 1)].all = q.part[sizeof(T) > 4].all;
 }
 
 // Reads the tile at (x0, y0) and the LEADING rows above it: a thread takes 16 bytes of each of four rows (an element
@@ -309,7 +313,9 @@ __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx
             }
 #pragma unroll
         for (unsigned c = 0; c < width; c++) {
-            Quad q = {row[0].at[c], row[1].at[c], row[2].at[c], row[3].at[c]};
+            Quad q;
+            for (int r = 0; r < 4; r++)
+                q.at[r] = row[r].at[c];
             store_quad(tile, col + c, quad, q);
         }
     }
