@@ -168,6 +168,12 @@ class Counters:
         if address.shape[1] == 1:
             self.add(number, warps, warps, warps)
             return
+        if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and size <= banks.WORD:
+            # Where all lanes together have no conflict, fewer have none.
+            every, _ = banks.both(np.broadcast_to(address, (1, chunk.threads)).reshape(-1, 32), size)
+            if (every == 1).all():
+                self.add(number, warps, warps, warps)
+                return
         rows, mask, times = spread(address, mask, chunk)
         if mask is not None:
             mask = mask.reshape(-1, 32)

@@ -16,6 +16,7 @@ F64: np.dtype[Any] = np.dtype(np.float64)
 TILE = 16384
 _SPLITTER = 134217729.0  # 2^27 + 1
 _HALFWAY = np.uint64(0x10000000)
+_SMALLEST = np.float32(1.17549435e-38)
 _LOW29 = np.uint64(0x1FFFFFFF)
 
 
@@ -52,29 +53,43 @@ def fma32(x: Array, y: Array, z: Array) -> Array:
     """Return x * y + z with one rounding; float32 arrays that broadcast.
 
     The product is exact in float64; where the float64 sum happens to lie halfway between two float32 values (or the result is
-    subnormal) its own rounding error decides.
+    subnormal) its own rounding error decides. Large arrays go through in pieces that stay in the cache.
     """
-    product = np.multiply(x, y, dtype=F64)
-    shape = np.broadcast_shapes(product.shape, z.shape)
-    if product.shape != shape:
-        product = np.broadcast_to(product, shape).copy()
-    total = np.add(product, z, out=None)
-    result: Array = total.astype(F32)
-    bits = total.view(np.uint64)
-    suspect = (bits & _LOW29) == _HALFWAY
-    if suspect.any():
-        _mend(result, total, product, z, suspect)
-    tiny = np.abs(result) < np.float32(1.17549435e-38)
-    if tiny.any():
-        tiny &= total != 0
-        if tiny.any():
-            _mend(result, total, product, z, tiny)
+    if x.shape != y.shape or x.shape != z.shape:
+        shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
+        if shape[0] * shape[1] <= TILE:
+            return _fma32(x, y, z, np.empty(shape, dtype=F32))
+        x, y, z = np.broadcast_to(x, shape), np.broadcast_to(y, shape), np.broadcast_to(z, shape)
+    result: Array = np.empty(x.shape, dtype=F32)
+    if x.size <= TILE:
+        return _fma32(x, y, z, result)
+    rows = max(1, TILE // x.shape[1])
+    for start in range(0, x.shape[0], rows):
+        piece = slice(start, start + rows)
+        _fma32(x[piece], y[piece], z[piece], result[piece])
     return result
 
 
-def _mend(result: Array, total: Array, product: Array, z: Array, where: Array) -> None:
-    wide = np.broadcast_to(z, total.shape)[where].astype(F64)
-    result[where] = _odd_sum(product[where], wide).astype(F32)
+def _fma32(x: Array, y: Array, z: Array, result: Array) -> Array:
+    total = np.multiply(x, y, dtype=F64)
+    if total.shape != result.shape:
+        total = np.broadcast_to(total, result.shape) + z
+    else:
+        np.add(total, z, out=total)
+    np.copyto(result, total, casting="same_kind")
+    suspect = (total.view(np.uint64) & _LOW29) == _HALFWAY
+    np.logical_or(suspect, np.abs(result) < _SMALLEST, out=suspect)
+    if suspect.any():
+        suspect &= (total != 0) & np.isfinite(total)
+        if suspect.any():
+            _mend(result, x, y, z, suspect)
+    return result
+
+
+def _mend(result: Array, x: Array, y: Array, z: Array, where: Array) -> None:
+    """Round the chosen elements by way of an exact sum."""
+    a, b, c = (np.broadcast_to(value, result.shape)[where].astype(F64) for value in (x, y, z))
+    result[where] = _odd_sum(a * b, c).astype(F32)
 
 
 def fma64(x: Array, y: Array, z: Array) -> Array:
