@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cudabench import compare
 from cudabench.compare import Comparison, Failure, Row
 from cudabench.errors import did_you_mean
+from cudabench.export import markdown_table, markdown_text
 from cudabench.model import DeviceInfo, Result, dim_text
 from cudabench.render import units
 
@@ -144,7 +145,7 @@ class View:
         from rich.text import Text
 
         if self.markdown and style == "bold":
-            text = f"**{text}**\n"
+            text = f"**{markdown_text(text)}**\n"
         out.print(Text(text, style=style), soft_wrap=self.markdown)
 
     def _table(self, out: Console, columns: Sequence[Column], rows: Sequence[Row]) -> None:
@@ -251,15 +252,6 @@ def short_names(names: Sequence[str]) -> list[str]:
     """Return file names without folder and suffix where they stay apart, else as they are."""
     stems = [Path(name).stem for name in names]
     return stems if len(set(stems)) == len(stems) else list(names)
-
-
-def markdown_table(headings: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table in GitHub's Markdown; bars in cells are escaped, line breaks become <br>."""
-
-    def line(texts: Sequence[str]) -> str:
-        return "| " + " | ".join(text.replace("|", "\\|").replace("\n", "<br>") for text in texts) + " |"
-
-    return [line(headings), line(["--:" if at else ":--" for at in right]), *map(line, cells)]
 
 
 # Columns -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,312 @@
+"""Exports, each read back by what reads it: the csv module, an XML parser with JUnit's rules, the action's format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudabench import export
+from cudabench.errors import CudabenchError
+from cudabench.model import Result
+from cudabench.results import ResultsFile
+from tests.conftest import Ran
+from tests.test_compare import RECORDED, changed, failed, simulated, wrong
+
+Runner = Callable[..., Ran]
+NOON = datetime(2026, 1, 2, 13, 0, 0, tzinfo=timezone(timedelta(hours=1)))
+
+
+def skipped(result: Result) -> Result:
+    """Return a result that was not run."""
+    return replace(result, status="skipped", reason="no int8 form", block=(0, 0, 0), time=None, bandwidth_gbps=None)
+
+
+def mixed() -> ResultsFile:
+    """Return a file with a result of each status and a missed threshold."""
+    file = changed(copy_row=wrong, naive_row=failed, smem=skipped)
+    return replace(file, settings={**file.settings, "min_bandwidth": 2000.0})
+
+
+def csv_rows(file: ResultsFile) -> list[dict[str, str]]:
+    """Return an export's rows as the csv module reads them."""
+    return list(csv.DictReader(io.StringIO(export.to_csv(file), newline="")))
+
+
+# CSV -----------------------------------------------------------------------------------------------------------------
+
+
+def test_csv_is_read_back() -> None:
+    """The csv module reads a row a result, whose numbers are the file's to the last digit."""
+    rows = csv_rows(RECORDED)
+    assert [row["kernel"] for row in rows] == [result.kernel for result in RECORDED.results]
+    for row, result in zip(rows, RECORDED.results, strict=True):
+        assert result.time is not None
+        assert float(row["median_s"]) == result.time.median_s
+        assert float(row["bandwidth_gbps"]) == result.bandwidth_gbps
+        assert int(row["bytes"]) == result.bytes
+        assert (row["size"], row["block"], row["cache"]) == ("4096x4096", "32x8x1", "cold")
+
+
+def test_csv_of_what_was_not_measured_is_empty() -> None:
+    """No bandwidth is an empty cell, not a zero."""
+    row = csv_rows(mixed())[0]
+    assert (row["status"], row["bandwidth_gbps"], row["median_s"]) == ("wrong", "", "")
+
+
+def test_csv_of_the_simulator() -> None:
+    """Counts have columns of their own."""
+    row = csv_rows(simulated(hazards=3))[0]
+    counts = ("global_load_sectors", "shared_wavefronts", "instructions", "hazards")
+    assert [row[name] for name in counts] == ["1024", "256", "5000", "3"]
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+def test_csv_keeps_any_text(text: str) -> None:
+    """Commas, quotes and line breaks in a reason come back as they were."""
+    file = replace(RECORDED, results=[replace(wrong(RECORDED.results[0]), reason=text)])
+    assert csv_rows(file)[0]["reason"] == text
+
+
+# Markdown ------------------------------------------------------------------------------------------------------------
+
+
+def cells(line: str) -> list[str]:
+    """Return the cells of a table line as GitHub splits it: at bars that no backslash precedes."""
+    assert line.startswith("| ")
+    assert line.endswith(" |")
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def test_markdown_table() -> None:
+    """The table has a delimiter row under its heading and as many cells in every row."""
+    lines = export.to_markdown(RECORDED).splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert cells(table[0]) == ["kernel", "block", "time", "GB/s", "of copy", "of peak", "x CPU", "verified"]
+    assert all(re.fullmatch(r":--|--:", cell) for cell in cells(table[1]))
+    assert {len(cells(line)) for line in table} == {8}
+    assert cells(table[-1]) == ["vector", "32 x 8", "36.61 µs", "3663", "98.8%", "76.1%", "2680", "yes"]
+    assert lines[lines.index(table[0]) - 1] == ""  # GitHub wants a blank line before a table
+
+
+def test_markdown_says_what_is_not_right() -> None:
+    """Under the table stand the reasons of wrong, failed and skipped kernels and missed thresholds."""
+    text = export.to_markdown(mixed())
+    assert "| copy-row | 32 x 8 | - | - |" in text
+    for line in (
+        "- copy-row wrong: 3 wrong elements",
+        "- naive-row failed: an illegal address",
+        "- smem skipped: no int8 form",
+        "- smem-pad reached 1970 GB/s, under --min-bandwidth 2000",
+    ):
+        assert line in text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a|b", r"a\|b"),
+        ("f<float>", r"f\<float\>"),
+        ("__global__", r"\_\_global\_\_"),
+        ("my_kernel", "my_kernel"),
+        ("a*b*c", r"a\*b\*c"),
+        ("one\ntwo", "one<br>two"),
+        ("a\\|b", r"a\\\|b"),
+    ],
+)
+def test_markdown_escapes(text: str, shown: str) -> None:
+    """What Markdown would take for itself is shown as it is."""
+    assert export.markdown_text(text) == shown
+
+
+def test_markdown_of_the_simulator() -> None:
+    """The simulator's table has counts."""
+    text = export.to_markdown(simulated())
+    assert "| load sectors | store sectors |" in text
+    assert "1 024" in text
+
+
+# JUnit ---------------------------------------------------------------------------------------------------------------
+
+
+def check_junit(text: str) -> ElementTree.Element:
+    """Parse a report and hold it against the rules of the JUnit schema (windyroad/JUnit-Schema)."""
+    root = ElementTree.fromstring(text.encode())
+    assert root.tag == "testsuites"
+    for at, suite in enumerate(root):
+        assert suite.tag == "testsuite"
+        assert {"name", "package", "id", "timestamp", "hostname", "tests", "failures", "errors", "time"} <= set(
+            suite.attrib
+        )
+        assert suite.attrib["id"] == str(at)
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.attrib["timestamp"])
+        assert suite.attrib["hostname"]
+        tags = [child.tag for child in suite]
+        assert tags[0] == "properties"
+        assert tags[-2:] == ["system-out", "system-err"]
+        assert set(tags[1:-2]) <= {"testcase"}
+        names = [item.attrib["name"] for item in suite[0]]
+        assert all(names)
+        assert len(set(names)) == len(names)
+        tests = suite.findall("testcase")
+        assert suite.attrib["tests"] == str(len(tests))
+        assert suite.attrib["failures"] == str(len(suite.findall("testcase/failure")))
+        assert suite.attrib["skipped"] == str(len(suite.findall("testcase/skipped")))
+        for case in tests:
+            assert {"name", "classname", "time"} <= set(case.attrib)
+            assert case.attrib["name"] == " ".join(case.attrib["name"].split())  # an xs:token
+            assert re.fullmatch(r"\d+(\.\d+)?", case.attrib["time"])  # an xs:decimal: no exponent
+            assert len(case) <= 1
+            for child in case:
+                assert child.tag in ("failure", "skipped")
+                assert child.tag == "skipped" or child.attrib["type"]
+    return root
+
+
+def test_junit_of_right_results() -> None:
+    """Right results pass, each a case with its time."""
+    (suite,) = check_junit(export.to_junit(RECORDED, NOON))
+    assert suite.attrib["name"] == "transpose 4096 x 4096 float32"
+    assert suite.attrib["timestamp"] == "2026-01-02T12:00:00"
+    assert (suite.attrib["tests"], suite.attrib["failures"]) == ("6", "0")
+    assert suite.findall("testcase")[-1].attrib["time"] == "0.000036608"
+
+
+def test_junit_of_failures() -> None:
+    """Wrong, failed and too slow are failures with their reasons; skipped is skipped."""
+    (suite,) = check_junit(export.to_junit(mixed(), NOON))
+    found = {
+        case.attrib["name"].split()[1]: (child.attrib.get("type"), child.attrib["message"])
+        for case in suite.findall("testcase")
+        for child in case
+    }
+    assert found == {
+        "copy-row": ("wrong", "copy-row wrong: 3 wrong elements"),
+        "naive-row": ("failed", "naive-row failed: an illegal address"),
+        "smem": (None, "no int8 form"),
+        "smem-pad": ("threshold", "smem-pad reached 1970 GB/s, under --min-bandwidth 2000"),
+    }
+
+
+@given(st.text())
+def test_junit_survives_any_reason(text: str) -> None:
+    """Whatever a compiler or a kernel says, the report stays well-formed."""
+    check_junit(export.to_junit(replace(RECORDED, results=[replace(wrong(RECORDED.results[0]), reason=text)]), NOON))
+
+
+def test_junit_of_two_problems() -> None:
+    """Each problem is a suite."""
+    other = replace(RECORDED.results[0], dtype="float64")
+    root = check_junit(export.to_junit(replace(RECORDED, results=[*RECORDED.results, other]), NOON))
+    assert [suite.attrib["name"].split()[-1] for suite in root] == ["float32", "float64"]
+
+
+# github-action-benchmark ---------------------------------------------------------------------------------------------
+
+
+def check_action(text: str) -> list[dict[str, object]]:
+    """Parse an array and hold it against what the action reads (its src/extract.ts, BenchmarkResult)."""
+    entries = json.loads(text)
+    assert isinstance(entries, list)
+    assert entries  # the action throws on none
+    for entry in entries:
+        assert set(entry) <= {"name", "unit", "value", "range", "extra"}
+        assert isinstance(entry["value"], (int, float))
+        assert all(isinstance(entry[key], str) for key in entry if key != "value")
+    assert len({entry["name"] for entry in entries}) == len(entries)
+    return list(entries)
+
+
+def test_action_times() -> None:
+    """Times are in microseconds, smaller is better; a kernel that is not right has none."""
+    entries = check_action(export.to_github_benchmark(mixed()))
+    assert [entry["name"] for entry in entries] == [
+        "transpose smem-pad 32x8 4096x4096 float32",
+        "transpose smem-unroll-pad 32x8 4096x4096 float32",
+        "transpose vector 32x8 4096x4096 float32",
+    ]
+    assert entries[-1]["value"] == pytest.approx(36.608)
+    assert (entries[-1]["unit"], entries[-1]["range"]) == ("µs", "± 0.612")
+
+
+def test_action_bandwidths() -> None:
+    """Bandwidths are in GB/s, bigger is better."""
+    entries = check_action(export.to_github_benchmark(RECORDED, "bandwidth"))
+    assert entries[-1]["unit"] == "GB/s"
+    assert entries[-1]["value"] == pytest.approx(RECORDED.results[-1].bandwidth_gbps)
+
+
+def test_action_counts() -> None:
+    """The simulator's counts are smaller-is-better too, exact, and zeros are left out."""
+    entries = check_action(export.to_github_benchmark(simulated(sectors=123456789, wavefronts=0)))
+    assert [(str(e["name"]).rpartition(", ")[2], e["value"]) for e in entries] == [
+        ("global sectors", 123456789),
+        ("instructions", 5000),
+    ]
+
+
+def test_action_refuses_nothing() -> None:
+    """An array that would be empty is an error, since the action fails on one."""
+    with pytest.raises(CudabenchError, match="no right result"):
+        export.to_github_benchmark(changed(**{r.kernel.replace("-", "_"): wrong for r in RECORDED.results}))
+
+
+# The command ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> str:
+    """Write the recorded file and return its name."""
+    (tmp_path / "run.json").write_text(RECORDED.text())
+    return "run.json"
+
+
+@pytest.mark.parametrize("target_format", ["csv", "markdown", "junit", "github-benchmark"])
+def test_command(cudabench: Runner, recorded: str, tmp_path: Path, target_format: str) -> None:
+    """Standard output and -o get the same text, and nothing else is written."""
+    ran = cudabench("export", recorded, "--to", target_format)
+    assert (ran.code, ran.err) == (0, "")
+    assert cudabench("export", recorded, "--to", target_format, "-o", "out.txt").out == ""
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8") == ran.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.txt", "run.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("run.json",), 2, "Missing option '--to'"),
+        (("run.json", "--to", "yaml"), 2, "'yaml' is not one of"),
+        (("none.json", "--to", "csv"), 1, "none.json: no such file."),
+        (("cut.json", "--to", "csv"), 1, "cut.json is cut off"),
+        (("run.json", "--to", "csv", "-o", "no/where.csv"), 1, "--output no/where.csv: the folder no does not exist"),
+        (("run.json", "--to", "csv", "-o", "."), 1, "--output . is a directory"),
+        (("run.json", "--to", "csv", "--metric", "time"), 2, "--metric is of --to github-benchmark"),
+    ],
+)
+def test_bad_input(
+    cudabench: Runner, recorded: str, tmp_path: Path, words: tuple[str, ...], code: int, message: str
+) -> None:
+    """Each bad command line is one sentence and its exit code, and leaves no file."""
+    (tmp_path / "cut.json").write_text(RECORDED.text()[:900])
+    ran = cudabench("export", *words)
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.json", "run.json"]
+
+
+def test_output_survives_a_failure(cudabench: Runner, recorded: str, tmp_path: Path) -> None:
+    """A file that stood before is whole after an export that failed."""
+    (tmp_path / "out.csv").write_text("old")
+    (tmp_path / "cut.json").write_text(RECORDED.text()[:900])
+    assert cudabench("export", "cut.json", "--to", "csv", "-o", "out.csv").code == 1
+    assert (tmp_path / "out.csv").read_text() == "old"
