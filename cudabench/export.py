@@ -126,8 +126,13 @@ def to_csv(file: ResultsFile) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
     for result in file.results:
-        writer.writerow([column(result, file) for column in CSV_COLUMNS.values()])
+        writer.writerow([_cell(column(result, file)) for column in CSV_COLUMNS.values()])
     return stream.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    # The csv module leaves a lone carriage return unquoted where lines end in \n.
+    return re.sub(r"\r\n?", "\n", value) if isinstance(value, str) else value
 
 
 # Markdown ------------------------------------------------------------------------------------------------------------
