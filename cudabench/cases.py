@@ -315,6 +315,8 @@ def _case(operation: Operation, kernel: Kernel, text: Source, problem: Problem, 
     defines = {"T": ctype, "BDIMX": str(block[0]), "BDIMY": str(block[1])} | operation.defines(problem)
     if "IPAD" not in request.defines:
         defines |= kernel.defines(block, itemsize)
+    if not text.builtin:
+        defines = {name: value for name, value in defines.items() if _expects_macro(text.text, name)}
     return Case(
         operation=operation.name,
         kernel=kernel.name,
@@ -328,6 +330,14 @@ def _case(operation: Operation, kernel: Kernel, text: Source, problem: Problem, 
         defines=defines | dict(request.defines),
         expects=_expects(operation, kernel),
     )
+
+
+def _expects_macro(text: str, name: str) -> bool:
+    """Tell whether a user's file wants a macro: it says the name, and not as a template parameter of its own.
+
+    Defined all the same, `T` would end in the templates of the headers that the file includes.
+    """
+    return bool(re.search(rf"\b{name}\b", text)) and not re.search(rf"\b(typename|class)\s+{name}\b", text)
 
 
 def _expects(operation: Operation, kernel: Kernel) -> str:

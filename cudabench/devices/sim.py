@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from cudabench import compiler, simulator
-from cudabench.errors import UnsupportedFeature
+from cudabench.errors import CudabenchError, UnsupportedFeature
 from cudabench.model import Case, DeviceInfo, Launch, Resources, Source
 from cudabench.occupancy import Occupancy, occupancy
 
@@ -64,17 +65,18 @@ class SimDevice:
 
     def spent(self, case: Case) -> tuple[Resources, Occupancy]:
         """Return what ptxas spends on the kernel's main function, and the occupancy that follows."""
+        _, lowered = self.load(case)
         key = (case.source, tuple(case.defines.items()), None if case.source.builtin else case.function)
         if key not in self._spent:
-            self._spent[key] = compiler.resources(
-                case.source.text,
-                case.source.name,
-                arch=self.architecture,
-                defines=case.defines,
-                include_dirs=_folders(case.source),
-                names=[case.function],
-            )
-        _, lowered = self.load(case)
+            with demangled(lowered):
+                self._spent[key] = compiler.resources(
+                    case.source.text,
+                    case.source.name,
+                    arch=self.architecture,
+                    defines=case.defines,
+                    include_dirs=_folders(case.source),
+                    names=[case.function],
+                )
         of = self._spent[key][lowered.get(case.function, case.function)]
         dynamic = max(launch.shared_bytes for launch in case.launches)
         resources = Resources(of.registers, of.shared_bytes + dynamic, of.local_bytes)
@@ -92,8 +94,8 @@ class SimDevice:
             def inside(blocks: int, of: int, done: int = done) -> None:
                 progress((done + blocks / of) / len(case.launches))
 
-            reports.append(
-                simulator.run(
+            with demangled(lowered):
+                report = simulator.run(
                     program,
                     lowered.get(launch.function, launch.function),
                     launch.grid,
@@ -104,8 +106,20 @@ class SimDevice:
                     trace=trace,
                     progress=inside,
                 )
-            )
+            reports.append(report)
         return Run(simulator.merge(reports), resources, fits)
+
+
+@contextmanager
+def demangled(lowered: Mapping[str, str]) -> Iterator[None]:
+    """Let errors name functions as the user does."""
+    try:
+        yield
+    except CudabenchError as error:
+        message = str(error)
+        for name, entry in lowered.items():
+            message = message.replace(entry, name)
+        raise type(error)(message) from error
 
 
 def poisoned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
