@@ -18,7 +18,7 @@ from cudabench.simulator.report import Access, Report
 from cudabench.simulator.values import Array
 
 # Vector steps: each is one instruction for all lanes that run it together.
-DEFAULT_BUDGET = 30_000_000
+DEFAULT_BUDGET = 5_000_000
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
