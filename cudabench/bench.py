@@ -431,6 +431,9 @@ def time_baseline(operation: Operation, problem: Problem, arrays: Arrays, thread
     return CpuTime(median, nbytes / median / 1e9 if nbytes else None, threads, baseline.implementation)
 
 
+LOOKS = {"before": "before timing", "after": "after timing", "simulated": "simulated"}
+
+
 def wrong_reason(verification: Verification) -> str:
     """Return one sentence about what is wrong with an output."""
     first = verification.first
@@ -439,7 +442,7 @@ def wrong_reason(verification: Verification) -> str:
     index = ", ".join(str(i) for i in first.index)
     bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
     return (
-        f"{verification.mismatches} wrong elements ({verification.checked[-1]} timing), first {first.output}[{index}]: "
+        f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first {first.output}[{index}]: "
         f"got {first.got:g}, expected {first.expected:g}{bound}"
     )
 

@@ -103,10 +103,11 @@ class Examination:
         if run.report.trace:
             threads = pictures.thread_accesses(run.report.trace, case, self.operation.buffers(self.problem))
             result = replace(result, threads=threads, banks=pictures.bank_requests(run.report.trace))
+        faults = [hazard_reason(result.hazards)] if result.hazards else []  # the cause before what came of it
         if verification and verification.mismatches:
-            return replace(result, status="wrong", reason=wrong_reason(verification))
-        if result.hazards:
-            return replace(result, status="wrong", reason=hazard_reason(result.hazards))
+            faults.append(wrong_reason(verification))
+        if faults:
+            return replace(result, status="wrong", reason="; ".join(faults))
         inputs = [b.name for b in self.operation.buffers(self.problem) if b.role == "in"]
         written = verify.changed(self.inputs, {name: arrays[name] for name in inputs})
         if written:

@@ -87,7 +87,7 @@ def device_line(device: DeviceInfo) -> str:
 def problem_line(operation: Operation, results: Sequence[Result], settings: Settings, device: DeviceInfo) -> str:
     """Return the problem with the bytes behind the bandwidth, the cache state and the copy that is 100%."""
     first = results[0]
-    parts = [f"{operation.name} {units.size(first)} {first.dtype}"]
+    parts = [" ".join(part for part in (operation.name, units.size(first), first.dtype) if part)]
     moved = next((r.bytes for r in results if r.bytes), None)
     if moved:
         parts.append(f"{units.nbytes(moved)} moved ({operation.bytes_formula})")

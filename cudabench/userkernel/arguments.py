@@ -68,7 +68,9 @@ class Array:
     def make(self, seed: int, index: int) -> np.ndarray:
         """Return the array; each has a stream of random numbers of its own, so one more does not change the others."""
         if self.path is not None:
-            return np.ascontiguousarray(load(self.path, f"--arg {self.name}=@{self.path}"), dtype=self.dtype)
+            return np.ascontiguousarray(
+                numbers_of(load(self.path, f"--arg {self.name}=@{self.path}")), dtype=self.dtype
+            )
         kind = np.dtype(self.dtype)
         if self.init == "zeros":
             return np.zeros(self.shape, kind)
@@ -133,7 +135,7 @@ def load(path: str, option: str) -> np.ndarray:
     except IsADirectoryError:
         raise CudabenchError(f"{option} is a directory: name a .npy file in it.") from None
     except (ValueError, EOFError, OSError) as error:
-        if "pickle" in str(error) and _magic(path):
+        if ("pickle" in str(error) or "Python objects" in str(error)) and _magic(path):
             raise CudabenchError(
                 f"{option} holds Python objects, which only unpickling reads, and a pickle can run any program: save a "
                 "plain array of numbers."
@@ -143,6 +145,11 @@ def load(path: str, option: str) -> np.ndarray:
     if not isinstance(array, np.ndarray):
         raise CudabenchError(f"{option} is an archive of several arrays: save one with numpy.save.")
     return array
+
+
+def numbers_of(array: np.ndarray) -> np.ndarray:
+    """Return an array of records as its bytes; any other as it is."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.dtype.kind == "V" else array
 
 
 def _magic(path: str) -> bool:
@@ -208,8 +215,8 @@ def check_memory(arrays: Iterable[Array]) -> None:
         largest = max(arrays, key=lambda array: array.nbytes)
         shape = ",".join(map(str, largest.shape))
         raise UsageError(
-            f"--arg {largest.name}={largest.dtype}[{shape}] takes {largest.nbytes / 1e9:.4g} GB, all arrays together "
-            f"{total / 1e9:.4g} GB; this machine has {most / 1e9:.4g} GB of memory free: use a smaller shape."
+            f"--arg {largest.name}={largest.dtype}[{shape}] takes {largest.nbytes / 1e9:.1f} GB, all arrays together "
+            f"{total / 1e9:.1f} GB; this machine has {most / 1e9:.1f} GB of memory free: use a smaller shape."
         )
 
 
@@ -262,7 +269,7 @@ def _scalar(
             )
         wanted = explicit.strip()
     if wanted is None:
-        if source.vector_type(parameter.type, aliases) or _looks_like_struct(parameter.type):
+        if source.vector_type(parameter.type, aliases) or _looks_like_struct(parameter.type, aliases):
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
         raise UsageError(
             f"{where}: the type of '{parameter}' in {kernel.signature} is not known here: write it down, as in "
@@ -275,12 +282,12 @@ def _scalar(
 def _by_value(parameter: Parameter, kernel: KernelSource) -> str:
     return (
         f"{kernel.signature} takes '{parameter}' by value, a struct or vector; only numbers can be given by value: "
-        "write a __global__ function beside it that takes the members and calls it as a __device__ function."
+        "write a __global__ function beside it that takes the members as numbers."
     )
 
 
-def _looks_like_struct(ctype: str) -> bool:
-    return ctype.startswith(("struct ", "class ", "union ")) or ctype in ("dim3", "uint3")
+def _looks_like_struct(ctype: str, aliases: Mapping[str, str]) -> bool:
+    return ctype in ("dim3", "uint3") or aliases.get(ctype, ctype).startswith(("struct ", "class ", "union "))
 
 
 def _number_like(dtype: str) -> str:
@@ -331,9 +338,7 @@ def _array(
     if text in ("null", "nullptr"):
         return Null(name)
     if text.startswith("@"):
-        array = load(text[1:], where)
-        if array.dtype.names or array.dtype.kind == "V":
-            array = array.view(np.uint8) if array.ndim else array.reshape(1).view(np.uint8)
+        array = numbers_of(load(text[1:], where))
         dtype, shape, init = array.dtype.newbyteorder("=").name, tuple(array.shape) or (1,), "file"
         if dtype not in TYPES:
             raise UsageError(f"{where} holds {array.dtype}, which no kernel takes: save one of {', '.join(TYPES)}.")

@@ -33,16 +33,19 @@ KEYWORDS = frozenset(
 )
 
 
+# Names that are always there and that no message needs to list.
+UNLISTED = ("inf", "nan", "pi", "true", "false")
+
+
 class ExpressionError(UsageError):
     """An expression that is not allowed, or that fails: exit code 2."""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed expression: its text, what option it comes from, and the names that it uses."""
+    """A parsed expression: what errors call it, and the names that it uses."""
 
-    text: str
-    option: str
+    label: str
     tree: ast.expr
     names: frozenset[str]
     arrays: bool
@@ -71,31 +74,36 @@ class Expression:
             raise self._failed(message.rstrip(".")) from None
 
     def _failed(self, why: str) -> ExpressionError:
-        return ExpressionError(f"{self.option} '{self.text}' fails: {why}.")
+        return ExpressionError(f"{self.label} fails: {why}.")
 
 
-def parse(text: str, option: str, known: Iterable[str], *, arrays: bool = False) -> Expression:
+def parse(
+    text: str, option: str, known: Iterable[str], *, arrays: bool = False, label: str | None = None
+) -> Expression:
     """Return an expression over the names in `known`; with `arrays`, NumPy is at hand as `np`.
 
-    `option` is what errors call it. A name that is a Python keyword ('in') is meant by itself and by 'in_'. Raises
-    ExpressionError for syntax, functions and names that are not allowed.
+    Errors call it by its option and text, or by `label`. A name that is a Python keyword ('in') is meant by itself and
+    by 'in_'. Raises ExpressionError for syntax, functions and names that are not allowed.
     """
-    known = frozenset(known)
+    names = tuple(dict.fromkeys(known))
+    label = label or f"{option} '{text}'"
     if len(text) > MAX_TEXT:
         raise ExpressionError(f"{option} has {len(text)} characters; an expression may have {MAX_TEXT}.")
     if not text.strip():
-        raise ExpressionError(f"{option} '{text}' is empty: write arithmetic, such as cdiv(n,256).")
-    plain = re.sub(r"(?<![\w.])[^\W\d]\w*", lambda m: m[0] + "_" if m[0] in KEYWORDS & known else m[0], text.strip())
+        raise ExpressionError(f"{label} is empty: write arithmetic, such as cdiv(n,256).")
+    plain = re.sub(
+        r"(?<![\w.])[^\W\d]\w*", lambda m: m[0] + "_" if m[0] in KEYWORDS and m[0] in names else m[0], text.strip()
+    )
     try:
         tree = ast.parse(plain, mode="eval").body
     except SyntaxError as error:
         where = f" at '{plain[error.offset - 1 :][:20]}'" if error.offset and error.offset <= len(plain) else ""
-        raise ExpressionError(f"{option} '{text}' is no expression{where}: {error.msg}.") from None
+        raise ExpressionError(f"{label} is no expression{where}: {error.msg}.") from None
     except (ValueError, RecursionError, MemoryError):
-        raise ExpressionError(f"{option} '{text}' is no expression that can be read.") from None
-    checker = _Checker(text, option, known, arrays)
+        raise ExpressionError(f"{label} is no expression that can be read.") from None
+    checker = _Checker(label, names, arrays)
     checker.check(tree, 0)
-    return Expression(text, option, tree, frozenset(checker.names), arrays)
+    return Expression(label, tree, frozenset(checker.names), arrays)
 
 
 def alias(name: str) -> str:
@@ -260,13 +268,13 @@ NUMPY = frozenset(name for name in (*_ELEMENTWISE, *_NO_LARGER, *_SIZES) if hasa
 class _Checker:
     """Refuses, before anything is computed, what is not on the white list."""
 
-    def __init__(self, text: str, option: str, known: frozenset[str], arrays: bool) -> None:
-        self.text, self.option, self.arrays = text, option, arrays
+    def __init__(self, label: str, known: Iterable[str], arrays: bool) -> None:
+        self.label, self.arrays = label, arrays
         self.known = {alias(name): name for name in known}
         self.names: set[str] = set()
 
     def refuse(self, what: str) -> ExpressionError:
-        return ExpressionError(f"{self.option} '{self.text}': {what}.")
+        return ExpressionError(f"{self.label}: {what}" + "." * (not what.endswith("?")))
 
     def check(self, node: ast.AST, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -298,7 +306,7 @@ class _Checker:
             raise self.refuse(f"{node.id} is a function: write {node.id}(...)")
         if node.id == "np":
             raise self.refuse("np stands alone: write np.NAME(...)" if self.arrays else _SCALARS)
-        listed = ", ".join(self.known.values()) or "none"
+        listed = ", ".join(name for name in self.known.values() if name not in UNLISTED) or "none"
         raise self.refuse(
             f"there is no '{node.id}' here, there is {listed}.{did_you_mean(node.id, self.known)}".rstrip(".")
         )
@@ -418,7 +426,7 @@ class _Evaluator:
         self.values = {alias(name): _read_only(value) for name, value in values.items()}
 
     def refuse(self, what: str) -> ExpressionError:
-        return ExpressionError(f"{self.expression.option} '{self.expression.text}': {what}.")
+        return ExpressionError(f"{self.expression.label}: {what}.")
 
     def value(self, node: ast.AST) -> Any:
         """Return a node's value, checked."""
@@ -535,6 +543,6 @@ class _Evaluator:
         width = max([8, *(a.dtype.itemsize for a in arguments if isinstance(a, np.ndarray))])
         if count * width > self.limit:
             raise self.refuse(
-                f"an array in it has {count} elements, {count * width / 1e9:.3g} GB; the limit here is "
-                f"{self.limit / 1e9:.3g} GB"
+                f"an array in it has {count} elements, {count * width / 1e9:.1f} GB; the limit here is "
+                f"{self.limit / 1e9:.1f} GB"
             )

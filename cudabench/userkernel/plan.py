@@ -22,6 +22,7 @@ from cudabench import source
 from cudabench.cases import check_block, check_grid
 from cudabench.errors import CudabenchError, UsageError, did_you_mean
 from cudabench.model import Baseline, Buffer, Case, Dim, Launch, Operation, Problem, Source, Tolerance
+from cudabench.results import check_target
 from cudabench.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import arguments, expressions
 from cudabench.userkernel.arguments import Argument, Array, Scalar
@@ -66,7 +67,7 @@ class Expectation:
     @property
     def option(self) -> str:
         """How errors call it."""
-        return f"--expect {self.name}={self.text}"
+        return f"--expect '{self.name}={self.text}'"
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ class Work:
         """Return an expectation's expression, parsed and checked."""
         arrays = [array.name for array in self.arrays]
         known = [*self.numbers, *arrays, *(self.before(name) for name in arrays)]
-        return expressions.parse(expectation.text, f"--expect {expectation.name}=", known, arrays=True)
+        label = f"--expect '{expectation.name}={expectation.text}'"
+        return expressions.parse(expectation.text, "--expect", known, arrays=True, label=label)
 
 
 @dataclass(frozen=True)
@@ -226,9 +228,25 @@ def select(file: SourceFile, request: Request) -> list[tuple[KernelSource, str, 
     return list(picked.values())
 
 
+_STRUCTS = re.compile(
+    r"\b(?:struct|class|union)\s+(?:(?:__align__|alignas)\s*\([^)]*\)\s*)?(\w+)\s*[{:]"
+    r"|\btypedef\s+(?:struct|union)\b[^{};]*\{[^{}]*\}\s*(\w+)\s*;"
+)
+
+
 def aliases_of(file: SourceFile, defines: Mapping[str, str]) -> dict[str, str]:
-    """Return the type names of a file and of the headers beside it that it includes; -D wins."""
+    """Return the type names of a file and of the headers beside it that it includes; -D wins.
+
+    A struct stands for itself, as 'struct P'.
+    """
     found = dict(file.aliases)
+
+    def structs(text: str) -> None:
+        for match in _STRUCTS.finditer(text):
+            name = match[1] or match[2]
+            found.setdefault(name, f"struct {name}")
+
+    structs(file.text)
     seen: set[Path] = set()
     waiting = [(Path(file.path), file.text)]
     while waiting and len(seen) < 32:
@@ -244,6 +262,7 @@ def aliases_of(file: SourceFile, defines: Mapping[str, str]) -> dict[str, str]:
                 continue
             for alias, meaning in parsed.aliases.items():
                 found.setdefault(alias, meaning)
+            structs(parsed.text)
             waiting.append((header, parsed.text))
     return {**found, **defines}
 
@@ -264,24 +283,25 @@ def _numeric(defines: Mapping[str, str]) -> dict[str, int | float]:
 
 def example_line(request: Request, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]) -> str:
     """Return a whole command line for a kernel, from its signature and what was given already."""
+    name = kernel.expression or kernel.qualified_name
+    if kernel.template_parameters and "<" not in name:
+        name += f"<{', '.join('float' if p.type == 'typename' else '32' for p in kernel.template_parameters)}>"
+        kernel = source.find(file, name)
     given = dict(text.partition("=")[::2] for text in request.arguments)
     whole = [p.name for p in kernel.parameters if not p.pointer and _kind(p, aliases) in ("i", "u")]
     count = next((name for name in whole if name), "")
     outputs = [p for p in kernel.parameters if p.pointer and not p.const]
     words, expect = [], [word for text in request.expect for word in ("--expect", text)]
     for at, parameter in enumerate(kernel.parameters):
-        name = parameter.name or f"arg{at}"
+        own = parameter.name or f"arg{at}"
         if parameter.pointer:
             start = "zeros" if outputs and parameter is outputs[-1] else "random"
             value = f"{arguments.like(parameter, aliases)}[{count or 1 << 20}]:{start}"
         else:
-            value = "1048576" if name == count else "1024" if name in whole else "2.5"
-        words += ["--arg", f"{name}={given.get(name, value)}"]
+            value = "1048576" if own == count else "1024" if own in whole else "2.5"
+        words += ["--arg", f"{own}={given.get(own, value)}"]
     if not expect and outputs:
         expect = ["--expect", f"{outputs[-1].name or 'y'}=..."]
-    name = kernel.expression or kernel.qualified_name
-    if kernel.template_parameters and "<" not in name:
-        name += f"<{', '.join('float' if p.type == 'typename' else '32' for p in kernel.template_parameters)}>"
     launch = ["--grid", request.grid or f"cdiv({count or 1 << 20},256)", "--block", request.block or "256"]
     return " ".join(map(shlex.quote, ["cudabench", "run", file.path, "--kernel", name, *launch, *words, *expect]))
 
@@ -328,7 +348,7 @@ def _work(request: Request, file: SourceFile, read: Sequence[Argument], numbers:
         _check_expectation(expectation, array, work)
     for name, path in saves:
         _known_array(name, work, f"--save {name}={path}")
-        _check_target(Path(path), f"--save {name}={path}")
+        check_target(Path(path), "--save")
     return work
 
 
@@ -388,13 +408,7 @@ def _dtype(work: Work) -> str:
     """Return the type that the report names: of the first output."""
     expected = [one.name for one in work.expectations]
     ranked = sorted(work.arrays, key=lambda array: (array.name not in expected, array.const))
-    return ranked[0].dtype if ranked else "-"
-
-
-def _check_target(path: Path, option: str) -> None:
-    from cudabench.results import check_target
-
-    check_target(path, option.rpartition("=")[0])
+    return ranked[0].dtype if ranked else ""
 
 
 # The operation -------------------------------------------------------------------------------------------------------
