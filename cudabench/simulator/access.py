@@ -25,7 +25,7 @@ from cudabench.simulator.memory import (
 )
 from cudabench.simulator.ptx import BITS, Address, Instruction, Location, Vector
 from cudabench.simulator.table import Run, instruction
-from cudabench.simulator.values import DTYPES, INT64, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical
+from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical
 
 SPACES = ("global", "shared", "local", "const", "param")
 _STORAGE = {8: UNSIGNED[8], 16: UNSIGNED[16], 32: UNSIGNED[32], 64: UNSIGNED[64]}
@@ -41,7 +41,13 @@ class Access:
         self.width = dtype.itemsize
         self.size = self.width * count
         self.location: Location = builder.ins.location
-        spaces = ("global", "shared", "local") if space == "generic" else ("global",) if space in ("const", "param") else (space,)
+        spaces = (
+            ("global", "shared", "local")
+            if space == "generic"
+            else ("global",)
+            if space in ("const", "param")
+            else (space,)
+        )
         self.number = len(builder.accesses)
         if kind != "load" and "global" in spaces:
             builder.write_addresses.append(builder.address_register)
@@ -191,13 +197,19 @@ def load_global(machine: Any, access: Access, address: Value, offset: int) -> li
     parameters = regions[0][0] is machine.parameters
     if not parameters:
         warps = machine.warps
-        machine.counters.global_(number, lanes.address, 0, access.size, lanes.mask if lanes.mask is not None else machine.mask, warps, chunk)
+        machine.counters.global_(
+            number, lanes.address, 0, access.size, lanes.mask if lanes.mask is not None else machine.mask, warps, chunk
+        )
         if machine.trace is not None:
-            machine.trace.record(machine, access, "global", lanes.address, lanes.mask if lanes.mask is not None else machine.mask)
+            machine.trace.record(
+                machine, access, "global", lanes.address, lanes.mask if lanes.mask is not None else machine.mask
+            )
     if len(regions) == 1:
         region = regions[0][0]
         if not parameters:
-            machine.global_races.log(access, region, lanes.address, 0, lanes.mask if lanes.mask is not None else machine.mask, None)
+            machine.global_races.log(
+                access, region, lanes.address, 0, lanes.mask if lanes.mask is not None else machine.mask, None
+            )
         return _gather(region, access, lanes.fill(region.base) - region.base)
     total: list[Array] = []
     for region, mask in regions:
@@ -296,7 +308,9 @@ def _assign(view: Array, value: Array, chunk: Any) -> None:
     view[...] = value
 
 
-def _scatter(machine: Any, region: Region, access: Access, address: Array, mask: Array | None, data: list[Value]) -> None:
+def _scatter(
+    machine: Any, region: Region, access: Access, address: Array, mask: Array | None, data: list[Value]
+) -> None:
     view = region.view(access.dtype)
     shift = access.width.bit_length() - 1
     chunk = machine.chunk
@@ -348,8 +362,14 @@ def load_shared(machine: Any, access: Access, address: Value, offset: int) -> li
                 ]
             return [
                 np.ndarray(
-                    (chunk.blocks, *chunk.box[3:]), dtype, memory, start + place * width, (row, c[2], c[1], c[0])  # type: ignore[arg-type]
-                ).copy("C").reshape(chunk.blocks, -1)
+                    (chunk.blocks, *chunk.box[3:]),
+                    dtype,
+                    memory,
+                    start + place * width,
+                    (row, c[2], c[1], c[0]),  # type: ignore[arg-type]
+                )
+                .copy("C")
+                .reshape(chunk.blocks, -1)
                 for place in range(access.count)
             ]
     lanes = Lanes(machine, address, offset)
@@ -375,7 +395,9 @@ def _row_starts(chunk: Any, memory: Array) -> Array:
     return (np.arange(chunk.blocks, dtype=np.int64) * memory.shape[1]).reshape(-1, 1)
 
 
-def _note_shared(machine: Any, access: Access, address: Value, offset: int, mask: Array | None, data: list[Value] | None) -> None:
+def _note_shared(
+    machine: Any, access: Access, address: Value, offset: int, mask: Array | None, data: list[Value] | None
+) -> None:
     machine.counters.shared(access.numbers["shared"], address, offset, access.size, mask, machine.warps, machine.chunk)
     machine.shared_races.log(access, address, offset, mask, data)
     if machine.trace is not None:
@@ -402,7 +424,11 @@ def store_shared(machine: Any, access: Access, address: Value, offset: int, data
             start = address.base + offset
             for place in range(access.count):
                 view = np.ndarray(
-                    (chunk.blocks, *chunk.box[3:]), dtype, memory, start + place * width, (memory.shape[1], c[2], c[1], c[0])  # type: ignore[arg-type]
+                    (chunk.blocks, *chunk.box[3:]),
+                    dtype,
+                    memory,
+                    start + place * width,
+                    (memory.shape[1], c[2], c[1], c[0]),  # type: ignore[arg-type]
                 )
                 value = as_array(data[place], dtype, chunk)
                 rows, columns = value.shape
@@ -579,7 +605,29 @@ def element(ins: Instruction) -> tuple[str, int]:
 
 
 _HINTS = frozenset(
-    "weak relaxed acquire release volatile cta gpu sys ca cg cs lu cv nc wb wt unified v2 v4 v8 mmio".split()
+    [
+        "weak",
+        "relaxed",
+        "acquire",
+        "release",
+        "volatile",
+        "cta",
+        "gpu",
+        "sys",
+        "ca",
+        "cg",
+        "cs",
+        "lu",
+        "cv",
+        "nc",
+        "wb",
+        "wt",
+        "unified",
+        "v2",
+        "v4",
+        "v8",
+        "mmio",
+    ]
 ) | frozenset(SPACES)
 
 
@@ -746,5 +794,3 @@ def build_st(builder: Builder, ins: Instruction) -> Run:
         store(machine, access, space, registers[address], offset, [registers[source] for source in sources])
 
     return run
-
-

@@ -58,7 +58,14 @@ def update(view: Array, index: Array, operands: list[Array], name: str, combine:
     view: flat memory; index, operands: one element for each active lane.
     """
     values = operands[0]
-    plain = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+    plain = {
+        "add": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
     count = index.size
     if count == 1:
         old = view[index]
@@ -118,7 +125,9 @@ def update(view: Array, index: Array, operands: list[Array], name: str, combine:
     return result
 
 
-def _compare_and_swap(view: Array, places: Array, operands: list[Array], starts: Array, first: Array, old: Array) -> None:
+def _compare_and_swap(
+    view: Array, places: Array, operands: list[Array], starts: Array, first: Array, old: Array
+) -> None:
     """Serve compare-and-swap: each round finds every address' next lane that succeeds."""
     expected, new = operands
     count = places.size
@@ -159,7 +168,9 @@ class Atomic:
             bits = "b32"
         dtype = DTYPES[bits]
         place = 0 if target is None else 1
-        self.sources = [builder.source(operand, bits) for operand in ins.operands[place + 1 :] if not isinstance(operand, Vector)]
+        self.sources = [
+            builder.source(operand, bits) for operand in ins.operands[place + 1 :] if not isinstance(operand, Vector)
+        ]
         wanted_operands = 2 if self.name == "cas" else 1
         self.sources = self.sources[:wanted_operands]
         self.address, self.offset = builder.address(ins.operands[place])
@@ -171,6 +182,7 @@ class Atomic:
         self.dtype = dtype
 
     def __call__(self, machine: Any) -> None:
+        """Run the instruction."""
         address = machine.registers[self.address]
         if self.space != "generic":
             result = self.apply(machine, self.space, address, self.offset)
@@ -203,7 +215,13 @@ class Atomic:
                 machine, access, lanes, 0, machine.shared_size, access.size
             ):
                 return None
-            mask = machine.mask if lanes.mask is None else lanes.mask if machine.mask is None else lanes.mask & machine.mask
+            mask = (
+                machine.mask
+                if lanes.mask is None
+                else lanes.mask
+                if machine.mask is None
+                else lanes.mask & machine.mask
+            )
             machine.counters.shared(access.numbers["shared"], lanes.address, 0, access.size, mask, machine.warps, chunk)
             machine.shared_races.log(access, lanes.address, 0, mask, data)
             if machine.trace is not None:
@@ -216,7 +234,9 @@ class Atomic:
         result: Array | None = None
         mask = machine.mask if lanes.mask is None else lanes.mask if machine.mask is None else lanes.mask & machine.mask
         if regions:
-            machine.counters.global_(access.numbers["global"], lanes.address, 0, access.size, mask, machine.warps, chunk)
+            machine.counters.global_(
+                access.numbers["global"], lanes.address, 0, access.size, mask, machine.warps, chunk
+            )
             if machine.trace is not None:
                 machine.trace.record(machine, access, "global", lanes.address, mask)
         for region, part in regions:
@@ -229,7 +249,9 @@ class Atomic:
                 result = found if result is None else np.where(exact, found, result)  # type: ignore[arg-type]
         return result
 
-    def perform(self, machine: Any, view: Array, offsets: Array, mask: Array | None, data: list[Value], wanted: bool) -> Array | None:
+    def perform(
+        self, machine: Any, view: Array, offsets: Array, mask: Array | None, data: list[Value], wanted: bool
+    ) -> Array | None:
         """Flatten the active lanes and update a flat view of the memory."""
         chunk = machine.chunk
         if mask is None and chunk.root is not None:
@@ -238,7 +260,9 @@ class Atomic:
         index = np.broadcast_to(offsets >> shift, chunk.shape)
         operands = [np.broadcast_to(as_array(value, self.dtype, chunk), chunk.shape) for value in data]
         if mask is None:
-            found = update(view, index.reshape(-1), [operand.reshape(-1) for operand in operands], self.name, self.combine, wanted)
+            found = update(
+                view, index.reshape(-1), [operand.reshape(-1) for operand in operands], self.name, self.combine, wanted
+            )
             return None if found is None else found.reshape(chunk.shape)
         chosen = np.broadcast_to(mask, chunk.shape)
         found = update(view, index[chosen], [operand[chosen] for operand in operands], self.name, self.combine, wanted)
@@ -272,5 +296,3 @@ def build_red(builder: Builder, ins: Instruction) -> Run:
     if "async" in ins.modifiers:
         raise Refuse("thread block clusters")
     return Atomic(builder, ins, None)
-
-

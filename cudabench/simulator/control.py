@@ -138,7 +138,9 @@ def build_fence(builder: Builder, ins: Instruction) -> Run | None:
     return None
 
 
-@instruction("nanosleep", "discard", "applypriority", "prefetch", "prefetchu", "pmevent", "setmaxnreg", "griddepcontrol")
+@instruction(
+    "nanosleep", "discard", "applypriority", "prefetch", "prefetchu", "pmevent", "setmaxnreg", "griddepcontrol"
+)
 def build_nothing(builder: Builder, ins: Instruction) -> Run | None:
     """Build hints, which change nothing that the simulator shows."""
     return None

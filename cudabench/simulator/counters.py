@@ -137,7 +137,11 @@ class Counters:
                 self.linear(number, address, offset, size, chunk)
                 return
             if mask.shape[0] == 1:
-                self.add(number, warps, *self._linear(address, offset, size, chunk, np.broadcast_to(mask, (1, chunk.threads))))
+                self.add(
+                    number,
+                    warps,
+                    *self._linear(address, offset, size, chunk, np.broadcast_to(mask, (1, chunk.threads))),
+                )
                 return
             address = address.array(chunk, INT64) + offset
         assert not isinstance(address, Affine)
@@ -148,7 +152,9 @@ class Counters:
         pieces, ideal = sectors(rows, size, mask)
         self.add(number, warps, pieces * times, ideal * times)
 
-    def shared(self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int, chunk: Chunk) -> None:
+    def shared(
+        self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int, chunk: Chunk
+    ) -> None:
         """Count shared accesses; arguments as for `global_`."""
         key = None
         if type(address) is Affine:

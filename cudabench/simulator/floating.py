@@ -96,7 +96,9 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
     elif bits != type_:
         function = compute_halves(function, type_)
     target = builder.target(ins.operands[0])
-    sources = tuple(builder.source(operand, bits if type_ not in ("f32", "f64") else type_) for operand in ins.operands[1:])
+    sources = tuple(
+        builder.source(operand, bits if type_ not in ("f32", "f64") else type_) for operand in ins.operands[1:]
+    )
     dtype = DTYPES[bits]
     compute = function
     if len(sources) == 2:
@@ -104,7 +106,9 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
 
         def run_two(machine: Any) -> None:
             registers, chunk = machine.registers, machine.chunk
-            machine.put(target, compute(as_array(registers[first], dtype, chunk), as_array(registers[second], dtype, chunk)))
+            machine.put(
+                target, compute(as_array(registers[first], dtype, chunk), as_array(registers[second], dtype, chunk))
+            )
 
         return run_two
 

@@ -62,7 +62,7 @@ class Hazards:
             text = f"{who} {verb} {size} bytes at {_beyond(where, size, 0, high)} of the block's {high} bytes of shared memory{name}"
         elif space == "local":
             text = f"{who} {verb} {size} bytes at {_beyond(where, size, 0, high)} of its {high} bytes of local memory"
-        elif 0 <= where < 1 << 16 or (low, high) == (1, 0) and abs(where) < 1 << 32:
+        elif 0 <= where < 1 << 16 or ((low, high) == (1, 0) and abs(where) < 1 << 32):
             text = f"{who} {verb} {size} bytes through a null pointer (address {where:#x})"
         else:
             region = self.space.nearest(where)
@@ -105,7 +105,9 @@ class Hazards:
 
     # Barriers.
 
-    def barrier(self, machine: Any, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]], exited: Array | None) -> None:
+    def barrier(
+        self, machine: Any, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]], exited: Array | None
+    ) -> None:
         """Record a barrier that not all threads of a block reach."""
         chunk = machine.chunk
         count, place = first_lane(stuck, chunk)

@@ -79,7 +79,7 @@ def add_values(x: Value, y: Value, bits: int, machine: Any) -> Value:
 def subtract_values(x: Value, y: Value, bits: int, machine: Any) -> Value:
     """Return x - y modulo 2^bits."""
     if type(x) is Affine and type(y) is Affine:
-        return values.add(x, values.Affine(0, None) if False else _negated(y), bits, machine.chunk)
+        return values.add(x, _negated(y), bits, machine.chunk)
     dtype = UNSIGNED[bits]
     return canonical(as_array(x, dtype, machine.chunk) - as_array(y, dtype, machine.chunk))
 
@@ -424,7 +424,6 @@ def build_dp(builder: Builder, ins: Instruction) -> Run:
     first, second = [word for word in ins.modifiers if word in ("u32", "s32")][-2:]
     upper = 2 if "hi" in ins.modifiers else 0
     wide = ins.opcode == "dp2a"
-    out = "s32" if "s32" in (first, second) else "u32"
 
     def piece(x: Array, index: int, bits: int, type_: str) -> Array:
         part = (x >> np.uint32(index * bits)).astype(UNSIGNED[bits])
@@ -436,13 +435,15 @@ def build_dp(builder: Builder, ins: Instruction) -> Run:
             total = total + piece(x, index, 16 if wide else 8, first) * piece(y, index + upper, 8, second)
         return total.astype(np.uint32)
 
-    return elementwise(builder, ins, ("b32", "b32", "b32"), "b32", arrays if out else arrays)
+    return elementwise(builder, ins, ("b32", "b32", "b32"), "b32", arrays)
 
 
 # Logic and shifts.
 
 
-def _logic(name: str, arrays: Callable[..., Array], scalars: Callable[..., int], predicates: Callable[..., Any]) -> None:
+def _logic(
+    name: str, arrays: Callable[..., Array], scalars: Callable[..., int], predicates: Callable[..., Any]
+) -> None:
     @instruction(name)
     def build(builder: Builder, ins: Instruction) -> Run:
         type_ = ins.modifiers[-1]
@@ -535,9 +536,7 @@ def build_lop3(builder: Builder, ins: Instruction) -> Run:
                 found = term if found is None else found | term
         return x & ~x if found is None else found
 
-    return elementwise(
-        builder, ins._replace(operands=ins.operands[:4]), ("b32", "b32", "b32"), "b32", combine, combine
-    )
+    return elementwise(builder, ins._replace(operands=ins.operands[:4]), ("b32", "b32", "b32"), "b32", combine, combine)
 
 
 @instruction("shl")
@@ -582,9 +581,7 @@ def shift_right(x: Array, amount: Array) -> Array:
 def build_shr(builder: Builder, ins: Instruction) -> Run:
     """Build shr."""
     type_ = ins.modifiers[-1]
-    return elementwise(
-        builder, ins, (type_, "u32"), type_, shift_right, lambda x, y: x >> min(y, 64)
-    )
+    return elementwise(builder, ins, (type_, "u32"), type_, shift_right, lambda x, y: x >> min(y, 64))
 
 
 @instruction("shf")
@@ -618,12 +615,16 @@ def build_bfe(builder: Builder, ins: Instruction) -> Run:
         # Bits of the field beyond the register take the sign, too.
         inside = np.clip(np.minimum(length, bits - start), 0, bits)
         ones = np.where(
-            inside < bits, (unsigned.type(1) << np.minimum(inside, bits - 1).astype(unsigned)) - unsigned.type(1), ~unsigned.type(0)
+            inside < bits,
+            (unsigned.type(1) << np.minimum(inside, bits - 1).astype(unsigned)) - unsigned.type(1),
+            ~unsigned.type(0),
         )
         field = raw & ones
         if type_[0] == "s":
             last = np.minimum(start + length - 1, bits - 1)
-            sign = np.where(length == 0, unsigned.type(0), (bare >> np.maximum(last, 0).astype(unsigned)) & unsigned.type(1))
+            sign = np.where(
+                length == 0, unsigned.type(0), (bare >> np.maximum(last, 0).astype(unsigned)) & unsigned.type(1)
+            )
             field = np.where(sign != 0, field | ~ones, field)
         return field.view(x.dtype)
 
@@ -639,7 +640,9 @@ def build_bfi(builder: Builder, ins: Instruction) -> Run:
 
     def arrays(x: Array, y: Array, start: Array, length: Array) -> Array:
         start, length = start & np.uint32(255), length & np.uint32(255)
-        ones = np.where(length < bits, (dtype.type(1) << np.minimum(length, bits - 1).astype(dtype)) - dtype.type(1), ~dtype.type(0))
+        ones = np.where(
+            length < bits, (dtype.type(1) << np.minimum(length, bits - 1).astype(dtype)) - dtype.type(1), ~dtype.type(0)
+        )
         field = shift_left(np.broadcast_to(ones, np.broadcast_shapes(ones.shape, start.shape)), start)
         return (y & ~field) | (shift_left(x, start) & field)
 
@@ -775,7 +778,9 @@ def build_prmt(builder: Builder, ins: Instruction) -> Run:
         both = (y.astype(np.uint64) << np.uint64(32)) | x
         result: Any = np.uint32(0)
         for place, selector in enumerate(selectors(control)):
-            byte = ((both >> ((selector & np.uint32(7)).astype(np.uint64) * np.uint64(8))) & np.uint64(255)).astype(np.uint32)
+            byte = ((both >> ((selector & np.uint32(7)).astype(np.uint64) * np.uint64(8))) & np.uint64(255)).astype(
+                np.uint32
+            )
             copies = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
             byte = np.where(selector & np.uint32(8), copies, byte)
             result = result | (byte << np.uint32(8 * place))

@@ -11,7 +11,17 @@ from typing import Any, NamedTuple
 
 from cudabench.simulator import ptx
 from cudabench.simulator.errors import PtxError
-from cudabench.simulator.ptx import Address, Immediate, Instruction, Label, Location, Negated, Operand, Pair, Symbol, Vector
+from cudabench.simulator.ptx import (
+    Address,
+    Immediate,
+    Instruction,
+    Label,
+    Location,
+    Negated,
+    Operand,
+    Symbol,
+    Vector,
+)
 from cudabench.simulator.values import UNSIGNED, Affine
 
 # Names that may be called without a body in the PTX: the machine supplies them.
@@ -52,7 +62,7 @@ class Refuse(Exception):
 class Op:
     """One decoded instruction: `run(machine)` and what the scheduler has to know about it."""
 
-    __slots__ = ("collective", "defs", "guard", "inverted", "line", "run", "target", "taint", "uses", "what")
+    __slots__ = ("collective", "defs", "guard", "inverted", "line", "run", "taint", "target", "uses", "what")
 
     def __init__(self, run: Callable[[Any], Any] | None, what: str, line: Location) -> None:
         self.run = run
@@ -223,7 +233,9 @@ class Builder:
         elif not operand.float_bits and type_ in ("f32", "f64"):
             import numpy as np
 
-            value = int(np.array([value], dtype=type_.replace("f32", "f4").replace("f64", "f8")).view(UNSIGNED[width])[0])
+            value = int(
+                np.array([value], dtype=type_.replace("f32", "f4").replace("f64", "f8")).view(UNSIGNED[width])[0]
+            )
         half = 1 << (width - 1)
         value &= (1 << width) - 1
         if value >= half and operand.value < 0:
@@ -240,7 +252,7 @@ class Builder:
             return self.special[name]
         if name in _REFUSED_REGISTERS:
             raise Refuse(_REFUSED_REGISTERS[name])
-        if name.startswith("%cluster") or name.startswith("%is_explicit_cluster") or name.startswith("%nclusterid"):
+        if name.startswith(("%cluster", "%is_explicit_cluster", "%nclusterid")):
             raise Refuse("thread block clusters")
         if name.startswith("%"):
             raise Refuse(f"register {name}")
@@ -355,6 +367,7 @@ class Builder:
     # The stream.
 
     def build(self) -> Code:
+        """Decode the kernel with all that it calls."""
         self.inline(self.frame)
         base = -(-self.static_shared // 16) * 16
         for index in self.dynamic_constants:
@@ -392,6 +405,7 @@ class Builder:
         self.frame = caller
 
     def append(self, ins: Instruction) -> None:
+        """Append one instruction's op."""
         self.uses, self.defs, self.taint = [], [], None
         if ins.opcode == "call":
             self.call(ins)
@@ -408,7 +422,7 @@ class Builder:
                 return
             if not isinstance(op, Op):
                 op = Op(op, "plain", ins.location)
-        if op.what == "branch" and isinstance(op.target, str) and not (ins.opcode == "ret"):
+        if op.what == "branch" and isinstance(op.target, str) and ins.opcode != "ret":
             op.target += self.frame.suffix
         elif op.what == "table":
             op.target = tuple(name + self.frame.suffix for name in op.target)
@@ -422,6 +436,7 @@ class Builder:
         self.stream.append(op)
 
     def call(self, ins: Instruction) -> None:
+        """Append a call: the callee's ops with its parameters bound."""
         operands = list(ins.operands)
         results: tuple[Operand, ...] = ()
         if isinstance(operands[0], Vector):
@@ -446,15 +461,17 @@ class Builder:
             raise Refuse(f"recursion ({name} calls itself)")
         self.frames += 1
         frame = Frame(function, f"~{self.frames}")
-        skip = None
         if ins.guard is not None:
             op = Op(None, "branch", ins.location)
-            skip = op.target = frame.end
+            op.target = frame.end
             op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], not ins.inverted
             op.uses = tuple(self.uses)
             self.stream.append(op)
         copies: list[tuple[Operand, str]] = []
-        for formal, actual in (*zip(function.parameters, arguments), *zip(function.results, results)):
+        for formal, actual in (
+            *zip(function.parameters, arguments, strict=True),
+            *zip(function.results, results, strict=True),
+        ):
             shared = self.param_name(actual.name) if isinstance(actual, Symbol) else None
             if shared is not None:
                 frame.params[formal.name] = shared
@@ -523,6 +540,7 @@ class Builder:
     # Basic blocks.
 
     def blocks(self) -> list[Block]:
+        """Cut the stream into basic blocks."""
         blocks = [Block(0)]
         labels: dict[str, int] = {}
         for item in self.stream:
@@ -568,6 +586,7 @@ class Builder:
 
     @staticmethod
     def find(labels: dict[str, int], name: str) -> int:
+        """Return the block at a label."""
         if name not in labels:
             raise PtxError(f"the PTX branches to the unknown label '{name.partition('~')[0]}'.")
         return labels[name]

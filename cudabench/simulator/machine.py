@@ -365,7 +365,10 @@ class Machine:
         chunk = self.chunk
         entries = self.parked[:]
         self.parked.clear()
-        full = [np.broadcast_to(np.ones((1, 1), dtype=bool) if mask is None else mask, chunk.shape) for _, mask, _ in entries]
+        full = [
+            np.broadcast_to(np.ones((1, 1), dtype=bool) if mask is None else mask, chunk.shape)
+            for _, mask, _ in entries
+        ]
         identities = [op.collective.identity(self, mask) for (_, mask, op) in entries]
         expected_all = chunk.real_threads
         complete = np.zeros(chunk.shape, dtype=bool)
@@ -375,7 +378,11 @@ class Machine:
             arrived = sum(full[place].sum(axis=1) for place in members)
             counts = [identities[place][1] for place in members]
             expected = max((count for count in counts if count is not None), default=expected_all)
-            sites = sum(full[place].any(axis=1).astype(np.int64) for place in members if entries[place][2].collective.count is None)
+            sites = sum(
+                full[place].any(axis=1).astype(np.int64)
+                for place in members
+                if entries[place][2].collective.count is None
+            )
             whole = (arrived >= expected) & (np.asarray(sites) <= 1)
             for place in members:
                 released[place] = full[place] & whole[:, None]
@@ -389,7 +396,13 @@ class Machine:
             hang = stuck & ~going[:, None]
             if hang.any():
                 if following >= 0:
-                    self.hazards.barrier(self, op, hang, [(o, f) for (n, _, o), f in zip(entries, full) if n >= 0], self.exited)
+                    self.hazards.barrier(
+                        self,
+                        op,
+                        hang,
+                        [(o, f) for (n, _, o), f in zip(entries, full, strict=True) if n >= 0],
+                        self.exited,
+                    )
                 done = done | hang
             left = stuck & going[:, None]
             if left.any():
@@ -412,9 +425,13 @@ class Machine:
         here = self.lanes()
         named = op.collective(self)
         if named is None:
-            needed = np.broadcast_to(here.reshape(chunk.blocks, -1, 32).any(axis=2, keepdims=True), (chunk.blocks, chunk.warps, 32))
+            needed = np.broadcast_to(
+                here.reshape(chunk.blocks, -1, 32).any(axis=2, keepdims=True), (chunk.blocks, chunk.warps, 32)
+            )
         else:
-            words = np.where(here, np.broadcast_to(named, chunk.shape), np.uint32(0)).reshape(chunk.blocks, chunk.warps, 32)
+            words = np.where(here, np.broadcast_to(named, chunk.shape), np.uint32(0)).reshape(
+                chunk.blocks, chunk.warps, 32
+            )
             union = np.bitwise_or.reduce(words, axis=2)
             needed = (union[:, :, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(bool)
         absent = needed.reshape(chunk.shape) & ~here

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from cudabench.simulator import rounding, values
-from cudabench.simulator.integer import INTEGERS, inverted, widened
+from cudabench.simulator.integer import INTEGERS, inverted
 from cudabench.simulator.lower import Builder, Refuse
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
-from cudabench.simulator.ptx import BITS, Instruction, Negated, Pair, Symbol, Vector
+from cudabench.simulator.ptx import BITS, Instruction, Negated, Pair, Vector
 from cudabench.simulator.table import Run, instruction, refuse
 from cudabench.simulator.values import BOOL, DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical, truth
 
@@ -193,9 +193,9 @@ def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Any]
     def run(machine: Any) -> Value:
         x, y = machine.registers[first], machine.registers[second]
         if dtype.kind in "iu" and not half and type(x) is Affine and type(y) is Affine:
-            a, b = sign(x, bits), sign(y, bits)
-            if a is not None and b is not None:
-                found = decide(name, a, b)
+            p, q = sign(x, bits), sign(y, bits)
+            if p is not None and q is not None:
+                found = decide(name, p, q)
                 if found is not None:
                     return found
         a, b = as_array(x, dtype, machine.chunk), as_array(y, dtype, machine.chunk)
@@ -257,7 +257,8 @@ def _setp_pair(builder: Builder, ins: Instruction, type_: str) -> Run:
     def run(machine: Any) -> None:
         for shift, target in ((0, low), (16, high)):
             x, y = (
-                (machine.array(source, UNSIGNED[32]) >> np.uint32(shift)).astype(np.uint16) for source in (first, second)
+                (machine.array(source, UNSIGNED[32]) >> np.uint32(shift)).astype(np.uint16)
+                for source in (first, second)
             )
             if type_ == "bf16x2":
                 x, y = rounding.from_bf16(x), rounding.from_bf16(y)
@@ -307,7 +308,8 @@ def _set_pair(builder: Builder, ins: Instruction, target: int, result: str, type
         total: Any = np.uint32(0)
         for shift in (0, 16):
             x, y = (
-                (machine.array(source, UNSIGNED[32]) >> np.uint32(shift)).astype(np.uint16) for source in (first, second)
+                (machine.array(source, UNSIGNED[32]) >> np.uint32(shift)).astype(np.uint16)
+                for source in (first, second)
             )
             if type_ == "bf16x2":
                 x, y = rounding.from_bf16(x), rounding.from_bf16(y)
@@ -409,7 +411,11 @@ def int_to_float(x: Array, mode: str, dtype: np.dtype[Any]) -> Array:
     """Return an integer as a float with the rounding mode."""
     if mode == "rn":
         if dtype == np.float16:
-            return np.clip(x, -(2**17), 2**17).astype(np.float64).astype(dtype) if x.dtype.kind == "i" else np.minimum(x, 2**17).astype(np.float64).astype(dtype)
+            return (
+                np.clip(x, -(2**17), 2**17).astype(np.float64).astype(dtype)
+                if x.dtype.kind == "i"
+                else np.minimum(x, 2**17).astype(np.float64).astype(dtype)
+            )
         return x.astype(dtype)
     high = x.astype(np.float64)
     # The exact remainder of the conversion to float64; near 2^63 the way back would overflow.
@@ -558,5 +564,3 @@ def build_szext(builder: Builder, ins: Instruction) -> Run:
         return wide.astype(DTYPES[type_])
 
     return elementwise(builder, ins, (type_, "u32"), type_, arrays)
-
-

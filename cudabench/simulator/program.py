@@ -76,7 +76,9 @@ class Program:
     def __init__(self, module: ptx.Module) -> None:
         self.module = module
         self.kernels = {
-            function.name: Entry(self, function) for function in module.functions.values() if function.entry and function.body is not None
+            function.name: Entry(self, function)
+            for function in module.functions.values()
+            if function.entry and function.body is not None
         }
         self._codes: dict[str, Code] = {}
         self._symbols: dict[str, int] = {}
@@ -131,7 +133,9 @@ class Program:
 
             if kernel not in self.kernels:
                 have = ", ".join(self.kernels) or "none"
-                raise LaunchError(f"there is no kernel '{kernel}' in this PTX; it has: {have}.{did_you_mean(kernel, self.kernels)}")
+                raise LaunchError(
+                    f"there is no kernel '{kernel}' in this PTX; it has: {have}.{did_you_mean(kernel, self.kernels)}"
+                )
             found = self._codes[kernel] = Builder(self.module, kernel, self._symbols, TABLE).build()
         return found
 
@@ -169,7 +173,9 @@ def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static
         if value > limit:
             raise LaunchError(f"a block of {value} threads in {axis} is over the limit of {limit}.")
     if threads > MAX_THREADS:
-        raise LaunchError(f"a block of {block[0]} x {block[1]} x {block[2]} = {threads} threads is over the limit of {MAX_THREADS}.")
+        raise LaunchError(
+            f"a block of {block[0]} x {block[1]} x {block[2]} = {threads} threads is over the limit of {MAX_THREADS}."
+        )
     for axis, value, limit in zip("xyz", grid, MAX_GRID, strict=True):
         if value > limit:
             raise LaunchError(f"a grid of {value} blocks in {axis} is over the limit of {limit}.")
@@ -184,9 +190,13 @@ def _number(value: Any, parameter: Parameter, name: str) -> bytes:
     if isinstance(value, (bytes, bytearray, np.void)):
         raw = bytes(value)
         if len(raw) != parameter.size:
-            raise LaunchError(f"argument '{name}' has {len(raw)} bytes, but the kernel's parameter has {parameter.size}.")
+            raise LaunchError(
+                f"argument '{name}' has {len(raw)} bytes, but the kernel's parameter has {parameter.size}."
+            )
         return raw
-    if isinstance(value, np.generic) and (parameter.type[0] == "b" or (parameter.type[0] != "f") != (value.dtype.kind != "f")):
+    if isinstance(value, np.generic) and (
+        parameter.type[0] == "b" or (parameter.type[0] != "f") != (value.dtype.kind != "f")
+    ):
         raw = value.tobytes()
         if len(raw) == parameter.size and parameter.type[0] == "b":
             return raw
@@ -237,7 +247,9 @@ def _place_arrays(space: AddressSpace, arrays: list[tuple[str, Array]]) -> dict[
             addresses[id(array)] = region.base + pointer - start
             region.writable = region.writable or array.flags.writeable
             continue
-        region = space.place(name, array.reshape(-1).view(np.uint8) if size else np.empty(0, np.uint8), array.flags.writeable)
+        region = space.place(
+            name, array.reshape(-1).view(np.uint8) if size else np.empty(0, np.uint8), array.flags.writeable
+        )
         start, end = pointer, pointer + size
         addresses[id(array)] = region.base
     return addresses
@@ -290,7 +302,9 @@ def run(
     for title, value, parameter in zip(titles, arguments, entry.parameters, strict=True):
         if isinstance(value, np.ndarray):
             if parameter.size != 8:
-                raise LaunchError(f"argument '{title}' is an array, but the kernel's parameter has {parameter.size} bytes.")
+                raise LaunchError(
+                    f"argument '{title}' is an array, but the kernel's parameter has {parameter.size} bytes."
+                )
             piece = addresses[id(value)].to_bytes(8, "little")
         else:
             piece = _number(value, parameter, title)
@@ -302,7 +316,9 @@ def run(
         from cudabench.simulator.trace import Recorder
 
         recorder = Recorder(space, first_argument, addresses, arguments)
-    machine = Machine(code, grid3, block3, space, parameters, shared_bytes, budget or DEFAULT_BUDGET, recorder, progress)
+    machine = Machine(
+        code, grid3, block3, space, parameters, shared_bytes, budget or DEFAULT_BUDGET, recorder, progress
+    )
     machine.run()
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),

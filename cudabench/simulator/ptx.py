@@ -151,7 +151,9 @@ _REG = re.compile(r"\.reg\s*((?:\.\w+\s*)+)(.*)$", re.S)
 _NAME = re.compile(r"[A-Za-z_$%][\w$.]*$")
 _NUMBER = re.compile(r"[-+]?\d")
 _SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
-_TOOLKIT = re.compile(r"(^|/)(include|targets|cuda-?[\d.]*|nvidia)/.*\.(h|hpp|cuh|inl)$|\.hpp$|^(cuda_|device_|sm_|crt/|math_)[\w/]*\.h$")
+_TOOLKIT = re.compile(
+    r"(^|/)(include|targets|cuda-?[\d.]*|nvidia)/.*\.(h|hpp|cuh|inl)$|\.hpp$|^(cuda_|device_|sm_|crt/|math_)[\w/]*\.h$"
+)
 
 
 def integer(text: str) -> int:
@@ -296,9 +298,7 @@ class _Parser:
             elif word in ("global", "shared", "const", "local", "param", "tex"):
                 # In a parameter's `.ptr .global` the second word qualifies the pointer.
                 space = space or word
-            elif word in BITS:
-                type_ = word
-            elif word in ("texref", "samplerref", "surfref"):
+            elif word in BITS or word in ("texref", "samplerref", "surfref"):
                 type_ = word
             elif word in ("v2", "v4"):
                 vector = int(word[1])
@@ -316,9 +316,7 @@ class _Parser:
             size = count * width
             if dynamic and values:
                 size, dynamic = values[-1][0] + values[-1][1], False
-            found.append(
-                Variable(match[1], space, type_, align or width, size, dynamic, values, self.location)
-            )
+            found.append(Variable(match[1], space, type_, align or width, size, dynamic, values, self.location))
         return found
 
     def initial(self, text: str, width: int) -> list[tuple[int, int, Immediate | Symbol, int]]:
@@ -367,9 +365,7 @@ class _Parser:
         start = self.location
         if body is not None:
             code, start = self.body(body)
-        return Function(
-            name, entry, parameters, results, code, self.registers, tuple(self.locals), self.tables, start
-        )
+        return Function(name, entry, parameters, results, code, self.registers, tuple(self.locals), self.tables, start)
 
     def parameters(self, text: str) -> tuple[Variable, ...]:
         found: list[Variable] = []

@@ -32,8 +32,17 @@ class Entry:
     __slots__ = ("access", "address", "data", "key", "mask", "offset", "role")
 
     def __init__(self, access: Any, address: Value, offset: int, mask: Array | None, data: Any, key: Any) -> None:
-        self.access, self.address, self.offset, self.mask, self.data, self.key = access, address, offset, mask, data, key
-        self.role = ""  # 'copy': an asynchronous copy under way; 'done': its end, from where on the thread owns the data
+        self.access, self.address, self.offset, self.mask, self.data, self.key = (
+            access,
+            address,
+            offset,
+            mask,
+            data,
+            key,
+        )
+        self.role = (
+            ""  # 'copy': an asynchronous copy under way; 'done': its end, from where on the thread owns the data
+        )
 
 
 class Conflict:
@@ -100,8 +109,17 @@ class Shadow:
         self.used = {"load": False, "store": False, "atomic": False}
 
     def step(
-        self, kind: str, granules: Array, threads: Array, lanes: Array, order: WarpOrder, time: int, number: int, value: int,
-        values: Array | None, checked: bool = True,
+        self,
+        kind: str,
+        granules: Array,
+        threads: Array,
+        lanes: Array,
+        order: WarpOrder,
+        time: int,
+        number: int,
+        value: int,
+        values: Array | None,
+        checked: bool = True,
     ) -> tuple[Array, Array, Array] | None:
         """Apply one access; return (conflicting entries, the other threads, the other accesses' numbers), or None.
 
@@ -176,7 +194,6 @@ class Shadow:
         self.used[kind] = True
         if bad is None:
             return None
-        assert other_threads is not None and other_numbers is not None
         return bad, other_threads, other_numbers
 
 
@@ -253,7 +270,11 @@ class Races:
         cure = "__syncwarp()" if warp else "__syncthreads()"
         copying = [number & int(ENGINE) for number in (conflict.lane, conflict.other_thread)]
         if any(copying):
-            subject = f"thread {thread}'s asynchronous copy writes" if copying[0] else f"thread {thread} {_DOES[entry.access.kind]}"
+            subject = (
+                f"thread {thread}'s asynchronous copy writes"
+                if copying[0]
+                else f"thread {thread} {_DOES[entry.access.kind]}"
+            )
             action = f"thread {other}'s asynchronous copy" if copying[1] else f"thread {other}"
             text = (
                 f"{subject} {place}, which {action} {_DID[op]} in {line}, before the copy is waited for "
@@ -383,7 +404,10 @@ class SharedRaces(Races):
                 if found is None and self.one_block(entries):
                     found = self.memo[key] = self.intern(self.after)
                 if found is not None:
-                    wide = any(e.access is not None and e.access.kind != "load" and e.mask is not None and e.mask.shape[0] > 1 for e in entries)
+                    wide = any(
+                        e.access is not None and e.access.kind != "load" and e.mask is not None and e.mask.shape[0] > 1
+                        for e in entries
+                    )
                     if not wide:
                         self.state = found
                         return
@@ -740,7 +764,10 @@ class GlobalRaces(Races):
             if entry.access is not None and entry.access.kind == "store":
                 events = self.expand(entry, shape, narrow_any(entry.mask))
                 assert events is not None
-                if np.unique(events[0]).size != events[0].size and self.lane_values(entry, self.chunk.shape) is not None:
+                if (
+                    np.unique(events[0]).size != events[0].size
+                    and self.lane_values(entry, self.chunk.shape) is not None
+                ):
                     return False
         events_ = [self.expand(entry, shape, narrow_any(entry.mask)) for entry in entries]
         return self.shadow(0, entries, events_, False)
@@ -799,7 +826,12 @@ class GlobalRaces(Races):
             region = self.machine.space.nearest(base)
             offset = int(part[place] & ((1 << 44) - 1)) * width - base
             conflict = Conflict(
-                entry, int(bad.reshape(-1, count).any(axis=1).sum()), int(lanes[place]), 0, int(numbers[place]), int(others[place])
+                entry,
+                int(bad.reshape(-1, count).any(axis=1).sum()),
+                int(lanes[place]),
+                0,
+                int(numbers[place]),
+                int(others[place]),
             )
             self.report(conflict, "global", f"byte {offset} of '{region.name}'", int(rows[place]))
         return clean
@@ -815,7 +847,7 @@ def written_regions(machine: Any) -> set[int] | None:
         if bits >> (SYMBOL_BIT + slot) & 1:
             found.add(slot << SLOT_BITS)
     raw = machine.parameters.bytes
-    for offset in range(0, raw.size - 7):
+    for offset in range(raw.size - 7):
         if bits >> (1 + offset) & 1:
             region = machine.space.nearest(int(raw[offset : offset + 8].view(np.int64)[0]))
             if region is not None:

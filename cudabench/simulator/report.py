@@ -36,7 +36,7 @@ class Hazard(NamedTuple):
     line: int
     block: Index
     thread: Index
-    count: int
+    count: int  # type: ignore[assignment]
     message: str
 
 

@@ -87,7 +87,14 @@ class Recorder:
             argument, offset = self.owner(int(full[block, thread]))
             self.events.append(
                 GlobalEvent(
-                    file, line, access.kind, access.size, chunk.block_index(block), chunk.thread_index(thread), argument, offset
+                    file,
+                    line,
+                    access.kind,
+                    access.size,
+                    chunk.block_index(block),
+                    chunk.thread_index(thread),
+                    argument,
+                    offset,
                 )
             )
 
@@ -102,5 +109,3 @@ class Recorder:
     def trace(self) -> Trace:
         """Return what was recorded."""
         return Trace(tuple(self.events), tuple(self.requests), self.complete)
-
-

@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+# An ndarray. Type checkers see Any: NumPy's stubs tell shapes and scalars apart, differently in each release, where the
+# interpreter lets them mix by broadcasting.
+Array = Any
 Coefficients = tuple[int, int, int, int, int, int]
 
 UNSIGNED: dict[int, np.dtype[Any]] = {
@@ -47,7 +49,11 @@ class Chunk:
     """A box of blocks that run together: `origin` and `extent` in blocks (x, y, z), `block` in threads (x, y, z)."""
 
     def __init__(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], origin: tuple[int, int, int], extent: tuple[int, int, int]
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        origin: tuple[int, int, int],
+        extent: tuple[int, int, int],
     ) -> None:
         self.grid, self.block, self.origin, self.extent = grid, block, origin, extent
         self.real_threads = block[0] * block[1] * block[2]
@@ -93,7 +99,9 @@ class Affine:
 
     __slots__ = ("base", "cache", "coefficients", "high", "low")
 
-    def __init__(self, base: int, coefficients: Coefficients | None = None, low: int | None = None, high: int | None = None):
+    def __init__(
+        self, base: int, coefficients: Coefficients | None = None, low: int | None = None, high: int | None = None
+    ):
         self.base = base
         self.coefficients = coefficients
         self.low: int = base if low is None else low

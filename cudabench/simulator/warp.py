@@ -120,7 +120,9 @@ def build_shfl(builder: Builder, ins: Instruction) -> Op:
         else:
             blocks = max(other.shape[0], wide.shape[0])
             found = np.take_along_axis(
-                np.broadcast_to(wide, (blocks, chunk.warps, 32)), np.broadcast_to(other, (blocks, chunk.warps, 32)), axis=2
+                np.broadcast_to(wide, (blocks, chunk.warps, 32)),
+                np.broadcast_to(other, (blocks, chunk.warps, 32)),
+                axis=2,
             ).reshape(blocks, -1)
         machine.put(target, canonical(found))
 
@@ -190,7 +192,9 @@ def build_match(builder: Builder, ins: Instruction) -> Op:
         lanes = active(machine)
         named = by_warp(machine, as_array(machine.registers[members], _U32, chunk))
         # inside[..., i, j]: lane i names lane j, which is here.
-        inside = ((named[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool) & lanes[..., None, :]
+        inside = ((named[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool) & lanes[
+            ..., None, :
+        ]
         blocks = max(values.shape[0], inside.shape[0])
         values = np.broadcast_to(values, (blocks, chunk.warps, 32))
         inside = np.broadcast_to(inside, (blocks, chunk.warps, 32, 32))
@@ -230,7 +234,11 @@ def build_redux(builder: Builder, ins: Instruction) -> Op:
             raise refuse(ins)
     else:
         info = np.iinfo(dtype)
-        neutral = dtype.type({"add": 0, "or": 0, "xor": 0, "and": -1 if info.min < 0 else info.max, "min": info.max, "max": info.min}[name])
+        neutral = dtype.type(
+            {"add": 0, "or": 0, "xor": 0, "and": -1 if info.min < 0 else info.max, "min": info.max, "max": info.min}[
+                name
+            ]
+        )
 
     def run(machine: Any) -> None:
         chunk = machine.chunk
@@ -268,5 +276,3 @@ def build_elect(builder: Builder, ins: Instruction) -> Op:
         machine.put(predicate, truth(_per_warp(machine, (np.arange(32) == first) & lanes)))
 
     return collective(builder, ins, run, members)
-
-

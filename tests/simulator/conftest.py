@@ -12,7 +12,7 @@ from cudabench import simulator
 from cudabench.compiler import compile_ptx, nvrtc_version
 
 Array = np.ndarray[Any, Any]
-HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n.file 1 \"snippet.cu\"\n"
+HEAD = '.version 8.0\n.target sm_90\n.address_size 64\n.file 1 "snippet.cu"\n'
 WIDTHS = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
 
 

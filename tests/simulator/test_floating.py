@@ -10,7 +10,22 @@ import pytest
 from conftest import Array, evaluate
 
 FORMATS = {"f32": (np.float32, 24, -149, 127), "f64": (np.float64, 53, -1074, 1023), "f16": (np.float16, 11, -24, 15)}
-SPECIAL = [0.0, -0.0, 1.0, -1.0, 1.5, 0.1, 3.0, 1e-45, -1e-45, 1.1754942e-38, 1.17549435e-38, 3.4028235e38, -3.4028235e38, 65504.0]
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    1.5,
+    0.1,
+    3.0,
+    1e-45,
+    -1e-45,
+    1.1754942e-38,
+    1.17549435e-38,
+    3.4028235e38,
+    -3.4028235e38,
+    65504.0,
+]
 
 
 def rounded(value: Fraction, type_: str, mode: str) -> float:
@@ -65,9 +80,21 @@ def test_arithmetic_rounds_once(type_: str, mode: str) -> None:
     dtype = FORMATS[type_][0]
     x, y, z = (sample(type_, 400, seed) for seed in (1, 2, 3))
     f = [[Fraction(float(v)) for v in a] for a in (x, y, z)]
-    same(evaluate(f"add.{mode}.{type_} {{d}}, {{0}}, {{1}};", dtype, x, y), [rounded(a + b, type_, mode) for a, b in zip(f[0], f[1], strict=True)], type_)
-    same(evaluate(f"sub.{mode}.{type_} {{d}}, {{0}}, {{1}};", dtype, x, y), [rounded(a - b, type_, mode) for a, b in zip(f[0], f[1], strict=True)], type_)
-    same(evaluate(f"mul.{mode}.{type_} {{d}}, {{0}}, {{1}};", dtype, x, y), [rounded(a * b, type_, mode) for a, b in zip(f[0], f[1], strict=True)], type_)
+    same(
+        evaluate(f"add.{mode}.{type_} {{d}}, {{0}}, {{1}};", dtype, x, y),
+        [rounded(a + b, type_, mode) for a, b in zip(f[0], f[1], strict=True)],
+        type_,
+    )
+    same(
+        evaluate(f"sub.{mode}.{type_} {{d}}, {{0}}, {{1}};", dtype, x, y),
+        [rounded(a - b, type_, mode) for a, b in zip(f[0], f[1], strict=True)],
+        type_,
+    )
+    same(
+        evaluate(f"mul.{mode}.{type_} {{d}}, {{0}}, {{1}};", dtype, x, y),
+        [rounded(a * b, type_, mode) for a, b in zip(f[0], f[1], strict=True)],
+        type_,
+    )
     nonzero = np.where(y == 0, dtype(3.0), y)
     quotients = [rounded(a / Fraction(float(b)), type_, mode) for a, b in zip(f[0], nonzero, strict=True)]
     same(evaluate(f"div.{mode}.{type_} {{d}}, {{0}}, {{1}};", dtype, x, nonzero), quotients, type_)
@@ -89,7 +116,10 @@ def test_fma_resolves_results_halfway_between_floats() -> None:
     x = np.append(x, [big, one]).astype(np.float32)
     y = np.append(y, [one, np.float32(2**-30)]).astype(np.float32)
     z = np.append(z, [np.float32(1 + 2**-23), np.float32(2**24 + 2)]).astype(np.float32)
-    want = [rounded(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)), "f32", "rn") for a, b, c in zip(x, y, z, strict=True)]
+    want = [
+        rounded(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)), "f32", "rn")
+        for a, b, c in zip(x, y, z, strict=True)
+    ]
     same(evaluate("fma.rn.f32 {d}, {0}, {1}, {2};", np.float32, x, y, z), want, "f32")
 
 
@@ -119,11 +149,18 @@ def test_square_roots_and_reciprocals(type_: str, mode: str) -> None:
 def test_half_precision(type_: str) -> None:
     """Half arithmetic rounds once; packed halves are two independent numbers."""
     x, y, z = (sample("f16", 300, seed, 8).astype(np.float16) for seed in (1, 2, 3))
-    want = [rounded(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)), "f16", "rn") for a, b, c in zip(x, y, z, strict=True)]
+    want = [
+        rounded(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)), "f16", "rn")
+        for a, b, c in zip(x, y, z, strict=True)
+    ]
     if type_ == "f16":
-        got = evaluate("fma.rn.f16 {d}, {0}, {1}, {2};", np.uint16, *(v.view(np.uint16) for v in (x, y, z))).view(np.float16)
+        got = evaluate("fma.rn.f16 {d}, {0}, {1}, {2};", np.uint16, *(v.view(np.uint16) for v in (x, y, z))).view(
+            np.float16
+        )
     else:
-        got = evaluate("fma.rn.f16x2 {d}, {0}, {1}, {2};", np.uint32, *(v.view(np.uint32) for v in (x, y, z))).view(np.float16)
+        got = evaluate("fma.rn.f16x2 {d}, {0}, {1}, {2};", np.uint32, *(v.view(np.uint32) for v in (x, y, z))).view(
+            np.float16
+        )
     same(got, want, "f16")
 
 
@@ -155,7 +192,28 @@ def test_narrowing_conversions(target: str, source: str, mode: str) -> None:
 def test_float_to_integer_rounds_and_clamps(target: str, source: str, mode: str) -> None:
     """cvt to an integer rounds by its mode, clamps to the range, and has a rule for NaN."""
     dtype = FORMATS[source][0]
-    x = np.array([0.5, -0.5, 1.5, 2.5, -2.5, 1e9, -1e9, 2147483648.0, 1e19, -1e19, 2.0**63, 2.0**64, 255.5, -128.5, np.inf, -np.inf, 127.5], dtype)
+    x = np.array(
+        [
+            0.5,
+            -0.5,
+            1.5,
+            2.5,
+            -2.5,
+            1e9,
+            -1e9,
+            2147483648.0,
+            1e19,
+            -1e19,
+            2.0**63,
+            2.0**64,
+            255.5,
+            -128.5,
+            np.inf,
+            -np.inf,
+            127.5,
+        ],
+        dtype,
+    )
     bits = int(target[1:])
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, (1 << bits) - 1)
     got = evaluate(f"cvt.{mode}.{target}.{source} {{d}}, {{0}};", f"u{max(16, bits) // 8}", x)
@@ -166,9 +224,15 @@ def test_float_to_integer_rounds_and_clamps(target: str, source: str, mode: str)
             exact = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}[mode](Fraction(value))
             want = max(low, min(high, exact))
         assert result == want & ((1 << max(16, bits)) - 1)
-    nan = evaluate(f"cvt.{mode}.{target}.{source} {{d}}, {{0}};", f"u{max(16, bits) // 8}", np.array([np.nan], dtype))[0]
+    nan = evaluate(f"cvt.{mode}.{target}.{source} {{d}}, {{0}};", f"u{max(16, bits) // 8}", np.array([np.nan], dtype))[
+        0
+    ]
     wide = source == "f64" or bits == 64
-    assert int(nan) == ((1 << (bits - 1)) & ((1 << max(16, bits)) - 1) if wide and target[0] == "u" else (low if wide else 0) & ((1 << max(16, bits)) - 1))
+    assert int(nan) == (
+        (1 << (bits - 1)) & ((1 << max(16, bits)) - 1)
+        if wide and target[0] == "u"
+        else (low if wide else 0) & ((1 << max(16, bits)) - 1)
+    )
 
 
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
@@ -179,7 +243,10 @@ def test_integer_to_float(target: str, source: str, mode: str) -> None:
     bits = int(source[1:])
     rng = np.random.default_rng(3)
     raw = [0, 1, 16777217, (1 << bits) - 1, (1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << (bits - 1)) + 1]
-    raw += [int(v) >> int(s) & ((1 << bits) - 1) for v, s in zip(rng.integers(0, 2**63, 100), rng.integers(0, 50, 100), strict=True)]
+    raw += [
+        int(v) >> int(s) & ((1 << bits) - 1)
+        for v, s in zip(rng.integers(0, 2**63, 100), rng.integers(0, 50, 100), strict=True)
+    ]
     x = np.array(raw, dtype=np.uint64).astype(f"u{bits // 8}")
     got = evaluate(f"cvt.{mode}.{target}.{source} {{d}}, {{0}};", FORMATS[target][0], x)
     values = [v - (1 << bits) if source[0] == "s" and v >> (bits - 1) else v for v in x.tolist()]
@@ -226,7 +293,14 @@ def test_flush_and_saturate() -> None:
 
 @pytest.mark.parametrize(
     ("name", "function"),
-    [("sin", np.sin), ("cos", np.cos), ("ex2", np.exp2), ("lg2", np.log2), ("tanh", np.tanh), ("rsqrt", lambda v: 1 / np.sqrt(v))],
+    [
+        ("sin", np.sin),
+        ("cos", np.cos),
+        ("ex2", np.exp2),
+        ("lg2", np.log2),
+        ("tanh", np.tanh),
+        ("rsqrt", lambda v: 1 / np.sqrt(v)),
+    ],
 )
 def test_approximations_are_as_good_as_the_format(name: str, function: object) -> None:
     """The .approx functions are the correctly computed value, rounded."""

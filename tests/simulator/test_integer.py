@@ -69,7 +69,9 @@ def test_arithmetic_wraps_like_python_ints_modulo_two_to_the_width(name: str, ty
     bits = int(type_[1:])
     x, y = pairs(bits)
     got = evaluate(f"{name}.{type_} {{d}}, {{0}}, {{1}};", x.dtype, x, y)
-    want = [TWO[name](read(int(a), type_), read(int(b), type_), bits) & ((1 << bits) - 1) for a, b in zip(x, y, strict=True)]
+    want = [
+        TWO[name](read(int(a), type_), read(int(b), type_), bits) & ((1 << bits) - 1) for a, b in zip(x, y, strict=True)
+    ]
     assert got.tolist() == want
 
 
@@ -143,7 +145,15 @@ def test_mad_carry_chain_multiplies_64_bits() -> None:
     """The chain that compilers emit for a 64-bit product: mad.lo.cc and madc.hi."""
     x, y = pairs(32)
     z, high = numbers(32, x.size, 8), numbers(32, x.size, 9)
-    got = evaluate("mad.lo.cc.u32 %t, {0}, {1}, {2}; madc.hi.u32 {d}, {0}, {1}, {3};", np.uint32, x, y, z, high, declare=".reg .b32 %t;")
+    got = evaluate(
+        "mad.lo.cc.u32 %t, {0}, {1}, {2}; madc.hi.u32 {d}, {0}, {1}, {3};",
+        np.uint32,
+        x,
+        y,
+        z,
+        high,
+        declare=".reg .b32 %t;",
+    )
     for a, b, c, h, d in zip(x.tolist(), y.tolist(), z.tolist(), high.tolist(), got.tolist(), strict=True):
         assert d == ((a * b + (c | h << 32)) >> 32) & 0xFFFFFFFF
 
@@ -179,7 +189,9 @@ def test_bit_counts(bits: int) -> None:
     values = x.tolist()
     assert evaluate(f"popc.b{bits} {{d}}, {{0}};", np.uint32, x).tolist() == [bin(v).count("1") for v in values]
     assert evaluate(f"clz.b{bits} {{d}}, {{0}};", np.uint32, x).tolist() == [bits - v.bit_length() for v in values]
-    assert evaluate(f"brev.b{bits} {{d}}, {{0}};", x.dtype, x).tolist() == [int(f"{v:0{bits}b}"[::-1], 2) for v in values]
+    assert evaluate(f"brev.b{bits} {{d}}, {{0}};", x.dtype, x).tolist() == [
+        int(f"{v:0{bits}b}"[::-1], 2) for v in values
+    ]
     want = [(v.bit_length() - 1) & 0xFFFFFFFF for v in values]
     assert evaluate(f"bfind.u{bits} {{d}}, {{0}};", np.uint32, x).tolist() == want
     flipped = [(~v & ((1 << bits) - 1)) if v >> (bits - 1) else v for v in values]
@@ -194,7 +206,9 @@ def test_lop3_follows_its_table(table: int) -> None:
     z = numbers(32, x.size, 7)
     got = evaluate(f"lop3.b32 {{d}}, {{0}}, {{1}}, {{2}}, {table:#x};", np.uint32, x, y, z)
     for a, b, c, d in zip(x.tolist(), y.tolist(), z.tolist(), got.tolist(), strict=True):
-        assert d == sum((table >> (((a >> i & 1) << 2) | ((b >> i & 1) << 1) | (c >> i & 1)) & 1) << i for i in range(32))
+        assert d == sum(
+            (table >> (((a >> i & 1) << 2) | ((b >> i & 1) << 1) | (c >> i & 1)) & 1) << i for i in range(32)
+        )
 
 
 def test_prmt_picks_bytes() -> None:
@@ -218,7 +232,8 @@ def test_sad_and_dot_products() -> None:
     z = numbers(32, x.size, 11)
     got = evaluate("sad.s32 {d}, {0}, {1}, {2};", np.uint32, x, y, z)
     assert got.tolist() == [
-        (abs(signed(a, 32) - signed(b, 32)) + c) & 0xFFFFFFFF for a, b, c in zip(x.tolist(), y.tolist(), z.tolist(), strict=True)
+        (abs(signed(a, 32) - signed(b, 32)) + c) & 0xFFFFFFFF
+        for a, b, c in zip(x.tolist(), y.tolist(), z.tolist(), strict=True)
     ]
     got = evaluate("dp4a.s32.u32 {d}, {0}, {1}, {2};", np.uint32, x, y, z)
     for a, b, c, d in zip(x.tolist(), y.tolist(), z.tolist(), got.tolist(), strict=True):
@@ -252,8 +267,9 @@ def test_integer_conversions(target: str, source: str, sat: str) -> None:
 def test_affine_arithmetic_wraps_as_arrays_do(type_: str, compiled: Callable[..., object]) -> None:
     """Index arithmetic on threadIdx and blockIdx, which never leaves its coefficients, equals the same on memory."""
     del compiled
-    from cudabench import simulator
     from conftest import HEAD
+
+    from cudabench import simulator
 
     bits = int(type_[1:])
     wide = bits == 64
