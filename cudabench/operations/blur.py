@@ -1,0 +1,249 @@
+"""Box blur: the mean over the (2 r + 1)^2 neighbours of each pixel that lie inside the picture, in each channel.
+
+A row of COLS pixels is COLS * CHANNELS elements; the kernels' grids cover elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cudabench.errors import UsageError
+from cudabench.model import Baseline, Buffer, Dim, Kernel, Launch, Operation, Option, Problem, Tolerance, cdiv
+from cudabench.operations import pictures
+from cudabench.operations.flat import in_strips
+from cudabench.operations.inputs import random_array
+
+Arrays = dict[str, np.ndarray]
+Rule = Callable[[Problem, Dim], Dim]
+
+MAX_RADIUS = 1000
+MAX_CHANNELS = 4
+MAX_SHARED = 227 * 1024  # bytes that a block may have on compute capability 9.0
+MAX_SUMS = 136  # sums that a thread keeps in registers, as in the chapter
+ROWS = 16  # rows that a thread slides down, as in the chapter
+STRIP_BYTES = 1 << 18  # of rows that the CPU works on at a time, in its cache
+
+
+# Options -------------------------------------------------------------------------------------------------------------
+
+
+def radius(problem: Problem) -> int:
+    """Return the radius. Raises UsageError for one that is none."""
+    value = int(problem.options.get("radius", 1))
+    if not 0 <= value <= MAX_RADIUS:
+        raise UsageError(f"--radius {value} is out of range: it is 0 to {MAX_RADIUS}.")
+    return value
+
+
+def channels(problem: Problem) -> int:
+    """Return the values of a pixel: the picture's, or those asked for. Raises UsageError where the two disagree."""
+    asked = problem.options.get("channels")
+    picture = pictures.load(problem.options)
+    if asked is not None and not 1 <= asked <= MAX_CHANNELS:
+        raise UsageError(f"--channels {asked} is out of range: it is 1 to {MAX_CHANNELS}.")
+    if picture is None:
+        return 1 if asked is None else int(asked)
+    if asked not in (None, picture.shape[2]):
+        raise UsageError(f"--channels {asked} contradicts the picture, which has {picture.shape[2]}: leave it out.")
+    return int(picture.shape[2])
+
+
+def size(options: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return the size of the picture that the options name; checks where the result is to go."""
+    pictures.check_target(options)
+    picture = pictures.load(options)
+    return None if picture is None else picture.shape[:2]
+
+
+# Geometry ------------------------------------------------------------------------------------------------------------
+
+
+def wide(problem: Problem) -> int:
+    """Return the columns of a thread of the last rung."""
+    itemsize = np.dtype(problem.dtype).itemsize
+    return 8 if itemsize == 1 else 16 // itemsize
+
+
+def over_elements(problem: Problem, block: Dim) -> Dim:
+    """Return a grid of one element a thread."""
+    return (cdiv(problem.size["cols"] * channels(problem), block[0]), cdiv(problem.size["rows"], block[1]), 1)
+
+
+def sliding(columns: Callable[[Problem], int]) -> Rule:
+    """Return the rule of a grid whose threads slide down ROWS rows of some columns. Refuses large radii."""
+
+    def rule(problem: Problem, block: Dim) -> Dim:
+        across = columns(problem)
+        most = (MAX_SUMS // across - 1) // 2
+        if radius(problem) > most:
+            raise UsageError(
+                f"--radius {radius(problem)} needs too many sums in registers: this kernel takes up to {most}."
+            )
+        elements = problem.size["cols"] * channels(problem)
+        return (cdiv(elements, block[0] * across), cdiv(problem.size["rows"], block[1] * ROWS), 1)
+
+    return rule
+
+
+def tiled(name: str, sums: bool) -> Kernel:
+    """Return a rung with a tile in shared memory, and the sums along its rows where it keeps them."""
+    function = "blur_" + name
+
+    def launches(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+        r, itemsize = radius(problem), np.dtype(problem.dtype).itemsize
+        high = block[1] + 2 * r
+        shared = cdiv((block[0] + 2 * r * channels(problem)) * high * itemsize, 16) * 16
+        shared += block[0] * high * 4 if sums else 0
+        if shared > MAX_SHARED:
+            raise UsageError(
+                f"--radius {r} needs {shared / 1024:.0f} KiB of shared memory for a tile with its halo; a block has "
+                f"{MAX_SHARED // 1024} KiB."
+            )
+        return (Launch(function, grid, block, arguments(problem), shared),)
+
+    return Kernel(name, function, (16, 16), over_elements, launches=launches)
+
+
+# The operation -------------------------------------------------------------------------------------------------------
+
+
+def shape(problem: Problem) -> tuple[int, ...]:
+    """Return the shape of the picture: rows, columns, and channels where there are several."""
+    size = (problem.size["rows"], problem.size["cols"])
+    return size if channels(problem) == 1 else (*size, channels(problem))
+
+
+def inputs(problem: Problem) -> Arrays:
+    """Return the picture that the options name, in levels of 0 to 255, or random elements; and the radius."""
+    picture = pictures.load(problem.options)
+    if picture is None:
+        picture = random_array(np.random.default_rng(problem.seed), shape(problem), problem.dtype)
+    return {"in": picture.reshape(shape(problem)).astype(problem.dtype), "radius": np.array(radius(problem))}
+
+
+def window(array: np.ndarray, reach: int, axis: int) -> np.ndarray:
+    """Return the sums over each element's neighbours along an axis, `reach` to each side, where they exist."""
+    sums: np.ndarray = array.copy()
+    into, out_of = np.moveaxis(sums, axis, 0), np.moveaxis(array, axis, 0)
+    for d in range(1, min(reach, len(into) - 1) + 1):
+        into[d:] += out_of[:-d]
+        into[:-d] += out_of[d:]
+    return sums
+
+
+def inside(length: int, reach: int) -> np.ndarray:
+    """Return how many neighbours along an axis each position has, itself among them."""
+    at = np.arange(length)
+    counts: np.ndarray = np.minimum(at, reach) + np.minimum(length - 1 - at, reach) + 1
+    return counts
+
+
+def blur(source: np.ndarray, target: np.ndarray, reach: int, wide: type, strip: slice) -> None:
+    """Fill a strip of rows of the target with means that are summed in the type `wide`, some rows at a time."""
+    height, width = source.shape[:2]
+    rows = max(4 * reach, STRIP_BYTES // (source[0].size * np.dtype(wide).itemsize), 1)
+    across = inside(width, reach).reshape(-1, *[1] * (source.ndim - 2))
+    down = inside(height, reach)
+    for start in range(strip.start, min(strip.stop, height), rows):
+        stop = min(start + rows, strip.stop, height)
+        above = max(start - reach, 0)
+        near: np.ndarray = source[above : min(stop + reach, height)].astype(wide)
+        sums = window(window(near, reach, 1), reach, 0)[start - above : stop - above]
+        counts = down[start:stop].reshape(-1, *[1] * (source.ndim - 1)) * across
+        if sums.dtype.kind == "f":
+            np.divide(sums, counts, out=target[start:stop], casting="same_kind")
+        else:
+            np.floor_divide(sums + counts // 2, counts, out=target[start:stop], casting="unsafe")
+
+
+def reference(problem: Problem, arrays: Arrays) -> Arrays:
+    """Return the means: in double for floats, exact and with halves rounded up for whole numbers."""
+    floats = arrays["in"].dtype.kind == "f"
+    out = np.empty(arrays["in"].shape, np.float64 if floats else arrays["in"].dtype)
+    blur(arrays["in"], out, radius(problem), np.float64 if floats else np.int64, slice(0, len(out)))
+    return {"out": out}
+
+
+def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
+    """Blur with NumPy, rows then columns, a strip of the rows to a thread."""
+    source, target, reach = arrays["in"], outputs["out"], int(arrays["radius"])
+    wide = np.float32 if source.dtype.kind == "f" else np.int32
+    in_strips(len(target), threads, lambda strip: blur(source, target, reach, wide, strip))
+
+
+def tolerance(problem: Problem) -> Tolerance:
+    """Return the bound of the sum's rounding, or one level."""
+    if problem.dtype == "uint8":
+        return Tolerance(0.0, 1.0, "some kernels cut instead of rounding to the nearest level")
+    terms = (2 * radius(problem) + 1) ** 2
+    unit = float(np.finfo(problem.dtype).eps) / 2
+    return Tolerance((terms + 1) * unit, 0.0, "a sum of n positive terms rounds n - 1 times, the mean twice more")
+
+
+def buffers(problem: Problem) -> tuple[Buffer, ...]:
+    """Return the picture and the blurred one."""
+    return (
+        Buffer("in", shape(problem), problem.dtype, "in"),
+        Buffer("out", shape(problem), problem.dtype, "out"),
+    )
+
+
+def arguments(problem: Problem) -> tuple[object, ...]:
+    """Return the arguments of all rungs."""
+    return ("in", "out", np.int32(problem.size["cols"]), np.int32(problem.size["rows"]))
+
+
+def elements(problem: Problem) -> int:
+    """Return the elements of the picture."""
+    return problem.size["rows"] * problem.size["cols"] * channels(problem)
+
+
+def save(problem: Problem, outputs: Arrays) -> None:
+    """Write the blurred picture where the options say so."""
+    picture = outputs["out"]
+    if picture.dtype.kind == "f" and not problem.options.get("image"):
+        picture = picture * 255  # random elements lie in [0, 1)
+    pictures.save(problem.options, picture)
+
+
+OPERATION = Operation(
+    name="blur",
+    summary="out = mean of the (2 r + 1)^2 neighbours inside the picture",
+    source="blur.cu",
+    dimensions=("rows", "cols"),
+    default_size=(4320, 7680),
+    block_dimensions=2,
+    dtypes={"float32": "float", "uint8": "unsigned char"},
+    kernels=(
+        Kernel("naive", "blur_naive", (16, 16), over_elements),
+        tiled("smem", sums=False),
+        tiled("separable", sums=True),
+        Kernel("slide", "blur_slide", (32, 8), sliding(lambda problem: 1)),
+        Kernel("vector", "blur_vector", (32, 8), sliding(wide)),
+    ),
+    buffers=buffers,
+    arguments=arguments,
+    inputs=inputs,
+    reference=reference,
+    baseline=Baseline("numpy, sums along rows, then along columns, in strips", on_cpu),
+    tolerance=tolerance,
+    bytes=lambda problem: 2 * elements(problem) * np.dtype(problem.dtype).itemsize,
+    bytes_formula="2 * ROWS * COLS * CHANNELS * sizeof(T)",
+    flops=lambda problem: (2 * radius(problem) + 1) ** 2 * elements(problem),
+    flops_formula="(2 r + 1)^2 * ROWS * COLS * CHANNELS, as the definition has it",
+    options=(
+        Option("radius", int, 1, "R", "Neighbours to each side."),
+        Option("channels", int, None, "N", "Values of a pixel; left out, 1 or the picture's."),
+        *pictures.OPTIONS,
+    ),
+    defines=lambda problem: {
+        "RADIUS": str(radius(problem)),
+        "CHANNELS": str(channels(problem)),
+        "WIDE": str(wide(problem)),
+    },
+    size=size,
+    save=save,
+)
