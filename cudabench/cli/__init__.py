@@ -19,6 +19,7 @@ COMMANDS = {
     "explain": ("cudabench.cli.explain", "Explain a kernel's accesses and hazards line by line (simulator)."),
     "compare": ("cudabench.cli.compare", "Compare results files: what got faster, slower or cannot be told."),
     "export": ("cudabench.cli.export", "Convert a results file: CSV, Markdown, JUnit, github-action-benchmark."),
+    "sweep": ("cudabench.cli.sweep", "Measure a kernel with every sensible block; the best ones twice."),
     "info": ("cudabench.cli.info", "Show what this machine can do, and what would mend each lack."),
 }
 

@@ -1,0 +1,313 @@
+"""Sweeps: which blocks, the two passes, the order of the simulator's blocks, the map, the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudabench import devices, operations, session, stats, sweep
+from cudabench.bench import describe
+from cudabench.cases import Request
+from cudabench.devices import Choice
+from cudabench.errors import UsageError
+from cudabench.model import WARP, Access, Case, DeviceInfo, Dim, Result, Settings
+from tests.conftest import Ran
+
+Runner = Callable[..., Ran]
+OPERATION = operations.get("transpose")
+GPU = DeviceInfo("Fake", "cuda", "9.0", 132, 1 << 20, 4000.0, index=0)
+SIMULATOR = DeviceInfo("Simulator of sm_90", "sim", "9.0")
+NBYTES = 2 * 4096 * 4096 * 4
+
+
+def timed(case: Case, seconds: float, seed: int = 0, noise: float = 0.002) -> Result:
+    """Return a case's result with samples around a time."""
+    rng = np.random.default_rng(seed)
+    time = stats.summarize((seconds * (1 + noise * rng.standard_normal(50))).tolist(), "cold")
+    gbps = NBYTES / time.median_s / 1e9
+    return replace(
+        describe(case, "cuda:0"),
+        time=time,
+        bytes=NBYTES,
+        bandwidth_gbps=gbps,
+        copy_gbps=3000.0,
+        copy_fraction=gbps / 3000,
+        peak_fraction=gbps / 4000,
+    )
+
+
+def counted(case: Case, sectors: int, wavefronts: int) -> Result:
+    """Return a case's result with counts."""
+    access = (
+        Access(1, "", "global", "load", 4, 1, sectors, 1),
+        Access(2, "", "shared", "load", 4, 1, None, None, wavefronts, 1),
+    )
+    return replace(describe(case, "sim"), access=access, hazards=(), instructions=100)
+
+
+def planned(*blocks: tuple[int, int]) -> list[Case]:
+    """Return cases of smem-pad."""
+    return list(sweep.plan(OPERATION, Request(kernels=("smem-pad",)), [(x, y, 1) for x, y in blocks]).cases)
+
+
+# Which blocks --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("32", (32,)),
+        ("8:64", (8, 16, 32, 64)),
+        ("8:60", (8, 16, 32)),
+        ("8:24:8", (8, 16, 24)),
+        ("64,8,16", (8, 16, 64)),
+        ("8:16,100", (8, 16, 100)),
+    ],
+)
+def test_axis(text: str, numbers: tuple[int, ...]) -> None:
+    """Ranges double, go in steps, or are lists."""
+    assert sweep.axis(text) == numbers
+
+
+@pytest.mark.parametrize("text", ["", "a", "8:", ":8", "8:64:0", "64:8", "0", "-8", "8;16", "8:16:2:1", "2048", "١"])
+def test_no_axis(text: str) -> None:
+    """What is no range is refused with what was written."""
+    with pytest.raises(UsageError, match="--block"):
+        sweep.axis(text)
+
+
+@given(st.integers(1, 1024), st.integers(1, 1024), st.integers(1, 200))
+def test_axis_stays_inside(first: int, last: int, step: int) -> None:
+    """A range starts where it says, never passes its end and rises."""
+    first, last = sorted((first, last))
+    for text in (f"{first}:{last}", f"{first}:{last}:{step}"):
+        numbers = sweep.axis(text)
+        assert numbers[0] == first
+        assert numbers[-1] <= last
+        assert list(numbers) == sorted(set(numbers))
+
+
+def test_sensible_blocks() -> None:
+    """The blocks of a sweep without ranges are whole warps that a device launches, and hold every default block."""
+    for dimensions in (1, 2):
+        chosen = sweep.blocks(dimensions)
+        assert len(set(chosen)) == len(chosen)
+        for x, y, z in chosen:
+            assert x * y * z <= 1024
+            assert x * y % WARP == 0
+            assert z == 1
+    assert {(*kernel.block, 1) for kernel in OPERATION.kernels} <= set(sweep.blocks(2))
+
+
+def test_given_blocks() -> None:
+    """Ranges make all pairs that a device launches."""
+    assert sweep.blocks(2, [(32, 64), (8, 32)]) == [(32, 8, 1), (64, 8, 1), (32, 32, 1)]
+
+
+def test_refused_blocks_are_kept_with_the_reason() -> None:
+    """A block that the kernel cannot take is refused, not measured; other mistakes are errors."""
+    square = replace(
+        OPERATION.kernels[2], refuses=lambda block, itemsize: None if block[0] == block[1] else "the tile is square"
+    )
+    operation = replace(OPERATION, kernels=(replace(square, block=(32, 32)),))
+    plan = sweep.plan(operation, Request(kernels=("smem",)), [(32, 32, 1), (32, 8, 1)])
+    assert [case.block for case in plan.cases] == [(32, 32, 1)]
+    assert plan.refused[0].block == (32, 8, 1)
+    assert plan.refused[0].reason.endswith("the tile is square.")
+    with pytest.raises(UsageError, match="None of the blocks can be swept"):
+        sweep.plan(operation, Request(kernels=("smem",)), [(32, 8, 1)])
+    with pytest.raises(UsageError, match="no kernels for 'int9'"):
+        sweep.plan(operation, Request(kernels=("smem",), dtype="int9"), [(32, 32, 1)])
+
+
+def test_a_sweep_takes_one_kernel() -> None:
+    """A glob that means several kernels is refused with their names."""
+    with pytest.raises(UsageError, match=r"'smem\*' means smem, smem-pad, smem-unroll-pad: name one"):
+        sweep.plan(OPERATION, Request(kernels=("smem*",)), [(32, 8, 1)])
+
+
+# The second pass -----------------------------------------------------------------------------------------------------
+
+
+def test_finalists() -> None:
+    """The second pass is for blocks close to the best, best first; what failed is none of them."""
+    cases = planned((32, 8), (16, 16), (8, 32), (64, 8))
+    results = [timed(case, t) for case, t in zip(cases, (1.02e-4, 1e-4, 2e-4, 1e-4), strict=True)]
+    results[3] = replace(results[3], status="failed", time=None)
+    assert [r.block for r in sweep.finalists(results)] == [(16, 16, 1), (32, 8, 1)]
+    assert sweep.finalists([counted(case, 1, 1) for case in cases]) == []
+
+
+def test_rounds_alternate() -> None:
+    """Every other round goes backwards, so each block comes as often early as late."""
+    a, b, c = planned((32, 8), (16, 16), (8, 32))
+    order = sweep.rounds([a, b, c])
+    assert order[:6] == [a, b, c, c, b, a]
+    assert len(order) == 3 * sweep.ROUNDS
+    assert {sum(at for at, case in enumerate(order) if case is one) for one in (a, b, c)} == {sum(range(12)) / 3}
+
+
+def test_drift_does_not_choose_the_block() -> None:
+    """On a card that slows down steadily, equal blocks come out equal, whichever ran first."""
+    cases = planned((32, 8), (16, 16))
+
+    def run(order: Sequence[Case]) -> Iterator[session.Event]:
+        yield session.Started(GPU)
+        for at, case in enumerate(order):
+            yield session.Finished(timed(case, 1e-4 * (1 + 0.01 * at), seed=at))
+
+    finals = sweep.again(run, cases)
+    first, second = (final.result.time.median_s for final in finals if final.result.time)
+    assert first == pytest.approx(second, rel=0.004)
+    assert len(sweep.ties(finals)) == 1
+    assert all(final.moved > 0.04 for final in finals)
+
+
+def test_merged_figures_belong_together() -> None:
+    """Bandwidth and fractions of a merged result follow from its median."""
+    (case,) = planned((32, 8))
+    merged = sweep.merge([timed(case, t, seed) for seed, t in enumerate((1e-4, 1.01e-4, 1.02e-4))]).result
+    assert merged.time is not None
+    assert merged.time.samples == 150
+    assert merged.bandwidth_gbps == pytest.approx(NBYTES / merged.time.median_s / 1e9)
+    assert merged.copy_fraction == pytest.approx(merged.bandwidth_gbps / 3000)
+    assert merged.peak_fraction == pytest.approx(merged.bandwidth_gbps / 4000)
+
+
+def test_wrong_once_is_wrong() -> None:
+    """A block whose result was wrong in one round is wrong."""
+    (case,) = planned((32, 8))
+    wrong = replace(timed(case, 1e-4), status="wrong", time=None)
+    assert sweep.merge([timed(case, 1e-4), wrong]).result.status == "wrong"
+
+
+def test_a_clear_winner_has_no_ties() -> None:
+    """A block that is faster by more than the rounds differ stands alone."""
+    cases = planned((32, 8), (16, 16))
+    finals = [
+        sweep.merge([timed(case, t, seed) for seed in range(4)]) for case, t in zip(cases, (1e-4, 1.02e-4), strict=True)
+    ]
+    assert sweep.ties(finals) == []
+
+
+def test_simulator_orders_by_sectors_then_wavefronts() -> None:
+    """Fewer sectors come first, equal ones are ordered by wavefronts, and equal counts are all best."""
+    cases = planned((32, 8), (16, 16), (8, 32), (64, 8))
+    results = [counted(c, s, w) for c, s, w in zip(cases, (8, 4, 4, 4), (1, 9, 2, 2), strict=True)]
+    assert [r.block for r in sweep.best(results)] == [(8, 32, 1), (64, 8, 1)]
+
+
+# The command ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequence[Case]]]:
+    """Replace sessions by invented ones; return the cases of each."""
+
+    def install(result: Callable[[Case, int], Result], device: DeviceInfo = GPU) -> list[Sequence[Case]]:
+        sessions: list[Sequence[Case]] = []
+
+        def run(choice: Any, make: Any, cases: Sequence[Case], settings: Settings, **_: Any) -> Iterator[session.Event]:
+            sessions.append(cases)
+            yield session.Started(device)
+            for at, case in enumerate(cases):
+                yield session.Finished(result(case, at))
+
+        monkeypatch.setattr(session, "run", run)
+        monkeypatch.setattr(devices, "choose", lambda text: Choice("sim" if device.kind == "sim" else "cuda"))
+        return sessions
+
+    return install
+
+
+def by_block(block: Dim) -> float:
+    """Return an invented time that is least at 32 x 8."""
+    return 1e-4 * (1 + 0.05 * abs(np.log2(block[0] / 32)) + 0.05 * abs(np.log2(block[1] / 8)))
+
+
+def test_sweep_on_a_gpu(cudabench: Runner, fake: Callable[..., Any], tmp_path: Path) -> None:
+    """All blocks, then the best again in rounds; the map, the best block with its spread, and the file."""
+    sessions = fake(lambda case, at: timed(case, by_block(case.block), at))
+    ran = cudabench("sweep", "transpose", "--kernel", "smem-pad", "--block", "16:64", "4:16", "--json", "s.json")
+    assert ran.code == 0
+    assert len(sessions[0]) == 9
+    assert [case.block for case in sessions[1]] == [(32, 8, 1)] * sweep.ROUNDS
+    assert "GB/s, more is better (block X across, Y down; * the best)" in ran.out
+    assert [line.split() for line in ran.out.splitlines() if line.startswith((" 4", " 8", "16"))][1][2].endswith("*")
+    assert "Best: 32 x 8, 100.0 µs ±0.1%, 1342 GB/s, 44.7% of copy; 4 rounds, whose medians differ by 0." in ran.out
+    document = json.loads((tmp_path / "s.json").read_text())
+    assert document["schema"] == "cudabench/1"
+    assert len(document["results"]) == 9
+    assert {tuple(r["block"]): r["time"]["samples"] for r in document["results"]}[(32, 8, 1)] == 200
+    assert document["settings"]["kernels"] == ["smem-pad"]
+
+
+def test_default_block_is_compared(cudabench: Runner, fake: Callable[..., Any]) -> None:
+    """Where another block is better, the report says by how much."""
+    fake(lambda case, at: timed(case, 1e-4 if case.block[0] == 64 else 1.1e-4, at))
+    ran = cudabench("sweep", "transpose", "-k", "smem-pad", "-b", "32:64", "8")
+    assert "Best: 64 x 8" in ran.out
+    assert "The default block 32 x 8: 110.0 µs" in ran.out
+    assert "10.0% slower" in ran.out
+
+
+def test_sweep_in_the_simulator(cudabench: Runner, fake: Callable[..., Any]) -> None:
+    """The simulator's map is of counts, one pass, and equal blocks are named."""
+    sessions = fake(lambda case, at: counted(case, 1024 * case.block[1], 512), SIMULATOR)
+    ran = cudabench("sweep", "transpose", "--kernel", "naive-row", "--block", "16:32", "4:8")
+    assert ran.code == 0
+    assert len(sessions) == 1
+    assert "global sectors, less is better" in ran.out
+    assert "Best: 16 x 4, 4 096 global sectors, 512 shared wavefronts" in ran.out
+    assert "The same counts: 32 x 4" in ran.out
+
+
+def test_blocks_that_fail_are_listed(cudabench: Runner, fake: Callable[..., Any]) -> None:
+    """A block that the card cannot launch is shown and does not fail the sweep; none at all does; a wrong one is 3."""
+
+    def some(case: Case, at: int) -> Result:
+        if case.block[1] == 16:
+            return replace(describe(case, "cuda:0"), status="failed", reason="it takes too many registers")
+        return timed(case, 1e-4, at)
+
+    fake(some)
+    ran = cudabench("sweep", "transpose", "--kernel", "smem", "--block", "32", "8:16")
+    assert ran.code == 0
+    assert "Failed: 32 x 16: it takes too many registers" in ran.out
+    assert cudabench("sweep", "transpose", "--kernel", "smem", "--block", "32", "16").code == 1
+    fake(lambda case, at: replace(describe(case, "cuda:0"), status="wrong", reason="no"))
+    assert cudabench("sweep", "transpose", "--kernel", "smem", "--block", "32", "16").code == 3
+
+
+def test_json_on_standard_output(cudabench: Runner, fake: Callable[..., Any]) -> None:
+    """With --json - standard output is the file and nothing else."""
+    fake(lambda case, at: timed(case, 1e-4, at))
+    ran = cudabench("sweep", "transpose", "--kernel", "smem", "--block", "32", "8", "--json", "-")
+    assert len(ran.json["results"]) == 1
+    assert "Best: 32 x 8" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("transpos -k smem", "Did you mean 'transpose'?"),
+        ("transpose", "Missing option"),
+        ("transpose -k nothing", "transpose has no kernel 'nothing'"),
+        ("transpose -k smem -b x 8", "'x' is no range"),
+        ("transpose -k smem -b 512 512", "over 1024 threads"),
+        ("transpose -k smem -t int9", "no kernels for 'int9'"),
+    ],
+)
+def test_bad_input(cudabench: Runner, words: str, message: str) -> None:
+    """Each mistake is one sentence and exit code 2, before anything runs."""
+    ran = cudabench("sweep", *words.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
