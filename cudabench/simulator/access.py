@@ -357,7 +357,7 @@ def load_shared(machine: Any, access: Access, address: Value, offset: int) -> li
             row = memory.shape[1]
             if c is None:
                 return [
-                    np.ndarray((chunk.blocks, 1), dtype, memory, start + place * width, (row, 0)).copy()  # type: ignore[arg-type]
+                    np.ndarray((chunk.blocks, 1), dtype, memory, start + place * width, (row, 0)).copy()
                     for place in range(access.count)
                 ]
             return [
@@ -366,7 +366,7 @@ def load_shared(machine: Any, access: Access, address: Value, offset: int) -> li
                     dtype,
                     memory,
                     start + place * width,
-                    (row, c[2], c[1], c[0]),  # type: ignore[arg-type]
+                    (row, c[2], c[1], c[0]),
                 )
                 .copy("C")
                 .reshape(chunk.blocks, -1)
@@ -428,7 +428,7 @@ def store_shared(machine: Any, access: Access, address: Value, offset: int, data
                     dtype,
                     memory,
                     start + place * width,
-                    (memory.shape[1], c[2], c[1], c[0]),  # type: ignore[arg-type]
+                    (memory.shape[1], c[2], c[1], c[0]),
                 )
                 value = as_array(data[place], dtype, chunk)
                 rows, columns = value.shape

@@ -1,7 +1,7 @@
 """Atomic operations (PTX ISA 9.7.13.5 to 9.7.13.7): one order of the lanes, chosen as block by block, thread by thread.
 
-Without a returned value a whole chunk is one scatter. With one, lanes are sorted by address and prefix operations give each
-lane what it would have read in its turn.
+Without a returned value a whole chunk is one scatter. With one, lanes are sorted by address and prefix operations
+give each lane what it would have read in its turn.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class Atomic:
             machine.global_races.log(access, region, lanes.address, 0, exact, data)
             found = self.perform(machine, region.view(self.dtype), lanes.address - region.base, exact, data, wanted)
             if found is not None:
-                result = found if result is None else np.where(exact, found, result)  # type: ignore[arg-type]
+                result = found if result is None else np.where(exact, found, result)
         return result
 
     def perform(

@@ -1,8 +1,8 @@
 """The model of shared memory's 32 banks of 4 bytes.
 
-A request is served in passes, here called wavefronts: in one pass each bank delivers one 4-byte word, to all lanes that ask
-for it (CUDA C++ Programming Guide, "Shared Memory"). Lanes of 8 bytes are served by half warps and lanes of 16 bytes by
-quarter warps, each of which can fill all banks at once.
+A request is served in passes, here called wavefronts: in one pass each bank delivers one 4-byte word, to all lanes
+that ask for it (CUDA C++ Programming Guide, "Shared Memory"). Lanes of 8 bytes are served by half warps and lanes of
+16 bytes by quarter warps, each of which can fill all banks at once.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def _words(addresses: Array, width: int) -> Array:
 def wavefronts(addresses: Array, width: int, mask: Array | None = None) -> Array:
     """Return the passes that each warp's request takes.
 
-    addresses: byte addresses of shape (..., 32), one lane in each place; width: bytes per lane (1 to 16, aligned; below 256 KiB);
-    mask: the active lanes, same shape. The result has shape (...): 0 where no lane is active.
+    addresses: byte addresses of shape (..., 32), one lane in each place; width: bytes per lane (1 to 16, aligned;
+    below 256 KiB); mask: the active lanes, same shape. The result has shape (...): 0 where no lane is active.
     """
     return _passes(addresses, width, mask)[0]
 

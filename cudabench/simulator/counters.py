@@ -1,7 +1,7 @@
 """Counts of memory requests: sectors for global and local memory, wavefronts for shared memory.
 
-A request is one warp-level instruction with an active lane. Its sectors are the distinct 32-byte pieces of memory that its
-active lanes touch; the ideal is what the same distinct bytes would need if they were packed.
+A request is one warp-level instruction with an active lane. Its sectors are the distinct 32-byte pieces of memory
+that its active lanes touch; the ideal is what the same distinct bytes would need if they were packed.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def _rows(addresses: Array, mask: Array | None) -> Array:
 def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
     """Return (sectors, ideal sectors), summed over all requests.
 
-    addresses: bytes, (..., 32 * warps) int64, aligned to size; size: bytes per lane; mask: same shape, or None for all lanes.
+    addresses: bytes, (..., 32 * warps) int64, aligned to size; size: bytes per lane; mask: same shape, or None for
+    all lanes.
     """
     rows = _rows(addresses, mask)
     if not len(rows):

@@ -1,7 +1,7 @@
 """Floating-point arithmetic (PTX ISA 9.7.3 to 9.7.5), and the opcodes that integers share with it.
 
-float32 and float64 results are rounded as the instruction says. The `.approx` functions are computed in full precision, which
-lies within the error that the PTX ISA allows them. Half precision is computed wider and rounded once.
+float32 and float64 results are rounded as the instruction says. The `.approx` functions are computed in full
+precision, which lies within the error that the PTX ISA allows them. Half precision is computed wider and rounded once.
 """
 
 from __future__ import annotations

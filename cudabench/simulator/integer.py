@@ -1,7 +1,7 @@
 """Integer arithmetic, logic and shifts (PTX ISA 9.7.1, 9.7.2, 9.7.8).
 
-Each instruction has two forms: on plain Python ints where all operands are uniform, and on arrays. Addition, subtraction and
-multiplication by a uniform value also keep affine operands affine.
+Each instruction has two forms: on plain Python ints where all operands are uniform, and on arrays. Addition,
+subtraction and multiplication by a uniform value also keep affine operands affine.
 """
 
 from __future__ import annotations
@@ -784,6 +784,6 @@ def build_prmt(builder: Builder, ins: Instruction) -> Run:
             copies = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
             byte = np.where(selector & np.uint32(8), copies, byte)
             result = result | (byte << np.uint32(8 * place))
-        return result  # type: ignore[no-any-return]
+        return result
 
     return elementwise(builder, ins, ("b32", "b32", "b32"), "b32", arrays)

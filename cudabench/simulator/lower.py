@@ -1,7 +1,8 @@
 """From parsed functions to a flat program of basic blocks for one kernel.
 
-Calls of device functions are inlined, so that one list of blocks with increasing numbers holds the whole kernel and "lowest
-block first" is a good order for divergent lanes. Registers become indices; `.param` variables of calls become registers.
+Calls of device functions are inlined, so that one list of blocks with increasing numbers holds the whole kernel and
+"lowest block first" is a good order for divergent lanes. Registers become indices; `.param` variables of calls become
+registers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _REFUSED_CALLS = {
     "cudaLaunchDeviceV2": "dynamic parallelism", "cudaGetParameterBufferV2": "dynamic parallelism",
     "cudaLaunchDevice": "dynamic parallelism", "cudaGetParameterBuffer": "dynamic parallelism",
     "cudaDeviceSynchronize": "dynamic parallelism", "__cudaCDP2LaunchDeviceV2": "dynamic parallelism",
-    "__cudaCDP2GetParameterBufferV2": "dynamic parallelism", "cudaCGGetIntrinsicHandle": "grid sync (cooperative groups)",
+    "__cudaCDP2GetParameterBufferV2": "dynamic parallelism",
+    "cudaCGGetIntrinsicHandle": "grid sync (cooperative groups)",
     "cudaCGSynchronize": "grid sync (cooperative groups)",
 }  # fmt: skip
 _SPECIAL = ("%tid", "%ntid", "%ctaid", "%nctaid")
@@ -600,7 +602,7 @@ DYNAMIC_SHARED = -1  # stands for the end of the static shared memory
 
 
 def _liveness(blocks: list[Block]) -> None:
-    """Set each block's `live`: a bit for each register whose value a lane that waits before the block may still read."""
+    """Set each block's `live`: a bit for each register that a lane waiting before the block may still read."""
     reads, kills = [], []
     for block in blocks:
         read = kill = 0

@@ -1,8 +1,8 @@
 """Execution of one launch: chunks of blocks, divergence, barriers.
 
-All lanes of a chunk that are at the same basic block run it together. Where a branch splits them, each side waits at its
-block and the lowest block runs first, so that the sides meet again where their paths do. Lanes at a barrier are parked
-until no other lane of the chunk can run.
+All lanes of a chunk that are at the same basic block run it together. Where a branch splits them, each side waits at
+its block and the lowest block runs first, so that the sides meet again where their paths do. Lanes at a barrier are
+parked until no other lane of the chunk can run.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Machine:
         self.mask: Array | None = None
         self.keep: Any = frozenset()
         self.chunk: Chunk = None  # type: ignore[assignment]
-        self.shared: Array = None  # type: ignore[assignment]
-        self.local: Array = None  # type: ignore[assignment]
+        self.shared: Array = None
+        self.local: Array = None
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.exited: Array | None = None
@@ -457,8 +457,8 @@ def boxes(
 ) -> Iterator[tuple[tuple[int, int, int], tuple[int, int, int]]]:
     """Yield (origin, extent) of boxes of at most `limit` blocks that tile the grid.
 
-    With `edges` the last column and row of blocks come in boxes of their own: there alone threads of a ragged problem are out
-    of range, and in a box that is one block wide they are the same in every block.
+    With `edges` the last column and row of blocks come in boxes of their own: there alone threads of a ragged problem
+    are out of range, and in a box that is one block wide they are the same in every block.
     """
 
     def ranges(count: int) -> list[tuple[int, int]]:

@@ -1,7 +1,8 @@
 """The virtual address map of a launch and the memories behind it.
 
-Every array argument and every module variable is a region with 2^40 bytes of address space of its own, so that an address
-that misses its array still tells which array was meant. Generic addresses of the other spaces lie in windows below 2^39.
+Every array argument and every module variable is a region with 2^40 bytes of address space of its own, so that an
+address that misses its array still tells which array was meant. Generic addresses of the other spaces lie in windows
+below 2^39.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ class Region:
         coefficients = address.coefficients
         start = address.base + offset - self.base
         if coefficients is None:
-            return np.ndarray((1, 1), dtype, self.bytes, start)  # type: ignore[arg-type]
+            return np.ndarray((1, 1), dtype, self.bytes, start)
         box = chunk.box
         if not any(coefficients[3:]):
             box = (1, 1, 1, *box[3:])
         elif not any(coefficients[:3]):
             box = (*box[:3], 1, 1, 1)
-        return np.ndarray(box, dtype, self.bytes, start, coefficients[::-1])  # type: ignore[arg-type]
+        return np.ndarray(box, dtype, self.bytes, start, coefficients[::-1])
 
 
 class AddressSpace:
@@ -78,11 +79,8 @@ def flat(address: Affine | Array, offset: int, chunk: Chunk) -> Array:
         array = address.array(chunk, INT64)
     else:
         assert not isinstance(address, Affine)
-        if address.dtype.itemsize == 8:
-            array = address.view(INT64)
-        else:
-            # A shared address: base and offset may wrap around on the way (`s + 124 - 4 * t`).
-            array = address.view(np.int32).astype(INT64)
+        # A shared address has 32 bits: base and offset may wrap around on the way (`s + 124 - 4 * t`).
+        array = address.view(INT64) if address.dtype.itemsize == 8 else address.view(np.int32).astype(INT64)
     return array + offset if offset else array
 
 

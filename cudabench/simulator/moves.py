@@ -388,7 +388,7 @@ def resized(value: Value, type_: str, result: str, width: int, machine: Any) -> 
 
 def round_integral(x: Array, mode: str) -> Array:
     """Return a float rounded to an integral value: rni, rzi, rmi or rpi."""
-    return {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[mode](x)  # type: ignore[no-any-return]
+    return {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[mode](x)
 
 
 def float_to_int(x: Array, mode: str, result: str) -> Array:

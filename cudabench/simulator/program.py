@@ -71,7 +71,8 @@ class Entry:
 
 
 class Program:
-    """Parsed PTX; each kernel is decoded on its first use, once. Module variables keep their values between launches."""
+    """Parsed PTX; each kernel is decoded on its first use, once. Module variables keep their values between
+    launches."""
 
     def __init__(self, module: ptx.Module) -> None:
         self.module = module
@@ -270,11 +271,11 @@ def run(
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
 
-    program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3 ints.
-    arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers, bytes for structs
-    by value, None for a null pointer. shared_bytes: dynamic shared memory of a block. names: the parameters' names for
-    messages. budget: vector steps after which the launch is stopped. trace: record single accesses (small launches only).
-    progress: called with (blocks done, blocks in all).
+    program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
+    ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
+    bytes for structs by value, None for a null pointer. shared_bytes: dynamic shared memory of a block. names: the
+    parameters' names for messages. budget: vector steps after which the launch is stopped. trace: record single
+    accesses (small launches only). progress: called with (blocks done, blocks in all).
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (all missing features are listed),
     KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.

@@ -1,6 +1,7 @@
 """PTX text to records: functions, variables, instructions with their source lines.
 
-Only the syntax is handled here (PTX ISA, chapters 4, 5, 10 and 11); what an instruction means is told by `instructions`.
+Only the syntax is handled here (PTX ISA, chapters 4, 5, 10 and 11); what an instruction means is told by
+`instructions`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from cudabench.simulator.errors import PtxError
 BITS = {
     "pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16,
     "b32": 32, "u32": 32, "s32": 32, "f32": 32, "f16x2": 32, "bf16x2": 32, "u16x2": 32, "s16x2": 32, "tf32": 32,
-    "b64": 64, "u64": 64, "s64": 64, "f64": 64, "f32x2": 64, "b128": 128, "e4m3": 8, "e5m2": 8, "e4m3x2": 16, "e5m2x2": 16,
+    "b64": 64, "u64": 64, "s64": 64, "f64": 64, "f32x2": 64, "b128": 128,
+    "e4m3": 8, "e5m2": 8, "e4m3x2": 16, "e5m2x2": 16,
 }  # fmt: skip
 
 
@@ -212,7 +214,8 @@ def array_size(dims: str) -> tuple[int, bool]:
 
 
 class _Scope:
-    """Names declared in one `{ }`; nested blocks rename what they declare, so that a function has one flat name space."""
+    """Names declared in one `{ }`; nested blocks rename what they declare, so that a function has one flat name
+    space."""
 
     def __init__(self, number: int) -> None:
         self.number = number

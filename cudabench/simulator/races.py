@@ -4,8 +4,8 @@ Every access between two barriers goes into a log; the log is examined when the 
 threads to the same bytes race if at least one writes, not both are atomic, and nothing orders them: a barrier of the block,
 or within a warp a warp-wide synchronisation (CUDA C++ Programming Guide, "Independent Thread Scheduling").
 
-Most intervals look the same in every block and in every turn of a loop: an interval is then examined once for one block, and
-its outcome remembered by what was logged.
+Most intervals look the same in every block and in every turn of a loop: an interval is then examined once for one
+block, and its outcome remembered by what was logged.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class WarpOrder:
 
 
 class Shadow:
-    """For each granule of memory who wrote, read and updated it last: threads as (lowest, highest), a time, an access."""
+    """For each granule of memory who wrote, read and updated it last: threads as (lowest, highest), a time, an
+    access."""
 
     def __init__(self, granules: int) -> None:
         self.kinds = {}
@@ -123,8 +124,9 @@ class Shadow:
     ) -> tuple[Array, Array, Array] | None:
         """Apply one access; return (conflicting entries, the other threads, the other accesses' numbers), or None.
 
-        granules, threads, lanes: one element for each lane and granule, lanes ascending; lanes: places in `order`, which tells
-        who has synchronised with whom; value: names the value written if it is the same for all lanes, else it is unique.
+        granules, threads, lanes: one element for each lane and granule, lanes ascending; lanes: places in `order`,
+        which tells who has synchronised with whom; value: names the value written if it is the same for all lanes,
+        else it is unique.
         """
         against = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}[kind]
         bad: Array | None = None
@@ -618,7 +620,7 @@ class GlobalRaces(Races):
         self.count = 0
         self.writes: set[int] = set()
 
-    def log(self, access: Any, region: Any, address: Value, offset: int, mask: Array | None, data: Any) -> None:  # type: ignore[override]
+    def log(self, access: Any, region: Any, address: Value, offset: int, mask: Array | None, data: Any) -> None:
         """Log an access to a region that some access of the kernel may write."""
         if self.written is not None and region.base not in self.written:
             return

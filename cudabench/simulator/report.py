@@ -12,8 +12,8 @@ class Access(NamedTuple):
     """Memory requests of one source line, space, operation and width, summed over the launch.
 
     bytes: per lane. requests: warp-level instructions with at least one active lane. sectors (global, local): distinct
-    32-byte pieces touched, summed over requests; ideal_sectors: the same bytes packed. wavefronts (shared): passes over the
-    32 banks; ideal_wavefronts: without conflicts. Pairs that do not apply are None.
+    32-byte pieces touched, summed over requests; ideal_sectors: the same bytes packed. wavefronts (shared): passes
+    over the 32 banks; ideal_wavefronts: without conflicts. Pairs that do not apply are None.
     """
 
     file: str
@@ -77,7 +77,7 @@ def merge(reports: Iterable[Report]) -> Report:
             hazards[name] = hazard if first is None else first._replace(count=first.count + hazard.count)
     return Report(
         instructions,
-        tuple(Access(*key, *counts) for key, counts in sorted(accesses.items(), key=lambda item: item[0])),  # type: ignore[arg-type]
+        tuple(Access(*key, *counts) for key, counts in sorted(accesses.items(), key=lambda item: item[0])),
         tuple(sorted(hazards.values(), key=lambda hazard: (hazard.file, hazard.line, hazard.kind))),
         "".join(output),
         trace,

@@ -1,6 +1,7 @@
 """Correctly rounded arithmetic that NumPy lacks: fused multiply-add, directed rounding, narrow formats.
 
-Results are found in a wider precision or as an exact sum of two floats (Knuth's TwoSum, Dekker's product), then rounded once.
+Results are found in a wider precision or as an exact sum of two floats (Knuth's TwoSum, Dekker's product), then
+rounded once.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def _odd_sum(x: Array, y: Array) -> Array:
 def fma32(x: Array, y: Array, z: Array) -> Array:
     """Return x * y + z with one rounding; float32 arrays that broadcast.
 
-    The product is exact in float64; where the float64 sum happens to lie halfway between two float32 values (or the result is
-    subnormal) its own rounding error decides. Large arrays go through in pieces that stay in the cache.
+    The product is exact in float64; where the float64 sum happens to lie halfway between two float32 values (or the
+    result is subnormal) its own rounding error decides. Large arrays go through in pieces that stay in the cache.
     """
     if x.shape != y.shape or x.shape != z.shape:
         shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
@@ -95,7 +96,8 @@ def _mend(result: Array, x: Array, y: Array, z: Array, where: Array) -> None:
 def fma64(x: Array, y: Array, z: Array) -> Array:
     """Return x * y + z with one rounding; float64 arrays that broadcast (Boldo and Melquiond, IEEE Trans. Comp. 2008).
 
-    Where the product over- or underflows its error term is lost and the result may be off by one unit in the last place.
+    Where the product over- or underflows its error term is lost and the result may be off by one unit in the last
+    place.
     """
     high, low = two_product(x, y)
     plain = high + z
@@ -107,7 +109,7 @@ def fma64(x: Array, y: Array, z: Array) -> Array:
 
 
 def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
-    """Return high + low rounded to dtype toward zero (rz), minus (rm) or plus (rp) infinity; `low` may be just a sign."""
+    """Return high + low rounded toward zero (rz), minus (rm) or plus (rp) infinity; `low` may be just a sign."""
     near = high.astype(dtype)
     back = near.astype(high.dtype)
     # The exact value lies above, at or below the nearest float.
@@ -131,7 +133,7 @@ def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
 
 
 def _bounded(result: Array, mode: str, *arguments: Array) -> Array:
-    """Return a result of finite arguments with infinities replaced by the largest float where the mode rounds toward it."""
+    """Return a result of finite arguments, the largest float in place of infinity where the mode rounds toward zero."""
     wrong = np.isinf(result)
     if not wrong.any():
         return result

@@ -1,7 +1,7 @@
 """The table of instructions: a builder for each opcode, registered by the modules that define them.
 
-A builder gets the `lower.Builder` and the parsed instruction; it returns what runs: a function of the machine, or an `Op`
-where the scheduler has to know more. It raises `Refuse` with the name of a feature that the simulator lacks.
+A builder gets the `lower.Builder` and the parsed instruction; it returns what runs: a function of the machine, or an
+`Op` where the scheduler has to know more. It raises `Refuse` with the name of a feature that the simulator lacks.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ MAX_EVENTS = 100_000
 class GlobalEvent(NamedTuple):
     """One lane's access to global memory.
 
-    width: bytes; argument: the number of the array among the launch's arguments (-1 for a module variable); offset: the byte
-    offset from the array's start.
+    width: bytes; argument: the number of the array among the launch's arguments (-1 for a module variable); offset:
+    the byte offset from the array's start.
     """
 
     file: str
@@ -32,7 +32,8 @@ class GlobalEvent(NamedTuple):
 
 
 class SharedRequest(NamedTuple):
-    """One request of the first warp of block (0, 0, 0) to shared memory: a byte address per lane, None for inactive lanes."""
+    """One request of the first warp of block (0, 0, 0) to shared memory: a byte address per lane, None for inactive
+    lanes."""
 
     file: str
     line: int
@@ -42,7 +43,8 @@ class SharedRequest(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Global events in program order, then by block and thread (at most MAX_EVENTS), and the first warp's shared requests."""
+    """Global events in program order, then by block and thread (at most MAX_EVENTS), and the first warp's shared
+    requests."""
 
     accesses: tuple[GlobalEvent, ...]
     shared: tuple[SharedRequest, ...]

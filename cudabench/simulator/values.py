@@ -2,9 +2,11 @@
 
 A chunk is a box of the grid: `blocks` x `threads` lanes, threads padded to whole warps. A register holds one of
 
-* `Affine`: an integer that is linear in threadIdx and blockIdx, kept as coefficients, so that index arithmetic costs the
+* `Affine`: an integer that is linear in threadIdx and blockIdx, kept as coefficients, so that index arithmetic costs
+the
   same for a million lanes as for one;
-* an array of shape (1, 1), (1, threads), (blocks, 1) or (blocks, threads): each axis along which the value does not vary
+* an array of shape (1, 1), (1, threads), (blocks, 1) or (blocks, threads): each axis along which the value does not
+vary
   has length 1;
 * for predicates `True`, `False` or a bool array of such a shape.
 
@@ -236,11 +238,11 @@ def as_array(value: Value, dtype: np.dtype[Any], chunk: Chunk) -> Array:
     if type(value) is bool:
         return np.array([[value]]).astype(dtype)
     if value.dtype is dtype or value.dtype == dtype:
-        return value  # type: ignore[no-any-return]
+        return value
     size = value.dtype.itemsize
     if size == dtype.itemsize:
-        return value.view(dtype)  # type: ignore[no-any-return]
-    return value.view(UNSIGNED[size * 8]).astype(UNSIGNED[dtype.itemsize * 8]).view(dtype)  # type: ignore[no-any-return]
+        return value.view(dtype)
+    return value.view(UNSIGNED[size * 8]).astype(UNSIGNED[dtype.itemsize * 8]).view(dtype)
 
 
 def canonical(value: Array) -> Value:
@@ -252,4 +254,4 @@ def canonical(value: Array) -> Value:
 
 def truth(value: Array) -> bool | Array:
     """Return a predicate of one element as a bool, any other as it is."""
-    return value.item() if value.size == 1 else value  # type: ignore[no-any-return]
+    return value.item() if value.size == 1 else value
