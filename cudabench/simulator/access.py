@@ -95,6 +95,12 @@ class Lanes:
         if self.mask is not None and self.mask.all():
             self.mask = None
 
+    def exact(self, machine: Any) -> Array | None:
+        """Return the mask of the lanes themselves, where `mask` may tell only of the places that they share."""
+        if self.mask is None:
+            return machine.mask
+        return self.mask if machine.mask is None else self.mask & machine.mask
+
     def extremes(self) -> tuple[int, int, int]:
         """Return (lowest, highest, bitwise or) of the active addresses."""
         address = self.address
@@ -197,24 +203,19 @@ def load_global(machine: Any, access: Access, address: Value, offset: int) -> li
     parameters = regions[0][0] is machine.parameters
     if not parameters:
         warps = machine.warps
-        machine.counters.global_(
-            number, lanes.address, 0, access.size, lanes.mask if lanes.mask is not None else machine.mask, warps, chunk
-        )
+        machine.counters.global_(number, lanes.address, 0, access.size, lanes.exact(machine), warps, chunk)
         if machine.trace is not None:
-            machine.trace.record(
-                machine, access, "global", lanes.address, lanes.mask if lanes.mask is not None else machine.mask
-            )
+            machine.trace.record(machine, access, "global", lanes.address, lanes.exact(machine))
     if len(regions) == 1:
         region = regions[0][0]
         if not parameters:
-            machine.global_races.log(
-                access, region, lanes.address, 0, lanes.mask if lanes.mask is not None else machine.mask, None
-            )
+            machine.global_races.log(access, region, lanes.address, 0, lanes.exact(machine), None)
         return _gather(region, access, lanes.fill(region.base) - region.base)
     total: list[Array] = []
     for region, mask in regions:
         assert mask is not None
-        machine.global_races.log(access, region, lanes.address, 0, mask, None)
+        exact = mask if machine.mask is None else mask & machine.mask
+        machine.global_races.log(access, region, lanes.address, 0, exact, None)
         part = _gather(region, access, np.where(mask, lanes.address, region.base) - region.base)
         total = part if not total else [np.where(mask, new, old) for new, old in zip(part, total, strict=True)]
     return total
@@ -273,7 +274,7 @@ def store_global(machine: Any, access: Access, address: Value, offset: int, data
     regions = find(machine, access, lanes)
     if not regions:
         return
-    mask = lanes.mask if lanes.mask is not None else machine.mask
+    mask = lanes.exact(machine)
     machine.counters.global_(number, lanes.address, 0, access.size, mask, machine.warps, chunk)
     if machine.trace is not None:
         machine.trace.record(machine, access, "global", lanes.address, mask)
@@ -378,7 +379,7 @@ def load_shared(machine: Any, access: Access, address: Value, offset: int) -> li
         machine, access, lanes, 0, machine.shared_size, access.size
     ):
         return None
-    mask = lanes.mask if lanes.mask is not None else machine.mask
+    mask = lanes.exact(machine)
     _note_shared(machine, access, lanes.address, 0, mask, None)
     filled = lanes.fill(0)
     shift = width.bit_length() - 1
@@ -441,7 +442,7 @@ def store_shared(machine: Any, access: Access, address: Value, offset: int, data
     ):
         return
     # A uniform address has a mask of one place; which lanes write still matters for the value.
-    mask = machine.mask if lanes.mask is None else lanes.mask if machine.mask is None else lanes.mask & machine.mask
+    mask = lanes.exact(machine)
     _note_shared(machine, access, lanes.address, 0, mask, data)
     index = (lanes.address + _row_starts(chunk, memory)) >> (width.bit_length() - 1)
     view = memory.reshape(-1).view(dtype)
@@ -465,7 +466,8 @@ def local_index(machine: Any, access: Access, address: Value, offset: int) -> tu
     number = access.numbers["local"]
     if type(address) is Affine and address.coefficients is None:
         place = address.base + offset
-        if place >= 0 and place + access.size <= size and place % access.size == 0:
+        full = machine.mask is None
+        if full and place >= 0 and place + access.size <= size and place % access.size == 0:
             pieces = machine.warps * max(1, access.size // 4) * 4
             machine.counters.add(number, machine.warps, pieces, machine.warps * -(-access.size * 32 // 32))
             return place, machine.mask
@@ -475,7 +477,7 @@ def local_index(machine: Any, access: Access, address: Value, offset: int) -> tu
         machine, access, lanes, 0, size, access.size
     ):
         return None
-    mask = machine.mask if lanes.mask is None else lanes.mask if machine.mask is None else lanes.mask & machine.mask
+    mask = lanes.exact(machine)
     placed = _local_address(address, chunk, lanes.fill(0))
     pieces = 0
     from cudabench.simulator.counters import sectors, spread

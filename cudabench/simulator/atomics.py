@@ -232,7 +232,7 @@ class Atomic:
             raise_local(machine, access)
         regions = find(machine, access, lanes)
         result: Array | None = None
-        mask = machine.mask if lanes.mask is None else lanes.mask if machine.mask is None else lanes.mask & machine.mask
+        mask = lanes.exact(machine)
         if regions:
             machine.counters.global_(
                 access.numbers["global"], lanes.address, 0, access.size, mask, machine.warps, chunk

@@ -59,7 +59,8 @@ class Hazards:
         space = next(iter(access.numbers)) if len(access.numbers) == 1 else ""
         if high == machine.shared_size and low == 0 and space in ("shared", ""):
             name = self.shared_name(min(max(where, 0), max(machine.shared_size - 1, 0)))
-            text = f"{who} {verb} {size} bytes at {_beyond(where, size, 0, high)} of the block's {high} bytes of shared memory{name}"
+            offset = _beyond(where, size, 0, high)
+            text = f"{who} {verb} {size} bytes at {offset} of the block's {high} bytes of shared memory{name}"
         elif space == "local":
             text = f"{who} {verb} {size} bytes at {_beyond(where, size, 0, high)} of its {high} bytes of local memory"
         elif 0 <= where < 1 << 16 or ((low, high) == (1, 0) and abs(where) < 1 << 32):
@@ -84,10 +85,8 @@ class Hazards:
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
         region = self.space.nearest(where)
         name = f"byte {where - region.base} of '{region.name}'" if region else f"byte {where} of its memory"
-        self.add(
-            "misaligned", access.location, count, block, thread,
-            f"thread {thread} of block {block} {_VERBS[access.kind]} {size} bytes at {name}, which is no multiple of {size}.",
-        )  # fmt: skip
+        text = f"thread {thread} of block {block} {_VERBS[access.kind]} {size} bytes at {name}, no multiple of {size}."
+        self.add("misaligned", access.location, count, block, thread, text)
 
     def shared_name(self, offset: int) -> str:
         """Return the name of the shared variable at an offset, for a message."""

@@ -65,7 +65,7 @@ def format_text(machine: Any, template: str, arguments: int, block: int, thread:
         offset += size
         return struct.unpack("<" + code, raw)[0] if len(raw) == size else 0
 
-    def replace(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> Any:
         flags, width, precision, length, letter = match.groups()
         if letter == "%":
             return "%"

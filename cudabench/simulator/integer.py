@@ -480,15 +480,16 @@ def _disjoint(builder: Builder, ins: Instruction, general: Run) -> Run:
 
     def run(machine: Any) -> None:
         x, y = machine.registers[first], machine.registers[second]
-        if type(x) is Affine and type(y) is Affine and x.coefficients is not None and y.coefficients is None:
-            if y.base >= 0 and x.low >= 0:
-                step = x.base
-                for coefficient in x.coefficients:
-                    step |= coefficient
-                if y.base < (step & -step):
-                    machine.put(target, values.add(x, y, bits, machine.chunk))
-                    return
-        general(machine)
+        if type(x) is not Affine or type(y) is not Affine or x.coefficients is None or y.coefficients is not None:
+            general(machine)
+            return
+        step = x.base
+        for coefficient in x.coefficients:
+            step |= coefficient
+        if x.low >= 0 and 0 <= y.base < (step & -step):
+            machine.put(target, values.add(x, y, bits, machine.chunk))
+        else:
+            general(machine)
 
     return run
 

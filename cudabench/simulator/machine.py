@@ -365,14 +365,14 @@ class Machine:
         chunk = self.chunk
         entries = self.parked[:]
         self.parked.clear()
-        full = [
+        full: list[Array] = [
             np.broadcast_to(np.ones((1, 1), dtype=bool) if mask is None else mask, chunk.shape)
             for _, mask, _ in entries
         ]
         identities = [op.collective.identity(self, mask) for (_, mask, op) in entries]
         expected_all = chunk.real_threads
-        complete = np.zeros(chunk.shape, dtype=bool)
-        released: list[Array | None] = [None] * len(entries)
+        complete: Array = np.zeros(chunk.shape, dtype=bool)
+        released: list[Any] = [None] * len(entries)
         for identity in sorted({name for name, _ in identities}):
             members = [place for place, (name, _) in enumerate(identities) if name == identity]
             arrived = sum(full[place].sum(axis=1) for place in members)

@@ -189,7 +189,7 @@ def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static
 def _number(value: Any, parameter: Parameter, name: str) -> bytes:
     """Return the bytes of a scalar argument."""
     if isinstance(value, (bytes, bytearray, np.void)):
-        raw = bytes(value)
+        raw = value.tobytes() if isinstance(value, np.void) else bytes(value)
         if len(raw) != parameter.size:
             raise LaunchError(
                 f"argument '{name}' has {len(raw)} bytes, but the kernel's parameter has {parameter.size}."

@@ -153,8 +153,10 @@ _REG = re.compile(r"\.reg\s*((?:\.\w+\s*)+)(.*)$", re.S)
 _NAME = re.compile(r"[A-Za-z_$%][\w$.]*$")
 _NUMBER = re.compile(r"[-+]?\d")
 _SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
+# Headers of the toolkit: where a line of theirs was inlined, the user's line is the one to show.
 _TOOLKIT = re.compile(
-    r"(^|/)(include|targets|cuda-?[\d.]*|nvidia)/.*\.(h|hpp|cuh|inl)$|\.hpp$|^(cuda_|device_|sm_|crt/|math_)[\w/]*\.h$"
+    r"(^|/)(include|targets|cuda-?[\d.]*|nvidia|cccl)/.*\.(h|hpp|cuh|inl)$|\.hpp$|__nv_nvrtc|cooperative_groups"
+    r"|(^|/)(cuda_|device_|sm_|math_|texture_|surface_|crt/)[\w/]*\.h$"
 )
 
 

@@ -1,8 +1,8 @@
 """Races within a block, over shared and global memory, and reads of uninitialised shared memory.
 
 Every access between two barriers goes into a log; the log is examined when the interval ends. Two accesses of different
-threads to the same bytes race if at least one writes, not both are atomic, and nothing orders them: a barrier of the block,
-or within a warp a warp-wide synchronisation (CUDA C++ Programming Guide, "Independent Thread Scheduling").
+threads to the same bytes race if at least one writes, not both are atomic, and nothing orders them: a barrier of the
+block, or within a warp a warp-wide synchronisation (CUDA C++ Programming Guide, "Independent Thread Scheduling").
 
 Most intervals look the same in every block and in every turn of a loop: an interval is then examined once for one
 block, and its outcome remembered by what was logged.
@@ -71,7 +71,7 @@ class WarpOrder:
             return
         if self.pairs is None:
             self.pairs = np.zeros((*self.shape, 32), dtype=np.int32)
-        lanes = np.ones(self.shape, dtype=bool)
+        lanes: Array = np.ones(self.shape, dtype=bool)
         if mask is not None:
             lanes = np.broadcast_to(mask, (rows, warps * 32)).reshape(self.shape)
         met = lanes[..., :, None] & lanes[..., None, :]
@@ -97,7 +97,7 @@ class Shadow:
     access."""
 
     def __init__(self, granules: int) -> None:
-        self.kinds = {}
+        self.kinds: dict[str, tuple[Array, Array, Array, Array]] = {}
         for kind in ("load", "store", "atomic"):
             self.kinds[kind] = (
                 np.full(granules, NOBODY, dtype=np.int32),
@@ -130,7 +130,8 @@ class Shadow:
         """
         against = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}[kind]
         bad: Array | None = None
-        other_threads = other_numbers = None
+        other_threads: Array = None
+        other_numbers: Array = None
         for past in against:
             if not self.used[past] or not checked:
                 continue
@@ -542,10 +543,7 @@ class SharedRaces(Races):
             self.time = 0
         assert self.synced is not None
         state = self.state
-        if state.shape[0] == 1:
-            state = np.repeat(state, chunk.blocks, axis=0)
-        else:
-            state = state.copy()
+        state = np.repeat(state, chunk.blocks, axis=0) if state.shape[0] == 1 else state.copy()
         flags = state.reshape(-1)
         for entry in entries:
             self.time += 1

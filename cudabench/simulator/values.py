@@ -70,7 +70,7 @@ class Chunk:
         thread = np.arange(self.threads, dtype=np.int64)
         thread[self.real_threads :] = 0
         number = np.arange(self.blocks, dtype=np.int64)
-        self.axes = (
+        self.axes: tuple[Array, ...] = (
             (thread % block[0]).reshape(1, -1),
             (thread // block[0] % block[1]).reshape(1, -1),
             (thread // (block[0] * block[1])).reshape(1, -1),
@@ -123,18 +123,19 @@ class Affine:
             if self.coefficients is None or not any(self.coefficients):
                 found = np.array([[self.base & 0xFFFFFFFFFFFFFFFF]], dtype=np.uint64).astype(dtype)
             else:
-                parts = []
+                parts: list[Array] = []
+                part: Array
                 for half in (slice(0, 3), slice(3, 6)):
                     part = None
-                    for coefficient, axis in zip(self.coefficients[half], chunk.axes[half], strict=True):
-                        if coefficient:
-                            term = axis * wrap64(coefficient)
+                    own: tuple[int, ...] = self.coefficients[half]
+                    for factor, axis in zip(own, chunk.axes[half], strict=True):
+                        if factor:
+                            term = axis * wrap64(factor)
                             part = term if part is None else part + term
                     parts.append(part)
                 threads, blocks = parts
                 base = wrap64(self.base)
                 if threads is None:
-                    assert blocks is not None
                     found = (blocks + base).astype(dtype)
                 elif blocks is None:
                     found = (threads + base).astype(dtype)

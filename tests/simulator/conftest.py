@@ -19,8 +19,8 @@ WIDTHS = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
 def evaluate(instruction: str, result: np.dtype[Any] | type, *operands: Array, declare: str = "") -> Array:
     """Run one instruction on arrays of operands, one lane each.
 
-    In the text `{d}` is the destination and `{0}`, `{1}`, ... are the operands' registers. Registers have the operands' widths
-    (bytes are held in 16 bits).
+    In the text `{d}` is the destination and `{0}`, `{1}`, ... are the operands' registers. Registers have the
+    operands' widths (bytes are held in 16 bits).
     """
     dtype = np.dtype(result)
     count = operands[0].size

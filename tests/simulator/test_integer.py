@@ -277,8 +277,9 @@ def test_affine_arithmetic_wraps_as_arrays_do(type_: str, compiled: Callable[...
 {{ .reg .b32 %r<9>; .reg .b64 %a<9>; .reg .{type_} %v<9>;
  mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.u32 %r3, %r1, 32, %r2;
  {"cvt.u64.u32 %v1, %r3;" if wide else "mov.u32 %v1, %r3;"} ld.param.{type_} %v2, [f];
- mad.lo.{type_} %v3, %v1, %v2, %v2; sub.{type_} %v4, %v3, %v1; shl.b{bits} %v5, %v4, 3; neg.s{bits} %v6, %v5; add.{type_} %v6, %v6, 7;
- ld.param.u64 %a1, [out]; mul.wide.u32 %a2, %r3, {bits // 8}; add.u64 %a1, %a1, %a2; st.global.b{bits} [%a1], %v6; ret; }}"""
+ mad.lo.{type_} %v3, %v1, %v2, %v2; sub.{type_} %v4, %v3, %v1; shl.b{bits} %v5, %v4, 3; neg.s{bits} %v6, %v5;
+ add.{type_} %v6, %v6, 7; ld.param.u64 %a1, [out]; mul.wide.u32 %a2, %r3, {bits // 8}; add.u64 %a1, %a1, %a2;
+ st.global.b{bits} [%a1], %v6; ret; }}"""
     program = simulator.load(text)
     for factor in (0, 1, -1, 5, 1 << 28, (1 << (bits - 1)) - 1, -(1 << (bits - 1)), 0x12345678):
         if type_[0] == "u" and factor < 0:

@@ -1,0 +1,130 @@
+"""Sectors and wavefronts against a count lane by lane; hypothesis chooses the patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import HEAD
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudabench import simulator
+from cudabench.simulator import banks
+
+
+def brute(addresses: list[int], width: int) -> tuple[int, int]:
+    """Return (sectors, ideal sectors) of one request."""
+    touched = {address + byte for address in addresses for byte in range(width)}
+    return len({byte // 32 for byte in touched}), -(-len(touched) // 32)
+
+
+def passes(addresses: list[int | None], width: int) -> tuple[int, int]:
+    """Return (wavefronts, ideal wavefronts) of one request, by half and quarter warps."""
+    lanes = 32 if width <= 4 else 128 // width
+    total, every = 0, set()
+    for start in range(0, 32, lanes):
+        words = {
+            a // 4 + w for a in addresses[start : start + lanes] if a is not None for w in range(max(1, width // 4))
+        }
+        load = [0] * 32
+        for word in words:
+            load[word % 32] += 1
+        total += max(load)
+        every |= words
+    return total, -(-len(every) // 32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([1, 2, 4, 8, 16]),
+    st.lists(st.integers(0, 200), min_size=32, max_size=32),
+    st.integers(1, 2**32 - 1),
+)
+def test_wavefronts_equal_a_count_by_hand(width: int, places: list[int], bits: int) -> None:
+    """The bank model equals a lane-by-lane count for any addresses, widths and active lanes."""
+    addresses = np.array(places) * width
+    mask = np.array([bits >> lane & 1 for lane in range(32)], dtype=bool)
+    want = passes([int(a) if on else None for a, on in zip(addresses, mask, strict=True)], width)
+    got = banks.both(addresses.reshape(1, 32), width, mask.reshape(1, 32))
+    assert (int(got[0][0]), int(got[1][0])) == want
+    assert int(banks.wavefronts(addresses, width, mask)) == want[0]
+    assert int(banks.ideal_wavefronts(addresses, width, mask)) == want[1]
+
+
+def program(width: int) -> simulator.Program:
+    """Return a kernel that loads `width` bytes at an affine or looked-up address, if its thread number is below a limit."""
+    vector = {1: "u8 %r9", 2: "u16 %h1", 4: "u32 %r9", 8: "v2.u32 {%r9, %r10}", 16: "v4.u32 {%r9, %r10, %r11, %r12}"}[
+        width
+    ]
+    kind, _, rest = vector.partition(" ")
+    return simulator.load(f"""{HEAD}.visible .entry k(.param .u64 in, .param .u32 sx, .param .u32 sy, .param .u32 sb,
+ .param .u32 off, .param .u32 limit, .param .u64 index)
+{{ .reg .pred %p<3>; .reg .b16 %h<3>; .reg .b32 %r<20>; .reg .b64 %a<9>;
+ mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %ctaid.x; ld.param.u32 %r4, [sx]; ld.param.u32 %r5, [sy];
+ ld.param.u32 %r6, [sb]; ld.param.u32 %r7, [off]; ld.param.u64 %a1, [in]; mad.lo.u32 %r8, %r1, %r4, %r7;
+ mad.lo.u32 %r8, %r2, %r5, %r8; mad.lo.u32 %r8, %r3, %r6, %r8; ld.param.u32 %r13, [limit];
+ mov.u32 %r14, %ntid.x; mad.lo.u32 %r15, %r2, %r14, %r1; mad.lo.u32 %r15, %r3, 64, %r15; setp.ge.u32 %p1, %r15, %r13; @%p1 ret;
+ ld.param.u64 %a4, [index]; setp.eq.u64 %p2, %a4, 0; @%p2 bra GO;
+ mul.wide.u32 %a5, %r15, 4; add.u64 %a5, %a5, %a4; .loc 1 1 1
+ ld.global.u32 %r8, [%a5];
+GO:
+ mul.wide.u32 %a2, %r8, {width}; add.u64 %a3, %a1, %a2; .loc 1 5 1
+ ld.global.{kind} {rest}, [%a3]; ret; }}""")
+
+
+PROGRAMS: dict[int, simulator.Program] = {}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([1, 2, 4, 8, 16]), st.integers(0, 40), st.integers(0, 40), st.integers(0, 70), st.integers(0, 9),
+    st.sampled_from([(64, 1), (16, 4), (7, 3), (32, 2), (8, 8)]), st.integers(1, 200), st.booleans(),
+)  # fmt: skip
+def test_sectors_equal_a_count_by_hand(
+    width: int, sx: int, sy: int, sb: int, off: int, block: tuple[int, int], limit: int, lookup: bool
+) -> None:
+    """Strided, masked, ragged and looked-up loads are counted exactly, whatever shortcut the machine takes."""
+    if width not in PROGRAMS:
+        PROGRAMS[width] = program(width)
+    code = PROGRAMS[width]
+    memory = np.zeros(8192 * 16, np.uint8)
+    index = np.random.default_rng(sx + 100 * sy).integers(0, 4000, 400).astype(np.uint32)
+    threads = block[0] * block[1]
+    report = simulator.run(code, "k", 3, (*block, 1), [memory, sx, sy, sb, off, limit, index if lookup else None])
+    assert report.hazards == ()
+    want = [0, 0, 0]
+    for b in range(3):
+        for first in range(0, threads, 32):
+            lanes = [t for t in range(first, min(first + 32, threads)) if t + 64 * b < limit]
+            if not lanes:
+                continue
+            element = [
+                int(index[t + 64 * b]) if lookup else t % block[0] * sx + t // block[0] * sy + b * sb + off
+                for t in lanes
+            ]
+            some, best = brute([place * width for place in element], width)
+            want = [want[0] + 1, want[1] + some, want[2] + best]
+    found = [access for access in report.accesses if access.line == 5]
+    if not want[0]:
+        assert not found
+        return
+    assert (found[0].requests, found[0].sectors, found[0].ideal_sectors) == tuple(want)
+    assert found[0].bytes == width
+
+
+@pytest.mark.parametrize(("pad", "wavefronts"), [(0, 32), (1, 1), (2, 2), (8, 8)])
+def test_column_reads_of_a_padded_tile(launch: Callable[..., Any], pad: int, wavefronts: int) -> None:
+    """The textbook: a column of a 32-wide tile conflicts 32 ways, padding by one element removes it."""
+    source = (
+        'extern "C" __global__ void k(float *o, const float *a) { __shared__ float s[32][32 + PAD]; int x = threadIdx.x;\n'
+        " int y = threadIdx.y;\n s[y][x] = a[y * 32 + x];\n __syncthreads();\n o[y * 32 + x] = s[x][y]; }"
+    )
+    a, o = np.random.default_rng(0).random((32, 32), dtype=np.float32), np.zeros((32, 32), np.float32)
+    report = launch(source.replace("PAD", str(pad)), 1, (32, 32), [o, a])
+    assert (o == a.T).all()
+    column = next(access for access in report.accesses if access.space == "shared" and access.op == "load")
+    assert column[5:] == (32, None, None, 32 * wavefronts, 32)
+    assert column.line == 5

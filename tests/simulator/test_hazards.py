@@ -1,0 +1,150 @@
+"""Hazards: each provoked, none invented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+K = 'extern "C" __global__ void k'
+ROWS = np.arange(256, dtype=np.float32)
+
+
+def provoke(
+    launch: Callable[..., Any], body: str, block: Any = 32, grid: Any = 1, **options: Any
+) -> list[tuple[str, int, str]]:
+    """Run a kernel body on (float *o, float *a, int n) and return (kind, line, message) of its hazards; the body is line 1."""
+    report = launch(K + "(float *o, float *a, int n) { int t = threadIdx.x;" + body + "}", grid, block,
+                    [np.zeros(256, np.float32), ROWS.copy(), 256], names=["o", "a", "n"], **options)  # fmt: skip
+    return [(hazard.kind, hazard.line, hazard.message) for hazard in report.hazards]
+
+
+def test_a_missing_barrier_is_a_race_that_names_both_lines(launch: Callable[..., Any]) -> None:
+    """Reading another thread's word before a barrier names the reader, the writer and the variable."""
+    found = provoke(launch, "__shared__ float tile[256];\ntile[t] = a[t];\no[t] = tile[255 - t];\n", 256)
+    assert [(kind, line) for kind, line, _ in found] == [("race", 3)]
+    assert "'tile'" in found[0][2]
+    assert "line 2" in found[0][2]
+
+
+def test_writing_over_what_others_still_read(launch: Callable[..., Any]) -> None:
+    """A write after reads of other threads races as well."""
+    body = "__shared__ float s[64]; s[t] = a[t]; __syncthreads();\nfloat v = s[(t + 1) % 64];\ns[t] = v; __syncthreads(); o[t] = s[t];"
+    assert [(kind, line) for kind, line, _ in provoke(launch, body, 64)] == [("race", 3)]
+
+
+def test_warps_need_their_own_synchronisation(launch: Callable[..., Any]) -> None:
+    """Lanes of a warp do not run in lock-step; volatile does not help, __syncwarp does."""
+    body = "__shared__ volatile float s[32]; s[t] = a[t];\n{sync}\no[t] = s[31 - t];"
+    assert [(kind, line) for kind, line, _ in provoke(launch, body.format(sync=""))] == [("race", 3)]
+    assert provoke(launch, body.format(sync="__syncwarp();")) == []
+    assert provoke(launch, body.format(sync="__shfl_sync(~0u, t, 0);")) == []
+
+
+def test_lanes_that_write_the_same_place(launch: Callable[..., Any]) -> None:
+    """Different values race, in shared and in global memory; equal values do not."""
+    assert [kind for kind, _, _ in provoke(launch, "o[0] = t;")] == ["race"]
+    assert provoke(launch, "o[0] = 1;") == []
+    assert [kind for kind, _, _ in provoke(launch, "__shared__ float s; s = t; __syncthreads(); o[t] = s;")] == ["race"]
+    assert provoke(launch, "__shared__ float s; s = n; __syncthreads(); o[t] = s;") == []
+
+
+def test_bytes_of_one_word_do_not_race(launch: Callable[..., Any]) -> None:
+    """Neighbouring chars belong to different threads."""
+    body = "__shared__ char s[64]; s[t] = t; s[t] += 1; __syncthreads(); o[t] = s[63 - t];"
+    assert provoke(launch, body, 64) == []
+
+
+def test_atomics_do_not_race_with_atomics_but_with_plain_accesses(launch: Callable[..., Any]) -> None:
+    """Mixing atomics and plain accesses without a barrier is a race."""
+    body = "__shared__ int s; if (t == 0) s = 0; {first} atomicAdd(&s, t);\n{second} o[t] = s;"
+    assert provoke(launch, body.format(first="__syncthreads();", second="__syncthreads();"), 64) == []
+    assert [k for k, _, _ in provoke(launch, body.format(first="", second="__syncthreads();"), 64)] == ["race"]
+    assert [k for k, _, _ in provoke(launch, body.format(first="__syncthreads();", second=""), 64)] == ["race"]
+
+
+def test_global_memory_races_within_a_block(launch: Callable[..., Any]) -> None:
+    """A thread that reads what a neighbour wrote needs a barrier; its own element needs none."""
+    assert [kind for kind, _, _ in provoke(launch, "a[t] = t;\no[t] = a[t + 1];", 64)] == ["race"]
+    assert provoke(launch, "a[t] = t; __syncthreads();\no[t] = a[t + 1];", 64) == []
+    assert provoke(launch, "a[t] += 1; a[t] *= 2; o[t] = a[t];", 64) == []
+
+
+def test_accesses_past_the_end_name_the_array(launch: Callable[..., Any]) -> None:
+    """Global accesses out of bounds are told with the nearest array and the distance, and are not made."""
+    found = provoke(launch, "\no[t + 240] = 1;\nif (t == 3) o[0] = a[-1];")
+    assert [(kind, line) for kind, line, _ in found] == [("out-of-bounds", 2), ("out-of-bounds", 3)]
+    assert "0 B past the end of 'o'" in found[0][2]
+    assert "4 B before the start of 'a'" in found[1][2]
+    assert "thread (16, 0, 0)" in found[0][2]
+
+
+def test_null_pointers(launch: Callable[..., Any]) -> None:
+    """A null pointer is called one."""
+    report = launch(K + "(int *p) { p[threadIdx.x] = 1; }", 1, 32, [None])
+    assert report.hazards[0].kind == "out-of-bounds"
+    assert "null pointer" in report.hazards[0].message
+    assert report.hazards[0].count == 32
+
+
+def test_shared_memory_has_bounds(launch: Callable[..., Any]) -> None:
+    """Static and dynamic shared memory end where they end."""
+    found = provoke(launch, "__shared__ float s[32]; s[t] = 1; __syncthreads();\no[t] = s[t + 1];")
+    assert [(kind, line) for kind, line, _ in found] == [("out-of-bounds", 2)]
+    body = "extern __shared__ float s[];\ns[t] = 1; o[t] = s[t];"
+    assert provoke(launch, body, shared_bytes=128) == []
+    assert [kind for kind, _, _ in provoke(launch, body, shared_bytes=124)] == [
+        "out-of-bounds",
+    ] * 1
+
+
+def test_uninitialised_shared_memory(launch: Callable[..., Any]) -> None:
+    """Reading what no thread wrote is told with the first thread; count says how many."""
+    found = provoke(launch, "__shared__ float s[64]; if (t < 50) s[t] = 1; __syncthreads();\no[t] = s[t];", 64)
+    assert [(kind, line) for kind, line, _ in found] == [("uninitialized-shared", 2)]
+    assert "thread (50, 0, 0)" in found[0][2]
+
+
+@pytest.mark.parametrize(
+    "body", ["if (t < 40)\n__syncthreads();\no[t] = t;", "if (t >= 40) return;\n__syncthreads();\no[t] = t;"]
+)
+def test_barriers_that_not_all_reach(launch: Callable[..., Any], body: str) -> None:
+    """A barrier inside a branch, or after some threads returned, is a hazard at the barrier's line."""
+    found = provoke(launch, body, 64)
+    assert [(kind, line) for kind, line, _ in found] == [("divergent-barrier", 2)]
+
+
+def test_misaligned_vectors(launch: Callable[..., Any]) -> None:
+    """A vector access at an address that is no multiple of its size is told."""
+    found = provoke(launch, "\nfloat2 v = *(float2 *)(a + t); o[t] = v.x + v.y;")
+    assert [(kind, line) for kind, line, _ in found] == [("misaligned", 2)]
+
+
+def test_block_dependent_conflicts_are_found(launch: Callable[..., Any]) -> None:
+    """A race that only one block has, because its data say so, is found in that block."""
+    report = launch(
+        K + "(int *o, const int *step) { __shared__ int s[64]; int t = threadIdx.x; s[t] = t;\n"
+        "o[blockIdx.x * 64 + t] = s[(t + step[blockIdx.x]) % 64]; }",
+        8, 64, [np.zeros(512, np.int32), np.array([0, 0, 0, 0, 0, 7, 0, 0], np.int32)],
+    )  # fmt: skip
+    assert [(hazard.kind, hazard.line, hazard.block) for hazard in report.hazards] == [("race", 2, (5, 0, 0))]
+
+
+@pytest.mark.parametrize("size", [1, 31, 33, 127, 500])
+def test_ragged_tiles_raise_no_alarm(launch: Callable[..., Any], size: int) -> None:
+    """A guarded tile transpose is right and silent for sizes that fill no tile."""
+    source = (
+        K
+        + """(float *o, const float *a, int nx, int ny) { __shared__ float s[16][17];
+      int x = blockIdx.x * 16 + threadIdx.x, y = blockIdx.y * 16 + threadIdx.y;
+      if (x < nx && y < ny) s[threadIdx.y][threadIdx.x] = a[y * nx + x]; __syncthreads();
+      x = blockIdx.y * 16 + threadIdx.x; y = blockIdx.x * 16 + threadIdx.y;
+      if (x < ny && y < nx) o[y * ny + x] = s[threadIdx.x][threadIdx.y]; }"""
+    )
+    a = np.random.default_rng(1).random((size, size + 5), dtype=np.float32)
+    o = np.full((size + 5, size), np.nan, np.float32)
+    report = launch(source, (-(-(size + 5) // 16), -(-size // 16)), (16, 16), [o, a, size + 5, size])
+    assert report.hazards == ()
+    assert (o == a.T).all()
