@@ -229,7 +229,7 @@ def _dispatch(job: _Job, backend: Backend | None) -> _Outcome:
         if not _is_hosts_fault(first.log):
             raise CompilerError(_diagnostics(first.log, job)) from None
     try:
-        return _with_nvrtc(nvrtc, job, without_host_code(job.source), unannotated_on_device=True)
+        return _without_host(nvrtc, job)
     except _RefusedError as second:
         if backend is None and _nvcc() is not None:
             return _with_nvcc(job)
@@ -526,7 +526,48 @@ class _Nvrtc:
         return target if (target / "cuda_fp16.h").is_file() else None
 
 
-def _with_nvrtc(nvrtc: _Nvrtc, job: _Job, source: str, unannotated_on_device: bool = False) -> _Outcome:
+def _without_host(nvrtc: _Nvrtc, job: _Job) -> _Outcome:
+    """Compile without the host's part of the file and of the headers beside it.
+
+    A header that is nowhere is empty: where the kernels compile without it, only the host needed it.
+    """
+    source = without_host_code(job.source)
+    headers = _headers_beside(job)
+    first: _RefusedError | None = None
+    while True:
+        try:
+            return _with_nvrtc(nvrtc, job, source, headers, unannotated_on_device=True)
+        except _RefusedError as refused:
+            first = first or refused
+            missing = set(_MISSING.findall(refused.log)) - set(headers)
+            if not missing or len(headers) > _MAX_HEADERS:
+                raise first from None
+            headers.update(dict.fromkeys(missing, ""))
+
+
+def _headers_beside(job: _Job) -> dict[str, str]:
+    """Return the headers in the job's folders that its source includes, by the name that it gives them, without host
+    code."""
+    found: dict[str, str] = {}
+    waiting = [job.source]
+    while waiting and len(found) < _MAX_HEADERS:
+        for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', waiting.pop(), re.M):
+            for folder in job.include_dirs:
+                path = Path(folder, name)
+                if name not in found and path.is_file():
+                    text = path.read_text(encoding="utf-8", errors="replace")
+                    found[name] = without_host_code(text)
+                    waiting.append(text)
+    return found
+
+
+def _with_nvrtc(
+    nvrtc: _Nvrtc,
+    job: _Job,
+    source: str,
+    beside: Mapping[str, str] | None = None,
+    unannotated_on_device: bool = False,
+) -> _Outcome:
     """Compile, the second time with CUDA's own headers where the first missed one."""
     expressions = {name: _as_cpp(name) for name in job.names}
     options = [*job.options, f"--pre-include={_PRELUDE}"]
@@ -538,7 +579,7 @@ def _with_nvrtc(nvrtc: _Nvrtc, job: _Job, source: str, unannotated_on_device: bo
     options += ["--no-cache"] if job.machine_code and nvrtc.version >= (13, 0) else []
     options += [f"--include-path={folder}" for folder in job.include_dirs]
     options += [f"--pre-include={_DEFINES}"]
-    headers = {**dict(_headers(forward=False)), _DEFINES: job.macros}
+    headers = {**dict(_headers(forward=False)), **(beside or {}), _DEFINES: job.macros}
     folder: Path | None = None
     try:
         ptx, log, lowered = nvrtc.compile(source, job.filename, options, headers, list(expressions.values()))
@@ -548,6 +589,7 @@ def _with_nvrtc(nvrtc: _Nvrtc, job: _Job, source: str, unannotated_on_device: bo
             raise _name_error(refused, job) from None
         # Once more with CUDA's own headers, which take a second where they are the standard library's.
         headers.update(_headers(forward=True))
+        headers.update(beside or {})
         options += [f"--include-path={folder}", f"--include-path={folder / 'cccl'}"]
         try:
             ptx, log, lowered = nvrtc.compile(source, job.filename, options, headers, list(expressions.values()))
@@ -735,6 +777,8 @@ typedef long long intptr_t;
 typedef unsigned long long uintptr_t;
 """
 
+
+_MAX_HEADERS = 64  # beside a source: more are no single kernel's
 
 # Headers of which a kernel can use nothing, or nothing that the prelude does not have.
 _HOST_ONLY = """

@@ -217,6 +217,12 @@ class Source:
     text: str
     folder: str | None = None
     builtin: bool = True
+    include: tuple[str, ...] = ()
+
+    @property
+    def folders(self) -> list[str]:
+        """Where headers are looked for."""
+        return [*([self.folder] if self.folder else []), *self.include]
 
 
 @dataclass(frozen=True)

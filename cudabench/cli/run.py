@@ -71,6 +71,13 @@ def problem_options() -> list[click.Parameter]:
         option("--shared", metavar="BYTES", help="Dynamic shared memory of a block."),
         option("--rtol", type=float, metavar="R", help="Relative tolerance of all --expect."),
         option("--atol", type=float, metavar="A", help="Absolute tolerance of all --expect."),
+        option(
+            "-I",
+            "--include",
+            multiple=True,
+            metavar="FOLDER",
+            help="Where headers are, besides beside FILE.cu; repeatable.",
+        ),
         option("--save", multiple=True, metavar="NAME=FILE.npy", help="Keep an array that is not wrong."),
         option("--profile", metavar="FILE.toml", help="These options from a file, one table a kernel."),
     ]  # fmt: skip
@@ -142,6 +149,7 @@ def _request(given: dict[str, Any]) -> Request:
         atol=given["atol"],
         save=given.get("save", ()),
         defines=cases.parse_defines(given["defines"]),
+        include=given["include"],
         seed=given["seed"],
     )
 

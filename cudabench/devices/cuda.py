@@ -131,8 +131,7 @@ class CudaDevice:
         asked = [] if source.builtin else list(dict.fromkeys(names))
         text = f'{macros}#line 1 "{source.name}"\n{source.text}\n{name_queries(asked)}'
         options = ["-lineinfo"]
-        include = [source.folder] if source.folder else []
-        settings: dict[str, Any] = {"options": options, "no_extern_c": True, "include_dirs": include}
+        settings: dict[str, Any] = {"options": options, "no_extern_c": True, "include_dirs": source.folders}
         with warnings.catch_warnings(), translated(f"loading {source.name}"):
             warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
             try:

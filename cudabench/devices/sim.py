@@ -10,7 +10,7 @@ import numpy as np
 
 from cudabench import compiler, simulator
 from cudabench.errors import CudabenchError, UnsupportedFeature
-from cudabench.model import Case, DeviceInfo, Launch, Resources, Source
+from cudabench.model import Case, DeviceInfo, Launch, Resources
 from cudabench.occupancy import Occupancy, occupancy
 
 Arrays = dict[str, np.ndarray]
@@ -52,7 +52,7 @@ class SimDevice:
                 case.source.name,
                 arch=self.architecture,
                 defines=case.defines,
-                include_dirs=_folders(case.source),
+                include_dirs=case.source.folders,
                 names=functions,
             )
             self._compiled[key] = (simulator.load(compiled.ptx), compiled.lowered)
@@ -74,7 +74,7 @@ class SimDevice:
                     case.source.name,
                     arch=self.architecture,
                     defines=case.defines,
-                    include_dirs=_folders(case.source),
+                    include_dirs=case.source.folders,
                     names=[case.function],
                 )
         of = self._spent[key][lowered.get(case.function, case.function)]
@@ -137,7 +137,3 @@ def capability_of(architecture: str) -> str:
 
 def _names(launch: Launch) -> list[str]:
     return [a if isinstance(a, str) else "" for a in launch.arguments]
-
-
-def _folders(source: Source) -> list[str]:
-    return [source.folder] if source.folder else []

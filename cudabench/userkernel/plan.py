@@ -53,6 +53,7 @@ class Request:
     atol: float | None = None
     save: tuple[str, ...] = ()
     defines: Mapping[str, str] = field(default_factory=dict)
+    include: tuple[str, ...] = ()
     seed: int = 0
 
 
@@ -140,7 +141,7 @@ def build(requests: Sequence[Request]) -> Part:
     file = source.read(request.file)
     picked = [(*kernel, each) for each in requests for kernel in select(file, each)]
     first = picked[0][0]
-    aliases = aliases_of(file, request.defines)
+    aliases = aliases_of(file, request.defines, request.include)
     example = example_line(request, file, first, aliases)
     read = arguments.read(request.arguments, first, aliases, _numeric(request.defines), example)
     read, orders = arguments.shared(read, first, [kernel for kernel, *_ in picked[1:]], aliases)
@@ -150,7 +151,7 @@ def build(requests: Sequence[Request]) -> Part:
         raise UsageError(
             f"--save {request.save[0]} with {len(picked)} kernels would keep the last one's: name one kernel."
         )
-    text = Source(request.file, file.text, str(Path(request.file).resolve().parent), builtin=False)
+    text = Source(request.file, file.text, str(Path(request.file).resolve().parent), False, _folders(request))
     problem = Problem(size, _dtype(work), request.seed)
     by_name = {one.name: one for one in read}
     cases = []
@@ -234,8 +235,15 @@ _STRUCTS = re.compile(
 )
 
 
-def aliases_of(file: SourceFile, defines: Mapping[str, str]) -> dict[str, str]:
-    """Return the type names of a file and of the headers beside it that it includes; -D wins.
+def _folders(request: Request) -> tuple[str, ...]:
+    for folder in request.include:
+        if not Path(folder).is_dir():
+            raise UsageError(f"--include {folder} is no folder: name the one that holds the headers.")
+    return tuple(str(Path(folder).resolve()) for folder in request.include)
+
+
+def aliases_of(file: SourceFile, defines: Mapping[str, str], include: Sequence[str] = ()) -> dict[str, str]:
+    """Return the type names of a file and of the headers that it includes, beside it or in a folder; -D wins.
 
     A struct stands for itself, as 'struct P'.
     """
@@ -251,9 +259,10 @@ def aliases_of(file: SourceFile, defines: Mapping[str, str]) -> dict[str, str]:
     waiting = [(Path(file.path), file.text)]
     while waiting and len(seen) < 32:
         path, text = waiting.pop()
-        for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', text, re.M):
-            header = path.parent / name
-            if header in seen or not header.is_file():
+        for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', text, re.M):
+            places = (folder / name for folder in (path.parent, *map(Path, include)))
+            header = next((place for place in places if place.is_file()), None)
+            if header is None or header in seen:
                 continue
             seen.add(header)
             try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from cudabench.errors import CudabenchError, UsageError, did_you_mean
 
-LISTS = ("arg", "expect", "define", "save")  # options that may be given several times
+LISTS = ("arg", "expect", "define", "save", "include")  # options that may be given several times
 DIMENSIONS = ("grid", "block")
 EXAMPLE = '[saxpy] with grid = "cdiv(n,256)", block = 256 and arg = ["n=1048576", ...]'
 
@@ -58,7 +58,7 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
         if key in LISTS and key in below:
             names: dict[str, str] = {}
             for text in (*below[key], *value):
-                names[text.partition("=")[0].strip()] = text
+                names[text if key == "include" else text.partition("=")[0].strip()] = text
             result[key] = tuple(names.values())
         else:
             result[key] = value
@@ -117,6 +117,8 @@ def _text(value: Any, where: str) -> str:
 
 def _beside(folder: Path, key: str, text: str) -> str:
     """Return NAME=@FILE, or --save's NAME=FILE, with the file beside the profile."""
+    if key == "include":
+        return str(folder / text)
     match = re.fullmatch(r"(\s*\w+\s*=\s*)(@?)(.+)", text, re.S)
     if match and (match[2] or key == "save"):
         return f"{match[1]}{match[2]}{folder / match[3].strip()}"
