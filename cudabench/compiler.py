@@ -529,9 +529,10 @@ class _Nvrtc:
 def _without_host(nvrtc: _Nvrtc, job: _Job) -> _Outcome:
     """Compile without the host's part of the file and of the headers beside it.
 
-    A header that is nowhere is empty: where the kernels compile without it, only the host needed it.
+    In a file with host code a header that is nowhere is empty: where the kernels compile so, only the host needed it.
     """
     source = without_host_code(job.source)
+    has_host_code = source != job.source
     headers = _headers_beside(job)
     first: _RefusedError | None = None
     while True:
@@ -540,7 +541,7 @@ def _without_host(nvrtc: _Nvrtc, job: _Job) -> _Outcome:
         except _RefusedError as refused:
             first = first or refused
             missing = set(_MISSING.findall(refused.log)) - set(headers)
-            if not missing or len(headers) > _MAX_HEADERS:
+            if not missing or not has_host_code or len(headers) > _MAX_HEADERS:
                 raise first from None
             headers.update(dict.fromkeys(missing, ""))
 
