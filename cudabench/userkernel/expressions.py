@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
+from cudabench.model import cdiv
 
 MAX_TEXT = 2000
 MAX_DEPTH = 60
@@ -144,12 +145,8 @@ _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 }
 
 
-def _cdiv(a: Any, b: Any) -> Any:
-    return -(-a // b)
-
-
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "cdiv": _cdiv,
+    "cdiv": cdiv,
     "min": min,
     "max": max,
     "abs": abs,
@@ -212,7 +209,7 @@ def _steps(*arguments: Any, **keywords: Any) -> int:
     return max(int(math.ceil((stop - start) / step)), 0)
 
 
-def _repeat(a: Any, repeats: Any, **keywords: Any) -> int:
+def _repeat(a: Any, repeats: Any, *arguments: Any, **keywords: Any) -> int:
     return int(np.sum(np.maximum(repeats, 0), dtype=object)) * (np.size(a) if np.size(repeats) == 1 else 1)
 
 
@@ -525,7 +522,11 @@ class _Evaluator:
         if name in _ELEMENTWISE:
             self.room_broadcast(arguments)
         elif name in _SIZES:
-            self.room(_SIZES[name](*arguments, **keywords), arguments)
+            try:
+                count = _SIZES[name](*arguments, **keywords)
+            except TypeError:
+                raise self.refuse(f"np.{name} does not take these arguments") from None
+            self.room(count, arguments)
         elif name == "take":
             self.room(int(np.size(arguments[0])) * max(int(np.size(arguments[1])), 1), ())
         elif name not in _TYPES:
@@ -536,7 +537,12 @@ class _Evaluator:
 
     def room_broadcast(self, arguments: Iterable[Any]) -> None:
         arguments = list(arguments)
-        self.room(_product(tuple(np.broadcast_shapes(*map(_shape, arguments)))), arguments)
+        try:
+            shape = np.broadcast_shapes(*map(_shape, arguments))
+        except ValueError:
+            shapes = " and ".join(f"[{','.join(map(str, _shape(one)))}]" for one in arguments)
+            raise self.refuse(f"arrays of the shapes {shapes} do not fit together") from None
+        self.room(_product(tuple(shape)), arguments)
 
     def room(self, count: int, arguments: Iterable[Any]) -> None:
         """Refuse a result of more bytes than allowed; an element is as wide as the widest argument, at least 8."""
