@@ -134,15 +134,17 @@ extern "C" __global__ void blur_separable(const T *in, T *out, int width, int he
 }
 
 // From here a thread owns COLUMNS neighbouring columns and slides down ROWS rows of them. The sums along the last K
-// rows stay in its registers: the sum of a new row takes the place of the oldest. Each radius needs K * COLUMNS
-// registers, so the host refuses these rungs for large ones, and they are then left out here.
-#ifndef ROWS
-#define ROWS 16
+// rows stay in its registers: the sum of a new row takes the place of the oldest. That takes K * COLUMNS registers,
+// so the host refuses these rungs for large radii, and they are then left out here.
+#ifndef TURNS
+#define TURNS ((16 + K - 1) / K)  // of the ring of K rows
 #endif
+#define ROWS (TURNS * K)
 #ifndef WIDE
 #define WIDE 4  // columns of a thread in the last rung: 4 floats or 8 bytes
 #endif
-#define MAX_SUMS 136
+#define MAX_SUMS 60
+#define MAX_K 25
 
 template <int COLUMNS> struct __align__(COLUMNS * sizeof(T)) Columns { T at[COLUMNS]; };
 
@@ -176,7 +178,7 @@ template <int COLUMNS, bool INSIDE>
 __device__ __forceinline__ void slide(const T *in, T *out, int width, int height, int x, int y0)
 {
     int nx = width * CHANNELS;
-    int rows = min(ROWS, height - y0);
+    int rows = INSIDE ? ROWS : min(ROWS, height - y0);
     S ring[K][COLUMNS];
 
 #pragma unroll
@@ -186,7 +188,7 @@ __device__ __forceinline__ void slide(const T *in, T *out, int width, int height
 #pragma unroll
         for (int r = 0; r < K; r++) {  // unrolled, so that every place in the ring is a register of its own
             int y = y0 + done + r;
-            if (done + r >= rows)
+            if (!INSIDE && done + r >= rows)
                 break;
             add_row<COLUMNS, INSIDE>(ring[(r + K - 1) % K], in, nx, height, x, y + RADIUS);
             Columns<COLUMNS> result;
@@ -216,7 +218,7 @@ __device__ __forceinline__ void slide_down(const T *in, T *out, int width, int h
         slide<COLUMNS, false>(in, out, width, height, x, y0);
 }
 
-#if K <= MAX_SUMS
+#if K <= MAX_K
 // Slides each thread down ROWS rows of one column, with the sums of the last K rows in registers.
 // A new row costs K loads, which the cache serves, and no barrier; shared memory is not needed. The halo above and
 // below shrinks to RADIUS in ROWS. What remains: every access moves sizeof(T) bytes.

@@ -22,8 +22,9 @@ Rule = Callable[[Problem, Dim], Dim]
 MAX_RADIUS = 1000
 MAX_CHANNELS = 4
 MAX_SHARED = 227 * 1024  # bytes that a block may have on compute capability 9.0
-MAX_SUMS = 136  # sums that a thread keeps in registers, as in the chapter
-ROWS = 16  # rows that a thread slides down, as in the chapter
+MAX_SUMS = 60  # sums that a thread keeps in registers, as in the chapter
+MAX_ACROSS = 25  # of one column
+ROWS = 16  # rows that a thread slides down, up to a multiple of 2 r + 1
 STRIP_BYTES = 1 << 18  # of rows that the CPU works on at a time, in its cache
 
 
@@ -77,13 +78,18 @@ def sliding(columns: Callable[[Problem], int]) -> Rule:
 
     def rule(problem: Problem, block: Dim) -> Dim:
         across = columns(problem)
-        most = (MAX_SUMS // across - 1) // 2
+        most = (min(MAX_SUMS // across, MAX_ACROSS) - 1) // 2
         if radius(problem) > most:
             raise UsageError(
                 f"--radius {radius(problem)} needs too many sums in registers: this kernel takes up to {most}."
             )
-        elements = problem.size["cols"] * channels(problem)
-        return (cdiv(elements, block[0] * across), cdiv(problem.size["rows"], block[1] * ROWS), 1)
+        ring = 2 * radius(problem) + 1
+        rows = cdiv(ROWS, ring) * ring
+        return (
+            cdiv(problem.size["cols"] * channels(problem), block[0] * across),
+            cdiv(problem.size["rows"], block[1] * rows),
+            1,
+        )
 
     return rule
 
