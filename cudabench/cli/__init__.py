@@ -20,6 +20,7 @@ COMMANDS = {
     "compare": ("cudabench.cli.compare", "Compare results files: what got faster, slower or cannot be told."),
     "export": ("cudabench.cli.export", "Convert a results file: CSV, Markdown, JUnit, github-action-benchmark."),
     "sweep": ("cudabench.cli.sweep", "Measure a kernel with every sensible block; the best ones twice."),
+    "plot": ("cudabench.cli.plot", "Draw results: a ladder, bandwidth over size, a sweep."),
     "info": ("cudabench.cli.info", "Show what this machine can do, and what would mend each lack."),
 }
 

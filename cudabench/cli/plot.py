@@ -1,0 +1,39 @@
+"""`cudabench plot RESULTS.json... -o out.svg`: a ladder, a curve over sizes, or the map of a sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cudabench.errors import UsageError, did_you_mean
+
+SUFFIXES = ("svg", "png", "pdf")
+KINDS = ("ladder", "size", "sweep")
+
+
+@click.command("plot", short_help="Draw results: a ladder, bandwidth over size, a sweep.")
+@click.argument("files", nargs=-1, metavar="RESULTS.json ...")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The picture: .svg, .png or .pdf.")
+@click.option("--kind", type=click.Choice(KINDS), help="What to draw; left out, what the files show.")
+def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
+    """Draw results files in black and white.
+
+    \b
+    ladder  a bar a kernel against the copy of its run and the card's peak; several files side by side
+    size    bandwidth over size, from the files of several runs
+    sweep   the map of a sweep's blocks
+    """
+    from cudabench import plot, results
+
+    if not files:
+        raise UsageError("plot takes a results file or more: cudabench plot RESULTS.json -o out.svg.")
+    target = Path(output)
+    suffix = target.suffix.removeprefix(".").lower()
+    if suffix not in SUFFIXES:
+        near = did_you_mean(suffix, SUFFIXES)
+        raise UsageError(f"--output {output} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}")
+    results.check_target(target, "--output")
+    figure = plot.draw([results.load(name) for name in files], files, kind)
+    results.write_whole(target, plot.render(figure, suffix))
+    return 0

@@ -1,0 +1,228 @@
+"""Pictures: what they show, that they repeat, and what cannot be drawn."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from cudabench import plot
+from cudabench.errors import CudabenchError, UsageError
+from cudabench.model import Result
+from cudabench.results import ResultsFile
+from tests.conftest import Ran
+from tests.test_compare import RECORDED, changed, failed, simulated, slowed, wrong
+
+Runner = Callable[..., Ran]
+
+
+def other_card(file: ResultsFile = RECORDED) -> ResultsFile:
+    """Return a file as if from another card."""
+    assert RECORDED.device is not None
+    return replace(file, device=replace(RECORDED.device, name="A100", uuid="GPU-2", peak_gbps=2039.0))
+
+
+def of_size(n: int) -> ResultsFile:
+    """Return a file as if of another size."""
+    return replace(RECORDED, results=[replace(r, size={"rows": n, "cols": n}) for r in RECORDED.results])
+
+
+def swept(*blocks: tuple[int, int]) -> ResultsFile:
+    """Return a file as if of a sweep of smem."""
+    smem = next(r for r in RECORDED.results if r.kernel == "smem")
+    results = [slowed(1 + 0.1 * at)(replace(smem, block=(x, y, 1))) for at, (x, y) in enumerate(blocks)]
+    return replace(RECORDED, results=results)
+
+
+def texts(figure: Any) -> list[str]:
+    """Return all that is written in a figure."""
+    from matplotlib.text import Text
+
+    return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
+
+
+# What is drawn -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        ([RECORDED], "ladder"),
+        ([RECORDED, other_card()], "ladder"),
+        ([of_size(512), of_size(1024)], "size"),
+        ([swept((32, 8), (16, 16), (8, 32))], "sweep"),
+        ([simulated()], "ladder"),
+    ],
+)
+def test_kind(files: Sequence[ResultsFile], kind: str) -> None:
+    """Files show by themselves what they are of."""
+    assert plot.kind_of(files) == kind
+
+
+def test_ladder_names_kernels_and_scale() -> None:
+    """The bars have their kernels, in the ladder's order, their figures, and copy and peak as lines."""
+    figure = plot.draw([RECORDED], ["run.json"])
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == [r.kernel for r in RECORDED.results]
+    assert [round(bar.get_width()) for bar in axes.patches] == [round(r.bandwidth_gbps or 0) for r in RECORDED.results]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first on top
+    written = texts(figure)
+    assert {"copy\n3725", "peak\n4814", "3663", "transpose 4096 x 4096 float32 on NVIDIA H200, cold L2"} <= set(written)
+
+
+def test_wrong_has_no_bar() -> None:
+    """A wrong kernel is named, with a word for its bar: no verified output, no number."""
+    figure = plot.draw([changed(smem=wrong, vector=failed)], ["run.json"])
+    assert len(figure.axes[0].patches) == len(RECORDED.results) - 2
+    assert {"wrong", "failed"} <= set(texts(figure))
+
+
+def test_two_cards_have_their_own_scale() -> None:
+    """Bars of two cards differ in hatch, not colour, and each has its own copy and peak."""
+    figure = plot.draw([RECORDED, other_card()], ["a.json", "b.json"])
+    bars = figure.axes[0].patches
+    assert {bar.get_hatch() for bar in bars} == {"", "///"}
+    assert {"NVIDIA H200", "A100", "its own copy", "its own peak"} <= set(texts(figure))
+
+
+def test_no_colours() -> None:
+    """Everything is a grey."""
+    import matplotlib.colors
+
+    for files in ([RECORDED, other_card()], [of_size(512), of_size(1024)], [swept((32, 8), (16, 16), (8, 32))]):
+        figure = plot.draw(files, ["a.json", "b.json"][: len(files)])
+        for axes in figure.axes:
+            for drawn in [*axes.patches, *axes.lines]:
+                colour = drawn.get_facecolor() if hasattr(drawn, "get_facecolor") else drawn.get_color()
+                red, green, blue, alpha = matplotlib.colors.to_rgba(colour)
+                assert red == green == blue or alpha == 0
+
+
+def test_sizes_are_curves() -> None:
+    """Each kernel is a curve with a marker of its own over the sizes in their order; the copy is one too."""
+    figure = plot.draw([of_size(2048), of_size(512), of_size(1024)], ["a", "b", "c"])
+    (axes,) = figure.axes
+    curves = {line.get_label(): line for line in axes.lines}
+    assert {r.kernel for r in RECORDED.results} | {"copy"} <= set(curves)
+    assert list(curves["smem"].get_xdata()) == [512**2, 1024**2, 2048**2]
+    looks = {
+        (curves[r.kernel].get_marker(), str(curves[r.kernel].get_linestyle()), curves[r.kernel].get_color())
+        for r in RECORDED.results
+    }
+    assert len(looks) == len(RECORDED.results)
+    assert [label.get_text() for label in axes.get_xticklabels()][0] == "512 x 512"
+
+
+def test_sweep_is_a_map() -> None:
+    """The map has the blocks on its axes and a frame around the best."""
+    figure = plot.draw([swept((32, 8), (16, 16), (8, 32), (64, 8))], ["s.json"])
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["8", "16", "32", "64"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["8", "16", "32"]
+    frames = [patch for patch in axes.patches if patch.get_linewidth() == 2]
+    assert [(round(f.get_x() + 0.46), round(f.get_y() + 0.44)) for f in frames] == [(2, 0)]
+
+
+def test_sweep_of_lines() -> None:
+    """Blocks of one dimension make a curve, whose best point is named."""
+    figure = plot.draw([swept((32, 1), (64, 1), (128, 1))], ["s.json"])
+    assert "32: 1894" in texts(figure)
+
+
+def test_simulator_draws_counts() -> None:
+    """A simulator's ladder has sectors and wavefronts, with what would do."""
+    figure = plot.draw([simulated()], ["s.json"])
+    labels = [axes.get_xlabel() for axes in figure.axes]
+    assert labels == ["global sectors, less is better", "shared wavefronts, less is better"]
+    assert "the least that would do" in texts(figure)
+
+
+# What cannot be ------------------------------------------------------------------------------------------------------
+
+
+def change_all(change: Callable[[Result], Result]) -> ResultsFile:
+    """Return the recorded file with every result changed."""
+    return replace(RECORDED, results=[change(r) for r in RECORDED.results])
+
+
+@pytest.mark.parametrize(
+    ("files", "kind", "error", "message"),
+    [
+        ([change_all(wrong)], None, CudabenchError, "nothing to draw: no right result"),
+        ([replace(RECORDED, results=[])], None, CudabenchError, "nothing to draw: the files hold no results"),
+        ([RECORDED], "sweep", UsageError, "is of one kernel; the files hold copy-row"),
+        ([RECORDED], "size", UsageError, "one kernel at two sizes or more"),
+        (
+            [RECORDED, change_all(lambda r: replace(r, operation="blur"))],
+            None,
+            UsageError,
+            "of one operation; the files hold blur, transpose",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn(
+    files: Sequence[ResultsFile], kind: str | None, error: type[CudabenchError], message: str
+) -> None:
+    """Files that do not fit are refused with the reason."""
+    with pytest.raises(error, match=message):
+        plot.draw(files, ["a.json", "b.json"][: len(files)], kind)
+
+
+def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without matplotlib the error has the command that installs it."""
+    real = builtins.__import__
+
+    def absent(name: str, *rest: Any, **named: Any) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(CudabenchError, match=r"pip install 'cudabench\[plot\]'"):
+        plot.draw([RECORDED], ["run.json"])
+
+
+# The command ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_command(cudabench: Runner, tmp_path: Path, suffix: str, magic: bytes) -> None:
+    """The suffix is the format; the same results give the same bytes."""
+    (tmp_path / "run.json").write_text(RECORDED.text())
+    for name in ("one", "two"):
+        ran = cudabench("plot", "run.json", "-o", f"{name}.{suffix}")
+        assert (ran.code, ran.out, ran.err) == (0, "", "")
+    content = (tmp_path / f"one.{suffix}").read_bytes()
+    assert content.startswith(magic)
+    assert content == (tmp_path / f"two.{suffix}").read_bytes()
+    if suffix == "svg":
+        assert ElementTree.fromstring(content).tag.endswith("svg")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("run.json", 2, "Missing option '-o'"),
+        ("-o x.svg", 2, "plot takes a results file or more"),
+        (
+            "run.json -o x.svq",
+            2,
+            "--output x.svq has no suffix of a picture: use .svg, .png, .pdf. Did you mean 'svg'?",
+        ),
+        ("run.json -o no/x.svg", 1, "the folder no does not exist"),
+        ("none.json -o x.svg", 1, "none.json: no such file."),
+        ("run.json -o x.svg --kind pie", 2, "'pie' is not one of"),
+    ],
+)
+def test_bad_input(cudabench: Runner, tmp_path: Path, words: str, code: int, message: str) -> None:
+    """Each bad command line is one sentence and its exit code, and draws nothing."""
+    (tmp_path / "run.json").write_text(RECORDED.text())
+    ran = cudabench("plot", *words.split())
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
