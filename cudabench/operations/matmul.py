@@ -115,7 +115,9 @@ OPERATION = Operation(
         Kernel("tiled", "matmul_tiled", (16, 16), over_result(), any_grid=True),
         Kernel("registers", "matmul_registers", (16, 16), over_result(SUMS), any_grid=True, refuses=needs_tiles),
         Kernel("vector", "matmul_vector", (16, 16), over_result(SUMS), any_grid=True, refuses=needs_tiles),
-        Kernel("double-buffer", "matmul_double_buffer", (16, 16), over_result(SUMS), any_grid=True, refuses=needs_tiles),
+        Kernel(
+            "double-buffer", "matmul_double_buffer", (16, 16), over_result(SUMS), any_grid=True, refuses=needs_tiles
+        ),
         Kernel("warp-tile", "matmul_warp_tile", (32, 8), over_warp_tiles, refuses=needs_warps),
     ),
     buffers=buffers,
