@@ -115,7 +115,7 @@ def test_sizes_are_curves() -> None:
         for r in RECORDED.results
     }
     assert len(looks) == len(RECORDED.results)
-    assert [label.get_text() for label in axes.get_xticklabels()][0] == "512 x 512"
+    assert next(label.get_text() for label in axes.get_xticklabels()) == "512 x 512"
 
 
 def test_sweep_is_a_map() -> None:
