@@ -246,7 +246,7 @@ class Atomic:
             machine.global_races.log(access, region, lanes.address, 0, exact, data)
             found = self.perform(machine, region.view(self.dtype), lanes.address - region.base, exact, data, wanted)
             if found is not None:
-                result = found if result is None else np.where(exact, found, result)
+                result = found if result is None or exact is None else np.where(exact, found, result)
         return result
 
     def perform(

@@ -127,7 +127,7 @@ class Affine:
                 part: Array
                 for half in (slice(0, 3), slice(3, 6)):
                     part = None
-                    own: tuple[int, ...] = self.coefficients[half]
+                    own = list(self.coefficients)[half]
                     for factor, axis in zip(own, chunk.axes[half], strict=True):
                         if factor:
                             term = axis * wrap64(factor)

@@ -55,7 +55,7 @@ def test_wavefronts_equal_a_count_by_hand(width: int, places: list[int], bits: i
 
 
 def program(width: int) -> simulator.Program:
-    """Return a kernel that loads `width` bytes at an affine or looked-up address, if its thread number is below a limit."""
+    """Return a kernel that loads `width` bytes at an affine or looked-up address, below a limit of threads."""
     vector = {1: "u8 %r9", 2: "u16 %h1", 4: "u32 %r9", 8: "v2.u32 {%r9, %r10}", 16: "v4.u32 {%r9, %r10, %r11, %r12}"}[
         width
     ]
@@ -66,7 +66,8 @@ def program(width: int) -> simulator.Program:
  mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %ctaid.x; ld.param.u32 %r4, [sx]; ld.param.u32 %r5, [sy];
  ld.param.u32 %r6, [sb]; ld.param.u32 %r7, [off]; ld.param.u64 %a1, [in]; mad.lo.u32 %r8, %r1, %r4, %r7;
  mad.lo.u32 %r8, %r2, %r5, %r8; mad.lo.u32 %r8, %r3, %r6, %r8; ld.param.u32 %r13, [limit];
- mov.u32 %r14, %ntid.x; mad.lo.u32 %r15, %r2, %r14, %r1; mad.lo.u32 %r15, %r3, 64, %r15; setp.ge.u32 %p1, %r15, %r13; @%p1 ret;
+ mov.u32 %r14, %ntid.x; mad.lo.u32 %r15, %r2, %r14, %r1; mad.lo.u32 %r15, %r3, 64, %r15;
+ setp.ge.u32 %p1, %r15, %r13; @%p1 ret;
  ld.param.u64 %a4, [index]; setp.eq.u64 %p2, %a4, 0; @%p2 bra GO;
  mul.wide.u32 %a5, %r15, 4; add.u64 %a5, %a5, %a4; .loc 1 1 1
  ld.global.u32 %r8, [%a5];
@@ -119,8 +120,9 @@ def test_sectors_equal_a_count_by_hand(
 def test_column_reads_of_a_padded_tile(launch: Callable[..., Any], pad: int, wavefronts: int) -> None:
     """The textbook: a column of a 32-wide tile conflicts 32 ways, padding by one element removes it."""
     source = (
-        'extern "C" __global__ void k(float *o, const float *a) { __shared__ float s[32][32 + PAD]; int x = threadIdx.x;\n'
-        " int y = threadIdx.y;\n s[y][x] = a[y * 32 + x];\n __syncthreads();\n o[y * 32 + x] = s[x][y]; }"
+        'extern "C" __global__ void k(float *o, const float *a) { __shared__ float s[32][32 + PAD];\n'
+        " int x = threadIdx.x, y = threadIdx.y;\n s[y][x] = a[y * 32 + x];\n"
+        " __syncthreads();\n o[y * 32 + x] = s[x][y]; }"
     )
     a, o = np.random.default_rng(0).random((32, 32), dtype=np.float32), np.zeros((32, 32), np.float32)
     report = launch(source.replace("PAD", str(pad)), 1, (32, 32), [o, a])

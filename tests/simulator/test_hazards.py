@@ -15,7 +15,7 @@ ROWS = np.arange(256, dtype=np.float32)
 def provoke(
     launch: Callable[..., Any], body: str, block: Any = 32, grid: Any = 1, **options: Any
 ) -> list[tuple[str, int, str]]:
-    """Run a kernel body on (float *o, float *a, int n) and return (kind, line, message) of its hazards; the body is line 1."""
+    """Run a kernel body on (float *o, float *a, int n), return (kind, line, message); the body begins in line 1."""
     report = launch(K + "(float *o, float *a, int n) { int t = threadIdx.x;" + body + "}", grid, block,
                     [np.zeros(256, np.float32), ROWS.copy(), 256], names=["o", "a", "n"], **options)  # fmt: skip
     return [(hazard.kind, hazard.line, hazard.message) for hazard in report.hazards]
@@ -31,7 +31,10 @@ def test_a_missing_barrier_is_a_race_that_names_both_lines(launch: Callable[...,
 
 def test_writing_over_what_others_still_read(launch: Callable[..., Any]) -> None:
     """A write after reads of other threads races as well."""
-    body = "__shared__ float s[64]; s[t] = a[t]; __syncthreads();\nfloat v = s[(t + 1) % 64];\ns[t] = v; __syncthreads(); o[t] = s[t];"
+    body = (
+        "__shared__ float s[64]; s[t] = a[t]; __syncthreads();\nfloat v = s[(t + 1) % 64];\n"
+        "s[t] = v; __syncthreads(); o[t] = s[t];"
+    )
     assert [(kind, line) for kind, line, _ in provoke(launch, body, 64)] == [("race", 3)]
 
 

@@ -11,6 +11,7 @@ import pytest
 from conftest import HEAD
 
 from cudabench import simulator
+from cudabench.compiler import compile_ptx, nvcc_version
 
 K = 'extern "C" __global__ void k'
 
@@ -40,7 +41,8 @@ def test_divergence_meets_again(launch: Callable[..., Any]) -> None:
         K
         + """(int *o, int n) { int t = threadIdx.x, s = 0;
       for (int i = 0; i < t % 7; i++) {
-        if (i % 2) { for (int j = 0; j < i + t % 3; j++) { if (j == 4) break; if ((i + j) % 3 == 0) continue; s += i * j; } }
+        if (i % 2) { for (int j = 0; j < i + t % 3; j++) { if (j == 4) break;
+          if ((i + j) % 3 == 0) continue; s += i * j; } }
         else s -= t;
         if (s > n) break;
       } o[t] = s; }"""
@@ -88,7 +90,8 @@ def test_local_arrays_with_computed_index(launch: Callable[..., Any]) -> None:
     """Local memory is each thread's own."""
     source = (
         K
-        + """(int *o, const int *k, int n) { int st[16]; for (int i = 0; i < 16; i++) st[i] = i * threadIdx.x; int s = 0;
+        + """(int *o, const int *k, int n) { int st[16]; int s = 0;
+      for (int i = 0; i < 16; i++) st[i] = i * threadIdx.x;
       for (int i = 0; i < n; i++) { st[k[i] & 15] += i; s += st[(k[i] + threadIdx.x) & 15]; } o[threadIdx.x] = s; }"""
     )
     keys = np.random.default_rng(1).integers(0, 99, 40).astype(np.int32)
@@ -131,7 +134,8 @@ def test_warp_instructions(launch: Callable[..., Any]) -> None:
     source = (
         K
         + """(unsigned *o, const int *a) { int t = threadIdx.x, p;
-      o[t] = __ballot_sync(~0u, a[t] > 50); o[t + 64] = __any_sync(~0u, a[t] == 7); o[t + 128] = __match_any_sync(~0u, a[t] % 5);
+      o[t] = __ballot_sync(~0u, a[t] > 50); o[t + 64] = __any_sync(~0u, a[t] == 7);
+      o[t + 128] = __match_any_sync(~0u, a[t] % 5);
       o[t + 192] = __reduce_add_sync(~0u, (unsigned)a[t]); o[t + 256] = __shfl_up_sync(~0u, a[t], 3);
       o[t + 320] = __shfl_xor_sync(~0u, a[t], 5, 8); o[t + 384] = __shfl_sync(~0u, a[t], t / 2);
       o[t + 448] = __match_all_sync(~0u, t / 32, &p) + p; o[t + 512] = __shfl_down_sync(~0u, a[t], 2, 16); }"""
@@ -161,7 +165,8 @@ def test_atomics_serialise(launch: Callable[..., Any]) -> None:
         + """(int *o, float *f, unsigned *w, int *old) { int t = blockIdx.x * blockDim.x + threadIdx.x;
       atomicAdd(o, t); atomicMax(o + 1, t); atomicMin(o + 2, -t); atomicOr(o + 3, 1 << (t % 31)); atomicXor(o + 4, t);
       atomicAdd(f, 1.5f); atomicInc(w, 10); atomicDec(w + 1, 7);
-      old[t] = atomicAdd(o + 5 + t % 3, 2); old[t + 512] = atomicExch(o + 8, t); old[t + 1024] = atomicCAS(o + 9, 0, t + 1);
+      old[t] = atomicAdd(o + 5 + t % 3, 2); old[t + 512] = atomicExch(o + 8, t);
+      old[t + 1024] = atomicCAS(o + 9, 0, t + 1);
       old[t + 1536] = atomicInc(w + 2, 5); }"""
     )
     o, f, w, old = np.zeros(16, np.int32), np.zeros(1, np.float32), np.zeros(3, np.uint32), np.zeros((4, 512), np.int32)
@@ -298,7 +303,8 @@ def test_generic_pointers_reach_every_space(launch: Callable[..., Any]) -> None:
         """__device__ __noinline__ int read(const int *p) { return *p; }
     """
         + K
-        + """(int *o, const int *g) { __shared__ int s[32]; int l[4], t = threadIdx.x; s[t] = 100 + t; l[t & 3] = 200 + t;
+        + """(int *o, const int *g) { __shared__ int s[32]; int l[4], t = threadIdx.x;
+      s[t] = 100 + t; l[t & 3] = 200 + t;
       __syncthreads(); o[t] = read(t % 3 == 0 ? g + t : t % 3 == 1 ? s + t : l + (t & 3)); }"""
     )
     out = np.zeros(32, np.int32)
@@ -318,8 +324,10 @@ def test_the_trace_tells_which_element_each_thread_touches(launch: Callable[...,
     """A transpose of 2 x 3: reads along rows, writes along columns; the first warp's shared addresses."""
     source = (
         K
-        + """(float *out, const float *in, int nx, int ny) { __shared__ float s[4][4]; int x = threadIdx.x, y = threadIdx.y;
-      if (x < nx && y < ny) s[y][x] = in[y * nx + x]; __syncthreads(); if (x < nx && y < ny) out[x * ny + y] = s[y][x]; }"""
+        + """(float *out, const float *in, int nx, int ny) { __shared__ float s[4][4];
+      int x = threadIdx.x, y = threadIdx.y;
+      if (x < nx && y < ny) s[y][x] = in[y * nx + x]; __syncthreads();
+      if (x < nx && y < ny) out[x * ny + y] = s[y][x]; }"""
     )
     out = np.zeros((3, 2), np.float32)
     report = launch(source, 1, (4, 4), [out, np.arange(6, dtype=np.float32).reshape(2, 3), 3, 2], trace=True)
@@ -329,7 +337,7 @@ def test_the_trace_tells_which_element_each_thread_touches(launch: Callable[...,
     assert writes == {(x, y, 0): x * 2 + y for x in range(3) for y in range(2)}
     assert [request.op for request in report.trace.shared] == ["store", "load"]
     first = [(y * 4 + x) * 4 if x < 3 and y < 2 else None for y in range(4) for x in range(4)]
-    assert report.trace.shared[0].addresses == tuple([*first, *[None] * 16])
+    assert report.trace.shared[0].addresses == (*first, *[None] * 16)
 
 
 def test_reports_merge(launch: Callable[..., Any]) -> None:
@@ -342,3 +350,15 @@ def test_reports_merge(launch: Callable[..., Any]) -> None:
     assert total.accesses[0].requests == 3 * reports[0].accesses[0].requests
     assert total.hazards[0].count == 6
     assert total.hazards[0].kind == "out-of-bounds"
+
+
+def test_ptx_of_nvcc_runs_as_well() -> None:
+    """nvcc's older PTX gives the same result as NVRTC's."""
+    if nvcc_version() is None:
+        pytest.skip("needs nvcc")
+    body = "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = sinf(x[i]); }"
+    source = K + "(float *y, const float *x, int n) " + body
+    x, y = np.linspace(-1e5, 1e5, 200, dtype=np.float32), np.zeros(200, np.float32)
+    report = simulator.run(compile_ptx(source, "test.cu", backend="nvcc").ptx, "k", 2, 128, [y, x, 200])
+    np.testing.assert_allclose(y, np.sin(x.astype(np.float64)), atol=2e-7)
+    assert report.hazards == ()
