@@ -66,7 +66,7 @@ class Key:
 
     operation: str
     kernel: str
-    size: tuple[tuple[str, int], ...]
+    size: tuple[tuple[str, float], ...]
     dtype: str
     block: Dim
     kind: str
@@ -215,7 +215,9 @@ def _some(texts: list[str]) -> str:
 
 
 def size_text(key: Key) -> str:
-    """Return a size as '4096 x 4096'."""
+    """Return a size as '4096 x 4096', or as 'n=64, a=2.5' for a kernel of the user's own."""
+    if key.operation == "run":
+        return ", ".join(f"{name}={value}" for name, value in key.size)
     return " x ".join(str(value) for _, value in key.size)
 
 

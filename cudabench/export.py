@@ -31,20 +31,20 @@ NOTHING = "-"
 # What the formats share ----------------------------------------------------------------------------------------------
 
 
-def size_text(result: Result, between: str = " x ") -> str:
-    """Return a size as '4096 x 4096'."""
-    return between.join(str(value) for value in result.size.values())
+def short_size(result: Result) -> str:
+    """Return a size without blanks: 4096x4096, or n=64,a=2.5 for a kernel of the user's own."""
+    return units.size(result).replace(" ", "")
 
 
 def title(result: Result) -> str:
     """Return the problem of a result: transpose 4096 x 4096 float32."""
-    return f"{result.operation} {size_text(result)} {result.dtype}"
+    return " ".join(part for part in (result.operation, units.size(result), result.dtype) if part)
 
 
 def name(result: Result) -> str:
     """Return a name that stays the same from run to run: transpose smem-pad 32x8 4096x4096 float32."""
     block = dim_text(result.block, 2).replace(" ", "") if result.block[0] else ""
-    parts = (result.operation, result.kernel, block, size_text(result, "x"), result.dtype)
+    parts = (result.operation, result.kernel, block, short_size(result), result.dtype)
     return " ".join(part for part in parts if part)
 
 
@@ -79,7 +79,7 @@ CSV_COLUMNS: dict[str, Callable[[Result, ResultsFile], Any]] = {
     "id": lambda r, f: r.id,
     "function": lambda r, f: r.function,
     "source": lambda r, f: r.source,
-    "size": lambda r, f: size_text(r, "x"),
+    "size": lambda r, f: short_size(r),
     "dtype": lambda r, f: r.dtype,
     "block": lambda r, f: "x".join(map(str, r.block)),
     "grid": lambda r, f: "x".join(map(str, r.grid)),

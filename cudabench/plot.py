@@ -7,6 +7,7 @@ sees no colours loses nothing. matplotlib is imported when something is drawn, a
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -136,7 +137,7 @@ def heading(files: Sequence[ResultsFile]) -> str:
     devices = list(dict.fromkeys(file.device.name for file in files if file.device))
     parts = [
         first.operation,
-        " x ".join(map(str, first.size.values())) if len(sizes) == 1 else "",
+        units.size(first) if len(sizes) == 1 else "",
         first.dtype if len(dtypes) == 1 else "",
     ]
     caches = {result.time.cache for result in results if result.time}
@@ -330,18 +331,15 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
 
 def elements(result: Result) -> float:
     """Return the product of a size's numbers, which orders sizes."""
-    product = 1.0
-    for extent in result.size.values():
-        product *= extent
-    return product
+    return math.prod(map(float, result.size.values()))
 
 
 def size_label(result: Result) -> str:
     """Return a size in short: 4096 x 4096, or 2^25 for a long single number."""
     numbers = list(result.size.values())
-    if len(numbers) == 1 and numbers[0] >= 2**17 and numbers[0] & (numbers[0] - 1) == 0:
-        return f"$2^{{{numbers[0].bit_length() - 1}}}$"
-    return " x ".join(map(str, numbers))
+    if len(numbers) == 1 and numbers[0] >= 2**17 and math.log2(numbers[0]).is_integer():
+        return f"$2^{{{round(math.log2(numbers[0]))}}}$"
+    return units.size(result)
 
 
 # A sweep -------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from cudabench import __version__
 from cudabench.errors import CudabenchError, did_you_mean
-from cudabench.model import DeviceInfo, Dim, Result, Timing
+from cudabench.model import DeviceInfo, Dim, Result, Size, Timing
 
 SCHEMA = "cudabench/1"
 
@@ -226,6 +226,12 @@ def _decode(hint: Any, value: Any, where: str) -> Any:
         if hint == Dim:
             value = [*value, 1, 1, 1][:3]
         return tuple(_decode(arguments[0], item, f"{where}[{at}]") for at, item in enumerate(value))
+    if hint == Size:
+        # The size of a user's own kernel are its scalars, which need not be whole.
+        return {
+            key: _scalar(int if isinstance(item, int) else float, item, f"{where}.{key}")
+            for key, item in _object(value, where).items()
+        }
     if origin is not None and issubclass(origin, Mapping):
         return {str(key): _decode(arguments[1], item, f"{where}.{key}") for key, item in _object(value, where).items()}
     return _scalar(hint, value, where)

@@ -124,6 +124,15 @@ def test_unknown_keys_are_ignored_and_missing_ones_empty() -> None:
     assert (result.kernel, result.block, result.time, dict(result.size)) == ("smem", (0, 0, 0), None, {})
 
 
+def test_results_of_own_kernels() -> None:
+    """The size of a user's own kernel is its scalars, whole or not, and is shown with their names."""
+    own = replace(RECORDED.results[0], operation="run", size={"n": 4096, "a": 2.5})
+    file = results.parse(replace(RECORDED, results=[own]).text(), "x")
+    assert file.results == [own]
+    (row,) = compare.compare(file, file).rows
+    assert compare.size_text(row.key) == "n=4096, a=2.5"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -243,7 +243,7 @@ def by_problem(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """Return the rows by operation, size and type, each group under its title."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        title = f"{row.key.operation} {compare.size_text(row.key)} {row.key.dtype}"
+        title = " ".join(part for part in (row.key.operation, compare.size_text(row.key), row.key.dtype) if part)
         groups.setdefault(title, []).append(row)
     return list(groups.items())
 
