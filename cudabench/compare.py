@@ -20,7 +20,7 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -40,6 +40,9 @@ SPREAD_SHARE = 0.25
 SAME_WITHIN = 0.03  # unless a larger change is asked about; twice RUN_TO_RUN
 MIN_SAMPLES = 8  # fewer hold no distribution-free 99% interval of the median: 2 * (1/2)^7 > 0.01
 COPY_MOVED = 0.02  # a copy that changed by more says that the card changed
+
+# Verdicts on a change, which need the same problem on both sides
+CHANGES = frozenset({"faster", "slower", "same", "fewer", "more", "mixed"})
 
 Verdict = Literal[
     "faster",
@@ -170,7 +173,21 @@ def compare(
     margin = max(threshold or 0.0, SAME_WITHIN)
     rows = [_row(key, before.get(key), result, scope, margin, run_to_run) for key, result in after.items()]
     rows += [_row(key, result, None, scope, margin, run_to_run) for key, result in before.items() if key not in after]
+    other = other_problem(base, new)
+    if other:
+        rows = [replace(r, verdict="unclear", reason=other) if r.verdict in CHANGES else r for r in rows]
     return Comparison(base, new, scope, tuple(rows), differences(base, new))
+
+
+def other_problem(base: ResultsFile, new: ResultsFile) -> str | None:
+    """Return which options of the operation, such as a blur's radius, make another problem of the same size."""
+    before, after = (
+        {name: value for name, value in (file.settings.get("options") or {}).items() if name not in ("image", "save")}
+        for file in (base, new)
+    )
+    if before == after:
+        return None
+    return f"another problem: {_value(before)} -> {_value(after)}"
 
 
 def index(file: ResultsFile) -> dict[Key, Result]:
@@ -449,7 +466,7 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
             found.append(Failure(EXIT_WRONG, f"{name} is wrong{'' if row.base is None else ' and was right'}{because}"))
         elif row.verdict == "failed":
             found.append(Failure(EXIT_FAILED, f"{name} failed{'' if row.base is None else ' and ran before'}{because}"))
-        elif threshold is not None and row.grown:
+        elif threshold is not None and row.grown and row.verdict != "unclear":
             grown = ", ".join(f"{count.name} {count.base} -> {count.new}" for count in row.grown)
             found.append(Failure(EXIT_THRESHOLD, f"{name} takes more: {grown}"))
         elif threshold is not None and row.verdict == "slower" and row.ratio and row.ratio.change > threshold:

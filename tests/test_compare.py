@@ -374,6 +374,20 @@ def test_cold_and_hot_are_unclear() -> None:
     assert (row.verdict, row.reason) == ("unclear", "cold against hot L2")
 
 
+def test_another_option_is_another_problem() -> None:
+    """A blur of another radius is not a slower blur; another place to save the picture is nothing."""
+
+    def with_options(**options: object) -> ResultsFile:
+        return replace(RECORDED, settings={**RECORDED.settings, "options": options})
+
+    comparison = compare.compare(with_options(radius=2), with_options(radius=5), threshold=0.0)
+    assert {(row.verdict, row.reason) for row in comparison.rows} == {
+        ("unclear", "another problem: radius=2 -> radius=5")
+    }
+    saved = compare.compare(with_options(radius=2, save="a.png"), with_options(radius=2, save="b.png"))
+    assert {row.verdict for row in saved.rows} == {"same"}
+
+
 def test_a_slower_card_is_not_a_slower_kernel() -> None:
     """Where the copy of the same run slowed down as much as the kernel, the card did, and the verdict is unclear."""
 
