@@ -218,13 +218,13 @@ class Bench:
         self.progress("running", 0)
         self.device.run(work, f"running {case.kernel}")
         self.progress("verifying", 0)
-        before, _ = self._verify(expected, "before")
+        before, _ = self._verify(case, expected, "before")
         if before and before.mismatches:
             return replace(result, status="wrong", reason=wrong_reason(before), verification=before)
 
         timing, copy, notes = self._time(work, restore)
         self.progress("verifying", 1)
-        after, got = self._verify(expected, "after")
+        after, got = self._verify(case, expected, "after")
         verification = verify.merge(before, after) if before and after else None
         if verification and verification.mismatches:
             return replace(result, status="wrong", reason=wrong_reason(verification), verification=verification)
@@ -235,11 +235,11 @@ class Bench:
         notes = [*unverified_warnings(verification), *notes]
         return self._figures(replace(result, verification=verification, figures=figures), case, timing, copy, notes)
 
-    def _verify(self, expected: Arrays, when: str) -> tuple[Verification | None, Arrays]:
+    def _verify(self, case: Case, expected: Arrays, when: str) -> tuple[Verification | None, Arrays]:
         """Return how the outputs compare with the reference, None where nothing is expected, and the outputs."""
         wanted = {*expected, *self.operation.saves}
         got = self._download([b for b in self.operation.buffers(self.problem) if b.name in wanted])
-        return compare(expected, got, self.operation.tolerance(self.problem), when), got
+        return compare(expected, got, self.operation.tolerated(case.expects, self.problem), when), got
 
     def _written(self) -> str | None:
         """Return a sentence about an input that the kernel wrote into, or None."""

@@ -95,7 +95,7 @@ class Examination:
         )
         self.output = run.report.output
         self.progress("verifying", 1)
-        tolerance = self.operation.tolerance(self.problem)
+        tolerance = self.operation.tolerated(case.expects, self.problem)
         verification = compare(self.expected(case.expects), arrays, tolerance, "simulated")
         result = _counted(result, case, run, self.operation, self.problem)
         notes = [*unverified_warnings(verification), *launch_warnings(case)]

@@ -109,7 +109,8 @@ class Kernel:
     `grid` gives the smallest grid that covers a problem with a block; where `any_grid` is set, every grid is right (the
     kernel strides). `refuses` returns the reason why the kernel cannot take a block with an element size, or None.
     `defines` adds compiler defines for a block and an element size. `launches` replaces the single launch of `function`
-    with the operation's arguments. `expected` replaces the operation's reference (a copy kernel copies).
+    with the operation's arguments. `expected` replaces the operation's reference (a copy kernel copies), and with it
+    `tolerance` the operation's.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Kernel:
     defines: Callable[[Dim, int], dict[str, str]] = lambda block, itemsize: {}
     launches: Callable[[Problem, Dim, Dim], Sequence[Launch]] | None = None
     expected: Callable[[Problem, Arrays], Arrays] | None = None
+    tolerance: Callable[[Problem], Tolerance] | None = None
     dtypes: tuple[str, ...] | None = None
 
 
@@ -141,6 +143,7 @@ class Option:
     default: Any
     metavar: str
     help: str
+    choices: tuple[str, ...] = ()  # the words that it takes, where it takes no others
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,11 @@ class Operation:
         """Return the right outputs of a kernel: those of the rung `name` if it has its own, else the operation's."""
         rung = next((kernel for kernel in self.kernels if kernel.name == name), None)
         return ((rung and rung.expected) or self.reference)(problem, inputs)
+
+    def tolerated(self, name: str, problem: Problem) -> Tolerance:
+        """Return the tolerance of the same outputs."""
+        rung = next((kernel for kernel in self.kernels if kernel.name == name), None)
+        return ((rung and rung.tolerance) or self.tolerance)(problem)
 
     def footprint(self, problem: Problem) -> int:
         """Return the bytes of all buffers together."""

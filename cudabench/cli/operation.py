@@ -85,7 +85,14 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
             "--source", metavar="FILE.cu", help="Take the kernel from this file: same parameters, same verification."
         ),
         *(
-            option(f"--{o.name}", type=o.type, default=o.default, show_default=True, metavar=o.metavar, help=o.help)
+            option(
+                f"--{o.name}",
+                type=click.Choice(o.choices) if o.choices else o.type,
+                default=o.default,
+                show_default=True,
+                metavar=o.metavar,
+                help=o.help,
+            )
             for o in operation.options
         ),
     ]

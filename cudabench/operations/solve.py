@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.errors import CudabenchError, UsageError
+from cudabench.errors import CudabenchError
 from cudabench.model import MAX_GRID, Baseline, Buffer, Dim, Kernel, Launch, Operation, Option, Problem, Tolerance, cdiv
 from cudabench.operations import blas
 
@@ -176,8 +176,6 @@ def inputs(problem: Problem) -> Arrays:
     singular: the same with one column that is the sum of two others.
     """
     n, kind = problem.size["n"], problem.options.get("matrix", KINDS[0])
-    if kind not in KINDS:
-        raise UsageError(f"--matrix {kind} is no kind of matrix: use {', '.join(KINDS)}.")
     rng = np.random.default_rng(problem.seed)
     dtype = np.dtype(problem.dtype)
     a = 2 * rng.random((n, n), dtype=dtype.type) - 1
@@ -201,8 +199,8 @@ def solution(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
     growth = float(np.linalg.norm(a)) * float(np.linalg.norm(x)) / max(float(np.linalg.norm(b)), 1e-300)
     if not growth < 0.01 / unit:
         raise CudabenchError(
-            f"The {len(b)} x {len(b)} matrix is singular to the precision of {dtype}: no x is the solution; use another "
-            "--matrix or --seed, or --dtype float64 for one that is only ill-conditioned."
+            f"The {len(b)} x {len(b)} matrix is singular to the precision of {dtype}: it has no solution x; use "
+            "another --matrix or --seed, or --dtype float64 for one that is only ill-conditioned."
         )
     return x
 
@@ -290,7 +288,12 @@ OPERATION = Operation(
     flops_formula="2/3 N^3 + 2 N^2",
     options=(
         Option(
-            "matrix", str, KINDS[0], "KIND", "permuted (well-conditioned, pivots all over), uniform (random), singular."
+            "matrix",
+            str,
+            KINDS[0],
+            "KIND",
+            "permuted (well-conditioned, pivots all over), uniform (random) or singular.",
+            choices=KINDS,
         ),
     ),
     figures=figures,
