@@ -45,7 +45,9 @@ class SimDevice:
         Raises UnsupportedFeature, with all of them, where the kernel uses what the simulator lacks.
         """
         functions = list(dict.fromkeys(launch.function for launch in case.launches))
-        key = (case.source, tuple(case.defines.items()), tuple(functions))
+        # A chapter's kernels are extern "C": compiled once, it serves them all.
+        names = () if case.source.builtin else tuple(functions)
+        key = (case.source, tuple(case.defines.items()), names)
         if key not in self._compiled:
             compiled = compiler.compile_ptx(
                 case.source.text,
@@ -53,7 +55,7 @@ class SimDevice:
                 arch=self.architecture,
                 defines=case.defines,
                 include_dirs=case.source.folders,
-                names=functions,
+                names=names,
             )
             self._compiled[key] = (simulator.load(compiled.ptx), compiled.lowered)
         program, lowered = self._compiled[key]
