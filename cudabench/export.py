@@ -57,9 +57,13 @@ def missed(result: Result, file: ResultsFile) -> str | None:
         limit = file.settings.get(key)
         if result.status != "ok" or not isinstance(limit, (int, float)):
             continue
-        if figure is None or figure < limit:
-            have = "nothing" if figure is None else f"{figure:.4g}"
-            return f"{result.kernel} reached {have} {unit}, under --{key.replace('_', '-')} {limit:g}"
+        option = f"--{key.replace('_', '-')} {limit:g}"
+        if result.verification is None:
+            return f"{result.kernel} is unverified, so it has nothing to hold against {option}"
+        if figure is None:
+            return f"{result.kernel} has no bandwidth to hold against {option}"
+        if figure < limit:
+            return f"{result.kernel} reached {figure:.4g} {unit}, under {option}"
     return None
 
 
@@ -223,6 +227,8 @@ def _simulated_columns(rows: Sequence[Result]) -> list[_Column]:
 
 
 def _verified(result: Result) -> str:
+    if result.status == "ok" and result.verification is None:
+        return "unverified"
     return {"ok": "yes", "wrong": "WRONG", "failed": "failed", "skipped": "skipped"}[result.status]
 
 

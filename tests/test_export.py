@@ -255,6 +255,18 @@ def test_action_counts() -> None:
     ]
 
 
+def test_unverified_meets_no_threshold() -> None:
+    """A result that nothing was held against is said to be unverified and misses every threshold."""
+    file = replace(
+        RECORDED,
+        results=[replace(RECORDED.results[0], verification=None)],
+        settings={**RECORDED.settings, "min_bandwidth": 1.0},
+    )
+    assert "| unverified |" in export.to_markdown(file)
+    (suite,) = check_junit(export.to_junit(file, NOON))
+    assert suite.attrib["failures"] == "1"
+
+
 def test_action_refuses_nothing() -> None:
     """An array that would be empty is an error, since the action fails on one."""
     with pytest.raises(CudabenchError, match="no right result"):

@@ -220,6 +220,11 @@ def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tu
     skipped = [r for r in comparison.new.results if r.status == "skipped"]
     if skipped:
         lines.append((f"Skipped in {names[1]}: {', '.join(r.kernel for r in skipped)}", "cyan"))
+    unproven = [
+        compare.name_of(r.key) for r in comparison.rows if r.new and r.new.status == "ok" and not r.new.verification
+    ]
+    if unproven:
+        lines.append((f"Unverified in {names[1]}: {', '.join(unproven)}", "yellow"))
     if comparison.changed:
         lines.append((f"Changed besides: {', '.join(comparison.changed)}", ""))
     if comparison.geometric_mean is not None and comparison.scope == "gpu":
