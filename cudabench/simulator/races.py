@@ -18,7 +18,7 @@ from cudabench.simulator.lower import SLOT_BITS, SYMBOL_BIT
 from cudabench.simulator.memory import flat
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value, as_array
 
-LOG_BYTES = 1 << 26
+LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 NOBODY = np.int32(1 << 20)
 ENGINE = np.int32(1 << 12)  # added to a thread's number for what its asynchronous copies write
@@ -684,7 +684,17 @@ class GlobalRaces(Races):
                 if key is not None:
                     self.memo.add(key)
                 return
-        events = [self.expand(entry, chunk.shape, entry.mask) for entry in entries]
+        rows = self.suspects(entries)
+        if rows is not None and not rows.any():
+            return
+        events = []
+        for entry in entries:
+            mask = entry.mask
+            if rows is not None:
+                mask = rows if mask is None else mask & rows
+                if chunk.root is not None:
+                    mask = mask & chunk.root
+            events.append(self.expand(entry, chunk.shape, mask))
         self.shadow(base, entries, events, True)
 
     def alike(self, entries: list[Entry]) -> tuple[int, Any] | None:
@@ -712,6 +722,44 @@ class GlobalRaces(Races):
         if start is None or None in keys:
             return None if start is None else (start, None)
         return start, (blocks == (0, 0, 0), chunk_key(self.chunk), tuple(keys))
+
+    def suspects(self, entries: list[Entry]) -> Array | None:
+        """Return the blocks (blocks, 1) in which a write may meet another address pattern; None where that is unknown.
+
+        A pattern that gives each thread bytes of its own cannot race with itself, and patterns whose ranges of bytes in
+        a block do not overlap cannot race with each other.
+        """
+        chunk = self.chunk
+        patterns: dict[Any, tuple[Array, Array, bool]] = {}
+        shared: set[Any] = set()  # patterns in which threads share bytes
+        for entry in entries:
+            if entry.access is None:
+                continue
+            address = entry.address
+            if type(address) is not Affine or address.coefficients is None:
+                return None
+            size = entry.access.size
+            key = (address.base + entry.offset, address.coefficients, size)
+            writes = entry.access.kind != "load"
+            if key in patterns:
+                low, high, written = patterns[key]
+                patterns[key] = (low, high, written or writes)
+                continue
+            own = Affine(0, (*address.coefficients[:3], 0, 0, 0)).array(chunk, INT64)
+            own = np.sort(np.broadcast_to(own, (1, chunk.threads))[:, : chunk.real_threads], axis=1)
+            if chunk.real_threads > 1 and int(np.diff(own).min()) < size:
+                shared.add(key)
+            start = Affine(key[0], (0, 0, 0, *address.coefficients[3:])).array(chunk, INT64)
+            start = np.broadcast_to(start, (chunk.blocks, 1))
+            patterns[key] = (start + own[0, 0], start + own[0, -1] + size, writes)
+        if any(patterns[key][2] for key in shared):
+            return None
+        rows: Array = np.zeros((chunk.blocks, 1), dtype=bool)
+        for key, (low, high, written) in patterns.items():
+            for other, (least, most, _) in patterns.items():
+                if written and other != key:
+                    rows |= (low < most) & (least < high)
+        return rows
 
     def separable(self, entries: list[Entry]) -> tuple[int, Any] | None:
         """Do the same for address arrays whose rows differ by a constant that is the same for all entries."""

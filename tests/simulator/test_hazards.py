@@ -151,3 +151,15 @@ def test_ragged_tiles_raise_no_alarm(launch: Callable[..., Any], size: int) -> N
     report = launch(source, (-(-(size + 5) // 16), -(-size // 16)), (16, 16), [o, a, size + 5, size])
     assert report.hazards == ()
     assert (o == a.T).all()
+
+
+def test_rows_that_only_some_blocks_share(launch: Callable[..., Any]) -> None:
+    """Elimination reads a pivot row that no thread writes; without the guard one block races with itself."""
+    source = (
+        K + "(float *a, int n, int p) { int c = threadIdx.x, r = blockIdx.x * 4 + threadIdx.y;\n"
+        "if (GUARD) a[r * n + c] -= a[p * n + c] * 0.5f; }"
+    )
+    for guard, blocks in (("r != p", []), ("r < n", [(2, 0, 0)])):
+        matrix = np.ones((32, 32), np.float32)
+        report = launch(source.replace("GUARD", guard), 8, (32, 4), [matrix, 32, 9])
+        assert [hazard.block for hazard in report.hazards] == blocks
