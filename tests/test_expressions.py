@@ -57,8 +57,7 @@ def test_arithmetic_is_pythons(text: str, n: int, m: int) -> None:
     values = {"n": n, "m": m, "k": 3}
     try:
         got = scalar(text, **values)
-    except ExpressionError as error:
-        assert str(error).endswith(".")
+    except ExpressionError:
         return
     wanted = eval(text, {"__builtins__": {}, "min": min, "max": max}, values)
     assert got == wanted

@@ -455,16 +455,19 @@ def check_fit(array: Array, parameter: Parameter, kernel: KernelSource, aliases:
 
 
 def shared(
-    arguments: Sequence[Argument], first: KernelSource, others: Sequence[KernelSource], aliases: Mapping[str, str]
+    arguments: Sequence[Argument], first: KernelSource, kernels: Sequence[KernelSource], aliases: Mapping[str, str]
 ) -> tuple[tuple[Argument, ...], list[tuple[str, ...]]]:
     """Return the arguments for several kernels, and for each kernel the names in the order of its parameters.
 
-    A kernel whose parameters have the same names takes them by name, any other by position. An array is const where all
-    kernels call it so. Raises UsageError for a kernel that the arguments do not fit.
+    `first` is the kernel that the arguments were read for. One whose parameters have the same names takes them by name,
+    any other by position. An array is const where all kernels call it so. Raises UsageError for a kernel that the arguments do not fit.
     """
     by_name = {argument.name: argument for argument in arguments}
-    orders = [tuple(by_name)]
-    for kernel in others:
+    orders = []
+    for kernel in kernels:
+        if kernel is first:
+            orders.append(tuple(by_name))
+            continue
         names = [parameter.name for parameter in kernel.parameters]
         order = tuple(names) if set(names) == set(by_name) else tuple(by_name)
         if len(names) != len(order):

@@ -206,7 +206,8 @@ def _dot(a: Any, b: Any) -> int:
 
 def _steps(*arguments: Any, **keywords: Any) -> int:
     start, stop, step = (0, *arguments[:1], 1) if len(arguments) == 1 else (*arguments, 1)[:3]
-    return max(int(math.ceil((stop - start) / step)), 0)
+    steps: int = math.ceil((stop - start) / step)
+    return max(steps, 0)
 
 
 def _repeat(a: Any, repeats: Any, *arguments: Any, **keywords: Any) -> int:

@@ -32,8 +32,14 @@ Arrays = dict[str, np.ndarray]
 
 MAX_SHARED = 232448  # bytes a block can have on any card (227 KiB, compute capability 9.0)
 
-# Relative tolerances by the type of an output; the absolute ones are a tenth. Integers must be exact.
-RTOL = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-12, "complex64": 1e-5, "complex128": 1e-12}
+# Relative and absolute tolerances by the type of an output; integers must be exact.
+TOLERANCES = {
+    "float16": (2e-3, 2e-4),
+    "float32": (1e-5, 1e-6),
+    "float64": (1e-12, 1e-13),
+    "complex64": (1e-5, 1e-6),
+    "complex128": (1e-12, 1e-13),
+}
 
 
 @dataclass(frozen=True)
@@ -140,11 +146,13 @@ def build(requests: Sequence[Request]) -> Part:
     request = requests[0]
     file = source.read(request.file)
     picked = [(*kernel, each) for each in requests for kernel in select(file, each)]
-    first = picked[0][0]
+    kernels = [kernel for kernel, *_ in picked]
+    names = [text.partition("=")[0].strip() for text in request.arguments]
+    first = next((kernel for kernel in kernels if [one.name for one in kernel.parameters] == names), kernels[0])
     aliases = aliases_of(file, request.defines, request.include)
     example = example_line(request, file, first, aliases)
     read = arguments.read(request.arguments, first, aliases, _numeric(request.defines), example)
-    read, orders = arguments.shared(read, first, [kernel for kernel, *_ in picked[1:]], aliases)
+    read, orders = arguments.shared(read, first, kernels, aliases)
     size = {one.name: one.value for one in read if isinstance(one, Scalar)}
     work = _work(request, file, read, {**arguments.CONSTANTS, **_numeric(request.defines), **size})
     if request.save and len(picked) > 1:
@@ -534,10 +542,9 @@ def _tolerance(work: Work) -> Tolerance:
     each = {}
     for one in work.expectations:
         dtype = work.array(one.name).dtype
-        default = RTOL.get(dtype, 0.0)
-        # One of the two given: the other is zero for integers and by the type for floats.
-        rtol = default if work.rtol is None else work.rtol
-        atol = default / 10 if work.atol is None else work.atol
+        rtol, atol = TOLERANCES.get(dtype, (0.0, 0.0))
+        rtol = rtol if work.rtol is None else work.rtol
+        atol = atol if work.atol is None else work.atol
         given = work.rtol is not None or work.atol is not None
         each[one.name] = Tolerance(rtol, atol, "as given" if given else f"the default for {dtype}")
     widest = max(each.values(), key=lambda one: one.rtol, default=Tolerance(0.0, 0.0, "nothing is expected"))

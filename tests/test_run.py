@@ -1,0 +1,825 @@
+"""`cudabench run`: kernels of the user's own in the simulator; the protocol on a device of the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudabench.bench import Bench
+from cudabench.compiler import nvrtc_version
+from cudabench.errors import UsageError
+from cudabench.model import Settings
+from cudabench.userkernel import plan
+from cudabench.userkernel.plan import Request
+from tests.conftest import FakeDevice, Ran
+
+Runner = Callable[..., Ran]
+
+SAXPY = """\
+__global__ void saxpy(int n, float a, const float *x, float *y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+"""
+LAUNCH = ("--grid", "cdiv(n,256)", "--block", "256")
+NUMBERS = ("--arg", "n=1000", "--arg", "a=2.5")
+ARRAYS = ("--arg", "x=float32[n]:random", "--arg", "y=float32[n]:random")
+EXPECT = ("--expect", "y=a*x+y0", "--bytes", "3*4*n")
+SIM = ("--device", "sim", "--no-cpu")
+
+simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+
+
+@pytest.fixture
+def run(cudabench: Runner, tmp_path: Path) -> Runner:
+    """Run `cudabench run` in a folder that holds saxpy.cu."""
+    (tmp_path / "saxpy.cu").write_text(SAXPY)
+    return lambda *words: cudabench("run", *words)
+
+
+def source(text: str, name: str = "k.cu") -> str:
+    """Write a source file into the working folder."""
+    Path(name).write_text(text)
+    return name
+
+
+def one(ran: Ran) -> dict[str, Any]:
+    """Return the only result of a run whose results went to standard output."""
+    (result,) = ran.json["results"]
+    assert isinstance(result, dict)
+    return result
+
+
+# The contract --------------------------------------------------------------------------------------------------------
+
+
+@simulated
+def test_the_contracts_line(run: Runner) -> None:
+    """The line of the documentation runs, verifies and leaves a result with every key."""
+    ran = run(
+        "saxpy.cu", "--kernel", "saxpy", *LAUNCH, *NUMBERS, *ARRAYS, *EXPECT, "--flops", "2*n",
+        "--device", "sim", "--json", "-",
+    )  # fmt: skip
+    assert ran.code == 0
+    result = one(ran)
+    assert (result["operation"], result["kernel"], result["function"]) == ("run", "saxpy", "saxpy")
+    assert (result["source"], result["id"], result["size"]) == ("saxpy.cu", None, {"n": 1000, "a": 2.5})
+    assert (result["block"], result["grid"], result["dtype"]) == ([256, 1, 1], [4, 1, 1], "float32")
+    assert (result["status"], result["bytes"], result["flops"]) == ("ok", 12000, 2000)
+    assert result["verification"]["mismatches"] == 0
+    assert (result["verification"]["rtol"], result["verification"]["atol"]) == (1e-5, 1e-6)
+    assert result["cpu"]["implementation"] == "NumPy y=a*x+y0"
+    assert result["hazards"] == []
+    assert result["warnings"] == []
+
+
+@simulated
+def test_the_only_kernel_needs_no_name(run: Runner) -> None:
+    """--kernel may be left out where the file has one; the table names it and its numbers."""
+    ran = run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, *EXPECT, *SIM)
+    assert ran.code == 0
+    assert "run n=1000, a=2.5 float32, 12.0 kB moved (3*4*n)" in ran.out
+    assert "yes" in ran.out
+    assert " id " not in ran.out
+
+
+@simulated
+def test_without_expectation_a_result_is_unverified(run: Runner) -> None:
+    """Nothing expected: the table and a warning say so, there is no verification to trust."""
+    result = one(run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, *SIM, "--json", "-"))
+    assert (result["status"], result["verification"]) == ("ok", None)
+    assert "unverified" in [warning["code"] for warning in result["warnings"]]
+    ran = run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, *SIM)
+    assert ran.code == 0
+    assert "unverified" in ran.out
+    assert "add --expect" in ran.err
+
+
+def test_unverified_figures_miss_every_threshold() -> None:
+    """A threshold asked of an unverified result is missed, and says what to add."""
+    from cudabench.cli.operation import exit_code
+
+    device = FakeDevice(lambda buffers: None)
+    part = plan.build([request(expect=())])
+    result = Bench(part.make(), part.cases[0].problem, FAST, device).measure(part.cases[0])
+    assert result.bandwidth_gbps is not None
+    said: list[str] = []
+    assert exit_code([result], {"min_bandwidth": 1e-9}, said.append) == 4
+    assert "unverified" in said[0]
+    assert exit_code([result], {}, said.append) == 0
+
+
+@simulated
+def test_wrong_kernel(run: Runner) -> None:
+    """A result beyond the tolerance has exit code 3 and names the element, both values and the tolerance."""
+    ran = run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--expect", "y=a*x", *SIM)
+    assert ran.code == 3
+    assert "WRONG" in ran.out
+    assert "first y[0]: got" in ran.out
+    assert "1e-06 + 1e-05 * |expected|" in ran.out
+
+
+@simulated
+@pytest.mark.parametrize(("words", "code"), [(("--atol", 1), 0), (("--atol", 0.1), 3), (("--rtol", 0, "--atol", 0), 3)])
+def test_tolerances_can_be_given(run: Runner, words: tuple[Any, ...], code: int) -> None:
+    """--rtol and --atol take the place of the defaults: y0 is below 1."""
+    assert run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--expect", "y=a*x", *words, *SIM).code == code
+
+
+@simulated
+def test_several_kernels_are_compared(run: Runner) -> None:
+    """Kernels on one set of arguments stand in one table; other parameter names are taken by position."""
+    path = source(
+        SAXPY + "__global__ void strided(int count, float f, const float *in, float *out) {\n"
+        "  for (int i = threadIdx.x; i < count; i += blockDim.x) out[i] = f * in[i] + out[i]; }\n"
+    )
+    words = ("-g", 1, "-b", 256, *NUMBERS, *ARRAYS, *EXPECT, *SIM, "--json", "-")
+    ran = run(path, "-k", "strided", "-k", "saxpy", *words)
+    assert [(r["kernel"], r["status"]) for r in ran.json["results"]] == [("strided", "ok"), ("saxpy", "wrong")]
+    assert ran.code == 3
+    again = run(path, "-k", "all", *words)
+    assert [r["kernel"] for r in again.json["results"]] == ["saxpy", "strided"]
+
+
+# Arguments -----------------------------------------------------------------------------------------------------------
+
+MANY = """\
+#include "types.h"
+namespace ns { namespace deep {
+template <class T, int N> __global__ void scale(const T *in, T *out, int n) {
+    int i = blockIdx.x * N + threadIdx.x;
+    if (i < n) out[i] = in[i] * T(N);
+}
+} }
+__global__ void over(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 1.f; }
+__global__ void over(int *x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 2; }
+__global__ void vec(const float4 *in, float4 *out, size_t n) {
+    if (threadIdx.x < n) { float4 v = in[threadIdx.x]; v.x += v.w; out[threadIdx.x] = v; }
+}
+__global__ void odd(const real *lambda, real *is, unsigned char flag, bool b, int n) {
+    if (threadIdx.x < n) is[threadIdx.x] = b ? lambda[threadIdx.x] * flag : 0;
+}
+__global__ void reversed(const float *x, float *y, int n) {
+    extern __shared__ float s[];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = s[n - 1 - threadIdx.x];
+}
+struct P { float x, y; int id; };
+__global__ void number(P *p, int n) { if (threadIdx.x < n) p[threadIdx.x].id = threadIdx.x; }
+__global__ void cast(const float *x, float *y) {
+    y[threadIdx.x] = x[threadIdx.x];
+    if (threadIdx.x == 7) ((float *)x)[7] = -1;
+}
+__global__ void kinds(const short *s, const unsigned char *u, const double *d, long long *out) {
+    out[threadIdx.x] = s[threadIdx.x] + u[threadIdx.x] + (long long)d[threadIdx.x];
+}
+__global__ void maybe(const float *w, float *y) { y[threadIdx.x] = w ? w[threadIdx.x] : 1.f; }
+int main() { return 0; }
+"""
+
+
+@pytest.fixture
+def many(run: Runner) -> Runner:
+    """Run a kernel of a file with templates, namespaces, overloads and host code."""
+    Path("types.h").write_text("typedef float real;\n")
+    source(MANY, "many.cu")
+    return lambda kernel, *words: run("many.cu", "-k", kernel, *words, *SIM, "--json", "-")
+
+
+@simulated
+@pytest.mark.parametrize("name", ["ns::deep::scale<float,32>", "scale<int, 32>", "deep::scale<double,  32>"])
+def test_template_in_a_namespace(many: Runner, name: str) -> None:
+    """An instantiation is compiled and launched; its parameters have the template's types; 'in' is a name."""
+    dtype = {"f": "float32", "i": "int32", "d": "float64"}[name.partition("<")[2][0]]
+    ran = many(
+        name, "-g", "cdiv(n,32)", "-b", 32, "--arg", f"in={dtype}[n]:random", "--arg", f"out={dtype}[n]:empty",
+        "--arg", "n=100", "--expect", "out=32*in",
+    )  # fmt: skip
+    assert (ran.code, one(ran)["dtype"]) == (0, dtype)
+
+
+@simulated
+def test_overload(many: Runner) -> None:
+    """One of several overloads is named by its parameters' types; without them the error shows how."""
+    arguments = ("-g", 1, "-b", 32, "--arg", "x=int32[n]:random", "--arg", "n=20")
+    assert many("over(int*, int)", *arguments, "--expect", "x=x0+2").code == 0
+    ran = many("over", *arguments)
+    assert ran.code == 2
+    assert "write one of 'over(float*, int)', 'over(int*, int)'" in ran.err
+
+
+@simulated
+def test_vector_types(many: Runner) -> None:
+    """float4* takes float32 arrays of whole vectors."""
+    words = ("-g", 1, "-b", 32, "--arg", "in=float32[{}]:random", "--arg", "out=float32[n,4]:empty", "--arg", "n=8")
+    right = [str(word).format("n,4") for word in words]
+    expect = ("--expect", "out=np.concatenate([in[:,:1]+in[:,3:], in[:,1:]], axis=1)")
+    assert many("vec", *right, *expect).code == 0
+    ran = many("vec", *[str(word).format("4*n+1") for word in words])
+    assert ran.code == 2
+    assert "33 elements of float32 make no whole number of float4" in ran.err
+
+
+@simulated
+def test_keywords_types_from_headers_and_small_scalars(many: Runner) -> None:
+    """Parameters called lambda and is, a typedef of a header, bool and unsigned char by value."""
+    ran = many(
+        "odd", "-g", 1, "-b", 32, "--arg", "lambda=float32[n]:random", "--arg", "is=float32[n]:empty",
+        "--arg", "flag=200", "--arg", "b=true", "--arg", "n=20", "--expect", "is=lambda*flag",
+    )  # fmt: skip
+    assert ran.code == 0
+
+
+@simulated
+def test_dynamic_shared_memory(many: Runner) -> None:
+    """--shared gives a kernel its dynamic shared memory; without it the access is out of bounds."""
+    words = ("-g", 1, "-b", "n", "--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty", "--arg", "n=64")
+    assert many("reversed", *words, "--shared", "4*n", "--expect", "y=x[::-1]").code == 0
+    assert many("reversed", *words, "--expect", "y=x[::-1]").code == 3
+
+
+@simulated
+def test_structs_are_bytes(many: Runner) -> None:
+    """A pointer to structs takes their bytes, from uint8 or from a file of records; anything else says so."""
+    words = ("-g", 1, "-b", 32)
+    assert many("number", *words, "--arg", "p=uint8[12*n]:zeros", "--arg", "n=4").code == 0
+    records = np.zeros(4, [("x", "f4"), ("y", "f4"), ("id", "i4")])
+    np.save("p.npy", records)
+    records["id"] = np.arange(4)
+    np.save("q.npy", records.view(np.uint8))
+    ran = many("number", *words, "--arg", "p=@p.npy", "--arg", "n=4", "--expect", "p=@q.npy")
+    assert ran.code == 0
+    ran = many("number", *words, "--arg", "p=float32[3*n]:zeros", "--arg", "n=4")
+    assert ran.code == 2
+    assert "takes a pointer to P, which NumPy does not have: give its bytes" in ran.err
+
+
+@simulated
+def test_writing_into_const_is_caught(many: Runner) -> None:
+    """A kernel that casts const away and writes is wrong although its output is right."""
+    ran = many(
+        "cast", "-g", 1, "-b", 32, "--arg", "x=float32[32]:ones", "--arg", "y=float32[32]:empty", "--expect", "y=x"
+    )
+    assert ran.code == 3
+    assert "wrote into x, which is const in its signature: x[7] was 1.0, is -1.0" in one(ran)["reason"]
+
+
+@simulated
+def test_types_and_inits(many: Runner) -> None:
+    """Integers in [0, 100), doubles in [0, 1), counting up; integers are compared exactly."""
+    ran = many(
+        "kinds", "-g", 1, "-b", 32, "--arg", "s=int16[32]:random", "--arg", "u=uint8[32]:arange", "--arg",
+        "d=float64[32]:ones", "--arg", "out=int64[32]:empty", "--expect", "out=s+np.int64(u)+1",
+    )  # fmt: skip
+    assert ran.code == 0
+    assert one(ran)["verification"]["rtol"] == 0
+
+
+@simulated
+def test_null_pointer(many: Runner) -> None:
+    """An optional array may be null."""
+    words = ("-g", 1, "-b", 32, "--arg", "w=null", "--arg", "y=float32[32]:empty", "--expect", "y=1")
+    assert many("maybe", *words).code == 0
+
+
+def test_random_arrays_are_seeded_and_independent() -> None:
+    """The same seed gives the same arrays; floats lie in [0, 1), integers in [0, 100)."""
+    from cudabench.userkernel.arguments import TYPES, Array
+
+    for dtype in TYPES:
+        array = Array("x", dtype, (5000,), "random")
+        made = array.make(3, 0)
+        np.testing.assert_array_equal(made, array.make(3, 0))
+        assert made.dtype == np.dtype(dtype)
+        assert (made != array.make(4, 0)).any()
+        assert (made != array.make(3, 1)).any()
+        if made.dtype.kind in "fiu":
+            top = 1 if made.dtype.kind == "f" else 100
+            assert made.min() >= 0
+            assert made.max() < top
+
+
+@simulated
+def test_defines_reach_compiler_and_expressions(run: Runner) -> None:
+    """-D goes to the compiler, and a number among them is a name for shapes and grids."""
+    path = source("__global__ void fill(int *x) { x[blockIdx.x * TILE + threadIdx.x] = TILE; }\n")
+    ran = run(
+        path, "-D", "TILE=32", "-g", 3, "-b", "TILE", "--arg", "x=int32[3*TILE]:empty", "--expect", "x=TILE", *SIM
+    )
+    assert ran.code == 0
+
+
+# Mistakes: one sentence each, before anything runs -------------------------------------------------------------------
+
+PLAIN = ("saxpy.cu", *LAUNCH)
+MISTAKES: list[tuple[tuple[Any, ...], int, str]] = [
+    ((), 2, "run needs a file"),
+    (("none.cu",), 1, "none.cu: no such file. Did you mean 'nokernel.cu'?"),
+    (("nokernel.cu",), 2, "has no __global__ function"),
+    (("two.cu",), 2, "has 2 kernels: choose one with --kernel: f, g; as in: cudabench run two.cu --kernel f"),
+    (("saxpy.cu", "-k", "saxpi"), 2, "Did you mean 'saxpy'?"),
+    (("saxpy.cu", "-k", "s?x"), 2, "No kernel of saxpy.cu matches 's?x'"),
+    (("two.cu", "-k", "h"), 2, "has no kernel 'h'"),
+    (("template.cu",), 2, "name an instantiation, such as 'h<float>'"),
+    (PLAIN, 2, "saxpy(int n, float a, const float* x, float* y) takes 4 arguments, 0 are given (n, a, x, y missing)"),
+    (PLAIN, 2, "write: cudabench run saxpy.cu --kernel saxpy --grid 'cdiv(n,256)' --block 256 --arg n=1048576"),
+    ((*PLAIN, *NUMBERS, *ARRAYS[2:], *ARRAYS[:2]), 2, "the arguments stand in another order (n, a, y, x)"),
+    ((*PLAIN, *NUMBERS, "--arg", "z=1", *ARRAYS[2:]), 2, "has no parameter 'z'"),
+    ((*PLAIN, *NUMBERS, *ARRAYS, "--arg", "n=2"), 2, "--arg n=... is given twice"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=2", *ARRAYS[2:]), 2, "takes a pointer: write --arg 'x=float32[n]:random'"),
+    ((*PLAIN, "--arg", "n=int32[3]:ones", *NUMBERS[2:], *ARRAYS), 2, "is an array; saxpy(int n,"),
+    ((*PLAIN, "--arg", "n=2.5", *NUMBERS[2:], *ARRAYS), 2, "'int n' takes one: use //, cdiv, floor or ceil"),
+    ((*PLAIN, "--arg", "n=2**31", *NUMBERS[2:], *ARRAYS), 2, "holds -2147483648 to 2147483647"),
+    ((*PLAIN, "--arg", "n=int64:5", *NUMBERS[2:], *ARRAYS), 2, "write --arg n=int32:5 or n=5"),
+    ((*PLAIN, "--arg", "n", *NUMBERS[2:], *ARRAYS), 2, "--arg 'n' is no NAME=VALUE"),
+    ((*PLAIN, *NUMBERS[:2], "--arg", "a=1e39", *ARRAYS), 2, "over the largest number of 'float a'"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float64[n]:ones", *ARRAYS[2:]), 2, "give float32[...], not float64"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float[n]:ones", *ARRAYS[2:]), 2, "Write float32 for C's float"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=flaot32[n]:ones", *ARRAYS[2:]), 2, "Did you mean 'float32'?"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]", *ARRAYS[2:]), 2, "does not say how the array starts"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]:one", *ARRAYS[2:]), 2, "Did you mean 'ones'?"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]:empty", *ARRAYS[2:]), 2, "would leave it poison"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[m]:ones", *ARRAYS[2:]), 2, "there is no 'm' here, there is n, a"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n/3]:ones", *ARRAYS[2:]), 2, "no whole number: use // or cdiv(a,b)"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[0]:ones", *ARRAYS[2:]), 2, "gives 0; at least 1"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[]:ones", *ARRAYS[2:]), 2, "has 0 numbers"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n*10**12]:ones", *ARRAYS[2:]), 2, "takes 4000000.0 GB"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[10**30]:ones", *ARRAYS[2:]), 2, "leaves the range of 64 bits"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=@no.npy", *ARRAYS[2:]), 1, "no such file. Did you mean 'x.npy'?"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=@.", *ARRAYS[2:]), 1, "is a directory"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=@pickled.npy", *ARRAYS[2:]), 1, "only unpickling reads"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=@list.pickle", *ARRAYS[2:]), 1, "is no .npy file"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=@cut.npy", *ARRAYS[2:]), 1, "is no .npy file that can be read: it is cut off"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=@several.npz", *ARRAYS[2:]), 1, "is an archive of several arrays"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=@d.npy", *ARRAYS[2:]), 2, "give float32[...], not float64"),
+    (("saxpy.cu", "-b", 256, *NUMBERS, *ARRAYS), 2, "needs --grid to be launched; write: cudabench run"),
+    (("saxpy.cu", "-b", 256, "-g", 0, *NUMBERS, *ARRAYS), 2, "--grid '0' gives 0; at least 1"),
+    (("saxpy.cu", "-b", 2048, "-g", 1, *NUMBERS, *ARRAYS), 2, "2048 threads; CUDA allows 1024"),
+    (("saxpy.cu", "-b", "1,2,3,4", "-g", 1, *NUMBERS, *ARRAYS), 2, "has 4 numbers: write X, X,Y or X,Y,Z"),
+    (("saxpy.cu", "-b", 1, "-g", "1,70000", *NUMBERS, *ARRAYS), 2, "CUDA allows at most 65535"),
+    (("saxpy.cu", "-b", 1, "-g", "cdiv(n,0)", *NUMBERS, *ARRAYS), 2, "divides by zero"),
+    (("saxpy.cu", "-b", 1, "-g", "__import__('os')", *NUMBERS, *ARRAYS), 2, "is no function here"),
+    *(
+        ((*PLAIN, *NUMBERS, *ARRAYS, *words), code, message)
+        for words, code, message in [
+            (("--expect", "y=a*x+y"), 2, "y is what the kernel writes; write y0 for its values before the launch"),
+            (("--expect", "x=y"), 2, "x is const in the signature"),
+            (("--expect", "z=x"), 2, "there is no array 'z'"),
+            (("--expect", "n=3"), 2, "n is no array"),
+            (("--expect", "y"), 2, "is no NAME=VALUE"),
+            (("--expect", "y=x", "--expect", "y=x"), 2, "expected twice"),
+            (("--expect", "y=x[:5]"), 2, "has shape [5]; y has shape [1000]"),
+            (("--expect", "y=np.sum(x)"), 2, "is one number; y has shape [1000]"),
+            (("--expect", "y=x*1j"), 2, "has type complex128; y is float32"),
+            (("--expect", "y=x[2000]"), 2, "out of bounds"),
+            (("--expect", "y=np.load('x.npy')"), 2, "np.load is not among the functions"),
+            (("--expect", "y=open('x')"), 2, "'open' is no function here"),
+            (("--expect", "y=9**9**9*x"), 2, "leaves the range of 64 bits"),
+            (("--expect", "y=np.ones(10**13)"), 2, "an array in it has 10000000000000 elements, 80000.0 GB"),
+            (("--expect", "y=@x.npy"), 2, "has shape [10]; y has shape [1000]"),
+            (("--expect", "y=@pickled.npy"), 1, "only unpickling reads"),
+            (("--bytes", "q"), 2, "--bytes 'q': there is no 'q' here"),
+            (("--bytes", "-n"), 2, "at least 0 is needed"),
+            (("--shared", "10**6"), 2, "a block has 232448 at most"),
+            (("--rtol", "-1"), 2, "--rtol -1 is no tolerance"),
+            (("--rtol", "x"), 2, "'x' is not a valid float"),
+            (("--save", "y"), 2, "--save 'y' is no NAME=VALUE"),
+            (("--save", "z=z.npy"), 2, "there is no array 'z'"),
+            (("--save", "y=none/y.npy"), 1, "the folder none does not exist"),
+            (("-D", "2=3"), 2, "names no macro"),
+            (("-I", "none"), 2, "--include none is no folder"),
+            (("--min-bandwidth", "3", "-d", "sim"), 5, "needs a GPU"),
+            (("--profile", "none.toml"), 1, "--profile none.toml: no such file"),
+            (("--cpu-threads", "2"), 2, "--cpu-threads"),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "message"), MISTAKES, ids=[message[:50] for _, _, message in MISTAKES])
+def test_mistakes(run: Runner, words: tuple[Any, ...], code: int, message: str) -> None:
+    """Each mistake gives one sentence on standard error, its exit code, and nothing on standard output."""
+    source("int main() {}\n", "nokernel.cu")
+    source("__global__ void f(int n) {}\n__global__ void g(int n) {}\n", "two.cu")
+    source("template <class T> __global__ void h(T *x) {}\n", "template.cu")
+    np.save("x.npy", np.arange(10, dtype=np.float32))
+    np.save("d.npy", np.arange(10.0))
+    np.save("pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.savez("several.npz", x=np.arange(3))
+    Path("list.pickle").write_bytes(pickle.dumps([1]))
+    Path("cut.npy").write_bytes(Path("x.npy").read_bytes()[:100])
+    device = () if "-d" in words else SIM
+    ran = run(*words, *device)
+    assert message in ran.err
+    assert (ran.code, ran.out) == (code, "")
+    assert ran.err.startswith("Error: ")
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words", "message"),
+    [
+        ("f(float **p)", ["p=float32[1]:ones"], "takes a pointer to pointers"),
+        ("f(float4 v)", ["v=1"], "takes 'float4 v' by value, a struct or vector"),
+        ("f(S s)", ["s=1"], "takes 'S s' by value, a struct or vector"),
+        ("f(S s)", ["s=@x.npy"], "takes 'S s' by value, a struct or vector"),
+        ("f(Unknown u)", ["u=1"], "write it down, as in --arg u=int32:1"),
+        ("f(void (*g)(int))", ["g=1"], "takes a function"),
+        ("f(char c)", ["c=200"], "holds -128 to 127"),
+        ("f(const int *p)", ["p=uint32[4]:ones"], "give int32[...], not uint32"),
+        ("f(float *y, float *y0)", ["y=float32[4]:empty", "y0=float32[4]:empty"], ""),
+    ],
+)
+def test_signatures_that_are_refused(run: Runner, kernel: str, words: list[str], message: str) -> None:
+    """What no command line can give is refused with the signature and the reason."""
+    path = source(f"struct S {{ int a; }};\n__global__ void {kernel} {{}}\n")
+    arguments = [part for word in words for part in ("--arg", word)]
+    if not message:
+        with pytest.raises(UsageError, match="starts empty"):
+            plan.build([Request(path, (), "1", "1", tuple(words), ("y=y_before",))])
+        return
+    ran = run(path, "-g", 1, "-b", 1, *arguments, *SIM)
+    assert ran.code == 2
+    assert message in ran.err
+
+
+def test_a_parameter_may_be_called_y0(run: Runner) -> None:
+    """Where y0 is a parameter, y's values before the launch are y_before."""
+    path = source("__global__ void f(float *y, const float *y0) {}\n")
+    arguments = ("y=float32[4]:ones", "y0=float32[4]:zeros")
+    operation = plan.build([Request(path, (), "1", "1", arguments, ("y=2*y_before+y0",))])
+    case = operation.cases[0]
+    made = operation.make()
+    expected = made.reference(case.problem, made.inputs(case.problem))
+    np.testing.assert_array_equal(expected["y"], np.full(4, 2, np.float32))
+
+
+@simulated
+def test_compiler_error_shows_the_users_line(run: Runner) -> None:
+    """A kernel that does not compile has exit code 1 and the user's file and line."""
+    path = source("__global__ void f(float *y) {\n  y[0] = nonsense;\n}\n")
+    ran = run(path, "-g", 1, "-b", 1, "--arg", "y=float32[1]:empty", *SIM)
+    assert ran.code == 1
+    assert "k.cu:2: error" in ran.out + ran.err
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+@simulated
+def test_arrays_from_and_to_files(run: Runner) -> None:
+    """@FILE.npy takes the place of type, shape and init, in any order and byte order; --save keeps an output."""
+    x = np.random.default_rng(0).random((8, 4), dtype=np.float32)
+    np.save("x.npy", np.asfortranarray(x).astype(">f4"))
+    np.save("y.npy", 2 * x)
+    path = source("__global__ void twice(const float *x, float *y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }\n")
+    words = ("-g", 1, "-b", 32, "--arg", "x=@x.npy", "--arg", "y=float32[8,4]:empty", *SIM)
+    ran = run(path, *words, "--expect", "y=@y.npy", "--save", "y=out.npy", "--save", "x=in.npy")
+    assert ran.code == 0
+    np.testing.assert_array_equal(np.load("out.npy"), 2 * x)
+    np.testing.assert_array_equal(np.load("in.npy"), x)
+    assert sorted(p.name for p in Path().iterdir() if p.name.startswith(".")) == []
+
+
+@simulated
+def test_a_wrong_output_is_not_saved(run: Runner) -> None:
+    """What --save keeps is right, or was never compared."""
+    ran = run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--expect", "y=x", "--save", "y=y.npy", *SIM)
+    assert (ran.code, Path("y.npy").exists()) == (3, False)
+    ran = run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--save", "y=y.npy", *SIM)
+    assert (ran.code, Path("y.npy").exists()) == (0, True)
+
+
+PROFILE = """\
+arg = ["n=1000", "a=2.5", "x=float32[n]:random", "y=float32[n]:random"]
+expect = ["y=a*x+y0"]
+device = "sim"
+no-cpu = true
+
+[saxpy]
+grid = "cdiv(n,256)"
+block = 256
+bytes = "3*4*n"
+
+[rows]
+grid = [2, 4]
+block = [32, 4]
+bytes = "3*4*n"
+"""
+ROWS = """\
+__global__ void rows(int n, float a, const float *x, float *y) {
+    int i = ((blockIdx.y * gridDim.x + blockIdx.x) * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+"""
+
+
+@simulated
+def test_profile(run: Runner) -> None:
+    """A profile holds a run: a table a kernel, common keys above; kernels on the same arguments are compared."""
+    source(SAXPY + ROWS, "both.cu")
+    Path("p.toml").write_text(PROFILE)
+    results = run("both.cu", "--profile", "p.toml", "--json", "-").json["results"]
+    assert [(r["kernel"], r["block"], r["status"]) for r in results] == [
+        ("saxpy", [256, 1, 1], "ok"),
+        ("rows", [32, 4, 1], "ok"),
+    ]
+    (only,) = run("both.cu", "--profile", "p.toml", "--kernel", "rows", "--json", "-").json["results"]
+    assert only["kernel"] == "rows"
+
+
+@simulated
+def test_options_win_over_the_profile(run: Runner) -> None:
+    """An option of the command line takes the place of the profile's, an --arg that of the same name."""
+    source(SAXPY + ROWS, "both.cu")
+    Path("p.toml").write_text(PROFILE)
+    words = (
+        "--profile",
+        "p.toml",
+        "-k",
+        "saxpy",
+        "--arg",
+        "n=64",
+        "--block",
+        "64",
+        "-g",
+        1,
+        "--bytes",
+        "7",
+        "--json",
+        "-",
+    )
+    (result,) = run("both.cu", *words).json["results"]
+    assert (result["size"]["n"], result["block"], result["bytes"]) == (64, [64, 1, 1], 7)
+
+
+@simulated
+def test_profile_with_other_arguments_and_its_own_file(run: Runner, tmp_path: Path) -> None:
+    """Tables on other arguments are runs of their own in one results file; paths are relative to the profile."""
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    (folder / "both.cu").write_text(SAXPY + ROWS)
+    np.save(folder / "x.npy", np.ones(10, np.float32))
+    (folder / "p.toml").write_text(
+        'file = "both.cu"\n[saxpy]\ngrid = 1\nblock = 32\nexpect = ["y=4"]\n'
+        '[saxpy.arg]\nn = 10\na = 3\nx = "@x.npy"\ny = "float32[n]:ones"\n'
+        '[rows]\ngrid = 1\nblock = 64\nexpect = ["y=2"]\n'
+        'arg = ["n=5", "a=1", "x=float32[n]:ones", "y=float32[n]:ones"]\n'
+    )
+    ran = run("--profile", "sub/p.toml", *SIM, "--json", "-")
+    assert ran.code == 0
+    assert [(r["kernel"], r["size"]["n"]) for r in ran.json["results"]] == [("saxpy", 10), ("rows", 5)]
+    assert "n=10" in ran.err
+    assert "n=5" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("grid =", 1, "is no TOML"),
+        ('[saxpy]\ngird = "1"\n', 2, "p.toml: [saxpy] gird is no option of run. Did you mean 'grid'?"),
+        ("[saxpi]\ngrid = 1\n", 2, "has no kernel 'saxpi'"),
+        ("[saxpy]\narg = 3\n", 2, "write a list of texts"),
+        ("[saxpy]\nbytes = [1]\n", 2, "write one value"),
+        ('[saxpy]\nseed = "x"\n', 2, "'x' is not a valid integer range"),
+        ('[a]\ndevice = "sim"\n[b]\ndevice = "cuda"\n', 2, "a run has one: write it above the tables"),
+        ("[saxpy]\ngrid = 1979-05-27\n", 2, "neither text nor number"),
+    ],
+)
+def test_mistakes_of_a_profile(run: Runner, text: str, code: int, message: str) -> None:
+    """A profile's mistakes are named with file, table and key."""
+    Path("p.toml").write_text(text)
+    ran = run("saxpy.cu", "--profile", "p.toml")
+    assert message in ran.err
+    assert (ran.code, ran.out) == (code, "")
+
+
+def test_profile_without_the_kernel(run: Runner) -> None:
+    """A kernel that the profile has no table for is refused by name."""
+    Path("p.toml").write_text(PROFILE)
+    ran = run("saxpy.cu", "--profile", "p.toml", "-k", "saxpi")
+    assert ran.code == 2
+    assert "p.toml has no table for the kernel 'saxpi'; it has saxpy, rows. Did you mean 'saxpy'?" in ran.err
+
+
+# The protocol on a GPU, seen on a device of the tests ----------------------------------------------------------------
+
+FAST = Settings(min_time=0.0, max_time=5.0, min_samples=10, cpu=False)
+
+
+def request(**changes: Any) -> Request:
+    """Return a request for saxpy, whose file need not be there for the device of the tests."""
+    path = Path("saxpy.cu")
+    path.write_text(SAXPY)
+    whole = Request(
+        str(path),
+        grid="4",
+        block="256",
+        arguments=("n=1000", "a=2.5", "x=float32[n]:random", "y=float32[n]:random"),
+        expect=("y=a*x+y0",),
+        bytes="3*4*n",
+    )
+    return replace(whole, **changes)
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def saxpy(buffers: dict[str, np.ndarray]) -> None:
+    """Do saxpy's work in place."""
+    x, y = buffers["x"].view(np.float32), buffers["y"].view(np.float32)
+    y[:] = np.float32(2.5) * x + y
+
+
+def test_in_place_kernels_run_on_fresh_inputs() -> None:
+    """Every run of a kernel that overwrites its input, timed ones too, starts from the input; so the last is right."""
+    part = plan.build([request()])
+    seen = []
+
+    def watched(buffers: dict[str, np.ndarray]) -> None:
+        seen.append(buffers["y"].view(np.float32)[0])
+        saxpy(buffers)
+
+    result = Bench(part.make(), part.cases[0].problem, FAST, FakeDevice(watched)).measure(part.cases[0])
+    assert result.status == "ok"
+    assert result.verification is not None
+    assert result.verification.checked == ("before", "after")
+    assert len(set(seen)) == 1
+    assert len(seen) > 10
+
+
+def test_hot_in_place_kernels_run_once_a_sample() -> None:
+    """Back-to-back runs would see their own output, so a hot sample of an in-place kernel is one run."""
+    part = plan.build([request()])
+    device = FakeDevice(saxpy, seconds=lambda at: 5e-6)
+    result = Bench(part.make(), part.cases[0].problem, replace(FAST, cache="hot"), device).measure(part.cases[0])
+    assert result.time is not None
+    assert (result.status, result.time.runs_per_sample) == ("ok", 1)
+
+
+def test_a_kernel_that_goes_wrong_later_is_caught() -> None:
+    """The look after timing sees a kernel that was right only at first."""
+    part = plan.build([request()])
+    calls = 0
+
+    def fading(buffers: dict[str, np.ndarray]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            saxpy(buffers)
+
+    result = Bench(part.make(), part.cases[0].problem, FAST, FakeDevice(fading)).measure(part.cases[0])
+    assert (result.status, result.bandwidth_gbps) == ("wrong", None)
+
+
+def test_writing_into_const_is_caught_on_the_device() -> None:
+    """Const arrays are compared with what they were, byte for byte."""
+    part = plan.build([request()])
+
+    def cheating(buffers: dict[str, np.ndarray]) -> None:
+        buffers["x"][:] = kept.setdefault("x", buffers["x"].copy())
+        saxpy(buffers)
+        buffers["x"][8:12] = 0
+
+    kept: dict[str, np.ndarray] = {}
+
+    result = Bench(part.make(), part.cases[0].problem, FAST, FakeDevice(cheating)).measure(part.cases[0])
+    assert result.status == "wrong"
+    assert "wrote into x, which is const in its signature: x[2] was" in (result.reason or "")
+
+
+def test_an_expectation_that_fails_ends_the_run() -> None:
+    """What is known only once the inputs are there, an expression that raises, is the user's mistake: no result."""
+    part = plan.build([request(expect=("y=x[5000]+y0",))])
+    bench = Bench(part.make(), part.cases[0].problem, FAST, FakeDevice(saxpy))
+    with pytest.raises(UsageError, match="out of bounds"):
+        bench.measure(part.cases[0])
+
+
+def test_a_part_travels_to_another_process() -> None:
+    """What a worker gets is plain data: an operation can be made of it there."""
+    part = plan.build([request()])
+    made = pickle.loads(pickle.dumps(part.make))()
+    case = pickle.loads(pickle.dumps(part.cases[0]))
+    inputs = made.inputs(case.problem)
+    expected = made.reference(case.problem, inputs)["y"]
+    np.testing.assert_allclose(expected, 2.5 * inputs["x"] + inputs["y"], rtol=1e-6)
+    assert expected.dtype == np.float32
+
+
+def test_the_reference_is_computed_in_double_precision() -> None:
+    """A sum that float32 loses is kept, and rounded once at the end."""
+    path = Path("sum.cu")
+    path.write_text("__global__ void total(const float *x, float *y, int n) {}\n")
+    part = plan.build(
+        [
+            Request(
+                str(path),
+                (),
+                "1",
+                "1",
+                ("x=float32[n]:ones", "y=float32[1]:empty", "n=5000"),
+                ("y=np.sum(x)-n+2**-30",),
+            )
+        ]
+    )
+    made = part.make()
+    inputs = made.inputs(part.cases[0].problem)
+    assert made.reference(part.cases[0].problem, inputs)["y"] == np.float32(2**-30)
+
+
+def test_no_expression_no_baseline() -> None:
+    """Without an expression that computes there is nothing to time on the CPU."""
+    np.save("y.npy", np.zeros(1000, np.float32))
+    assert plan.build([request()]).baseline
+    assert not plan.build([request(expect=())]).baseline
+    assert not plan.build([request(expect=("y=@y.npy",))]).baseline
+    assert not plan.build([request(expect=("y=3",))]).baseline
+
+
+@pytest.mark.parametrize(
+    ("expect", "dtype", "rtol"),
+    [("y=x", "float32", 1e-5), ("y=x", "float64", 1e-12), ("y=x", "float16", 2e-3), ("y=x", "int32", 0.0)],
+)
+def test_tolerance_follows_the_type(expect: str, dtype: str, rtol: float) -> None:
+    """Each output has the tolerance of its type; integers are exact."""
+    ctype = {"float32": "float", "float64": "double", "float16": "half", "int32": "int"}[dtype]
+    path = Path("t.cu")
+    path.write_text(f"__global__ void f(const {ctype} *x, {ctype} *y) {{}}\n")
+    part = plan.build([Request(str(path), (), "1", "1", (f"x={dtype}[4]:ones", f"y={dtype}[4]:empty"), (expect,))])
+    tolerance = part.make().tolerance(part.cases[0].problem).of("y")
+    assert (tolerance.rtol, tolerance.atol) == (rtol, pytest.approx(rtol / 10))
+
+
+# On a real GPU -------------------------------------------------------------------------------------------------------
+
+
+def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process, as a user does."""
+    root = str(Path(__file__).resolve().parent.parent)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    return subprocess.run(
+        [sys.executable, "-m", "cudabench", "run", *words],
+        cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.gpu
+def test_saxpy_on_the_gpu(tmp_path: Path) -> None:
+    """The contract's line is timed and verified before and after, although it works in place."""
+    (tmp_path / "saxpy.cu").write_text(SAXPY)
+    words = (
+        "saxpy.cu",
+        *LAUNCH,
+        "--arg",
+        "n=1048576",
+        *NUMBERS[2:],
+        *ARRAYS,
+        *EXPECT,
+        "--min-time",
+        "0.05",
+        "--json",
+        "-",
+    )
+    ran = command(*words, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    (result,) = json.loads(ran.stdout)["results"]
+    assert result["verification"]["checked"] == ["before", "after"]
+    assert result["bandwidth_gbps"] > 0
+    assert result["speedup_vs_cpu"] > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["ns::deep::scale<float,32>", "ns::deep::scale<int, 32>"])
+def test_templates_on_the_gpu(tmp_path: Path, name: str) -> None:
+    """Templates in namespaces, in a file with a main and a header of its own, are found and launched."""
+    (tmp_path / "types.h").write_text("typedef float real;\n")
+    (tmp_path / "many.cu").write_text(MANY)
+    dtype = "float32" if "float" in name else "int32"
+    ran = command(
+        "many.cu", "-k", name, "-g", "cdiv(n,32)", "-b", "32", "--arg", f"in={dtype}[n]:random", "--arg",
+        f"out={dtype}[n]:empty", "--arg", "n=100", "--expect", "out=32*in", "--min-time", "0.05", cwd=tmp_path,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.gpu
+def test_an_expression_that_raises_is_a_usage_error_on_the_gpu(tmp_path: Path) -> None:
+    """An expectation that fails in the worker has exit code 2 and one sentence."""
+    (tmp_path / "saxpy.cu").write_text(SAXPY)
+    ran = command("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--expect", "y=x[5000]", cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "out of bounds" in ran.stderr
