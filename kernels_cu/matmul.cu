@@ -463,3 +463,133 @@ matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict
     else
         warp_tile<false>(a, b, c, m, k, n, tile_a, tile_b);
 }
+
+#define XTK 32  // columns of a, and rows of b, in a step of the tensor rung
+#ifndef XSTAGES
+#define XSTAGES 3
+#endif
+#define XTILE_M (WARPS_M * 64)
+#define XTILE_N (WARPS_N * 64)
+#define XROW_A (XTK + 4)        // so that the fragments below lie in 32 different banks
+#define XROW_B (XTILE_N + 8)
+
+// The nearest number with the 10 bits of mantissa that the tensor cores take: TF32.
+__device__ __forceinline__ unsigned tf32(float x)
+{
+    unsigned bits = 0;
+#if __CUDA_ARCH__ >= 800
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+#endif
+    return bits;
+}
+
+// sum += A B for one warp: A is 16 x 8, B 8 x 8, sum 16 x 8, spread over the lanes as the PTX manual shows.
+__device__ __forceinline__ void multiply_fragments(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2])
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+template <int WIDTH>  // elements a copy moves: 4 where all rows of a, b and c start at multiples of 16 bytes, else 1
+__device__ __forceinline__ void tensor_tile(const float *__restrict__ a, const float *__restrict__ b,
+                                            float *__restrict__ c, int m, int k, int n, float *tiles)
+{
+    unsigned tiles_m = ((unsigned)m + XTILE_M - 1) / XTILE_M;
+    size_t row0 = (size_t)(blockIdx.x % tiles_m) * XTILE_M;
+    size_t col0 = (size_t)(blockIdx.x / tiles_m) * XTILE_N;
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
+    unsigned lane = idx % 32, warp = idx / 32, group = lane / 4, member = lane % 4;
+    unsigned from_m = warp / WARPS_N * 64, from_n = warp % WARPS_N * 64;
+    float *tiles_a = tiles, *tiles_b = tiles + XSTAGES * XTILE_M * XROW_A;
+
+    auto load = [&](int stage, int k0) {
+        float *tile_a = tiles_a + stage * XTILE_M * XROW_A, *tile_b = tiles_b + stage * XTK * XROW_B;
+#pragma unroll
+        for (unsigned i = idx; i < XTILE_M * XTK / WIDTH; i += BLOCK) {
+            int row = i / (XTK / WIDTH), col = i % (XTK / WIDTH) * WIDTH;
+            copy_async<WIDTH * 4>(tile_a + row * XROW_A + col, a + (row0 + row) * k + k0 + col,
+                                  row0 + row < m && k0 + col < k);
+        }
+#pragma unroll
+        for (unsigned i = idx; i < XTK * XTILE_N / WIDTH; i += BLOCK) {
+            int row = i / (XTILE_N / WIDTH), col = i % (XTILE_N / WIDTH) * WIDTH;
+            copy_async<WIDTH * 4>(tile_b + row * XROW_B + col, b + (size_t)(k0 + row) * n + col0 + col,
+                                  k0 + row < k && col0 + col < n);
+        }
+    };
+
+    int steps = (k - 1) / XTK + 1;
+#pragma unroll
+    for (int stage = 0; stage < XSTAGES - 1; stage++) {
+        if (stage < steps)
+            load(stage, stage * XTK);
+        commit_copies();
+    }
+    float sum[4][8][4] = {};
+    int now = 0, next = XSTAGES - 1;
+    for (int step = 0; step < steps; step++) {
+        wait_copies<XSTAGES - 2>();
+        __syncthreads();
+        if (step + XSTAGES - 1 < steps)
+            load(next, (step + XSTAGES - 1) * XTK);
+        commit_copies();
+        const float *tile_a = tiles_a + (now * XTILE_M + from_m + group) * XROW_A + member;
+        const float *tile_b = tiles_b + (now * XTK + member) * XROW_B + from_n + group;
+#pragma unroll
+        for (int i = 0; i < XTK; i += 8) {
+            unsigned left[4][4], right[8][2];
+#pragma unroll
+            for (int r = 0; r < 4; r++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    left[r][e] = tf32(tile_a[(r * 16 + e % 2 * 8) * XROW_A + i + e / 2 * 4]);
+#pragma unroll
+            for (int s = 0; s < 8; s++)
+#pragma unroll
+                for (int e = 0; e < 2; e++)
+                    right[s][e] = tf32(tile_b[(i + e * 4) * XROW_B + s * 8]);
+#pragma unroll
+            for (int r = 0; r < 4; r++)
+#pragma unroll
+                for (int s = 0; s < 8; s++)
+                    multiply_fragments(sum[r][s], left[r], right[s]);
+        }
+        now = now + 1 < XSTAGES ? now + 1 : 0;
+        next = next + 1 < XSTAGES ? next + 1 : 0;
+    }
+#pragma unroll
+    for (int r = 0; r < 4; r++)
+#pragma unroll
+        for (int s = 0; s < 8; s++)
+#pragma unroll
+            for (int e = 0; e < 4; e += 2) {
+                size_t row = row0 + from_m + r * 16 + e / 2 * 8 + group, col = col0 + from_n + s * 8 + member * 2;
+                if (WIDTH > 1) {
+                    if (row < m && col < n)
+                        *(float2 *)(c + row * n + col) = make_float2(sum[r][s][e], sum[r][s][e + 1]);
+                } else {
+                    if (row < m && col < n)
+                        c[row * n + col] = sum[r][s][e];
+                    if (row < m && col + 1 < n)
+                        c[row * n + col + 1] = sum[r][s][e + 1];
+                }
+            }
+}
+
+// Multiplies 16 x 8 by 8 x 8 elements an instruction, on the tensor cores.
+// They take TF32, float with 10 bits of mantissa instead of 23, so a and b are rounded first; sums stay float.
+// For float32 and sm_80 on. What remains: operands still pass through registers, which wgmma of sm_90a spares.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+matmul_tensor(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
+{
+    extern __shared__ __align__(16) float tiles[];
+
+    if (k % 4 == 0 && n % 4 == 0)
+        tensor_tile<4>((const float *)a, (const float *)b, (float *)c, m, k, n, tiles);
+    else
+        tensor_tile<1>((const float *)a, (const float *)b, (float *)c, m, k, n, tiles);
+}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
-from cudabench.model import MAX_GRID, WARP, Baseline, Buffer, Dim, Kernel, Operation, Problem, Tolerance, cdiv
+from cudabench.model import MAX_GRID, WARP, Baseline, Buffer, Dim, Kernel, Launch, Operation, Problem, Tolerance, cdiv
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
 
@@ -16,6 +17,7 @@ Arrays = dict[str, np.ndarray]
 SUMS = 8  # TM and TN of the chapter: rows and columns of C a thread of the register tiles
 STEP = 8  # TK: columns of A in a step
 STATIC_SHARED = 48 * 1024
+TENSOR_STEP, TENSOR_STAGES = 32, 3  # XTK and XSTAGES
 MAX_WARPS = 8  # of a warp-tiled block: 128 sums a thread leave registers for no more
 
 
@@ -31,11 +33,16 @@ def over_result(per_thread: int = 1) -> Callable[[Problem, Dim], Dim]:
     )
 
 
+def warp_grid(block: Dim) -> tuple[int, int]:
+    """Return how many warps of a block share its tile's rows and columns: WARPS_M and WARPS_N of the chapter."""
+    warps = block[0] * block[1] // WARP
+    return (warps // 2, 2) if warps % 2 == 0 else (warps, 1)
+
+
 def over_warp_tiles(problem: Problem, block: Dim) -> Dim:
     """Return the one-dimensional grid of warp-tile: 64 x 64 (float64: 32 x 64) elements of C to a warp."""
-    warps = block[0] * block[1] // WARP
-    across = 2 if warps % 2 == 0 else 1
-    rows = warps // across * 256 // np.dtype(problem.dtype).itemsize
+    down, across = warp_grid(block)
+    rows = down * 256 // np.dtype(problem.dtype).itemsize
     return (cdiv(problem.size["m"], rows) * cdiv(problem.size["n"], across * 64), 1, 1)
 
 
@@ -59,6 +66,34 @@ def needs_warps(block: Dim, itemsize: int) -> str | None:
     if threads > MAX_WARPS * WARP:
         return f"the sums take over half of 255 registers a thread, which leaves room for {MAX_WARPS * WARP} threads"
     return None
+
+
+# The tensor cores ----------------------------------------------------------------------------------------------------
+
+
+def with_tiles(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+    """Return the launch of the tensor rung, with the shared memory of its steps."""
+    rows, columns = (64 * warps for warps in warp_grid(block))
+    shared = TENSOR_STAGES * (rows * (TENSOR_STEP + 4) + TENSOR_STEP * (columns + 8)) * 4
+    return [Launch("matmul_tensor", grid, block, arguments(problem), shared)]
+
+
+def tf32(array: np.ndarray) -> np.ndarray:
+    """Return float32 numbers rounded to TF32, 10 bits of mantissa, halves away from zero."""
+    bits = array.view(np.uint32) + np.uint32(1 << 12)
+    rounded: np.ndarray = (bits & np.uint32(0xFFFFE000)).view(np.float32)
+    return rounded
+
+
+def of_rounded(problem: Problem, arrays: Arrays) -> Arrays:
+    """Return the product, in float64, of the matrices rounded to TF32."""
+    return reference(problem, {name: tf32(array) for name, array in arrays.items()})
+
+
+def tensor_tolerance(problem: Problem) -> Tolerance:
+    """Return what the tensor cores' sums, which are cut off instead of rounded, may lose."""
+    lost = 2.0**-23 * (problem.size["k"] / 8 + 4)
+    return Tolerance(lost, 0.0, "of inputs rounded to TF32; the tensor cores cut each of K / 8 sums off to 24 bits")
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -96,6 +131,11 @@ def buffers(problem: Problem) -> tuple[Buffer, ...]:
     return (Buffer("a", (m, k), dtype, "in"), Buffer("b", (k, n), dtype, "in"), Buffer("c", (m, n), dtype, "out"))
 
 
+def arguments(problem: Problem) -> tuple[Any, ...]:
+    """Return the arguments of every kernel: the matrices, M, K and N."""
+    return ("a", "b", "c", *(np.int32(problem.size[name]) for name in "mkn"))
+
+
 def moved(problem: Problem) -> int:
     """Return the bytes of the three matrices: each element moves at least once."""
     m, n, k = (problem.size[name] for name in "mnk")
@@ -119,9 +159,20 @@ OPERATION = Operation(
             "double-buffer", "matmul_double_buffer", (16, 16), over_result(SUMS), any_grid=True, refuses=needs_tiles
         ),
         Kernel("warp-tile", "matmul_warp_tile", (32, 8), over_warp_tiles, refuses=needs_warps),
+        Kernel(
+            "tensor",
+            "matmul_tensor",
+            (32, 8),
+            over_warp_tiles,
+            refuses=needs_warps,
+            launches=with_tiles,
+            expected=of_rounded,
+            tolerance=tensor_tolerance,
+            dtypes=("float32",),
+        ),
     ),
     buffers=buffers,
-    arguments=lambda problem: ("a", "b", "c", *(np.int32(problem.size[name]) for name in "mkn")),
+    arguments=arguments,
     inputs=inputs,
     reference=reference,
     baseline=Baseline(blas.named("numpy.matmul(a, b, out=c)"), on_cpu),
