@@ -460,7 +460,8 @@ def shared(
     """Return the arguments for several kernels, and for each kernel the names in the order of its parameters.
 
     `first` is the kernel that the arguments were read for. One whose parameters have the same names takes them by name,
-    any other by position. An array is const where all kernels call it so. Raises UsageError for a kernel that the arguments do not fit.
+    any other by position. An array is const where all kernels call it so. Raises UsageError for a
+    kernel that the arguments do not fit.
     """
     by_name = {argument.name: argument for argument in arguments}
     orders = []
