@@ -175,6 +175,8 @@ class Operation:
     bytes_formula: str
     flops: Callable[[Problem], int] | None = None
     flops_formula: str = ""
+    # The default in the simulator, for operations whose own default would take it minutes.
+    simulated_size: tuple[int, ...] | None = None
     options: tuple[Option, ...] = ()
     # Compiler defines that all kernels share: what the options fix at compile time (a radius).
     defines: Callable[[Problem], dict[str, str]] = lambda problem: {}

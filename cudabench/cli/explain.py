@@ -118,7 +118,7 @@ def _explain(name: str, **given: Any) -> int:
     from cudabench.cli.operation import request_of
 
     operation = operations.get(name)
-    request = request_of(operation, given)
+    request = request_of(operation, {**given, "device": simulated(given["device"])})
     return explain([(partial(operations.get, name), cases.build(operation, request))], asdict(request), given)
 
 

@@ -53,6 +53,8 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
     axes = " ".join("XYZ"[:dims])
     sizes = " ".join(dimension.upper() for dimension in operation.dimensions)
     default = " ".join(map(str, operation.default_size))
+    if operation.simulated_size:
+        default += f" ({' '.join(map(str, operation.simulated_size))} in the simulator)"
     option = families.option
     return [
         click.Argument(["words"], nargs=-1, metavar="[KERNEL_ID [DIMX DIMY]]"),
@@ -100,19 +102,23 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
 
 def request_of(operation: Operation, given: dict[str, Any]) -> Request:
     """Return what the problem options ask for."""
-    from cudabench import cases
+    from cudabench import cases, devices
 
+    size = given["size"]
+    options = {option.name: given[option.name] for option in operation.options}
+    if size is None and operation.size(options) is None and devices.simulates(given["device"]):
+        size = operation.simulated_size
     kernels, block = positional(given["words"], given["kernels"], given["block"])
     return cases.Request(
         kernels=kernels,
         block=block,
         grid=given["grid"],
-        size=given["size"],
+        size=size,
         dtype=given["dtype"],
         seed=given.get("seed", 0),
         source=given["source"],
         defines=cases.parse_defines(given["defines"]),
-        options={option.name: given[option.name] for option in operation.options},
+        options=options,
     )
 
 

@@ -52,6 +52,11 @@ def choose(text: str) -> Choice:
     return _gpu(int(detail or 0))
 
 
+def simulates(text: str) -> bool:
+    """Tell whether `--device` means the simulator, without asking whether it can run."""
+    return text.startswith("sim") or (text == "auto" and not probe.driver().usable)
+
+
 def _simulator(architecture: str, note: str | None) -> Choice:
     if not re.fullmatch(r"sm_\d{2,3}[af]?", architecture):
         raise UsageError(f"'{architecture}' is no architecture: use one like sm_80, sm_90 or sm_120.")
