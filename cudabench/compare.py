@@ -134,7 +134,9 @@ class Comparison:
     @property
     def geometric_mean(self) -> float | None:
         """The geometric mean of the ratios, or None without any."""
-        logs = [math.log(row.ratio.value) for row in self.rows if row.ratio]
+        # Cold against hot, or another problem, has a ratio and no place in a mean.
+        comparable = CHANGES | {"shown"}
+        logs = [math.log(row.ratio.value) for row in self.rows if row.ratio and row.verdict in comparable]
         return math.exp(sum(logs) / len(logs)) if logs else None
 
     def count(self, verdict: Verdict) -> int:
@@ -170,7 +172,7 @@ def compare(
     if before and after and not set(before) & set(after):
         raise UsageError(nothing_in_common(before, after))
     scope = _scope(base.device, new.device, same_model)
-    margin = max(threshold or 0.0, SAME_WITHIN)
+    margin = max(threshold or 0.0, SAME_WITHIN, 2 * run_to_run)
     rows = [_row(key, before.get(key), result, scope, margin, run_to_run) for key, result in after.items()]
     rows += [_row(key, result, None, scope, margin, run_to_run) for key, result in before.items() if key not in after]
     other = other_problem(base, new)
@@ -260,7 +262,10 @@ def _scope(base: DeviceInfo | None, new: DeviceInfo | None, same_model: bool) ->
 
 
 # What is of the run and not of the kernel
-QUIET_SETTINGS = frozenset({"kernels", "block", "size", "dtype", "device", "timeout", "cpu", "cpu_threads"})
+QUIET_SETTINGS = frozenset(
+    {"kernels", "block", "size", "dtype", "device", "timeout", "cpu", "cpu_threads"}
+    | {"min_bandwidth", "min_copy_fraction", "sweep"}
+)
 
 
 def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
@@ -268,7 +273,8 @@ def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
 
     def changes(before: Any, after: Any, skip: frozenset[str]) -> list[str]:
         names = [name for name in {**before, **after} if name not in skip and before.get(name) != after.get(name)]
-        return [f"{name} {_value(before.get(name))} -> {_value(after.get(name))}" for name in names]
+        shown = {"version": "cudabench"}
+        return [f"{shown.get(n, n)} {_value(before.get(n))} -> {_value(after.get(n))}" for n in names]
 
     drivers = ({"driver": f.device.driver, "simulated": f.device.name} if f.device else {} for f in (base, new))
     old_driver, new_driver = drivers

@@ -352,6 +352,13 @@ def test_other_gpu_has_no_verdict() -> None:
     assert compare.failures(comparison, 0.05, strict=True) == []
 
 
+def test_noisier_machines_still_have_sames() -> None:
+    """The change that `same` excludes grows with the noise that is allowed, so that neither rules the other out."""
+    for noise in (0.0, 0.015, 0.05):
+        comparison = compare.compare(RECORDED, RECORDED, run_to_run=noise)
+        assert {row.verdict for row in comparison.rows} == {"same"}
+
+
 def test_few_samples_are_unclear() -> None:
     """Too few samples give no verdict, whatever their ratio."""
 

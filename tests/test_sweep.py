@@ -198,11 +198,17 @@ def test_a_clear_winner_has_no_ties() -> None:
     assert sweep.ties(finals) == []
 
 
-def test_simulator_orders_by_sectors_then_wavefronts() -> None:
-    """Fewer sectors come first, equal ones are ordered by wavefronts, and equal counts are all best."""
+def test_simulator_orders_by_the_busiest_unit() -> None:
+    """The unit with most to do decides, then fewer sectors, then wavefronts; blocks of equal counts are all best."""
     cases = planned((32, 8), (16, 16), (8, 32), (64, 8))
     results = [counted(c, s, w) for c, s, w in zip(cases, (8, 4, 4, 4), (1, 9, 2, 2), strict=True)]
     assert [r.block for r in sweep.best(results)] == [(8, 32, 1), (64, 8, 1)]
+    # Six sectors less are nothing beside a thousand instructions more.
+    results = [
+        replace(counted(cases[0], 20, 0), instructions=1000),
+        replace(counted(cases[1], 14, 0), instructions=2000),
+    ]
+    assert [r.block for r in sweep.best(results)] == [(32, 8, 1)]
 
 
 # The command ---------------------------------------------------------------------------------------------------------
@@ -242,7 +248,10 @@ def test_sweep_on_a_gpu(cudabench: Runner, fake: Callable[..., Any], tmp_path: P
     assert [case.block for case in sessions[1]] == [(32, 8, 1)] * sweep.ROUNDS
     assert "GB/s, more is better (block X across, Y down; * the best)" in ran.out
     assert [line.split() for line in ran.out.splitlines() if line.startswith((" 4", " 8", "16"))][1][2].endswith("*")
-    assert "Best: 32 x 8, 100.0 µs ±0.1%, 1342 GB/s, 44.7% of copy; 4 rounds, whose medians differ by 0." in ran.out
+    assert (
+        "Best, and the default: 32 x 8, 100.0 µs ±0.1%, 1342 GB/s, 44.7% of copy; 4 rounds, whose medians differ by 0."
+        in ran.out
+    )
     document = json.loads((tmp_path / "s.json").read_text())
     assert document["schema"] == "cudabench/1"
     assert len(document["results"]) == 9
@@ -292,7 +301,7 @@ def test_json_on_standard_output(cudabench: Runner, fake: Callable[..., Any]) ->
     fake(lambda case, at: timed(case, 1e-4, at))
     ran = cudabench("sweep", "transpose", "--kernel", "smem", "--block", "32", "8", "--json", "-")
     assert len(ran.json["results"]) == 1
-    assert "Best: 32 x 8" in ran.err
+    assert "Best, and the default: 32 x 8" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -311,3 +320,16 @@ def test_bad_input(cudabench: Runner, words: str, message: str) -> None:
     ran = cudabench("sweep", *words.split())
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
+
+
+@pytest.mark.gpu
+def test_on_a_real_gpu(cudabench: Runner, tmp_path: Path) -> None:
+    """A real sweep ends right, with the best blocks measured in all rounds; two of them have no regression."""
+    words = ("--kernel", "vector", "--size", 2048, "--min-time", 0.1, "--block", "16:64", "8")
+    for name in ("one.json", "two.json"):
+        ran = cudabench("sweep", "transpose", *words, "--json", name)
+        assert (ran.code, ran.err) == (0, "")
+        assert "Best" in ran.out
+    samples = [r["time"]["samples"] for r in json.loads((tmp_path / "one.json").read_text())["results"]]
+    assert max(samples) >= sweep.ROUNDS * 10
+    assert cudabench("compare", "one.json", "two.json", "--fail-on-regression", "5%").code == 0

@@ -20,6 +20,10 @@ NOTHING = "."
 BAD = {"wrong": "WRONG", "failed": "failed", "skipped": "skipped"}
 SHADES = (236, 238, 240, 243, 246, 249, 252, 255)  # of the 256 colours: grey, dark is slow
 BAR = 30
+ORDER = (
+    f"Ordered by the busiest unit, with {sweep.SECTOR_CYCLES:g} cycles a sector, {sweep.WAVEFRONT_CYCLES:g} a "
+    f"wavefront, {sweep.INSTRUCTION_CYCLES:g} an instruction; latency and occupancy are not in it."
+)
 ARITHMETIC = 10  # operations a byte, under which memory bounds a kernel on every current card
 
 
@@ -68,7 +72,7 @@ def report(out: Console, swept: Swept) -> None:
     for line in best_lines(swept):
         out.print(line)
     if swept.device.kind == "sim":
-        out.print(Text("The best has the fewest sectors, then wavefronts, then instructions.", style="dim"))
+        out.print(Text(ORDER, style="dim"))
     for line in trouble_lines(swept):
         out.print(Text(line, style="dim"))
 
@@ -89,7 +93,9 @@ def best_lines(swept: Swept) -> list[str]:
         lines.append(f"The same counts: {', '.join(dim_text(result.block) for result in chosen[1:])}")
     default = next((k.block for k in swept.operation.kernels if k.name == best.kernel), None)
     measured = next((r for r in swept.results if default and r.block[: len(default)] == default), None)
-    if measured and measured.block != best.block and measured.status == "ok":
+    if measured and measured.block == best.block:
+        lines[0] = lines[0].replace("Best: ", "Best, and the default: ", 1)
+    elif measured and measured.status == "ok":
         line = f"The default block {dim_text(measured.block)}: {figures(measured)}"
         if measured.time and best.time:
             line += f", {measured.time.median_s / best.time.median_s - 1:.1%} slower"
@@ -100,7 +106,8 @@ def best_lines(swept: Swept) -> list[str]:
 def figures(result: Result) -> str:
     """Return what a block reached: time with its spread and bandwidth, or counts."""
     if result.time is None:
-        return ", ".join(f"{units.count(value)} {name}" for name, value in compare.counts(result).items() if value)
+        counted = [f"{units.count(value)} {name}" for name, value in compare.counts(result).items() if value]
+        return ", ".join(counted + ([f"occupancy {result.occupancy.fraction:.0%}"] if result.occupancy else []))
     parts = [f"{units.seconds(result.time.median_s)} {units.spread(stats.dispersion(result.time) / 2)}"]
     if result.gflops is not None and is_arithmetic(result):
         return f"{parts[0]}, {units.digits(result.gflops)} GFLOP/s"
