@@ -240,6 +240,13 @@ def test_drift_widens_the_interval() -> None:
     assert wide.high / wide.low > narrow.high / narrow.low
 
 
+def test_very_many_samples() -> None:
+    """A run of a hundred thousand samples is compared as any other."""
+    found = compare.time_ratio(run_of(1, 1.0, n=100_000), run_of(2, 1.05, n=100_000))
+    assert found.low < found.value < found.high
+    assert found.value == pytest.approx(1.05, rel=1e-3)
+
+
 def test_resolution_counts() -> None:
     """A kernel of a few clock ticks is not called slower for one tick."""
     tick = 32e-9
