@@ -45,6 +45,7 @@ COPY_MOVED = 0.02  # a copy that changed by more says that the card changed
 # Verdicts on a change, which need the same problem on both sides
 CHANGES = frozenset({"faster", "slower", "same", "fewer", "more", "mixed"})
 
+Scope = Literal["gpu", "hardware", "counts"]
 Verdict = Literal[
     "faster",
     "slower",
@@ -128,7 +129,7 @@ class Comparison:
 
     base: ResultsFile
     new: ResultsFile
-    scope: Literal["gpu", "hardware", "counts"]
+    scope: Scope
     rows: tuple[Row, ...]
     changed: tuple[str, ...] = ()
 
@@ -172,7 +173,8 @@ def compare(
     before, after = index(base), index(new)
     if before and after and not set(before) & set(after):
         raise UsageError(nothing_in_common(before, after))
-    scope = _scope(base.device, new.device, same_model)
+    simulated = {key.kind for key in (*before, *after)} == {"sim"}
+    scope: Scope = "counts" if simulated else _scope(base.device, new.device, same_model)
     margin = max(threshold or 0.0, SAME_WITHIN, 2 * run_to_run)
     rows = [_row(key, before.get(key), result, scope, margin, run_to_run) for key, result in after.items()]
     rows += [_row(key, result, None, scope, margin, run_to_run) for key, result in before.items() if key not in after]

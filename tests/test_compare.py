@@ -507,6 +507,14 @@ def test_simulator_compares_counts(compared: Callable[..., Ran], counts: dict[st
     assert word in ran.out
 
 
+def test_counts_without_a_device(compared: Callable[..., Ran]) -> None:
+    """Files of the simulator that lost their device are still compared by counts."""
+    base, new = (replace(file, device=None) for file in (simulated(), simulated(sectors=2000)))
+    ran = compared(base, new, options="--fail-on-regression 0%")
+    assert ran.code == 4
+    assert "global sectors 1 024 -> 2 000 (+95%)" in ran.out
+
+
 def test_hazards_that_grow(compared: Callable[..., Ran]) -> None:
     """More hazards than before are a regression."""
     assert compared(simulated(hazards=2), simulated(hazards=3), options="--fail-on-regression 0%").code == 4
