@@ -309,7 +309,9 @@ def _case(operation: Operation, kernel: Kernel, text: Source, problem: Problem, 
     ctype = operation.dtypes[problem.dtype]
     if kernel.launches is None:
         arguments = _arguments(operation, kernel, text, problem)
-        launches: tuple[Launch, ...] = (Launch(kernel.function, grid, block, arguments),)
+        launches: tuple[Launch, ...] = (
+            Launch(kernel.function, grid, block, arguments, kernel.shared_bytes(block, itemsize)),
+        )
     else:
         launches = tuple(kernel.launches(problem, block, grid))
     defines = {"T": ctype, "BDIMX": str(block[0]), "BDIMY": str(block[1])} | operation.defines(problem)

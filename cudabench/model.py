@@ -108,9 +108,9 @@ class Kernel:
 
     `grid` gives the smallest grid that covers a problem with a block; where `any_grid` is set, every grid is right (the
     kernel strides). `refuses` returns the reason why the kernel cannot take a block with an element size, or None.
-    `defines` adds compiler defines for a block and an element size. `launches` replaces the single launch of `function`
-    with the operation's arguments. `expected` replaces the operation's reference (a copy kernel copies), and with it
-    `tolerance` the operation's.
+    `defines` adds compiler defines for a block and an element size, `shared_bytes` dynamic shared memory to the launch.
+    `launches` replaces the single launch of `function` with the operation's arguments. `expected` replaces the
+    operation's reference (a copy kernel copies), and with it `tolerance` the operation's.
     """
 
     name: str
@@ -120,6 +120,7 @@ class Kernel:
     any_grid: bool = False
     refuses: Callable[[Dim, int], str | None] = lambda block, itemsize: None
     defines: Callable[[Dim, int], dict[str, str]] = lambda block, itemsize: {}
+    shared_bytes: Callable[[Dim, int], int] = lambda block, itemsize: 0
     launches: Callable[[Problem, Dim, Dim], Sequence[Launch]] | None = None
     expected: Callable[[Problem, Arrays], Arrays] | None = None
     tolerance: Callable[[Problem], Tolerance] | None = None

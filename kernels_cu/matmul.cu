@@ -312,14 +312,14 @@ matmul_double_buffer(const T *__restrict__ a, const T *__restrict__ b, T *__rest
 #define WTN 8
 #endif
 #ifndef WTK
-#define WTK 8
+#define WTK 16
 #endif
 #ifndef STAGES
 #define STAGES (sizeof(T) == 4 ? 3 : 2)  // steps whose tiles are in shared memory or on the way
 #endif
-#define WARPS (BLOCK / 32 > 8 ? 8 : BLOCK / 32)  // more than 8 are refused before the launch
+#define WARPS (BLOCK / 32)  // WARPS_M x WARPS_N: 2 x 4 of 8
 #ifndef WARPS_N
-#define WARPS_N (WARPS % 2 == 0 ? 2 : 1)
+#define WARPS_N (WARPS % 8 == 0 ? 4 : WARPS % 2 == 0 ? 2 : 1)
 #endif
 #define WARPS_M (WARPS / WARPS_N > 0 ? WARPS / WARPS_N : 1)
 #define WARP_M (4 * WTM)
@@ -455,8 +455,9 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
-    __shared__ __align__(16) T tile_a[STAGES][WTK][WROW_A];
-    __shared__ __align__(16) T tile_b[STAGES][WTK][WTILE_N];
+    extern __shared__ uint4 tiles[];  // more than the 48 KiB that a static array may have
+    T(&tile_a)[STAGES][WTK][WROW_A] = *(T(*)[STAGES][WTK][WROW_A])tiles;
+    T(&tile_b)[STAGES][WTK][WTILE_N] = *(T(*)[STAGES][WTK][WTILE_N])(&tile_a + 1);
 
     if (n % VEC == 0)
         warp_tile<true>(a, b, c, m, k, n, tile_a, tile_b);
@@ -472,16 +473,6 @@ matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict
 #define XTILE_N (WARPS_N * 64)
 #define XROW_A (XTK + 4)        // so that the fragments below lie in 32 different banks
 #define XROW_B (XTILE_N + 8)
-
-// The nearest number with the 10 bits of mantissa that the tensor cores take: TF32.
-__device__ __forceinline__ unsigned tf32(float x)
-{
-    unsigned bits = 0;
-#if __CUDA_ARCH__ >= 800
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-#endif
-    return bits;
-}
 
 // sum += A B for one warp: A is 16 x 8, B 8 x 8, sum 16 x 8, spread over the lanes as the PTX manual shows.
 __device__ __forceinline__ void multiply_fragments(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2])
@@ -537,8 +528,8 @@ __device__ __forceinline__ void tensor_tile(const float *__restrict__ a, const f
         if (step + XSTAGES - 1 < steps)
             load(next, (step + XSTAGES - 1) * XTK);
         commit_copies();
-        const float *tile_a = tiles_a + (now * XTILE_M + from_m + group) * XROW_A + member;
-        const float *tile_b = tiles_b + (now * XTK + member) * XROW_B + from_n + group;
+        const unsigned *tile_a = (const unsigned *)tiles_a + (now * XTILE_M + from_m + group) * XROW_A + member;
+        const unsigned *tile_b = (const unsigned *)tiles_b + (now * XTK + member) * XROW_B + from_n + group;
 #pragma unroll
         for (int i = 0; i < XTK; i += 8) {
             unsigned left[4][4], right[8][2];
@@ -546,12 +537,12 @@ __device__ __forceinline__ void tensor_tile(const float *__restrict__ a, const f
             for (int r = 0; r < 4; r++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    left[r][e] = tf32(tile_a[(r * 16 + e % 2 * 8) * XROW_A + i + e / 2 * 4]);
+                    left[r][e] = tile_a[(r * 16 + e % 2 * 8) * XROW_A + i + e / 2 * 4];
 #pragma unroll
             for (int s = 0; s < 8; s++)
 #pragma unroll
                 for (int e = 0; e < 2; e++)
-                    right[s][e] = tf32(tile_b[(i + e * 4) * XROW_B + s * 8]);
+                    right[s][e] = tile_b[(i + e * 4) * XROW_B + s * 8];
 #pragma unroll
             for (int r = 0; r < 4; r++)
 #pragma unroll
@@ -581,15 +572,15 @@ __device__ __forceinline__ void tensor_tile(const float *__restrict__ a, const f
 }
 
 // Multiplies 16 x 8 by 8 x 8 elements an instruction, on the tensor cores.
-// They take TF32, float with 10 bits of mantissa instead of 23, so a and b are rounded first; sums stay float.
+// They take TF32: of a float's 23 bits of mantissa they read the upper 10. Sums stay float.
 // For float32 and sm_80 on. What remains: operands still pass through registers, which wgmma of sm_90a spares.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_tensor(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
-    extern __shared__ __align__(16) float tiles[];
+    extern __shared__ uint4 tiles[];
 
     if (k % 4 == 0 && n % 4 == 0)
-        tensor_tile<4>((const float *)a, (const float *)b, (float *)c, m, k, n, tiles);
+        tensor_tile<4>((const float *)a, (const float *)b, (float *)c, m, k, n, (float *)tiles);
     else
-        tensor_tile<1>((const float *)a, (const float *)b, (float *)c, m, k, n, tiles);
+        tensor_tile<1>((const float *)a, (const float *)b, (float *)c, m, k, n, (float *)tiles);
 }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from cudabench.model import MAX_GRID, WARP, Baseline, Buffer, Dim, Kernel, Launch, Operation, Problem, Tolerance, cdiv
+from cudabench.model import MAX_GRID, WARP, Baseline, Buffer, Dim, Kernel, Operation, Problem, Tolerance, cdiv
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
 
@@ -17,7 +17,6 @@ Arrays = dict[str, np.ndarray]
 SUMS = 8  # TM and TN of the chapter: rows and columns of C a thread of the register tiles
 STEP = 8  # TK: columns of A in a step
 STATIC_SHARED = 48 * 1024
-TENSOR_STEP, TENSOR_STAGES = 32, 3  # XTK and XSTAGES
 MAX_WARPS = 8  # of a warp-tiled block: 128 sums a thread leave registers for no more
 
 
@@ -36,7 +35,8 @@ def over_result(per_thread: int = 1) -> Callable[[Problem, Dim], Dim]:
 def warp_grid(block: Dim) -> tuple[int, int]:
     """Return how many warps of a block share its tile's rows and columns: WARPS_M and WARPS_N of the chapter."""
     warps = block[0] * block[1] // WARP
-    return (warps // 2, 2) if warps % 2 == 0 else (warps, 1)
+    across = 4 if warps % 8 == 0 else 2 if warps % 2 == 0 else 1
+    return warps // across, across
 
 
 def over_warp_tiles(problem: Problem, block: Dim) -> Dim:
@@ -44,6 +44,19 @@ def over_warp_tiles(problem: Problem, block: Dim) -> Dim:
     down, across = warp_grid(block)
     rows = down * 256 // np.dtype(problem.dtype).itemsize
     return (cdiv(problem.size["m"], rows) * cdiv(problem.size["n"], across * 64), 1, 1)
+
+
+def warp_shared(block: Dim, itemsize: int) -> int:
+    """Return the shared memory of warp-tile: STAGES steps of WTK columns of A and rows of B."""
+    rows, columns = warp_grid(block)
+    stages = 3 if itemsize == 4 else 2
+    return stages * 16 * (rows * 256 // itemsize + 4 + columns * 64) * itemsize
+
+
+def tensor_shared(block: Dim, itemsize: int) -> int:
+    """Return the shared memory of tensor: XSTAGES steps of XTK columns of A and rows of B, both padded."""
+    rows, columns = (64 * warps for warps in warp_grid(block))
+    return 3 * (rows * (32 + 4) + 32 * (columns + 8)) * itemsize
 
 
 def needs_tiles(block: Dim, itemsize: int) -> str | None:
@@ -71,29 +84,21 @@ def needs_warps(block: Dim, itemsize: int) -> str | None:
 # The tensor cores ----------------------------------------------------------------------------------------------------
 
 
-def with_tiles(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
-    """Return the launch of the tensor rung, with the shared memory of its steps."""
-    rows, columns = (64 * warps for warps in warp_grid(block))
-    shared = TENSOR_STAGES * (rows * (TENSOR_STEP + 4) + TENSOR_STEP * (columns + 8)) * 4
-    return [Launch("matmul_tensor", grid, block, arguments(problem), shared)]
-
-
 def tf32(array: np.ndarray) -> np.ndarray:
-    """Return float32 numbers rounded to TF32, 10 bits of mantissa, halves away from zero."""
-    bits = array.view(np.uint32) + np.uint32(1 << 12)
-    rounded: np.ndarray = (bits & np.uint32(0xFFFFE000)).view(np.float32)
-    return rounded
+    """Return float32 numbers without the lower 13 bits of their mantissa, as the tensor cores read them."""
+    upper: np.ndarray = (array.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    return upper
 
 
-def of_rounded(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the product, in float64, of the matrices rounded to TF32."""
+def of_tf32(problem: Problem, arrays: Arrays) -> Arrays:
+    """Return the product, in float64, of the matrices as TF32."""
     return reference(problem, {name: tf32(array) for name, array in arrays.items()})
 
 
 def tensor_tolerance(problem: Problem) -> Tolerance:
     """Return what the tensor cores' sums, which are cut off instead of rounded, may lose."""
     lost = 2.0**-23 * (problem.size["k"] / 8 + 4)
-    return Tolerance(lost, 0.0, "of inputs rounded to TF32; the tensor cores cut each of K / 8 sums off to 24 bits")
+    return Tolerance(lost, 0.0, "of inputs cut to TF32; the tensor cores cut each of K / 8 sums off to 24 bits")
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -148,6 +153,7 @@ OPERATION = Operation(
     source="matmul.cu",
     dimensions=("m", "k", "n"),
     default_size=(2048, 2048, 2048),
+    simulated_size=(512, 512, 512),
     block_dimensions=2,
     dtypes={"float32": "float", "float64": "double"},
     kernels=(
@@ -158,15 +164,17 @@ OPERATION = Operation(
         Kernel(
             "double-buffer", "matmul_double_buffer", (16, 16), over_result(SUMS), any_grid=True, refuses=needs_tiles
         ),
-        Kernel("warp-tile", "matmul_warp_tile", (32, 8), over_warp_tiles, refuses=needs_warps),
+        Kernel(
+            "warp-tile", "matmul_warp_tile", (32, 8), over_warp_tiles, refuses=needs_warps, shared_bytes=warp_shared
+        ),
         Kernel(
             "tensor",
             "matmul_tensor",
             (32, 8),
             over_warp_tiles,
             refuses=needs_warps,
-            launches=with_tiles,
-            expected=of_rounded,
+            shared_bytes=tensor_shared,
+            expected=of_tf32,
             tolerance=tensor_tolerance,
             dtypes=("float32",),
         ),
