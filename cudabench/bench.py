@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cudabench import stats, verify
-from cudabench.errors import CudabenchError, DeviceError, OutOfMemory
+from cudabench.errors import CudabenchError, DeviceError, OutOfMemory, UsageError
 from cudabench.model import (
     WARP,
     Baseline,
@@ -182,6 +182,8 @@ class Bench:
         except OutOfMemory:
             raise
         except CudabenchError as error:
+            if isinstance(error, UsageError) and case.named:
+                raise
             return replace(blank, status="failed", reason=str(error))
 
     def _measure(self, case: Case, result: Result) -> Result:
@@ -200,8 +202,8 @@ class Bench:
         most = module.max_threads(case.function)
         if threads > most:
             raise DeviceError(
-                f"A block of {threads} threads does not fit: {case.function} takes {spent.registers} registers a "
-                f"thread, so at most {most} threads; use a smaller --block."
+                f"A block of {threads} threads does not fit: by its launch bounds and {spent.registers} registers a "
+                f"thread {case.function} takes at most {most}; use a smaller --block."
             )
         pointers = self.pointers()
         restore = self.restore()
@@ -220,17 +222,15 @@ class Bench:
         self.progress("verifying", 0)
         before, _ = self._verify(case, expected, "before")
         if before and before.mismatches:
-            return replace(result, status="wrong", reason=wrong_reason(before), verification=before)
+            return self._wrong(result, case, before)
 
         timing, copy, notes = self._time(work, restore)
         self.progress("verifying", 1)
         after, got = self._verify(case, expected, "after")
         verification = verify.merge(before, after) if before and after else None
-        if verification and verification.mismatches:
-            return replace(result, status="wrong", reason=wrong_reason(verification), verification=verification)
-        written = None if case.source.builtin else self._written()
-        if written:
-            return replace(result, status="wrong", reason=written, verification=verification)
+        wrong = self._wrong(result, case, verification)
+        if wrong.status == "wrong":
+            return wrong
         figures = right_output(self.operation, self.problem, self.inputs, got)
         notes = [*unverified_warnings(verification), *notes]
         return self._figures(replace(result, verification=verification, figures=figures), case, timing, copy, notes)
@@ -240,6 +240,14 @@ class Bench:
         wanted = {*expected, *self.operation.saves}
         got = self._download([b for b in self.operation.buffers(self.problem) if b.name in wanted])
         return compare(expected, got, self.operation.tolerated(case.expects, self.problem), when), got
+
+    def _wrong(self, result: Result, case: Case, verification: Verification | None) -> Result:
+        """Return the result as wrong, with the reason, where an output is or a user's kernel wrote into an input."""
+        # Before the outputs: one that comes of a spoilt input is no news.
+        reason = None if case.source.builtin else self._written()
+        if reason is None and verification and verification.mismatches:
+            reason = wrong_reason(verification)
+        return replace(result, status="wrong" if reason else "ok", reason=reason, verification=verification)
 
     def _written(self) -> str | None:
         """Return a sentence about an input that the kernel wrote into, or None."""

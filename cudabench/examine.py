@@ -18,7 +18,7 @@ from cudabench.bench import (
     wrong_reason,
 )
 from cudabench.devices.sim import Run, SimDevice, poisoned
-from cudabench.errors import CudabenchError, UnsupportedFeature
+from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.model import Access, Case, CpuTime, Hazard, Operation, Problem, Result, Settings
 
 Arrays = dict[str, np.ndarray]
@@ -77,6 +77,8 @@ class Examination:
                 raise
             return replace(blank, status="skipped", reason=str(error))
         except CudabenchError as error:
+            if isinstance(error, UsageError) and case.named:
+                raise
             return replace(blank, status="failed", reason=str(error))
 
     def _examine(self, case: Case, result: Result) -> Result:
@@ -104,14 +106,14 @@ class Examination:
             threads = pictures.thread_accesses(run.report.trace, case, self.operation.buffers(self.problem))
             result = replace(result, threads=threads, banks=pictures.bank_requests(run.report.trace))
         faults = [hazard_reason(result.hazards)] if result.hazards else []  # the cause before what came of it
+        inputs = [b.name for b in self.operation.buffers(self.problem) if b.role == "in"]
+        written = verify.changed(self.inputs, {name: arrays[name] for name in inputs})
+        if written:
+            faults.append(written)
         if verification and verification.mismatches:
             faults.append(wrong_reason(verification))
         if faults:
             return replace(result, status="wrong", reason="; ".join(faults))
-        inputs = [b.name for b in self.operation.buffers(self.problem) if b.role == "in"]
-        written = verify.changed(self.inputs, {name: arrays[name] for name in inputs})
-        if written:
-            return replace(result, status="wrong", reason=written)
         return replace(result, figures=right_output(self.operation, self.problem, self.inputs, arrays))
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import re
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from cudabench.compiler import match_entries, name_queries
+from cudabench.compiler import match_entries, name_queries, without_host_code
 from cudabench.devices import probe
 from cudabench.errors import CompilerError, DeviceError, OutOfMemory, UsageError
 from cudabench.model import Launch, Resources, Source
@@ -128,32 +130,59 @@ class CudaDevice:
         templates are instantiated.
         Raises CompilerError with the file name and line that the user knows.
         """
-        from pycuda import compiler
-
-        # Behind the headers that nvcc includes by itself: -DT=float would end in their templates.
-        macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
         asked = [] if source.builtin else list(dict.fromkeys(names))
-        text = f'{macros}#line 1 "{source.name}"\n{source.text}\n{name_queries(asked)}'
-        options = ["-lineinfo"]
-        settings: dict[str, Any] = {"options": options, "no_extern_c": True, "include_dirs": source.folders}
-        with warnings.catch_warnings(), translated(f"loading {source.name}"):
-            warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
-            try:
-                module = compiler.SourceModule(text, **settings)
-            except self._driver.CompileError as error:
-                raise CompilerError(_diagnostics(error, source.name)) from error
-            # The ladders are extern "C"; a user's C++ kernels are found by their mangled names in the (cached) cubin.
-            cubin = compiler.compile(text, **settings) if asked else b""
+        # Behind the headers that nvcc includes by itself: -DT=float would end in their templates.
+        head = "".join(f"#define {name} {value}\n" for name, value in defines.items()) + f'#line 1 "{source.name}"\n'
+        tail = f"\n{name_queries(asked)}"
+        try:
+            module, cubin = self._compile(head + source.text + tail, source, source.folders, bool(asked))
+        except CompilerError as refused:
+            _check_names(str(refused), asked, source)
+            module, cubin = self._compile_without_host(refused, head, tail, source, bool(asked))
         entries = sorted({match.decode() for match in re.findall(rb"\.text\.([A-Za-z_$][\w$]*)\0", cubin)})
         found = match_entries(asked, entries)
 
         def entry_name(name: str) -> str:
             if name in asked and name not in found:
-                have = "; ".join(kernel.signature for kernel in parse(source.text, source.name).kernels) or "none"
-                raise UsageError(f"'{name}' names no kernel of {source.name}, or several: it has {have}.")
+                raise _no_such_name(name, source)
             return found.get(name, name)
 
         return Module(module, entry_name)
+
+    def _compile(self, text: str, source: Source, folders: Sequence[str], cubin_too: bool) -> tuple[Any, bytes]:
+        """Return PyCUDA's module and, on request, its cubin, in which a user's C++ kernels have their mangled names."""
+        from pycuda import compiler
+
+        settings: dict[str, Any] = {"options": ["-lineinfo"], "no_extern_c": True, "include_dirs": list(folders)}
+        with warnings.catch_warnings(), translated(f"loading {source.name}"):
+            warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
+            try:
+                # The second time PyCUDA's cache answers.
+                return compiler.SourceModule(text, **settings), compiler.compile(text, **settings) if cubin_too else b""
+            except self._driver.CompileError as error:
+                raise CompilerError(_diagnostics(error, source.name)) from error
+
+    def _compile_without_host(
+        self, refused: CompilerError, head: str, tail: str, source: Source, cubin_too: bool
+    ) -> tuple[Any, bytes]:
+        """Compile a file with host code once more where a header is nowhere: without that code, and the header empty.
+
+        Raises the refusal where that does not help: then the kernels need it.
+        """
+        bare = without_host_code(source.text)
+        last: CompilerError = refused
+        with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
+            while bare != source.text and not source.builtin:
+                missing = re.search(r"fatal error: (\w[\w./+-]*): No such file", str(last))
+                if missing is None or ".." in missing[1] or (stub := Path(folder, missing[1])).exists():
+                    break
+                stub.parent.mkdir(parents=True, exist_ok=True)
+                stub.touch()
+                try:
+                    return self._compile(head + bare + tail, source, [*source.folders, folder], cubin_too)
+                except CompilerError as again:
+                    last = again
+        raise refused
 
     def sm_clock_mhz(self) -> int | None:
         """Return the current SM clock, or None where NVML is not installed."""
@@ -314,9 +343,24 @@ def _nvml_handle(uuid: str | None) -> Any:
         return None
 
 
+def _no_such_name(name: str, source: Source) -> UsageError:
+    have = "; ".join(kernel.signature for kernel in parse(source.text, source.name).kernels) or "none"
+    return UsageError(f"'{name}' names no kernel of {source.name}, or several: it has {have}.")
+
+
+def _check_names(message: str, asked: Sequence[str], source: Source) -> None:
+    """Raise UsageError where all that nvcc refused are the names of kernels, which are asked for behind the file."""
+    places = re.findall(r"^(\S+):(\d+): error", message, re.M)
+    if places and all(file == "cudabench-names" for file, _ in places):
+        raise _no_such_name(asked[min(max(int(places[0][1]) - 2, 0), len(asked) - 1)], source)
+
+
 def _diagnostics(error: Any, name: str) -> str:
     """Return nvcc's messages that speak of the source, without its command line and temporary files."""
-    output = "\n".join(str(part) for part in (error.stdout, error.stderr) if part)
+    parts = [
+        part.decode("utf-8", "replace") if isinstance(part, bytes) else part for part in (error.stdout, error.stderr)
+    ]
+    output = "\n".join(str(part) for part in parts if part)
     lines = [re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", name, line) for line in output.splitlines()]
     lines = [re.sub(r"^(\S+)\((\d+)\):", r"\1:\2:", line) for line in lines]  # as gcc writes it, and editors read it
     kept = [line for line in lines if line.strip() and not re.match(r"\d+ errors? detected in", line)]
