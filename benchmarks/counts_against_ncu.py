@@ -14,7 +14,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 SIZES = [("256", "256"), ("200", "1000"), ("333", "127")]
@@ -30,7 +29,7 @@ METRICS = {
 def main() -> None:
     """Print what differs."""
     equal = {name: [0, 0] for name in METRICS}
-    for size, block in product(SIZES, BLOCKS):
+    for size, block in zip(SIZES, BLOCKS, strict=True):
         words = ["transpose", "--size", *size, "--block", *block]
         simulated = {r["kernel"]: (r["function"], counts(r)) for r in simulate(words)}
         measured = profile(words)

@@ -268,6 +268,7 @@ OPERATION = Operation(
     source="solve.cu",
     dimensions=("n",),
     default_size=(1024,),
+    simulated_size=(64,),
     block_dimensions=2,
     dtypes={"float32": "float", "float64": "double"},
     kernels=(
