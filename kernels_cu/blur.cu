@@ -34,7 +34,8 @@ typedef Types<T>::Sum S;
 #define REACH (RADIUS * CHANNELS)  // elements from the middle to the farthest neighbour in a row
 #define BLOCK (BDIMX * BDIMY)      // threads in a block
 
-__device__ __forceinline__ float mean(float sum, unsigned count) { return sum / count; }
+// A constant count makes its reciprocal a constant; a division would branch for the few operands that need care.
+__device__ __forceinline__ float mean(float sum, unsigned count) { return sum * (1.0f / count); }
 __device__ __forceinline__ unsigned mean(unsigned sum, unsigned count) { return (sum + count / 2) / count; }
 
 // Returns how many neighbours along one axis lie inside, for position `at` of `length`.
@@ -137,7 +138,7 @@ extern "C" __global__ void blur_separable(const T *in, T *out, int width, int he
 // rows stay in its registers: the sum of a new row takes the place of the oldest. That takes K * COLUMNS registers,
 // so the host refuses these rungs for large radii, and they are then left out here.
 #ifndef TURNS
-#define TURNS ((16 + K - 1) / K)  // of the ring of K rows
+#define TURNS ((8 + K - 1) / K)  // of the ring of K rows
 #endif
 #define ROWS (TURNS * K)
 #ifndef WIDE
@@ -167,9 +168,9 @@ __device__ __forceinline__ void add_row(S sums[COLUMNS], const T *in, int nx, in
     }
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
-        sums[c] = 0;
+        sums[c] = near[halo * COLUMNS + c - REACH];
 #pragma unroll
-        for (int dx = -REACH; dx <= REACH; dx += CHANNELS)
+        for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
             sums[c] += near[halo * COLUMNS + c + dx];
     }
 }
@@ -194,9 +195,9 @@ __device__ __forceinline__ void slide(const T *in, T *out, int width, int height
             Columns<COLUMNS> result;
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
-                S sum = 0;
+                S sum = ring[0][c];
 #pragma unroll
-                for (int k = 0; k < K; k++)
+                for (int k = 1; k < K; k++)
                     sum += ring[k][c];
                 result.at[c] = mean(sum, INSIDE ? K * K : inside((x + c) / CHANNELS, width) * inside(y, height));
             }
@@ -245,5 +246,92 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
     else
         for (int c = 0; c < WIDE; c++)
             slide_down<1>(in, out, width, height, x + c * BDIMX, y0);
+}
+#endif
+
+// The last rung is for bytes: a word holds the sums of two columns, c and c + 2, as two numbers of 16 bits.
+#define PAIRED 16                    // columns of a thread, as many as 16 bytes hold
+#define EDGE ((REACH + 3) / 4)       // words on each side that hold the neighbours beyond these columns
+#define WORDS (PAIRED / 4 + 2 * EDGE)
+
+// Returns elements e and e + 2 of a row whose words are unpacked into their even and odd bytes.
+__device__ __forceinline__ unsigned pair(const unsigned even[WORDS], const unsigned odd[WORDS], int e)
+{
+    const unsigned *from = e % 2 ? odd : even;
+    return e / 2 % 2 ? __funnelshift_r(from[e / 4], from[e / 4 + 1], 16) : from[e / 4];
+}
+
+__device__ __forceinline__ void add_pairs(unsigned sums[PAIRED / 2], const T *in, int nx, int x, int y)
+{
+    const unsigned *row = (const unsigned *)(in + (size_t)y * nx + x);
+    const uint4 middle = *(const uint4 *)row;
+    unsigned word[WORDS], even[WORDS], odd[WORDS];
+
+    word[EDGE] = middle.x, word[EDGE + 1] = middle.y, word[EDGE + 2] = middle.z, word[EDGE + 3] = middle.w;
+#pragma unroll
+    for (int w = 0; w < EDGE; w++) {
+        word[w] = row[w - EDGE];
+        word[EDGE + PAIRED / 4 + w] = row[PAIRED / 4 + w];
+    }
+#pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+        even[w] = word[w] & 0x00FF00FF;
+        odd[w] = word[w] >> 8 & 0x00FF00FF;
+    }
+#pragma unroll
+    for (int i = 0; i < PAIRED / 2; i++) {
+        int e = (EDGE + i / 2) * 4 + i % 2;
+        sums[i] = pair(even, odd, e - REACH);
+#pragma unroll
+        for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
+            sums[i] += pair(even, odd, e + dx);
+    }
+}
+
+__device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int x, int y0)
+{
+    unsigned ring[K][PAIRED / 2];
+
+#pragma unroll
+    for (int r = 0; r < K - 1; r++)
+        add_pairs(ring[r], in, nx, x, y0 - RADIUS + r);
+    for (int done = 0; done < ROWS; done += K)
+#pragma unroll
+        for (int r = 0; r < K; r++) {
+            int y = y0 + done + r;
+            add_pairs(ring[(r + K - 1) % K], in, nx, x, y + RADIUS);
+            unsigned mean_of[PAIRED / 2];
+#pragma unroll
+            for (int i = 0; i < PAIRED / 2; i++) {
+                unsigned sum = ring[0][i] + K * K / 2 * 0x00010001;
+#pragma unroll
+                for (int k = 1; k < K; k++)
+                    sum += ring[k][i];
+                mean_of[i] = (sum & 0xFFFF) / (K * K) | (sum >> 16) / (K * K) << 16;
+            }
+            *(uint4 *)(out + (size_t)y * nx + x) =
+                make_uint4(mean_of[0] | mean_of[1] << 8, mean_of[2] | mean_of[3] << 8,
+                           mean_of[4] | mean_of[5] << 8, mean_of[6] | mean_of[7] << 8);
+        }
+}
+
+#if K * PAIRED / 2 <= MAX_SUMS
+// Adds two bytes with one instruction: a word holds two sums of 16 bits, and no sum of a small radius exceeds them.
+// For bytes it was the adding that kept the memory waiting. It also makes room for 16 columns a thread, 16 bytes an
+// access. What remains is the memory. Blocks at the edge of the picture and ragged rows are taken as in vector.
+extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ out, int width, int height)
+{
+    int nx = width * CHANNELS;
+    int x = (blockIdx.x * BDIMX + threadIdx.x) * PAIRED;
+    int y0 = (blockIdx.y * BDIMY + threadIdx.y) * ROWS;
+
+    if (nx % PAIRED != 0)
+        for (int c = 0; c < PAIRED; c++)
+            slide_down<1>(in, out, width, height, x - threadIdx.x * (PAIRED - 1) + c * BDIMX, y0);
+    else if (x >= PAIRED && x + 2 * PAIRED <= nx && y0 >= RADIUS && y0 + ROWS + RADIUS <= height)
+        slide_pairs(in, out, nx, x, y0);
+    else
+        for (int c = 0; c < PAIRED; c += WIDE)
+            slide_down<WIDE>(in, out, width, height, x + c, y0);
 }
 #endif

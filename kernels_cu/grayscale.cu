@@ -111,8 +111,9 @@ __device__ __forceinline__ uint4 weigh_sixteen(const Pixels &p)
 }
 
 // Gives each thread sixteen pixels: 16 bytes an access, three in and one out.
-// 48 bytes a thread are under way. What remains: the three loads of a thread are neighbours, so those of a warp are
-// 48 bytes apart, and each of them touches all lines of 1536 bytes to use a third.
+// 48 bytes a thread are under way, and what remains is the memory. The loads of a warp lie 48 bytes apart, so each of
+// the three touches every sector of 1536 bytes and uses a third. The L1 cache keeps the rest for the other two:
+// staging the pixels in shared memory, with neighbouring loads, was measured to win nothing.
 extern "C" __global__ void grayscale_vector(const T *rgb, T *grey, int width, int height)
 {
     size_t n = (size_t)width * height;
@@ -124,27 +125,4 @@ extern "C" __global__ void grayscale_vector(const T *rgb, T *grey, int width, in
         *(uint4 *)(grey + i) = weigh_sixteen(p);
     } else
         weigh_rest(rgb, grey, i, 1, n);
-}
-
-// Brings the block's pixels into shared memory first, so that neighbouring threads load neighbouring 16 bytes.
-// Each line is asked for once. Threads then pick up their 48 bytes without bank conflicts, since eight vectors that
-// lie 48 bytes apart fall into different banks. What remains is the memory.
-extern "C" __global__ void grayscale_staged(const T *rgb, T *grey, int width, int height)
-{
-    __shared__ uint4 tile[3 * BLOCK];
-
-    size_t n = (size_t)width * height;
-    size_t start = (size_t)blockIdx.x * BLOCK * 16;
-    unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
-
-    if (start + BLOCK * 16 <= n) {
-        const uint4 *v = (const uint4 *)(rgb + 3 * start);
-#pragma unroll
-        for (int k = 0; k < 3; k++)
-            tile[k * BLOCK + idx] = v[k * BLOCK + idx];
-        __syncthreads();
-        Pixels p = {tile[3 * idx], tile[3 * idx + 1], tile[3 * idx + 2]};
-        ((uint4 *)(grey + start))[idx] = weigh_sixteen(p);
-    } else
-        weigh_rest(rgb, grey, start + idx, BLOCK, n);
 }

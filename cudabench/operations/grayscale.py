@@ -99,7 +99,6 @@ OPERATION = Operation(
         Kernel("words", "grayscale_words", (16, 16), over_pixels(4)),
         Kernel("dot", "grayscale_dot", (16, 16), over_pixels(4)),
         Kernel("vector", "grayscale_vector", (16, 16), over_pixels(16)),
-        Kernel("staged", "grayscale_staged", (16, 16), over_pixels(16)),
     ),
     buffers=buffers,
     arguments=lambda problem: ("rgb", "grey", np.int32(problem.size["cols"]), np.int32(problem.size["rows"])),

@@ -176,7 +176,7 @@ OPERATION = Operation(
         Kernel(
             "short",
             "matvec_short",
-            (256,),
+            (128,),
             lambda problem, block: (
                 cdiv(problem.size["rows"], warps(block) * (WARP // lanes(problem)) * ROWS),
                 1,
