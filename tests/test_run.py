@@ -436,6 +436,7 @@ def test_mistakes(run: Runner, words: tuple[Any, ...], code: int, message: str) 
         ("f(S s)", ["s=@x.npy"], "takes 'S s' by value, a struct or vector"),
         ("f(Unknown u)", ["u=1"], "write it down, as in --arg u=int32:1"),
         ("f(void (*g)(int))", ["g=1"], "takes a function"),
+        ("f(cuComplex z)", ["z=1"], "takes 'cuComplex z' by value, a struct or vector"),
         ("f(char c)", ["c=200"], "holds -128 to 127"),
         ("f(const int *p)", ["p=uint32[4]:ones"], "give int32[...], not uint32"),
         ("f(float *y, float *y0)", ["y=float32[4]:empty", "y0=float32[4]:empty"], ""),
@@ -472,6 +473,54 @@ def test_compiler_error_shows_the_users_line(run: Runner) -> None:
     ran = run(path, "-g", 1, "-b", 1, "--arg", "y=float32[1]:empty", *SIM)
     assert ran.code == 1
     assert "k.cu:2: error" in ran.out + ran.err
+
+
+@simulated
+def test_a_name_that_no_kernel_has(run: Runner) -> None:
+    """A template argument that is nothing is a mistake of the command line, with the signature."""
+    path = source("template <class T> __global__ void h(T *x) { x[0] = 1; }\n")
+    ran = run(path, "-k", "h<nope>", "-g", 1, "-b", 1, "--arg", "x=uint8[4]:empty", *SIM)
+    assert (ran.code, ran.out) == (2, "")
+    assert "'h<nope>' names no kernel of k.cu" in ran.err
+
+
+@simulated
+def test_what_the_simulator_lacks(run: Runner) -> None:
+    """A kernel that the simulator cannot run has exit code 5, with the feature and its line."""
+    path = source("__global__ void f(cudaTextureObject_t t, float *y) {\n  y[0] = tex1Dfetch<float>(t, 0);\n}\n")
+    ran = run(path, "-g", 1, "-b", 1, "--arg", "t=uint64:1", "--arg", "y=float32[1]:empty", *SIM)
+    assert ran.code == 5
+    assert "k.cu:2: " in ran.err
+
+
+@simulated
+def test_host_code_and_its_headers(run: Runner) -> None:
+    """A program with a main, the standard library and a helper header that is nowhere runs its kernel."""
+    path = source(
+        "#include <stdio.h>\n#include <vector>\n#include <helper_cuda.h>\n" + SAXPY + "int main() {\n"
+        "  std::vector<float> v(3);\n  float *d;\n  checkCudaErrors(cudaMalloc(&d, 12));\n"
+        '  saxpy<<<1, 1>>>(1, 2.f, d, d);\n  printf("%f\\n", v[0]);\n}\n'
+    )
+    assert run(path, *LAUNCH, *NUMBERS, *ARRAYS, *EXPECT, *SIM).code == 0
+
+
+@simulated
+def test_headers_in_other_folders(run: Runner) -> None:
+    """-I names a folder with headers, whose typedefs count for the signature too."""
+    Path("inc").mkdir()
+    Path("inc/types.h").write_text("typedef double real;\n")
+    path = source('#include "types.h"\n__global__ void one(real *y) { y[threadIdx.x] = 1; }\n')
+    words = (path, "-g", 1, "-b", 32, "--arg", "y=float64[32]:empty", "--expect", "y=1", *SIM)
+    assert run(*words, "-I", "inc").code == 0
+    assert run(*words).code == 2
+
+
+@simulated
+def test_the_explanation_takes_the_same_arguments(cudabench: Runner, run: Runner) -> None:
+    """`explain FILE.cu` shows the kernel's accesses by line."""
+    ran = cudabench("explain", "saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--expect", "y=a*x+y0")
+    assert ran.code == 0
+    assert "if (i < n) y[i] = a * x[i] + y[i];" in ran.out
 
 
 # Files ---------------------------------------------------------------------------------------------------------------

@@ -268,8 +268,8 @@ def _scalar(
                 f"{name}={rest}."
             )
         wanted = explicit.strip()
-    if wanted is None:
-        if source.vector_type(parameter.type, aliases) or _looks_like_struct(parameter.type, aliases):
+    if wanted is None or np.dtype(wanted).kind == "c":
+        if wanted or source.vector_type(parameter.type, aliases) or _looks_like_struct(parameter.type, aliases):
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
         raise UsageError(
             f"{where}: the type of '{parameter}' in {kernel.signature} is not known here: write it down, as in "

@@ -22,6 +22,7 @@ from cudabench import source
 from cudabench.cases import check_block, check_grid
 from cudabench.errors import CudabenchError, UsageError, did_you_mean
 from cudabench.model import Baseline, Buffer, Case, Dim, Launch, Operation, Problem, Source, Tolerance
+from cudabench.operations import blas
 from cudabench.results import check_target
 from cudabench.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import arguments, expressions
@@ -153,7 +154,7 @@ def build(requests: Sequence[Request]) -> Part:
     example = example_line(request, file, first, aliases)
     read = arguments.read(request.arguments, first, aliases, _numeric(request.defines), example)
     read, orders = arguments.shared(read, first, kernels, aliases)
-    size = {one.name: one.value for one in read if isinstance(one, Scalar)}
+    size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
     work = _work(request, file, read, {**arguments.CONSTANTS, **_numeric(request.defines), **size})
     if request.save and len(picked) > 1:
         raise UsageError(
@@ -451,10 +452,7 @@ def operation_of(work: Work) -> Operation:
             one.name: one.make(problem.seed, at) for at, one in enumerate(work.arrays) if one.init != "empty"
         },
         reference=lambda problem, inputs: _reference(work, inputs),
-        baseline=Baseline(
-            "NumPy " + ", ".join(f"{one.name}={one.text}" for one in work.expectations if one.path is None),
-            lambda inputs, outputs, threads: _on_cpu(work, inputs),
-        ),
+        baseline=Baseline(_baseline_name(work), lambda inputs, outputs, threads: _on_cpu(work, inputs, threads)),
         tolerance=lambda problem: _tolerance(work),
         bytes=lambda problem: work.bytes,
         bytes_formula=work.bytes_formula,
@@ -497,11 +495,18 @@ def _reference(work: Work, inputs: Mapping[str, np.ndarray]) -> Arrays:
     return expected
 
 
-def _on_cpu(work: Work, inputs: Mapping[str, np.ndarray]) -> None:
-    for one in work.expectations:
-        if one.path is None:
-            expression = work.parsed(one)
-            expression.evaluate(_values(work, inputs, expression.names, wide=False), limit=arguments.host_memory())
+def _baseline_name(work: Work) -> str:
+    text = ", ".join(f"{one.name}={one.text}" for one in work.expectations if one.path is None)
+    uses_blas = re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", text)
+    return blas.named(f"NumPy {text}") if uses_blas else f"NumPy {text}"
+
+
+def _on_cpu(work: Work, inputs: Mapping[str, np.ndarray], threads: int) -> None:
+    with blas.limited(threads):
+        for one in work.expectations:
+            if one.path is None:
+                expression = work.parsed(one)
+                expression.evaluate(_values(work, inputs, expression.names, wide=False), limit=arguments.host_memory())
 
 
 def _conform(value: Any, array: Array, option: str, *, constant: bool) -> np.ndarray:
