@@ -232,7 +232,7 @@ class Bench:
         if wrong.status == "wrong":
             return wrong
         figures = right_output(self.operation, self.problem, self.inputs, got)
-        notes = [*unverified_warnings(verification), *notes]
+        notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem)), *notes]
         return self._figures(replace(result, verification=verification, figures=figures), case, timing, copy, notes)
 
     def _verify(self, case: Case, expected: Arrays, when: str) -> tuple[Verification | None, Arrays]:
@@ -497,10 +497,21 @@ def compare(expected: Arrays, got: Arrays, tolerance: Tolerance, when: str) -> V
     return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
 
 
-def unverified_warnings(verification: Verification | None) -> list[Warning]:
-    """Return what is to be said of a result that nothing was compared with."""
+def unverified_warnings(
+    verification: Verification | None, expected: Arrays, buffers: Sequence[Buffer]
+) -> list[Warning]:
+    """Return what is to be said of a result, or of an output of it, that nothing was compared with."""
     if verification is not None:
-        return []
+        names = [buffer.name for buffer in buffers if buffer.role == "out" and buffer.name not in expected]
+        if not names:
+            return []
+        verb = "is" if len(names) == 1 else "are"
+        return [
+            Warning(
+                "not-compared",
+                f"{', '.join(names)} {verb} compared with nothing: add --expect '{names[0]}=EXPRESSION'",
+            )
+        ]
     return [
         Warning(
             "unverified",
@@ -527,7 +538,7 @@ def scale_warnings(result: Result, info: DeviceInfo, larger: str = "a larger --s
                 "l2-assisted",
                 f"the arrays are {result.footprint_over_l2:.2g} times the {info.l2_bytes / 2**20:.0f} MiB L2 cache, "
                 f"which still holds part of the output when the clock stops; {larger}, over {L2_ASSISTED} times the "
-                "cache, shows the memory's own speed",
+                "cache, would show the memory's own speed",
             )
         )
     return notes

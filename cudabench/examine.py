@@ -98,15 +98,17 @@ class Examination:
         self.output = run.report.output
         self.progress("verifying", 1)
         tolerance = self.operation.tolerated(case.expects, self.problem)
-        verification = compare(self.expected(case.expects), arrays, tolerance, "simulated")
+        expected = self.expected(case.expects)
+        verification = compare(expected, arrays, tolerance, "simulated")
         result = _counted(result, case, run, self.operation, self.problem)
-        notes = [*unverified_warnings(verification), *launch_warnings(case)]
+        buffers = self.operation.buffers(self.problem)
+        notes = [*unverified_warnings(verification, expected, buffers), *launch_warnings(case)]
         result = replace(result, verification=verification, warnings=tuple(notes))
         if run.report.trace:
             threads = pictures.thread_accesses(run.report.trace, case, self.operation.buffers(self.problem))
             result = replace(result, threads=threads, banks=pictures.bank_requests(run.report.trace))
         faults = [hazard_reason(result.hazards)] if result.hazards else []  # the cause before what came of it
-        inputs = [b.name for b in self.operation.buffers(self.problem) if b.role == "in"]
+        inputs = [b.name for b in buffers if b.role == "in"]
         written = verify.changed(self.inputs, {name: arrays[name] for name in inputs})
         if written:
             faults.append(written)

@@ -151,6 +151,18 @@ def test_several_kernels_are_compared(run: Runner) -> None:
     assert [r["kernel"] for r in again.json["results"]] == ["saxpy", "strided"]
 
 
+@simulated
+def test_an_output_without_expectation_is_named(run: Runner) -> None:
+    """Of two outputs of which one is compared, the other is said not to be."""
+    path = source("__global__ void two(float *a, float *b) { a[threadIdx.x] = 1; b[threadIdx.x] = 2; }\n")
+    words = ("-g", 1, "-b", 32, "--arg", "a=float32[32]:empty", "--arg", "b=float32[32]:empty", "--expect", "a=1", *SIM)
+    result = one(run(path, *words, "--json", "-"))
+    assert result["status"] == "ok"
+    assert [(w["code"], w["message"][:28]) for w in result["warnings"]] == [
+        ("not-compared", "b is compared with nothing: ")
+    ]
+
+
 # Arguments -----------------------------------------------------------------------------------------------------------
 
 MANY = """\
