@@ -41,6 +41,7 @@ class ResultsFile:
     tool: Mapping[str, Any]
     host: Mapping[str, Any]
     device: DeviceInfo | None = None
+    devices: list[DeviceInfo] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
@@ -50,6 +51,7 @@ class ResultsFile:
             "tool": {"name": "cudabench", "version": __version__, **self.tool},
             "host": dict(self.host),
             "device": asdict(self.device) if self.device else None,
+            **({"devices": [asdict(device) for device in self.devices]} if len(self.devices) > 1 else {}),
             "settings": dict(self.settings),
             "results": [_plain(result) for result in self.results],
         }

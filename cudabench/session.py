@@ -88,10 +88,12 @@ def run(
     *,
     progress: Callable[[Working], None] = lambda working: None,
     trace: bool = False,
+    cpu: CpuTime | None = None,
 ) -> Iterator[Event]:
     """Run the cases in order and yield what happens: Started once, Finished once a case.
 
     `progress` is called often with what is being done. `trace` keeps every access in the simulator, for small problems.
+    `cpu` is the baseline where it is known already.
 
     Raises CudabenchError where nothing can run at all.
     """
@@ -99,7 +101,6 @@ def run(
         yield from _simulate(choice.architecture, operation(), cases, settings, progress, trace)
         return
     left = list(cases)
-    cpu: CpuTime | None = None
     started = False
     while left:
         with _Worker(Job(operation, tuple(left), settings, choice.index, cpu)) as worker:

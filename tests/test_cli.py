@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,7 +202,9 @@ def test_compiler_error_names_the_users_line(cudabench: Runner, tmp_path: Path) 
 
 def test_ladder_skips_what_cannot_run(cudabench: Runner) -> None:
     """In a ladder a kernel that cannot take the grid is skipped with the reason, the others run."""
-    ran = cudabench("transpose", "-k", "smem*", "--size", 64, 64, "-b", 8, 8, "-g", 4, 8, "-d", "sim", "--no-cpu", "--json", "-")
+    ran = cudabench(
+        "transpose", "-k", "smem*", "--size", 64, 64, "-b", 8, 8, "-g", 4, 8, "-d", "sim", "--no-cpu", "--json", "-"
+    )
     states = {r["kernel"]: r["status"] for r in ran.json["results"]}
     assert states == {"smem": "skipped", "smem-pad": "skipped", "smem-unroll-pad": "ok"}
     assert ran.code == 0
@@ -241,3 +244,36 @@ def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
     )
     assert "Traceback" not in ran.stderr
     assert "BrokenPipe" not in ran.stderr
+
+
+def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--device all runs each GPU in turn, prints one table, and names the card that falls out of line."""
+    from cudabench import bench, session, stats
+    from cudabench.devices import probe
+    from cudabench.model import DeviceInfo
+
+    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=2))
+    monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
+    monkeypatch.setattr(probe, "nvcc", lambda: probe.Part("nvcc", version="1"))
+
+    def run(choice, operation, cases, settings, **_):  # type: ignore[no-untyped-def]
+        yield session.Started(DeviceInfo("Fake", "cuda", "9.0", index=choice.index, uuid=f"GPU-{choice.index}"))
+        for case in cases:
+            seconds = 1e-4 * (1.10 if choice.index == 1 and case.kernel == "smem" else 1.0)
+            timing = stats.summarize([seconds] * 10, "cold")
+            yield session.Finished(replace(bench.describe(case, choice.name), time=timing, bandwidth_gbps=1.0))
+
+    monkeypatch.setattr(session, "run", run)
+    ran = cudabench("transpose", "-k", "smem", "-k", "vector", "--device", "all", "--json", "r.json")
+    assert ran.code == 0
+    rows = [line.split() for line in ran.out.splitlines() if "cuda:" in line]
+    assert [row[1:3] for row in rows if row[0] in ("2", "12")] == [
+        ["smem", "cuda:0"],
+        ["smem", "cuda:1"],
+        ["vector", "cuda:0"],
+        ["vector", "cuda:1"],
+    ]
+    assert "cuda:1 falls out of line, slower than the fastest card: smem 10.0%" in ran.out
+    document = json.loads(Path("r.json").read_text())
+    assert [device["index"] for device in document["devices"]] == [0, 1]
+    assert [result["device"] for result in document["results"]] == ["cuda:0", "cuda:0", "cuda:1", "cuda:1"]

@@ -132,7 +132,7 @@ def _run(name: str, **given: Any) -> int:
     path = json_target(given["json_path"])
     planned = cases.build(operation, request)
     limits = families.thresholds(given)
-    choice = devices.choose(given["device"])
+    choice, *more = devices.choose_all(given["device"])
     refuse_thresholds(limits, choice)
     report = Report(
         operation,
@@ -143,6 +143,7 @@ def _run(name: str, **given: Any) -> int:
         path=path,
         to_stdout=given["json_path"] == "-",
         quiet=given["quiet"],
+        more=more,
     )
     return finish(report, partial(operations.get, name), limits)
 

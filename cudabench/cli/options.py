@@ -24,7 +24,7 @@ def compiler_options() -> list[click.Parameter]:
             default="auto",
             show_default=True,
             metavar="DEVICE",
-            help="auto, cuda, cuda:N, sim, sim:sm_90.",
+            help="auto, all, cuda, cuda:N, sim, sim:sm_90.",
         ),
     ]
 

@@ -13,6 +13,7 @@ from cudabench import session
 from cudabench.cases import Request
 from cudabench.devices import Choice, probe
 from cudabench.model import Case, CpuTime, Operation, Result, Settings
+from cudabench.render.progress import Progress
 from cudabench.results import ResultsFile
 
 
@@ -31,7 +32,9 @@ class Report:
         to_stdout: bool,
         quiet: bool,
         trace: bool = False,
+        more: Sequence[Choice] = (),
     ) -> None:
+        self.more = more
         self.operation, self.cases, self.choice, self.settings = operation, cases, choice, settings
         self.path, self.to_stdout, self.quiet = path, to_stdout, quiet
         self.trace = trace
@@ -39,7 +42,12 @@ class Report:
         self.results: list[Result] = []
         wanted = request if isinstance(request, Mapping) else asdict(request)
         self.file = ResultsFile(
-            settings={**asdict(settings), **wanted, "kernels": [case.kernel for case in cases], "device": choice.name},
+            settings={
+                **asdict(settings),
+                **wanted,
+                "kernels": [case.kernel for case in cases],
+                "device": "all" if more else choice.name,
+            },
             tool=versions(choice),
             host=probe.host(),
         )
@@ -52,30 +60,36 @@ class Report:
         return other
 
     def collect(self, make: Callable[[], Operation]) -> None:
-        """Run all cases. Whatever ends it, the file holds what was finished."""
-        from cudabench.render.progress import Progress
-
+        """Run all cases on every device. Whatever ends it, the file holds what was finished."""
         if self.path:
             self.file.write(self.path)
         if self.choice.note and not self.quiet:
             self.say_result(self.choice.note)
-        with Progress(len(self.cases), shown=not self.quiet) as progress:
+        with Progress(len(self.cases) * (1 + len(self.more)), shown=not self.quiet) as progress:
+            for choice in (self.choice, *self.more):
+                self._collect(choice, make, progress)
 
-            def working(now: session.Working) -> None:
-                progress.update(len(self.results), now.kernel, now.phase, now.fraction)
+    def _collect(self, choice: Choice, make: Callable[[], Operation], progress: Progress) -> None:
+        def working(now: session.Working) -> None:
+            kernel = f"{now.kernel} on {choice.name}" if self.more else now.kernel
+            progress.update(len(self.results), kernel, now.phase, now.fraction)
 
-            for event in session.run(self.choice, make, self.cases, self.settings, progress=working, trace=self.trace):
-                if isinstance(event, session.Started):
-                    self.file.device = event.device
-                elif isinstance(event, session.Measured):
-                    self.cpu = event.cpu
-                elif isinstance(event, session.Finished):
-                    self.results.append(event.result)
-                    self.file.results.append(event.result)
-                    if event.output:
-                        progress.print(event.output)
-                    if self.path:
-                        self.file.write(self.path)
+        for event in session.run(
+            choice, make, self.cases, self.settings, progress=working, trace=self.trace, cpu=self.cpu
+        ):
+            if isinstance(event, session.Started):
+                self.file.device = self.file.device or event.device
+                if event.device not in self.file.devices:
+                    self.file.devices.append(event.device)
+            elif isinstance(event, session.Measured):
+                self.cpu = event.cpu
+            elif isinstance(event, session.Finished):
+                self.results.append(event.result)
+                self.file.results.append(event.result)
+                if event.output:
+                    progress.print(event.output)
+                if self.path:
+                    self.file.write(self.path)
 
     def deliver(self) -> None:
         """Print the results file where it goes to standard output."""
@@ -90,7 +104,7 @@ class Report:
         from cudabench.render import console, table
 
         target = console.err() if self.to_stdout else console.out()
-        table.show(target, console.err(), self.operation, self.file.device, self.results, self.cpu, self.settings)
+        table.show(target, console.err(), self.operation, self.file.devices, self.results, self.cpu, self.settings)
 
     def explain(self, *, threads: bool, banks: bool) -> None:
         """Print the explanation of each kernel instead of the table."""

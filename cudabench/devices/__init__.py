@@ -39,7 +39,7 @@ def choose(text: str) -> Choice:
     """
     match = re.fullmatch(r"(auto|cuda|sim)(?::(\w+))?", text)
     if not match or (match[1] == "auto" and match[2]):
-        raise UsageError(f"'{text}' is no device: use auto, cuda, cuda:N, sim or sim:sm_90.")
+        raise UsageError(f"'{text}' is no device: use auto, all, cuda, cuda:N, sim or sim:sm_90.")
     kind, detail = match[1], match[2]
     if kind == "sim":
         return _simulator(detail or DEFAULT_SIMULATED, note=None)
@@ -50,6 +50,14 @@ def choose(text: str) -> Choice:
     if detail is not None and not detail.isdigit():
         raise UsageError(f"'{text}' is no device: the GPU's number is missing, as in cuda:0.")
     return _gpu(int(detail or 0))
+
+
+def choose_all(text: str) -> tuple[Choice, ...]:
+    """Return the devices that `--device` means: every GPU of the machine for `all`, else the one of `choose`."""
+    if text != "all":
+        return (choose(text),)
+    first = _gpu(0)
+    return (first, *(Choice("cuda", index=index) for index in range(1, probe.driver().device_count)))
 
 
 def simulates(text: str) -> bool:

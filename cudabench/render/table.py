@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 NOTHING = "-"
+OUT_OF_LINE = 0.03  # cards of one kind were seen to differ by 1% in these kernels
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def show(
     out: Console,
     err: Console,
     operation: Operation,
-    device: DeviceInfo,
+    devices: Sequence[DeviceInfo],
     results: Sequence[Result],
     cpu: CpuTime | None,
     settings: Settings,
@@ -41,9 +42,16 @@ def show(
 
     if not results:
         return
-    out.print(Text(device_line(device), style="bold"))
+    device = devices[0]
+    for each in devices:
+        out.print(Text(device_line(each), style="bold"))
+    if len(devices) > 1:  # the cards of a kernel under each other
+        order = list(dict.fromkeys(result.kernel for result in results))
+        results = sorted(results, key=lambda result: order.index(result.kernel))
     out.print(problem_line(operation, results, settings, device))
     columns = timed_columns(operation) if device.kind == "cuda" else simulated_columns(results)
+    if len(devices) > 1:
+        columns.insert(2, Column("device", lambda r: r.device, right=False))
     if all(result.id is None for result in results):  # no ladder
         columns = [column for column in columns if column.heading != "id"]
     out.print()
@@ -55,6 +63,8 @@ def show(
             out.print(Text(f"{result.kernel} {result.status}: {result.reason}", style="red"))
         elif result.status == "skipped":
             out.print(Text(f"{result.kernel} skipped: {result.reason}", style="dim"))
+    for line in stragglers(results):
+        out.print(Text(line, style="yellow"))
     for result in results:
         if result.figures:
             out.print(f"{result.kernel}: " + ", ".join(f"{name} {value:.6g}" for name, value in result.figures.items()))
@@ -66,6 +76,25 @@ def show(
 
 
 # The lines around the table ------------------------------------------------------------------------------------------
+
+
+def stragglers(results: Sequence[Result]) -> list[str]:
+    """Return a line for each card that is slower than the fastest by more than cards of one kind differ."""
+    by_kernel: dict[str, list[Result]] = {}
+    for result in results:
+        if result.time:
+            by_kernel.setdefault(result.kernel, []).append(result)
+    behind: dict[str, list[str]] = {}
+    for kernel, group in by_kernel.items():
+        best = min(result.time.median_s for result in group if result.time)
+        for result in group:
+            lag = result.time.median_s / best - 1 if result.time else 0.0
+            if lag > OUT_OF_LINE:
+                behind.setdefault(result.device, []).append(f"{kernel} {lag:.1%}")
+    return [
+        f"{device} falls out of line, slower than the fastest card: {', '.join(lags)}"
+        for device, lags in behind.items()
+    ]
 
 
 def device_line(device: DeviceInfo) -> str:
