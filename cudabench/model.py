@@ -82,6 +82,8 @@ class Tolerance:
     reason: str
     # What other outputs accept, by name.
     outputs: Mapping[str, Tolerance] = field(default_factory=dict)
+    # The elements are bfloat16 in uint16, which NumPy has no type for.
+    bfloat16: bool = False
 
     def of(self, output: str) -> Tolerance:
         """Return the tolerance of an output."""

@@ -26,6 +26,8 @@ def compare(
     mismatches, first = 0, None
     for start in range(0, flat_expected.size, CHUNK):
         want, have = flat_expected[start : start + CHUNK], flat_got[start : start + CHUNK]
+        if tolerance.bfloat16:
+            want, have = from_bfloat16(want), from_bfloat16(have)
         wrong = _wrong(want, have, tolerance)
         count = int(np.count_nonzero(wrong))
         if count and first is None:
@@ -34,6 +36,11 @@ def compare(
             first = Mismatch(index, have[at].item(), want[at].item(), output)
         mismatches += count
     return Verification(mismatches, first, tolerance.rtol, tolerance.atol, (checked,))
+
+
+def from_bfloat16(bits: np.ndarray) -> np.ndarray:
+    """Return bfloat16 bits as float32, which holds them exactly."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def _wrong(want: np.ndarray, have: np.ndarray, tolerance: Tolerance) -> np.ndarray:

@@ -72,7 +72,7 @@ def test_heavy_packages_have_one_home(path: Path) -> None:
 RANKS = [
     {"errors", "model", "occupancy", "source", "stats", "verify", "chapters"},
     {"compiler", "simulator", "operations", "advice", "cases"},
-    {"devices", "results"},
+    {"devices", "results", "userkernel"},
     {"bench", "examine", "compare", "export"},
     {"session", "worker", "render"},
     {"cli"},

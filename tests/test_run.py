@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cudabench import verify
 from cudabench.bench import Bench
 from cudabench.compiler import nvrtc_version
 from cudabench.errors import UsageError
@@ -299,6 +300,32 @@ def test_types_and_inits(many: Runner) -> None:
 
 
 @simulated
+def test_bfloat16(run: Runner) -> None:
+    """Arrays of bfloat16 are numbers in expressions and bits in files, and are compared as numbers."""
+    path = source(
+        "#include <cuda_bf16.h>\n__global__ void scaled(const __nv_bfloat16 *x, __nv_bfloat16 *y) {\n"
+        "  y[threadIdx.x] = __float2bfloat16(0.3f * __bfloat162float(x[threadIdx.x])); }\n"
+    )
+    words = (path, "-g", 1, "-b", 32, "--arg", "x=bfloat16[32]:random", "--arg", "y=bfloat16[32]:empty", *SIM)
+    result = one(run(*words, "--expect", "y=0.3*x", "--save", "y=y.npy", "--save", "x=x.npy", "--json", "-"))
+    assert (result["status"], result["dtype"], result["verification"]["rtol"]) == ("ok", "bfloat16", 1e-2)
+    x, y = (verify.from_bfloat16(np.load(name)) for name in ("x.npy", "y.npy"))
+    np.testing.assert_allclose(y, 0.3 * x, rtol=4e-3)
+    assert run(*words, "--expect", "y=0.31*x").code == 3
+    assert run(*words, "--expect", "y=@y.npy", "--rtol", 0, "--atol", 0).code == 0
+
+
+def test_bfloat16_is_rounded_to_nearest() -> None:
+    """Ties go to even, and NaN, infinities and the largest numbers survive."""
+    from cudabench.userkernel.arguments import to_bfloat16
+
+    values = np.array([1.0, 1 + 2**-8, 1 + 3 * 2**-8, -0.0, np.inf, -np.inf, 3.4e38], np.float32)
+    back = verify.from_bfloat16(to_bfloat16(values))
+    np.testing.assert_array_equal(back, np.array([1, 1, 1 + 2**-6, -0.0, np.inf, -np.inf, np.inf], np.float32))
+    assert np.isnan(verify.from_bfloat16(to_bfloat16(np.array([np.nan], np.float32)))).all()
+
+
+@simulated
 def test_null_pointer(many: Runner) -> None:
     """An optional array may be null."""
     words = ("-g", 1, "-b", 32, "--arg", "w=null", "--arg", "y=float32[32]:empty", "--expect", "y=1")
@@ -313,7 +340,10 @@ def test_random_arrays_are_seeded_and_independent() -> None:
         array = Array("x", dtype, (5000,), "random")
         made = array.make(3, 0)
         np.testing.assert_array_equal(made, array.make(3, 0))
-        assert made.dtype == np.dtype(dtype)
+        assert made.dtype == np.dtype(array.storage)
+        if dtype == "bfloat16":
+            assert 0 <= verify.from_bfloat16(made).min() <= verify.from_bfloat16(made).max() <= 1
+            continue
         assert (made != array.make(4, 0)).any()
         assert (made != array.make(3, 1)).any()
         if made.dtype.kind in "fiu":

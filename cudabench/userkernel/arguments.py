@@ -19,18 +19,18 @@ from cudabench.userkernel import expressions
 
 TYPES = (
     "float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
-    "complex64", "complex128",
+    "complex64", "complex128", "bfloat16",
 )  # fmt: skip
 INITS = ("random", "zeros", "ones", "arange", "empty")
 CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "true": True, "false": False}
 
 # Types of CUDA's headers that NumPy lacks, by the type that holds their bits.
 _BITS = {
-    **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("uint16", 1)),
-    **dict.fromkeys(("__nv_bfloat162", "nv_bfloat162"), ("uint16", 2)),
+    **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat16", 1)),
+    **dict.fromkeys(("__nv_bfloat162", "nv_bfloat162"), ("bfloat16", 2)),
     **dict.fromkeys(("__nv_fp8_e4m3", "__nv_fp8_e5m2"), ("uint8", 1)),
 }
-_SAME_BITS = {"int8": ("uint8",), "uint8": ("bool", "int8"), "bool": ("uint8",)}
+_SAME_BITS = {"bfloat16": ("uint16",), "int8": ("uint8",), "uint8": ("bool", "int8"), "bool": ("uint8",)}
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,12 @@ class Array:
     @property
     def nbytes(self) -> int:
         """The array's bytes."""
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * np.dtype(self.storage).itemsize
+
+    @property
+    def storage(self) -> str:
+        """The NumPy type that holds the elements: that of the bits for bfloat16."""
+        return "uint16" if self.dtype == "bfloat16" else self.dtype
 
     def make(self, seed: int, index: int) -> np.ndarray:
         """Return the array; each has a stream of random numbers of its own, so one more does not change the others."""
@@ -71,6 +76,8 @@ class Array:
             return np.ascontiguousarray(
                 numbers_of(load(self.path, f"--arg {self.name}=@{self.path}")), dtype=self.dtype
             )
+        if self.dtype == "bfloat16":
+            return to_bfloat16(replace(self, dtype="float32").make(seed, index))
         kind = np.dtype(self.dtype)
         if self.init == "zeros":
             return np.zeros(self.shape, kind)
@@ -94,6 +101,13 @@ class Null:
 
 
 Argument = Scalar | Array | Null
+
+
+def to_bfloat16(array: np.ndarray) -> np.ndarray:
+    """Return floats as bfloat16 bits, rounded to the nearest, ties to even; NaN stays NaN."""
+    bits = array.astype(np.float32).view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return np.where(np.isnan(array), np.uint16(0x7FC0), rounded)
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
@@ -268,6 +282,8 @@ def _scalar(
                 f"{name}={rest}."
             )
         wanted = explicit.strip()
+        if wanted == "bfloat16":
+            raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
     if wanted is None or np.dtype(wanted).kind == "c":
         if wanted or source.vector_type(parameter.type, aliases) or _looks_like_struct(parameter.type, aliases):
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import source
+from cudabench import source, verify
 from cudabench.cases import check_block, check_grid
 from cudabench.errors import CudabenchError, UsageError, did_you_mean
 from cudabench.model import Baseline, Buffer, Case, Dim, Launch, Operation, Problem, Source, Tolerance
@@ -35,6 +35,7 @@ MAX_SHARED = 232448  # bytes a block can have on any card (227 KiB, compute capa
 
 # Relative and absolute tolerances by the type of an output; integers must be exact.
 TOLERANCES = {
+    "bfloat16": (1e-2, 1e-3),
     "float16": (2e-3, 2e-4),
     "float32": (1e-5, 1e-6),
     "float64": (1e-12, 1e-13),
@@ -444,7 +445,7 @@ def operation_of(work: Work) -> Operation:
         dtypes={},
         kernels=(),
         buffers=lambda problem: tuple(
-            Buffer(one.name, one.shape, one.dtype, "in" if one.const else "out" if one.init == "empty" else "inout")
+            Buffer(one.name, one.shape, one.storage, "in" if one.const else "out" if one.init == "empty" else "inout")
             for one in work.arrays
         ),
         arguments=lambda problem: (),
@@ -471,7 +472,9 @@ def _values(work: Work, inputs: Mapping[str, np.ndarray], names: frozenset[str],
     for array in work.arrays:
         for name in (work.before(array.name), array.name):
             if name in names and array.name in inputs:
-                values[name] = _widened(inputs[array.name]) if wide else inputs[array.name]
+                held = inputs[array.name]
+                held = verify.from_bfloat16(held) if array.dtype == "bfloat16" else held
+                values[name] = _widened(held) if wide else held
     return values
 
 
@@ -522,7 +525,10 @@ def _conform(value: Any, array: Array, option: str, *, constant: bool) -> np.nda
             hint = " Write np.reshape(...)." if value.size == int(np.prod(array.shape)) else ""
             raise UsageError(f"{option} {have}; {array.name} has shape {shape}.{hint}")
         value = np.broadcast_to(value, array.shape)
-    kind = np.dtype(array.dtype)
+    if array.dtype == "bfloat16" and value.dtype != np.uint16:  # a file may hold the bits
+        exact = _conform(value, replace(array, dtype="float32"), option, constant=constant)
+        return arguments.to_bfloat16(exact)
+    kind = np.dtype(array.storage)
     if value.dtype == kind:
         return np.ascontiguousarray(value)
     whole = value.dtype.kind in "iub" and kind.kind in "iub"
@@ -551,7 +557,8 @@ def _tolerance(work: Work) -> Tolerance:
         rtol = rtol if work.rtol is None else work.rtol
         atol = atol if work.atol is None else work.atol
         given = work.rtol is not None or work.atol is not None
-        each[one.name] = Tolerance(rtol, atol, "as given" if given else f"the default for {dtype}")
+        reason = "as given" if given else f"the default for {dtype}"
+        each[one.name] = Tolerance(rtol, atol, reason, bfloat16=dtype == "bfloat16")
     widest = max(each.values(), key=lambda one: one.rtol, default=Tolerance(0.0, 0.0, "nothing is expected"))
     return Tolerance(widest.rtol, widest.atol, widest.reason, each)
 
