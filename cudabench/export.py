@@ -20,9 +20,9 @@ from datetime import datetime, timezone
 from typing import Any
 from xml.etree import ElementTree
 
+from cudabench import units
 from cudabench.errors import CudabenchError
 from cudabench.model import Access, Result, dim_text
-from cudabench.render import units
 from cudabench.results import ResultsFile
 
 NOTHING = "-"

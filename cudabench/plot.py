@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from cudabench import units
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.model import Result, dim_text
-from cudabench.render import units
 from cudabench.results import ResultsFile
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cudabench import compare
+from cudabench import compare, units
 from cudabench.compare import Comparison, Failure, Row
 from cudabench.errors import did_you_mean
 from cudabench.export import markdown_table, markdown_text
 from cudabench.model import DeviceInfo, Result, dim_text
-from cudabench.render import units
 
 if TYPE_CHECKING:
     from rich.console import Console

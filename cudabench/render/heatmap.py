@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cudabench import compare, stats, sweep
+from cudabench import compare, stats, sweep, units
 from cudabench.model import DeviceInfo, Dim, Operation, Result, Settings, dim_text
-from cudabench.render import units
 from cudabench.render.table import device_line, problem_line
 
 if TYPE_CHECKING:

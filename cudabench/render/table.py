@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cudabench import stats
+from cudabench import stats, units
 from cudabench.model import CpuTime, DeviceInfo, Operation, Result, Settings, dim_text
-from cudabench.render import units
 
 if TYPE_CHECKING:
     from rich.console import Console
