@@ -74,8 +74,7 @@ RANKS = [
     {"compiler", "simulator", "operations", "advice", "cases"},
     {"devices", "results", "userkernel"},
     {"bench", "examine", "compare", "export", "plot"},
-    {"session", "worker", "render"},
-    {"sweep"},
+    {"session", "worker", "render", "sweep"},
     {"cli"},
 ]
 
