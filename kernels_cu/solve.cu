@@ -148,9 +148,12 @@ extern "C" __global__ void solve_eliminate_aligned(T *ab, int n, int pitch, int 
     }
 }
 
+#define ROWS 4  // rows that a thread has under way at once
+
 // Takes one launch a column: the blocks find the pivot of the next column while they have it in hand.
-// Every block picks the pivot from the candidates that the launch before left; no row is moved, `order` remembers
-// which are used. What remains: the whole matrix passes through the chip for two operations an element and column.
+// Every block picks the pivot from the candidates that the launch before left, so blocks are few and take many rows;
+// no row is moved, `order` remembers which are used. What remains: for each column the whole matrix passes through
+// the chip, for two operations an element.
 extern "C" __global__ void solve_fused(T *ab, const T *peak, const int *peak_row, T *next_peak, int *next_row,
                                        int *order, int *pivot, int n, int pitch, int col, int count)
 {
@@ -162,19 +165,29 @@ extern "C" __global__ void solve_fused(T *ab, const T *peak, const int *peak_row
     __syncthreads();
 
     const T *upper = ab + (size_t)chosen * pitch;
-    size_t first = (size_t)(col + 1) / LINE * LINE;
+    T scale = 1 / upper[col];
+    size_t first = (size_t)(col + 1) / LINE * LINE, apart = (size_t)gridDim.y * BDIMY;
     Peak next = {-1, 0};
-    for (size_t row = (size_t)blockIdx.y * BDIMY + threadIdx.y; row < n; row += (size_t)gridDim.y * BDIMY) {
-        T *lower = ab + row * pitch;
-        if (row != chosen) {
-            T factor = lower[col] / upper[col];
-            for (size_t c = first + blockIdx.x * BDIMX + threadIdx.x; c <= n; c += (size_t)gridDim.x * BDIMX)
-                if (c > col) {
-                    T element = lower[c] - factor * upper[c];
-                    lower[c] = element;
+    for (size_t c = first + blockIdx.x * BDIMX + threadIdx.x; c <= n; c += (size_t)gridDim.x * BDIMX) {
+        T above = upper[c];
+        for (size_t row0 = (size_t)blockIdx.y * BDIMY + threadIdx.y; c > col && row0 < n; row0 += ROWS * apart) {
+            T factor[ROWS], element[ROWS];
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                size_t row = row0 + r * apart < n ? row0 + r * apart : row0;
+                factor[r] = ab[row * pitch + col];
+                element[r] = ab[row * pitch + c];
+            }
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                size_t row = row0 + r * apart;
+                if (row < n && row != chosen) {
+                    element[r] -= factor[r] * scale * above;
+                    ab[row * pitch + c] = element[r];
                     if (c == col + 1 && order[row] < 0)
-                        next = larger(next, {fabs(element), (int)row});
+                        next = larger(next, {fabs(element[r]), (int)row});
                 }
+            }
         }
     }
     if (blockIdx.x == (col + 1 - first) / BDIMX % gridDim.x) {  // these blocks have column j + 1
@@ -202,26 +215,39 @@ extern "C" __global__ void solve_gather(const T *ab, const int *pivot, T *x, int
 // hold. Eliminating a panel of columns J with the pivot rows P turns it, in place, into factors
 //     G = -A[i, J] inverse(A[P, J]) for the other rows i, and inverse(A[P, J]) in the rows P;
 // all further columns K then change at once, A[i, K] += G A[P, K], with A[P, K] = G A[P, K] in the rows P themselves.
-#define PANEL 512                            // threads of the block that eliminates a panel
-#define HELD (256 / (int)sizeof(T))          // elements of the panel that each holds in registers
-#define WIDEST 16                            // columns of a panel at most
-#define OUTER 64
+// A panel lies in `strip`, column by column, so that neighbouring threads take neighbouring rows.
+#define PANEL 512                        // threads of the block that eliminates a panel
+#define HELD (256 / (int)sizeof(T))      // elements of the panel that each holds in registers
+#define WIDEST 16                        // columns of a panel at most
 #define COLUMNS(rows) (HELD / (rows) < WIDEST ? HELD / (rows) : WIDEST)  // that fit with so many rows a thread
+#define OUTER 64
+#define VEC (16 / (int)sizeof(T))        // elements in 16 bytes
 
+union Vector { uint4 all; T at[VEC]; };
+
+// The largest of a warp's candidates.
 __device__ __forceinline__ Peak warp_peak(Peak p)
 {
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-        Peak q = {__shfl_xor_sync(~0u, p.size, distance), __shfl_xor_sync(~0u, p.at, distance)};
-        p = larger(p, q);
+#if __CUDA_ARCH__ >= 800
+    const bool by_bits = sizeof(T) == 4;  // floats that are not negative are ordered as their bits are
+    if (by_bits) {
+        int bits = __float_as_int(p.size), most = __reduce_max_sync(~0u, bits);
+        p = {(T)__int_as_float(most), __reduce_min_sync(~0u, bits == most ? p.at : 2147483647)};
     }
+#else
+    const bool by_bits = false;
+#endif
+#pragma unroll
+    for (int distance = by_bits ? 0 : 16; distance > 0; distance /= 2)
+        p = larger(p, {__shfl_xor_sync(~0u, p.size, distance), __shfl_xor_sync(~0u, p.at, distance)});
     return p;
 }
 
 // Ends a panel whose pivots are at `chosen` in the list of unused rows: hands on the pivot rows' elements in the other
 // columns of OUTER and the inverse, and puts the pivots in front of the list.
-__device__ __forceinline__ void end_panel(const T *ab, T *upper, T *inverse, int *order, int *pivot, int pitch, int col,
-                                          int cols, int outer, int outer_cols, const int *chosen)
+__device__ __forceinline__ void end_panel(const T *ab, const T *strip, T *upper, T *inverse, int *order, int *pivot,
+                                          int n, int pitch, int col, int cols, int outer, int outer_cols,
+                                          const int *chosen)
 {
     __shared__ int rows[WIDEST], holes[WIDEST];
 
@@ -236,110 +262,114 @@ __device__ __forceinline__ void end_panel(const T *ab, T *upper, T *inverse, int
             upper[i] = ab[(size_t)rows[i / outer_cols] * pitch + c];
     }
     for (int i = idx; i < cols * cols; i += PANEL)
-        inverse[i] = ab[(size_t)rows[i / cols] * pitch + col + i % cols];
+        inverse[i] = strip[(size_t)(i % cols) * n + rows[i / cols]];
     if (idx < 32) {
-        bool panel = idx < cols, displaced = panel;
-        int row = panel ? pivot[col + idx] : 0;
+        bool inside = idx < cols, displaced = inside;
+        int row = inside ? pivot[col + idx] : 0;
         for (int t = 0; t < cols; t++)
             displaced = displaced && chosen[t] != idx;
-        unsigned below = (1u << idx) - 1;
-        unsigned from = __ballot_sync(~0u, displaced), to = __ballot_sync(~0u, panel && chosen[idx] >= cols);
-        if (panel && chosen[idx] >= cols)
+        bool hole = inside && chosen[idx] >= cols;
+        unsigned below = (1u << idx) - 1, from = __ballot_sync(~0u, displaced), to = __ballot_sync(~0u, hole);
+        if (hole)
             holes[__popc(to & below)] = chosen[idx];
         __syncwarp();
         if (displaced)
             pivot[col + holes[__popc(from & below)]] = row;
-        if (panel) {
+        if (inside) {
             pivot[col + idx] = rows[idx];
             order[rows[idx]] = col + idx;
         }
     }
 }
 
-// Eliminates a panel of up to COLS columns with one block, each thread holding ROWS rows of it in registers.
+// Eliminates a panel of up to COLS columns with one block, each thread holding HOLDS rows of it in registers.
 // Every warp offers its candidate together with the whole row, so that a column takes one barrier.
-template <int ROWS, int COLS>
-__device__ __forceinline__ void eliminate_panel(T *ab, T *upper, T *inverse, int *order, int *pivot, int n, int pitch,
-                                                int col, int cols, int outer, int outer_cols)
+template <int HOLDS, int COLS>
+__device__ __forceinline__ void eliminate_panel(const T *ab, T *strip, T *upper, T *inverse, int *order, int *pivot,
+                                                int n, int pitch, int col, int cols, int outer, int outer_cols)
 {
     const int warps = PANEL / 32;
     __shared__ Peak peaks[2][warps];
-    __shared__ T lines[2][warps][COLS];
+    __shared__ __align__(16) T lines[2][warps][COLS];
     __shared__ int chosen[COLS];
 
     int idx = threadIdx.x, lane = idx % 32, warp = idx / 32, left = n - col;
-    T held[ROWS][COLS];
+    T held[HOLDS][COLS];
     unsigned unused = 0;
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) {
+    for (int r = 0; r < HOLDS; r++) {
         bool inside = idx + r * PANEL < left;
-        const T *from = ab + (inside ? (size_t)pivot[col + idx + r * PANEL] * pitch + col : 0);
+        const T *from = strip + (inside ? pivot[col + idx + r * PANEL] : 0);
         unused |= inside ? 1u << r : 0;
 #pragma unroll
-        for (int c = 0; c < COLS; c++)
-            held[r][c] = inside && c < cols ? from[c] : (T)0;
+        for (int c = 0; c < COLS; c++, from += n)
+            held[r][c] = inside && c < cols ? *from : (T)0;
     }
 #pragma unroll
     for (int t = 0; t < COLS; t++)
         if (t < cols) {
-            Peak mine = {-1, left};
+            Peak mine = {-1, 0};
 #pragma unroll
-            for (int r = 0; r < ROWS; r++)
-                if (unused >> r & 1)
-                    mine = larger(mine, {fabs(held[r][t]), idx + r * PANEL});
+            for (int r = 0; r < HOLDS; r++)
+                if ((unused >> r & 1) && fabs(held[r][t]) > mine.size)
+                    mine = {fabs(held[r][t]), idx + r * PANEL};
             Peak best = warp_peak(mine);
-            if (best.at == mine.at && best.at < left)
+            if (best.at == mine.at && mine.size >= 0)
 #pragma unroll
-                for (int r = 0; r < ROWS; r++)
+                for (int r = 0; r < HOLDS; r++)
                     if (best.at == idx + r * PANEL)
 #pragma unroll
-                        for (int c = 0; c < COLS; c++)
-                            lines[t % 2][warp][c] = held[r][c];
+                        for (int c = 0; c < COLS; c += VEC) {
+                            Vector v;
+#pragma unroll
+                            for (int e = 0; e < VEC; e++)
+                                v.at[e] = held[r][c + e];
+                            *(uint4 *)&lines[t % 2][warp][c] = v.all;
+                        }
             if (lane == 0)
                 peaks[t % 2][warp] = best;
             __syncthreads();
             best = warp_peak(peaks[t % 2][lane % warps]);
-            best.at = min(best.at, left - 1);  // with NaN there is no largest
-            const T *line = lines[t % 2][best.at % PANEL / 32];
-            T scale = 1 / line[t];
+            Vector line[COLS / VEC];
 #pragma unroll
-            for (int r = 0; r < ROWS; r++) {
+            for (int c = 0; c < COLS / VEC; c++)
+                line[c].all = *(const uint4 *)&lines[t % 2][best.at % PANEL / 32][c * VEC];
+            T scale = 1 / line[t / VEC].at[t % VEC];
+#pragma unroll
+            for (int r = 0; r < HOLDS; r++) {
                 T factor = held[r][t] * scale;
-                held[r][t] = 0;
 #pragma unroll
                 for (int c = 0; c < COLS; c++)
-                    if (c != t)
-                        held[r][c] -= factor * line[c];
-                held[r][t] = -factor;
+                    held[r][c] = c == t ? -factor : held[r][c] - factor * line[c / VEC].at[c % VEC];
             }
             if (best.at % PANEL == idx) {
 #pragma unroll
-                for (int r = 0; r < ROWS; r++)
+                for (int r = 0; r < HOLDS; r++)
                     if (best.at == idx + r * PANEL) {
                         unused &= ~(1u << r);
 #pragma unroll
                         for (int c = 0; c < COLS; c++)
-                            held[r][c] = c == t ? scale : line[c] * scale;
+                            held[r][c] = c == t ? scale : line[c / VEC].at[c % VEC] * scale;
                     }
             }
             if (idx == 0)
                 chosen[t] = best.at;
         }
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
+    for (int r = 0; r < HOLDS; r++)
         if (idx + r * PANEL < left) {
-            T *to = ab + (size_t)pivot[col + idx + r * PANEL] * pitch + col;
+            T *to = strip + pivot[col + idx + r * PANEL];
 #pragma unroll
-            for (int c = 0; c < COLS; c++)
+            for (int c = 0; c < COLS; c++, to += n)
                 if (c < cols)
-                    to[c] = held[r][c];
+                    *to = held[r][c];
         }
-    end_panel(ab, upper, inverse, order, pivot, pitch, col, cols, outer, outer_cols, chosen);
+    end_panel(ab, strip, upper, inverse, order, pivot, n, pitch, col, cols, outer, outer_cols, chosen);
 }
 
 // The same for one column of any length, which stays in device memory.
-__device__ __forceinline__ void eliminate_column(T *ab, T *upper, T *inverse, int *order, int *pivot, int n, int pitch,
-                                                 int col, int outer, int outer_cols)
+__device__ __forceinline__ void eliminate_column(const T *ab, T *strip, T *upper, T *inverse, int *order, int *pivot,
+                                                 int n, int pitch, int col, int outer, int outer_cols)
 {
     __shared__ Peak peaks[PANEL / 32];
     __shared__ int chosen[1];
@@ -347,94 +377,96 @@ __device__ __forceinline__ void eliminate_column(T *ab, T *upper, T *inverse, in
     int idx = threadIdx.x, left = n - col;
     Peak best = {-1, 0};
     for (int i = idx; i < left; i += PANEL)
-        best = larger(best, {fabs(ab[(size_t)pivot[col + i] * pitch + col]), i});
+        best = larger(best, {fabs(strip[pivot[col + i]]), i});
     best = warp_peak(best);
     if (idx % 32 == 0)
         peaks[idx / 32] = best;
     __syncthreads();
     best = warp_peak(peaks[idx % (PANEL / 32)]);
-    T scale = 1 / ab[(size_t)pivot[col + best.at] * pitch + col];
+    T scale = 1 / strip[pivot[col + best.at]];
     __syncthreads();
     for (int i = idx; i < left; i += PANEL) {
-        T *element = ab + (size_t)pivot[col + i] * pitch + col;
+        T *element = &strip[pivot[col + i]];
         *element = i == best.at ? scale : -*element * scale;
     }
     if (idx == 0)
         chosen[0] = best.at;
-    end_panel(ab, upper, inverse, order, pivot, pitch, col, 1, outer, outer_cols, chosen);
+    end_panel(ab, strip, upper, inverse, order, pivot, n, pitch, col, 1, outer, outer_cols, chosen);
 }
 
-// Eliminates a panel, with `rows` rows in each thread's registers: the fewer rows are left, the wider is the panel.
+// Eliminates a panel, with `holds` rows in each thread's registers: the fewer rows are left, the wider is the panel.
 // A single block, so that a pivot costs a barrier instead of a launch. The other multiprocessors wait for it.
 extern "C" __global__ void __launch_bounds__(PANEL)
-solve_panel(T *ab, T *upper, T *inverse, int *order, int *pivot, int n, int pitch, int col, int cols, int outer,
-            int outer_cols, int rows)
+solve_panel(const T *ab, T *strip, T *upper, T *inverse, int *order, int *pivot, int n, int pitch, int col, int cols,
+            int outer, int outer_cols, int holds)
 {
-    switch (rows) {
-    case 2: eliminate_panel<2, COLUMNS(2)>(ab, upper, inverse, order, pivot, n, pitch, col, cols, outer, outer_cols); break;
-    case 4: eliminate_panel<4, COLUMNS(4)>(ab, upper, inverse, order, pivot, n, pitch, col, cols, outer, outer_cols); break;
-    case 8: eliminate_panel<8, COLUMNS(8)>(ab, upper, inverse, order, pivot, n, pitch, col, cols, outer, outer_cols); break;
-    case 16: eliminate_panel<16, COLUMNS(16)>(ab, upper, inverse, order, pivot, n, pitch, col, cols, outer, outer_cols); break;
-    default: eliminate_column(ab, upper, inverse, order, pivot, n, pitch, col, outer, outer_cols);
+#define PANEL_OF(holds) \
+    eliminate_panel<holds, COLUMNS(holds)>(ab, strip, upper, inverse, order, pivot, n, pitch, col, cols, outer, outer_cols)
+    switch (holds) {
+    case 2: PANEL_OF(2); break;
+    case 4: PANEL_OF(4); break;
+    case 8: PANEL_OF(8); break;
+    case 16: PANEL_OF(16); break;
+    default: eliminate_column(ab, strip, upper, inverse, order, pivot, n, pitch, col, outer, outer_cols);
     }
 }
 
 #define SPREAD_ROWS 16
+#define SPREAD (SPREAD_ROWS * WIDEST)  // threads of a block
 
-// Applies a panel to the other columns of its OUTER columns, and completes it in the rows that were used before.
-// Blocks take SPREAD_ROWS rows each; the factors of a row and the pivot rows' elements come from shared memory.
-extern "C" __global__ void __launch_bounds__(256)
-solve_spread(T *ab, const T *upper, const T *inverse, const int *order, int n, int pitch, int col, int cols, int outer,
-             int outer_cols)
+// Applies a panel to the other columns of its OUTER columns and lays the next panel's columns into the strip.
+// Blocks take SPREAD_ROWS rows each; in rows that were pivots before, the factors are still to be computed.
+extern "C" __global__ void __launch_bounds__(SPREAD)
+solve_spread(T *ab, T *strip, const T *upper, const T *inverse, const int *order, int n, int pitch, int col, int cols,
+             int outer, int outer_cols, int next_cols)
 {
     __shared__ T tile[WIDEST][OUTER];
-    __shared__ T inner[WIDEST][WIDEST + 1];
-    __shared__ T factors[SPREAD_ROWS][WIDEST + 1];
+    __shared__ T inner[WIDEST][WIDEST];
+    __shared__ T factors[WIDEST][SPREAD_ROWS + 1];
+    __shared__ T next[WIDEST][SPREAD_ROWS + 1];
     __shared__ int used[SPREAD_ROWS];
 
-    unsigned idx = threadIdx.x;
+    unsigned idx = threadIdx.x, r = idx % SPREAD_ROWS, c = idx / SPREAD_ROWS;
     size_t row0 = (size_t)blockIdx.x * SPREAD_ROWS;
 
-    for (unsigned i = idx; i < cols * outer_cols; i += 256)
+    for (unsigned i = idx; i < cols * outer_cols; i += SPREAD)
         if (outer + i % outer_cols < col || outer + i % outer_cols >= col + cols)
             tile[i / outer_cols][i % outer_cols] = upper[i];
-    for (unsigned i = idx; i < cols * cols; i += 256)
-        inner[i / cols][i % cols] = inverse[i];
-    for (unsigned i = idx; i < SPREAD_ROWS * cols; i += 256)
-        factors[i / cols][i % cols] = row0 + i / cols < n ? ab[(row0 + i / cols) * pitch + col + i % cols] : (T)0;
+    if (idx < cols * cols)
+        inner[idx / cols][idx % cols] = inverse[idx];
+    factors[c][r] = c < cols && row0 + r < n ? strip[c * (size_t)n + row0 + r] : (T)0;
     if (idx < SPREAD_ROWS)
         used[idx] = row0 + idx < n ? order[row0 + idx] : -1;
     __syncthreads();
-
-    T own[SPREAD_ROWS * WIDEST / 256];
-#pragma unroll
-    for (int e = 0; e < SPREAD_ROWS * WIDEST / 256; e++) {
-        unsigned r = (idx + e * 256) / WIDEST, c = (idx + e * 256) % WIDEST;
-        own[e] = 0;
-        if (used[r] >= 0 && used[r] < col && c < cols)
-            for (int t = 0; t < cols; t++)
-                own[e] -= factors[r][t] * inner[t][c];
+    T own = factors[c][r];
+    if (used[r] >= 0 && used[r] < col && c < cols) {
+        own = 0;
+        for (int t = 0; t < cols; t++)
+            own -= factors[t][r] * inner[t][c];
     }
     __syncthreads();
-#pragma unroll
-    for (int e = 0; e < SPREAD_ROWS * WIDEST / 256; e++) {
-        unsigned r = (idx + e * 256) / WIDEST, c = (idx + e * 256) % WIDEST;
-        if (used[r] >= 0 && used[r] < col && c < cols) {
-            factors[r][c] = own[e];
-            ab[(row0 + r) * pitch + col + c] = own[e];
+    factors[c][r] = own;
+    __syncthreads();
+    for (unsigned i = idx; i < SPREAD_ROWS * outer_cols; i += SPREAD) {
+        unsigned y = i / outer_cols, x = outer + i % outer_cols;
+        if (row0 + y < n) {
+            T *element = ab + (row0 + y) * pitch + x, sum;
+            if (x >= col && x < col + cols)
+                sum = factors[x - col][y];
+            else {
+                sum = used[y] >= col ? (T)0 : *element;
+                for (int t = 0; t < cols; t++)
+                    sum += factors[t][y] * tile[t][x - outer];
+            }
+            if (cols > 0)
+                *element = sum;
+            if (x >= col + cols && x < col + cols + next_cols)
+                next[x - col - cols][y] = sum;
         }
     }
     __syncthreads();
-    for (unsigned i = idx; i < SPREAD_ROWS * outer_cols; i += 256) {
-        unsigned r = i / outer_cols, c = i % outer_cols;
-        if (row0 + r < n && (outer + c < col || outer + c >= col + cols)) {
-            T *element = ab + (row0 + r) * pitch + outer + c;
-            T sum = used[r] >= col ? (T)0 : *element;
-            for (int t = 0; t < cols; t++)
-                sum += factors[r][t] * tile[t][c];
-            *element = sum;
-        }
-    }
+    if (c < next_cols && row0 + r < n)
+        strip[c * (size_t)n + row0 + r] = next[c][r];
 }
 
 // Copies the pivot rows of OUTER columns aside, from the first column behind them on: solve_update changes them.
@@ -446,79 +478,135 @@ extern "C" __global__ void solve_lift(const T *ab, const int *pivot, T *lifted, 
         lifted[(size_t)blockIdx.y * pitch + c] = from[c];
 }
 
-#define VEC (16 / (int)sizeof(T))  // elements in 16 bytes
-#define SUMS 8                     // rows and columns that a thread sums up
-#define STEP 16                    // pivot rows in the tiles of one step
-// A block whose tiles exceed 48 KiB is refused before the launch; for the other kernels the text still compiles.
-#define FIT (STEP * (BDIMY * SUMS + VEC + BDIMX * SUMS) * (int)sizeof(T) <= 48 * 1024)
-#define TILE_Y (FIT ? BDIMY * SUMS : SUMS)
-#define TILE_X (FIT ? BDIMX * SUMS : SUMS)
+// As in matmul's warp-tile: 4 x 8 lanes with SUMS_Y x SUMS_X sums each, 64 x 64 (float64: 32 x 64) to a warp.
+#define SUMS_Y (64 / (int)sizeof(T))
+#define SUMS_X 8
+#define STEP 16   // pivot rows in the tiles of one step
+#define STAGES 3  // steps whose tiles are in shared memory or on the way
+#define WARPS (BLOCK / 32)
+#define WARPS_X (WARPS % 2 == 0 ? 2 : 1)
+#define WARPS_Y (WARPS / WARPS_X > 0 ? WARPS / WARPS_X : 1)
+#define TILE_Y (WARPS_Y * 4 * SUMS_Y)
+#define TILE_X (WARPS_X * 8 * SUMS_X)
 
-union Vector { uint4 all; T at[VEC]; };
+// Copies BYTES (4, 8 or 16) from device to shared memory with no register on the way; zeros where !inside.
+template <int BYTES>
+__device__ __forceinline__ void copy_async(void *to, const void *from, bool inside)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
+                 "l"(from), "n"(BYTES), "r"(inside ? BYTES : 0)
+                 : "memory");
+#else
+#pragma unroll
+    for (int i = 0; i < BYTES / 4; i++)
+        ((unsigned *)to)[i] = inside ? ((const unsigned *)from)[i] : 0;
+#endif
+}
+
+__device__ __forceinline__ void commit_copies()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+template <int LEFT>
+__device__ __forceinline__ void wait_copies()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+#endif
+}
 
 // Changes all columns behind OUTER eliminated ones at once: a matrix product, added to what is there.
-// The matrix passes through the chip once for OUTER columns instead of once for each, and 8 x 8 elements a thread
-// keep the multiply-adds busy. The panels remain: their steps follow each other on one multiprocessor.
-extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK <= 256 && sizeof(T) == 4 ? 2 : 1)
+// The matrix passes through the chip once for OUTER columns instead of once for each, and the multiply-adds of a
+// thread's 16 x 8 elements are the limit. The panels remain: their steps follow each other on one multiprocessor.
+extern "C" __global__ void __launch_bounds__(BLOCK)
 solve_update(T *__restrict__ ab, const T *__restrict__ lifted, const int *__restrict__ order, int n, int pitch,
              int outer, int outer_cols)
 {
-    __shared__ __align__(16) T tile_g[STEP][TILE_Y + VEC];
-    __shared__ __align__(16) T tile_u[STEP][TILE_X];
+    extern __shared__ uint4 tiles[];
+    T(&tile_g)[STAGES][STEP][TILE_Y + 4] = *(T(*)[STAGES][STEP][TILE_Y + 4])tiles;
+    T(&tile_u)[STAGES][STEP][TILE_X] = *(T(*)[STAGES][STEP][TILE_X])(&tile_g + 1);
 
-    unsigned tx = threadIdx.x, ty = threadIdx.y, idx = ty * BDIMX + tx;
-    size_t first = outer + outer_cols, row0 = (size_t)blockIdx.y * TILE_Y;
-    size_t col0 = first / VEC * VEC + (size_t)blockIdx.x * TILE_X;
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, warp = idx / 32;
+    size_t row0 = (size_t)blockIdx.y * TILE_Y;
+    size_t col0 = (outer + outer_cols) / VEC * VEC + (size_t)blockIdx.x * TILE_X;
+    // Neighbouring lanes share their columns, lanes two apart their rows: so a half warp's 16-byte loads merge.
+    unsigned from_y = warp / WARPS_X * 4 * SUMS_Y + (lane % 2 + lane / 16 * 2) * VEC;
+    unsigned from_x = warp % WARPS_X * 8 * SUMS_X + lane / 2 % 8 * VEC;
 
-    T sum[SUMS][SUMS] = {};
-    for (int t0 = 0; t0 < outer_cols; t0 += STEP) {
+    auto load = [&](int stage, int t0) {
 #pragma unroll
         for (unsigned i = idx; i < TILE_Y * STEP; i += BLOCK) {
             unsigned y = i / STEP, t = i % STEP;
-            tile_g[t][y] = row0 + y < n && t0 + t < outer_cols ? ab[(row0 + y) * pitch + outer + t0 + t] : (T)0;
+            copy_async<sizeof(T)>(&tile_g[stage][t][y], ab + (row0 + y) * pitch + outer + t0 + t,
+                                  row0 + y < n && t0 + t < outer_cols);
         }
 #pragma unroll
         for (unsigned i = idx; i < STEP * TILE_X / VEC; i += BLOCK) {
             unsigned t = i / (TILE_X / VEC), x = i % (TILE_X / VEC) * VEC;
-            Vector v = {};
-            if (t0 + t < outer_cols && col0 + x < pitch)
-                v.all = *(const uint4 *)&lifted[(size_t)(t0 + t) * pitch + col0 + x];
-            *(uint4 *)&tile_u[t][x] = v.all;
+            copy_async<16>(&tile_u[stage][t][x], lifted + (size_t)(t0 + t) * pitch + col0 + x,
+                           t0 + t < outer_cols && col0 + x < pitch);
         }
+    };
+
+    int steps = (outer_cols - 1) / STEP + 1;
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; stage++) {
+        if (stage < steps)
+            load(stage, stage * STEP);
+        commit_copies();
+    }
+    T sum[SUMS_Y][SUMS_X] = {};
+    for (int step = 0; step < steps; step++) {
+        wait_copies<STAGES - 2>();
         __syncthreads();
+        if (step + STAGES - 1 < steps)
+            load((step + STAGES - 1) % STAGES, (step + STAGES - 1) * STEP);
+        commit_copies();
 #pragma unroll
         for (int t = 0; t < STEP; t++) {
-            Vector g[SUMS / VEC], u[SUMS / VEC];
+            Vector g[SUMS_Y / VEC], u[SUMS_X / VEC];
 #pragma unroll
-            for (int r = 0; r < SUMS / VEC; r++)
-                g[r].all = *(const uint4 *)&tile_g[t][(ty + r * BDIMY) * VEC];
+            for (int r = 0; r < SUMS_Y / VEC; r++)
+                g[r].all = *(const uint4 *)&tile_g[step % STAGES][t][from_y + r * 4 * VEC];
 #pragma unroll
-            for (int s = 0; s < SUMS / VEC; s++)
-                u[s].all = *(const uint4 *)&tile_u[t][(tx + s * BDIMX) * VEC];
+            for (int s = 0; s < SUMS_X / VEC; s++)
+                u[s].all = *(const uint4 *)&tile_u[step % STAGES][t][from_x + s * 8 * VEC];
 #pragma unroll
-            for (int r = 0; r < SUMS; r++)
+            for (int r = 0; r < SUMS_Y; r++)
 #pragma unroll
-                for (int s = 0; s < SUMS; s++)
+                for (int s = 0; s < SUMS_X; s++)
                     sum[r][s] += g[r / VEC].at[r % VEC] * u[s / VEC].at[s % VEC];
         }
-        __syncthreads();
     }
 #pragma unroll
-    for (int r = 0; r < SUMS; r++) {
-        size_t row = row0 + (ty + r / VEC * BDIMY) * VEC + r % VEC;
-        if (row < n) {
-            bool pivot = order[row] >= outer;
+    for (int r0 = 0; r0 < SUMS_Y; r0 += 4) {
+        Vector there[4][SUMS_X / VEC];
 #pragma unroll
-            for (int s = 0; s < SUMS; s += VEC) {
-                size_t c = col0 + (tx + s / VEC * BDIMX) * VEC;
-                if (c < pitch) {
-                    Vector v;
-                    v.all = *(const uint4 *)&ab[row * pitch + c];
+        for (int r = 0; r < 4; r++) {
+            size_t row = row0 + from_y + (r0 + r) / VEC * 4 * VEC + (r0 + r) % VEC;
 #pragma unroll
-                    for (int e = 0; e < VEC; e++)
-                        v.at[e] = (pivot ? (T)0 : v.at[e]) + sum[r][s + e];
-                    *(uint4 *)&ab[row * pitch + c] = v.all;
-                }
+            for (int s = 0; s < SUMS_X / VEC; s++) {
+                size_t c = col0 + from_x + s * 8 * VEC;
+                there[r][s].all = make_uint4(0, 0, 0, 0);
+                if (row < n && c < pitch && order[row] < outer)
+                    there[r][s].all = *(const uint4 *)&ab[row * pitch + c];
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < 4; r++) {
+            size_t row = row0 + from_y + (r0 + r) / VEC * 4 * VEC + (r0 + r) % VEC;
+#pragma unroll
+            for (int s = 0; s < SUMS_X / VEC; s++) {
+                size_t c = col0 + from_x + s * 8 * VEC;
+#pragma unroll
+                for (int e = 0; e < VEC; e++)
+                    there[r][s].at[e] += sum[r0 + r][s * VEC + e];
+                if (row < n && c < pitch)
+                    *(uint4 *)&ab[row * pitch + c] = there[r][s].all;
             }
         }
     }

@@ -11,7 +11,20 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import CudabenchError
-from cudabench.model import MAX_GRID, Baseline, Buffer, Dim, Kernel, Launch, Operation, Option, Problem, Tolerance, cdiv
+from cudabench.model import (
+    MAX_GRID,
+    WARP,
+    Baseline,
+    Buffer,
+    Dim,
+    Kernel,
+    Launch,
+    Operation,
+    Option,
+    Problem,
+    Tolerance,
+    cdiv,
+)
 from cudabench.operations import blas
 
 Arrays = dict[str, np.ndarray]
@@ -21,10 +34,12 @@ LINE = 128  # bytes; rows of the aligned variants start at multiples
 PANEL = 512  # threads that eliminate a panel
 WIDEST = 16  # columns of a panel at most
 OUTER = 64  # columns eliminated between updates of the rest
-SPREAD_ROWS, SPREAD_THREADS = 16, 256
-SUMS, STEP = 8, 16  # of solve_update: elements a thread in each direction, pivot rows a step
-STATIC_SHARED = 48 * 1024
-CANDIDATE_BLOCKS = 1024  # most blocks down the rows of `fused`, each of which leaves a candidate for the next pivot
+SPREAD_ROWS = 16  # rows of a block of solve_spread
+STEP, STAGES = 16, 3  # of solve_update: pivot rows a step, steps in shared memory
+MAX_WARPS = 8  # of solve_update: 128 sums a thread leave registers for no more
+MAX_CANDIDATES = 1 << 16  # blocks down the rows of solve_fused, each of which leaves a candidate
+FUSED_ROWS = 4  # rows that a thread of solve_fused has under way at once
+FUSED_BLOCKS = 8 * 132  # that many run at once on an H200; each compares all candidates, so more would only repeat it
 
 KINDS = ("permuted", "uniform", "singular")
 
@@ -39,26 +54,33 @@ def over_matrix(problem: Problem, block: Dim) -> Dim:
 
 
 def over_fused(problem: Problem, block: Dim) -> Dim:
-    """Return the same with a limit on the rows of blocks, whose candidates every block compares."""
+    """Return the same with fewer blocks down the rows, so that about FUSED_BLOCKS share the matrix."""
     x, y, z = over_matrix(problem, block)
-    return (x, min(y, CANDIDATE_BLOCKS), z)
+    return (x, max(1, min(cdiv(y, FUSED_ROWS), FUSED_BLOCKS // x)), z)
+
+
+def warp_tiles(block: Dim, itemsize: int) -> tuple[int, int]:
+    """Return the rows and columns that a block of solve_update changes."""
+    warps = block[0] * block[1] // WARP
+    across = 2 if warps % 2 == 0 else 1
+    return max(warps // across, 1) * 256 // itemsize, across * 64
 
 
 def over_tiles(problem: Problem, block: Dim) -> Dim:
-    """Return the grid of the first update of `blocked`, 8 x 8 elements a thread; later ones need fewer columns."""
+    """Return the grid of the first update of `blocked`; later ones need fewer columns."""
     n = problem.size["n"]
-    return (cdiv(n + 1, block[0] * SUMS), cdiv(n, block[1] * SUMS), 1)
+    rows, columns = warp_tiles(block, np.dtype(problem.dtype).itemsize)
+    return (cdiv(n + 1, columns), cdiv(n, rows), 1)
 
 
-def needs_tiles(block: Dim, itemsize: int) -> str | None:
-    """Refuse a block whose tiles of the update exceed the static shared memory."""
-    needed = STEP * (SUMS * (block[0] + block[1]) + 16 // itemsize) * itemsize
-    if needed <= STATIC_SHARED:
-        return None
-    return (
-        f"its threads, {SUMS} x {SUMS} elements each, make tiles of {needed / 1024:.0f} KiB, and a block has 48 KiB of "
-        "shared memory; a block nearer to a square, such as 16 x 16, has smaller ones"
-    )
+def needs_warps(block: Dim, itemsize: int) -> str | None:
+    """Refuse a block that is not one to eight whole warps."""
+    threads = block[0] * block[1]
+    if threads % WARP:
+        return f"whole warps share the work, and {threads} threads are no multiple of {WARP}"
+    if threads > MAX_WARPS * WARP:
+        return f"the sums take over half of 255 registers a thread, which leaves room for {MAX_WARPS * WARP} threads"
+    return None
 
 
 def aligned_pitch(problem: Problem) -> int:
@@ -115,18 +137,19 @@ def aligned(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
 
 
 def fused(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
-    """Return one launch a column; two pairs of candidate lists take turns."""
+    """Return one launch a column; two pairs of candidate lists take turns. The number of blocks stays the same."""
     n, pitch = problem.size["n"], aligned_pitch(problem)
     lists = (("peak", "peak_row"), ("next_peak", "next_row"))
-    grid = (grid[0], min(grid[1], CANDIDATE_BLOCKS), 1)
-    count = min(_flat(n, block)[0], CANDIDATE_BLOCKS)
+    count = min(_flat(n, block)[0], FUSED_BLOCKS)
     first = Launch("solve_pivot_block", (count, 1, 1), block, ("ab", *lists[0], *_ints(n, pitch, 0)))
     launches = [_augment(problem, block, pitch), first]
     for col in range(n):
         now, later = lists[col % 2], lists[1 - col % 2]
+        x = _narrowed(problem, block, grid, col)[0]
+        y = max(1, min(cdiv(n, block[1] * FUSED_ROWS), grid[0] * grid[1] // x, MAX_CANDIDATES))
         arguments = ("ab", *now, *later, "order", "pivot", *_ints(n, pitch, col, count))
-        launches.append(Launch("solve_fused", _narrowed(problem, block, grid, col), block, arguments))
-        count = grid[1]
+        launches.append(Launch("solve_fused", (x, y, 1), block, arguments))
+        count = y
     launches.append(Launch("solve_gather", _flat(n, block), block, ("ab", "pivot", "x", *_ints(n, pitch))))
     return launches
 
@@ -137,29 +160,44 @@ def panel(left: int, itemsize: int) -> tuple[int, int]:
     return rows, min(256 // itemsize // rows, WIDEST) if rows else 1
 
 
+def panels(n: int, outer: int, itemsize: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the first column, the columns and the rows a thread of each panel in the OUTER columns from `outer` on."""
+    end = min(outer + OUTER, n)
+    while outer < end:
+        rows, cols = panel(n - outer, itemsize)
+        cols = min(cols, end - outer)
+        yield outer, cols, rows
+        outer += cols
+
+
 def blocked(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
     """Return the launches by panels: eliminate, spread over OUTER columns, then update the rest."""
     n, pitch = problem.size["n"], aligned_pitch(problem)
     itemsize = np.dtype(problem.dtype).itemsize
+    vector = 16 // itemsize
+    rows, columns = warp_tiles(block, itemsize)
+    shared = STAGES * STEP * (rows + 4 + columns) * itemsize
     launches = [_augment(problem, block, pitch)]
     for outer in range(0, n, OUTER):
         outer_cols = min(OUTER, n - outer)
-        col = outer
-        while col < outer + outer_cols:
-            rows, cols = panel(n - col, itemsize)
-            cols = min(cols, outer + outer_cols - col)
-            of_panel = _ints(n, pitch, col, cols, outer, outer_cols)
-            arguments = ("ab", "upper", "inverse", "order", "pivot", *of_panel, *_ints(rows))
+
+        def spread(col: int, cols: int, next_cols: int, outer: int = outer, outer_cols: int = outer_cols) -> Launch:
+            sizes = _ints(n, pitch, col, cols, outer, outer_cols, next_cols)
+            arguments = ("ab", "strip", "upper", "inverse", "order", *sizes)
+            return Launch("solve_spread", (cdiv(n, SPREAD_ROWS), 1, 1), (SPREAD_ROWS * WIDEST, 1, 1), arguments)
+
+        order = list(panels(n, outer, itemsize))
+        launches.append(spread(outer, 0, order[0][1]))
+        for i, (col, cols, holds) in enumerate(order):
+            sizes = _ints(n, pitch, col, cols, outer, outer_cols, holds)
+            arguments = ("ab", "strip", "upper", "inverse", "order", "pivot", *sizes)
             launches.append(Launch("solve_panel", (1, 1, 1), (PANEL, 1, 1), arguments))
-            arguments = ("ab", "upper", "inverse", "order", *of_panel)
-            launches.append(Launch("solve_spread", (cdiv(n, SPREAD_ROWS), 1, 1), (SPREAD_THREADS, 1, 1), arguments))
-            col += cols
-        first = (outer + outer_cols) // (16 // itemsize) * (16 // itemsize)
-        arguments = ("ab", "pivot", "lifted", *_ints(pitch, outer, first))
-        launches.append(Launch("solve_lift", (_flat(pitch - first, block)[0], outer_cols, 1), block, arguments))
-        width = (cdiv(n + 1 - first, block[0] * SUMS), grid[1], 1)
+            launches.append(spread(col, cols, order[i + 1][1] if i + 1 < len(order) else 0))
+        first = (outer + outer_cols) // vector * vector
+        lift = (_flat(pitch - first, block)[0], outer_cols, 1)
+        launches.append(Launch("solve_lift", lift, block, ("ab", "pivot", "lifted", *_ints(pitch, outer, first))))
         arguments = ("ab", "lifted", "order", *_ints(n, pitch, outer, outer_cols))
-        launches.append(Launch("solve_update", width, block, arguments))
+        launches.append(Launch("solve_update", (cdiv(n + 1 - first, columns), grid[1], 1), block, arguments, shared))
     launches.append(Launch("solve_collect", _flat(n, block), block, ("ab", "pivot", "x", *_ints(n, pitch))))
     return launches
 
@@ -244,7 +282,7 @@ def figures(problem: Problem, arrays: Arrays, outputs: Arrays) -> dict[str, floa
 def buffers(problem: Problem) -> tuple[Buffer, ...]:
     """Return A, b, x and the scratch memory: the augmented matrix, candidates, lists of rows, pivot rows set aside."""
     n, dtype, pitch = problem.size["n"], problem.dtype, aligned_pitch(problem)
-    candidates = max(n, CANDIDATE_BLOCKS)
+    candidates = max(n, MAX_CANDIDATES)
     return (
         Buffer("a", (n, n), dtype, "in"),
         Buffer("b", (n,), dtype, "in"),
@@ -256,6 +294,7 @@ def buffers(problem: Problem) -> tuple[Buffer, ...]:
         Buffer("next_row", (candidates,), "int32", "scratch"),
         Buffer("order", (n,), "int32", "scratch"),
         Buffer("pivot", (n,), "int32", "scratch"),
+        Buffer("strip", (WIDEST, n), dtype, "scratch"),
         Buffer("upper", (WIDEST, OUTER), dtype, "scratch"),
         Buffer("inverse", (WIDEST, WIDEST), dtype, "scratch"),
         Buffer("lifted", (OUTER, pitch), dtype, "scratch"),
@@ -275,7 +314,7 @@ OPERATION = Operation(
         Kernel("gauss-jordan", "solve_eliminate", (32, 8), over_matrix, any_grid=True, launches=unaligned),
         Kernel("aligned", "solve_eliminate_aligned", (32, 8), over_matrix, any_grid=True, launches=aligned),
         Kernel("fused", "solve_fused", (32, 8), over_fused, any_grid=True, launches=fused),
-        Kernel("blocked", "solve_update", (16, 16), over_tiles, refuses=needs_tiles, launches=blocked),
+        Kernel("blocked", "solve_update", (32, 4), over_tiles, refuses=needs_warps, launches=blocked),
     ),
     buffers=buffers,
     arguments=lambda problem: ("a", "b", "x", np.int32(problem.size["n"])),

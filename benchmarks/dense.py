@@ -1,0 +1,124 @@
+"""Measure the ladders of matmul and solve beside the libraries' calls, and print one table.
+
+    python benchmarks/dense.py [--quick] > benchmarks/results/dense_h200.md
+
+The ladders run as a user runs them, `cudabench matmul --json ...`; the libraries (cuBLAS, cuSOLVER, through PyTorch) in
+this process afterwards, each call between two events, hot, median of 12.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MATMUL = [(1024, "float32"), (2048, "float32"), (4096, "float32"), (8192, "float32"), (4096, "float64")]
+SOLVE = [
+    (512, "float32"),
+    (1024, "float32"),
+    (2048, "float32"),
+    (4096, "float32"),
+    (8192, "float32"),
+    (2048, "float64"),
+]
+SLOW = {("matmul", 8192): ("double-buffer", "warp-tile", "tensor"), ("solve", 8192): ("fused", "blocked")}
+PEERS = {"ieee": "cuBLAS", "tf32": "cuBLAS TF32", "float64": "cuBLAS"}
+
+
+def ladder(operation: str, size: int, dtype: str, least: str) -> dict[str, Any]:
+    """Return the results file of a ladder."""
+    kernels = [word for name in SLOW.get((operation, size), ()) for word in ("-k", name)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "results.json"
+        words = [operation, "--size", str(size), "--dtype", dtype, *kernels, "--no-cpu", "--quiet"]
+        words += ["--min-time", least, "--max-time", "2", "--json", str(path), "--device", "cuda"]
+        subprocess.run([sys.executable, "-m", "cudabench", *words], check=False)
+        results: dict[str, Any] = json.loads(path.read_text())
+        return results
+
+
+def median_s(call: Callable[[], object], times: int = 12) -> float:
+    """Return the median time of a call on the GPU."""
+    import torch
+
+    for _ in range(3):
+        call()
+    samples = []
+    for _ in range(times):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        stop.record()
+        stop.synchronize()
+        samples.append(start.elapsed_time(stop) * 1e-3)
+    return sorted(samples)[times // 2]
+
+
+def peers(operation: str, size: int, dtype: str) -> dict[str, float]:
+    """Return the seconds of the libraries' calls for the same problem."""
+    import torch
+
+    kind = getattr(torch, dtype)
+    a = torch.rand(size, size, device="cuda", dtype=kind)
+    if operation == "solve":
+        b = torch.rand(size, device="cuda", dtype=kind)
+        return {"cuSOLVER (torch.linalg.solve)": median_s(lambda: torch.linalg.solve(a, b), 6)}
+    b, c = torch.rand_like(a), torch.empty_like(a)
+    times = {}
+    for precision in ("ieee", "tf32") if dtype == "float32" else ("float64",):
+        if dtype == "float32":
+            torch.backends.cuda.matmul.fp32_precision = precision
+        times[f"{PEERS[precision]} (torch.mm)"] = median_s(lambda: torch.mm(a, b, out=c))
+    return times
+
+
+def main() -> None:
+    """Print the tables."""
+    least = "0.1" if "--quick" in sys.argv else "0.5"
+    device: dict[str, Any] = {}
+    lines = []
+    for operation, sizes in (("matmul", MATMUL), ("solve", SOLVE)):
+        lines += [
+            "",
+            f"## {operation}",
+            "",
+            "| size | type | kernel | block | ms | TFLOP/s | of the library | residual |",
+        ]
+        lines += ["| ---: | --- | --- | --- | ---: | ---: | ---: | ---: |"]
+        for size, dtype in sizes:
+            file = ladder(operation, size, dtype, least)
+            device = file["device"]
+            libraries = peers(operation, size, dtype)
+            for result in file["results"]:
+                if result["status"] == "skipped":
+                    continue
+                if result["status"] != "ok":
+                    lines.append(f"| {size} | {dtype} | {result['kernel']} | {result['status']}: {result['reason']} |")
+                    continue
+                seconds = result["time"]["median_s"]
+                name = next(n for n in libraries if ("TF32" in n) == (result["kernel"] == "tensor"))
+                block = " x ".join(str(x) for x in result["block"][:2])
+                residual = "".join(f"{value:.1e}" for value in (result.get("figures") or {}).values())
+                lines.append(
+                    f"| {size} | {dtype} | {result['kernel']} | {block} | {seconds * 1e3:.4g} "
+                    f"| {result['flops'] / seconds / 1e12:.2f} | {libraries[name] / seconds:.2f} | {residual} |"
+                )
+            flops = file["results"][0]["flops"] or next(r["flops"] for r in file["results"] if r["flops"])
+            for name, seconds in libraries.items():
+                lines.append(
+                    f"| {size} | {dtype} | {name} | | {seconds * 1e3:.4g} | {flops / seconds / 1e12:.2f} | 1.00 | |"
+                )
+    print(f"# matmul and solve on {device['name']}, driver {device['driver']}\n")
+    print(
+        f"`python benchmarks/dense.py{' --quick' if '--quick' in sys.argv else ''}`: cold L2 for the ladders, hot for"
+    )
+    print('the libraries. "Of the library" is its time over the kernel\'s, so more than 1 is faster than it.')
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
