@@ -76,48 +76,42 @@ def peers(operation: str, size: int, dtype: str) -> dict[str, float]:
     return times
 
 
+def row(*cells: object) -> None:
+    """Print a row of the table at once: a run that is cut short keeps what it has."""
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
 def main() -> None:
     """Print the tables."""
-    least = "0.1" if "--quick" in sys.argv else "0.5"
-    device: dict[str, Any] = {}
-    lines = []
+    quick = " --quick" if "--quick" in sys.argv else ""
     for operation, sizes in (("matmul", MATMUL), ("solve", SOLVE)):
-        lines += [
-            "",
-            f"## {operation}",
-            "",
-            "| size | type | kernel | block | ms | TFLOP/s | of the library | residual |",
-        ]
-        lines += ["| ---: | --- | --- | --- | ---: | ---: | ---: | ---: |"]
         for size, dtype in sizes:
-            file = ladder(operation, size, dtype, least)
-            device = file["device"]
+            file = ladder(operation, size, dtype, "0.1" if quick else "0.5")
+            if (operation, (size, dtype)) == ("matmul", MATMUL[0]):
+                device = file["device"]
+                print(f"# matmul and solve on {device['name']}, driver {device['driver']}\n")
+                print(f"`python benchmarks/dense.py{quick}`: cold L2 for the ladders, hot for the libraries.")
+                print('"Of the library" is its time over the kernel\'s: over 1 is faster than it.')
+            if (size, dtype) == sizes[0]:
+                print(f"\n## {operation}\n")
+                row("size", "type", "kernel", "block", "ms", "TFLOP/s", "of the library", "residual")
+                row("---:", "---", "---", "---", "---:", "---:", "---:", "---:")
             libraries = peers(operation, size, dtype)
+            flops = next(result["flops"] for result in file["results"] if result["flops"])
             for result in file["results"]:
                 if result["status"] == "skipped":
                     continue
                 if result["status"] != "ok":
-                    lines.append(f"| {size} | {dtype} | {result['kernel']} | {result['status']}: {result['reason']} |")
+                    row(size, dtype, result["kernel"], f"{result['status']}: {result['reason']}", "", "", "", "")
                     continue
                 seconds = result["time"]["median_s"]
-                name = next(n for n in libraries if ("TF32" in n) == (result["kernel"] == "tensor"))
+                library = next(n for n in libraries if ("TF32" in n) == (result["kernel"] == "tensor"))
                 block = " x ".join(str(x) for x in result["block"][:2])
                 residual = "".join(f"{value:.1e}" for value in (result.get("figures") or {}).values())
-                lines.append(
-                    f"| {size} | {dtype} | {result['kernel']} | {block} | {seconds * 1e3:.4g} "
-                    f"| {result['flops'] / seconds / 1e12:.2f} | {libraries[name] / seconds:.2f} | {residual} |"
-                )
-            flops = file["results"][0]["flops"] or next(r["flops"] for r in file["results"] if r["flops"])
+                rate, share = f"{flops / seconds / 1e12:.2f}", f"{libraries[library] / seconds:.2f}"
+                row(size, dtype, result["kernel"], block, f"{seconds * 1e3:.4g}", rate, share, residual)
             for name, seconds in libraries.items():
-                lines.append(
-                    f"| {size} | {dtype} | {name} | | {seconds * 1e3:.4g} | {flops / seconds / 1e12:.2f} | 1.00 | |"
-                )
-    print(f"# matmul and solve on {device['name']}, driver {device['driver']}\n")
-    print(
-        f"`python benchmarks/dense.py{' --quick' if '--quick' in sys.argv else ''}`: cold L2 for the ladders, hot for"
-    )
-    print('the libraries. "Of the library" is its time over the kernel\'s, so more than 1 is faster than it.')
-    print("\n".join(lines))
+                row(size, dtype, name, "", f"{seconds * 1e3:.4g}", f"{flops / seconds / 1e12:.2f}", "1.00", "")
 
 
 if __name__ == "__main__":
