@@ -138,7 +138,7 @@ extern "C" __global__ void blur_separable(const T *in, T *out, int width, int he
 // rows stay in its registers: the sum of a new row takes the place of the oldest. That takes K * COLUMNS registers,
 // so the host refuses these rungs for large radii, and they are then left out here.
 #ifndef TURNS
-#define TURNS ((8 + K - 1) / K)  // of the ring of K rows
+#define TURNS 2  // of the ring of K rows: more are fewer threads, which keep the memory less busy
 #endif
 #define ROWS (TURNS * K)
 #ifndef WIDE
@@ -261,11 +261,11 @@ __device__ __forceinline__ unsigned pair(const unsigned even[WORDS], const unsig
     return e / 2 % 2 ? __funnelshift_r(from[e / 4], from[e / 4 + 1], 16) : from[e / 4];
 }
 
-__device__ __forceinline__ void add_pairs(unsigned sums[PAIRED / 2], const T *in, int nx, int x, int y)
+// Loads the words of PAIRED columns of row y from x on, and of their neighbours.
+__device__ __forceinline__ void read_words(unsigned word[WORDS], const T *in, int nx, int x, int y)
 {
     const unsigned *row = (const unsigned *)(in + (size_t)y * nx + x);
     const uint4 middle = *(const uint4 *)row;
-    unsigned word[WORDS], even[WORDS], odd[WORDS];
 
     word[EDGE] = middle.x, word[EDGE + 1] = middle.y, word[EDGE + 2] = middle.z, word[EDGE + 3] = middle.w;
 #pragma unroll
@@ -273,6 +273,13 @@ __device__ __forceinline__ void add_pairs(unsigned sums[PAIRED / 2], const T *in
         word[w] = row[w - EDGE];
         word[EDGE + PAIRED / 4 + w] = row[PAIRED / 4 + w];
     }
+}
+
+// Adds up the neighbours along a row.
+__device__ __forceinline__ void add_pairs(unsigned sums[PAIRED / 2], const unsigned word[WORDS])
+{
+    unsigned even[WORDS], odd[WORDS];
+
 #pragma unroll
     for (int w = 0; w < WORDS; w++) {
         even[w] = word[w] & 0x00FF00FF;
@@ -288,31 +295,51 @@ __device__ __forceinline__ void add_pairs(unsigned sums[PAIRED / 2], const T *in
     }
 }
 
+// Returns the means of four columns, whose sums are the halves of two words. Multiplied by 2^24 / K^2, rounded up, a
+// sum has its quotient in the highest byte: exactly, up to a K of 16.
+__device__ __forceinline__ unsigned four_means(unsigned even, unsigned odd)
+{
+    const unsigned inverse = (1 << 24) / (K * K) + 1, half = K * K / 2 * 0x00010001;
+
+    even += half;
+    odd += half;
+    unsigned first = __byte_perm((even & 0xFFFF) * inverse, (odd & 0xFFFF) * inverse, 0x0073);
+    unsigned last = __byte_perm((even >> 16) * inverse, (odd >> 16) * inverse, 0x0073);
+    return __byte_perm(first, last, 0x5410);
+}
+
 __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int x, int y0)
 {
-    unsigned ring[K][PAIRED / 2];
+    unsigned ring[K][PAIRED / 2], sums[PAIRED / 2] = {}, word[K][WORDS];
 
 #pragma unroll
     for (int r = 0; r < K - 1; r++)
-        add_pairs(ring[r], in, nx, x, y0 - RADIUS + r);
-    for (int done = 0; done < ROWS; done += K)
+        read_words(word[r], in, nx, x, y0 - RADIUS + r);
+#pragma unroll
+    for (int r = 0; r < K - 1; r++) {
+        add_pairs(ring[r], word[r]);
+#pragma unroll
+        for (int i = 0; i < PAIRED / 2; i++)
+            sums[i] += ring[r][i];
+    }
+    for (int done = 0; done < ROWS; done += K) {
+#pragma unroll
+        for (int r = 0; r < K; r++)  // K rows are under way at once
+            read_words(word[r], in, nx, x, y0 + done + r + RADIUS);
 #pragma unroll
         for (int r = 0; r < K; r++) {
             int y = y0 + done + r;
-            add_pairs(ring[(r + K - 1) % K], in, nx, x, y + RADIUS);
-            unsigned mean_of[PAIRED / 2];
+            add_pairs(ring[(r + K - 1) % K], word[r]);
 #pragma unroll
-            for (int i = 0; i < PAIRED / 2; i++) {
-                unsigned sum = ring[0][i] + K * K / 2 * 0x00010001;
+            for (int i = 0; i < PAIRED / 2; i++)
+                sums[i] += ring[(r + K - 1) % K][i];
+            *(uint4 *)(out + (size_t)y * nx + x) = make_uint4(four_means(sums[0], sums[1]), four_means(sums[2], sums[3]),
+                                                              four_means(sums[4], sums[5]), four_means(sums[6], sums[7]));
 #pragma unroll
-                for (int k = 1; k < K; k++)
-                    sum += ring[k][i];
-                mean_of[i] = (sum & 0xFFFF) / (K * K) | (sum >> 16) / (K * K) << 16;
-            }
-            *(uint4 *)(out + (size_t)y * nx + x) =
-                make_uint4(mean_of[0] | mean_of[1] << 8, mean_of[2] | mean_of[3] << 8,
-                           mean_of[4] | mean_of[5] << 8, mean_of[6] | mean_of[7] << 8);
+            for (int i = 0; i < PAIRED / 2; i++)
+                sums[i] -= ring[r][i];  // whole numbers: what was added can be taken away again
         }
+    }
 }
 
 #if K * PAIRED / 2 <= MAX_SUMS

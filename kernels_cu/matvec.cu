@@ -153,10 +153,13 @@ extern "C" __global__ void matvec_split(const T *A, const T *x, T *partial, int 
 {
     __shared__ T part[ROWS][WARP];
 
-    unsigned first = blockIdx.x / pieces * ROWS, at = blockIdx.x % pieces;
+    unsigned groups = (rows + ROWS - 1) / ROWS;
+    unsigned first = blockIdx.x % groups * ROWS, at = blockIdx.x / groups;  // blocks that run together share x
     unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     unsigned begin = at * piece, end = min(begin + piece, cols);
 
+    if (at >= pieces)
+        return;
     if (warp < WARPS) {
         T sum[ROWS];
         add_rows(sum, A, x, first, 1, rows, pitch, begin, end, threadIdx.x, WARPS * WARP);

@@ -24,7 +24,7 @@ MAX_CHANNELS = 4
 MAX_SHARED = 227 * 1024  # bytes that a block may have on compute capability 9.0
 MAX_SUMS = 60  # sums that a thread keeps in registers, as in the chapter
 MAX_ACROSS = 25  # of one column
-ROWS = 8  # rows that a thread slides down, up to a multiple of 2 r + 1
+TURNS = 2  # rows that a thread slides down, in units of 2 r + 1, as in the chapter
 STRIP_BYTES = 1 << 18  # of rows that the CPU works on at a time, in its cache
 
 
@@ -87,8 +87,7 @@ def sliding(columns: Callable[[Problem], int], paired: bool = False) -> Rule:
             raise UsageError(
                 f"--radius {radius(problem)} needs too many sums in registers: this kernel takes up to {most}."
             )
-        ring = 2 * radius(problem) + 1
-        rows = cdiv(ROWS, ring) * ring
+        rows = TURNS * (2 * radius(problem) + 1)
         return (
             cdiv(problem.size["cols"] * channels(problem), block[0] * across),
             cdiv(problem.size["rows"], block[1] * rows),

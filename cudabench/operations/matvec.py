@@ -124,9 +124,9 @@ def tolerance(problem: Problem) -> Tolerance:
     cols = problem.size["cols"]
     return Tolerance(
         4 * unit,
-        cols * unit,
-        "the partial sums of c products in (-1, 1) are about sqrt(c) / 3 and each of c additions rounds by half a unit "
-        "in its last place: about c / 7 units together where one thread adds a row; seven times that is accepted",
+        4 * cols * unit,
+        "partial sums of c products in (-1, 1) are about sqrt(c) / 3, and each addition rounds by up to half a unit in "
+        "their last place: about c / 7 units together where one thread adds a row, four c in the rarest of 10^9 rows",
     )
 
 
