@@ -675,6 +675,16 @@ def test_profile_with_other_arguments_and_its_own_file(run: Runner, tmp_path: Pa
     assert "n=5" in ran.err
 
 
+def test_defines_part_requests_where_they_shape_arrays(run: Runner) -> None:
+    """Requests that differ in a define are compared, unless an array's shape depends on it."""
+    base = Request("saxpy.cu", (), "1", "T", ("n=8", "a=2", "x=float32[n]:ones", "y=float32[n]:ones"))
+    small, large = replace(base, defines={"T": "32"}), replace(base, defines={"T": "64"})
+    assert [[case.block[0] for case in part.cases] for part in plan.parts([small, large])] == [[32, 64]]
+    arguments = ("n=8", "a=2", "x=float32[T]:ones", "y=float32[T]:ones")
+    shaped = [replace(one, arguments=arguments) for one in (small, large)]
+    assert [[case.block[0] for case in part.cases] for part in plan.parts(shaped)] == [[32], [64]]
+
+
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [

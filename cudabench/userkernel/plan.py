@@ -134,7 +134,9 @@ def parts(requests: Sequence[Request]) -> list[Part]:
     """Return the requests' parts: those that ask for the same file, arguments and results are one, to be compared."""
     groups: dict[Any, list[Request]] = {}
     for request in requests:
-        key = replace(request, kernels=(), grid=None, block=None, shared=None, defines={})
+        texts = " ".join((*request.arguments, *request.expect, request.bytes or "", request.flops or ""))
+        shaping = {name: value for name, value in request.defines.items() if re.search(rf"\b{name}\b", texts)}
+        key = replace(request, kernels=(), grid=None, block=None, shared=None, defines=shaping)
         groups.setdefault(repr(key), []).append(request)
     return [build(group) for group in groups.values()]
 
