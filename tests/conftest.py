@@ -66,6 +66,11 @@ def cudabench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     return run
 
 
+FAKE = DeviceInfo(
+    name="Fake", kind="cuda", compute_capability="9.0", sm_count=132, l2_bytes=1 << 20, peak_gbps=4000.0, index=0
+)
+
+
 @dataclass
 class FakeDevice:
     """A device in host memory: `kernel` does the work on the buffers, `seconds` gives the samples in turn.
@@ -77,9 +82,7 @@ class FakeDevice:
     seconds: Callable[[int], float] = lambda at: 1e-4
     copy_seconds: float = 8e-5
     free: int = 1 << 40
-    info: DeviceInfo = DeviceInfo(
-        name="Fake", kind="cuda", compute_capability="9.0", sm_count=132, l2_bytes=1 << 20, peak_gbps=4000.0, index=0
-    )
+    info: DeviceInfo = FAKE
     log: list[str] = field(default_factory=list)
     memory: dict[int, np.ndarray] = field(default_factory=dict)
     samples: int = 0

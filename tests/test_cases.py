@@ -182,7 +182,11 @@ def test_swapped_pointers_are_told_apart_by_const(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "parameters",
-    ["const float *in, float *out, int n", "const double *in, double *out, int nx, int ny", "float a, float *b, int c, int d"],
+    [
+        "const float *in, float *out, int n",
+        "const double *in, double *out, int nx, int ny",
+        "float a, float *b, int c, int d",
+    ],
 )
 def test_other_parameters_are_refused(tmp_path: Path, parameters: str) -> None:
     """A kernel with other parameters is refused with both signatures and its line."""
@@ -199,7 +203,7 @@ def test_two_kernels_must_be_named(tmp_path: Path) -> None:
 
 def test_missing_source() -> None:
     """A file that is not there is named."""
-    with pytest.raises(CudabenchError, match="nope.cu: no such file"):
+    with pytest.raises(CudabenchError, match=r"nope\.cu: no such file"):
         cases.build(TRANSPOSE, Request(source="nope.cu"))
 
 

@@ -219,7 +219,8 @@ def test_host_code_with_the_wheel_alone() -> None:
 def test_headers_of_the_host(tmp_path: Path) -> None:
     """Host code in a header beside the source is left out, and a header that only the host needs may be missing."""
     (tmp_path / "common.h").write_text(
-        "#include <helper_timer.h>\nvoid check(cudaError_t e) { if (e) exit(1); }\n__device__ float two() { return 2; }\n"
+        "#include <helper_timer.h>\nvoid check(cudaError_t e) { if (e) exit(1); }\n"
+        "__device__ float two() { return 2; }\n"
     )
     source = '#include "common.h"\n__global__ void g(float *a) { a[0] = two(); }\nint main() { check(0); }\n'
     compiled = compile_ptx(source, str(tmp_path / "u.cu"), names=["g"])

@@ -57,7 +57,7 @@ lanes = st.lists(st.none() | st.integers(0, 255).map(lambda word: 4 * word), min
 
 @given(lanes)
 def test_passes_serve_every_lane_once(addresses: list[int | None]) -> None:
-    """The passes drawn serve each active lane exactly once, in its own bank, and are as many as the bank model counts."""
+    """The passes drawn serve each active lane once, in its own bank, and are as many as the bank model counts."""
     import numpy as np
 
     from cudabench.simulator.banks import wavefronts

@@ -105,7 +105,18 @@ def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_one_kernel_end_to_end(tmp_path: Path) -> None:
     """The README's command measures, verifies and leaves a results file with every key."""
     ran = command(
-        "transpose", "--kernel", "smem-pad", "--block", "32", "8", "--size", "1024", "1024", "--json", "r.json", cwd=tmp_path
+        "transpose",
+        "--kernel",
+        "smem-pad",
+        "--block",
+        "32",
+        "8",
+        "--size",
+        "1024",
+        "1024",
+        "--json",
+        "r.json",
+        cwd=tmp_path,
     )
     assert (ran.returncode, ran.stderr.count("Traceback")) == (0, 0), ran.stderr
     (result,) = json.loads((tmp_path / "r.json").read_text())["results"]
@@ -122,10 +133,8 @@ def test_illegal_address_does_not_end_the_ladder(tmp_path: Path) -> None:
     (tmp_path / "bad.cu").write_text(
         "__global__ void bad(const float *in, float *out, int nx, int ny) { out[1ll << 40] = in[0]; }\n"
     )
-    ran = command(
-        "transpose", "--source", "bad.cu", "-k", "bad", "-k", "naive-row", "--size", "256", "256", "--json", "r.json", *LADDER,
-        cwd=tmp_path,
-    )  # fmt: skip
+    both = ("--source", "bad.cu", "-k", "bad", "-k", "naive-row")
+    ran = command("transpose", *both, "--size", "256", "256", "--json", "r.json", *LADDER, cwd=tmp_path)
     assert ran.returncode == 1
     states = {r["kernel"]: (r["status"], r["reason"]) for r in json.loads((tmp_path / "r.json").read_text())["results"]}
     assert states["bad"][0] == "failed"
@@ -201,10 +210,15 @@ def test_interrupt_keeps_what_is_finished(tmp_path: Path) -> None:
     """Ctrl-C in the middle leaves the finished kernels in the file and exit code 130."""
     root = str(Path(__file__).resolve().parent.parent)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    words = ("transpose", "--size", "2048", "2048", "--min-time", "2", "--no-cpu", "--json", "r.json")
     process = subprocess.Popen(
-        [sys.executable, "-m", "cudabench", "transpose", "--size", "2048", "2048", "--min-time", "2", "--no-cpu", "--json", "r.json"],
-        cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "cudabench", *words],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     path, end = tmp_path / "r.json", time.monotonic() + 120
     while time.monotonic() < end and not (path.exists() and json.loads(path.read_text())["results"]):
         time.sleep(0.1)

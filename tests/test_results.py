@@ -64,7 +64,10 @@ def test_keys_of_the_contract() -> None:
 def test_nan_is_valid_json() -> None:
     """A NaN that a kernel left is text, since JSON has none."""
     text = ResultsFile(settings={"a": float("nan"), "b": [1.0, float("inf")]}, tool={}, host={}).text()
-    assert json.loads(text, parse_constant=lambda name: pytest.fail(name))["settings"] == {"a": "nan", "b": [1.0, "inf"]}
+    assert json.loads(text, parse_constant=lambda name: pytest.fail(name))["settings"] == {
+        "a": "nan",
+        "b": [1.0, "inf"],
+    }
 
 
 def test_write_replaces_whole(tmp_path: Path) -> None:

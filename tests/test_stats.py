@@ -28,7 +28,7 @@ def test_equal_samples_have_no_interval() -> None:
 
 
 def test_median_interval_ranks() -> None:
-    """For 100 samples the 95% interval of the median goes from the 41st to the 61st (table of the binomial: 40 to 61)."""
+    """For 100 samples the 95% interval of the median goes from the 41st to the 61st in order."""
     assert stats.median_interval(list(range(100))) == (40, 60)
 
 

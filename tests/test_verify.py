@@ -66,8 +66,8 @@ def test_identity_instead_of_transpose_is_wrong() -> None:
 def test_tolerance_is_a_bound() -> None:
     """Differences up to atol + rtol * |expected| pass, larger ones do not."""
     want = np.array([1000.0, 0.0])
-    assert verify.compare(want, want + [0.009, 9e-7], LOOSE).mismatches == 0
-    assert verify.compare(want, want + [0.011, 2e-6], LOOSE).mismatches == 2
+    assert verify.compare(want, want + np.array([0.009, 9e-7]), LOOSE).mismatches == 0
+    assert verify.compare(want, want + np.array([0.011, 2e-6]), LOOSE).mismatches == 2
 
 
 def test_infinity_has_no_tolerance() -> None:

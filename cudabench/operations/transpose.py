@@ -45,7 +45,7 @@ def over_tiles(problem: Problem, block: Dim) -> Dim:
 
 
 def over_vector_tiles(problem: Problem, block: Dim) -> Dim:
-    """Return the one-dimensional grid of the last rung: a block a tile, shaped as VTILE_X and VTILE_Y in the chapter."""
+    """Return the one-dimensional grid of the last rung: a block a tile, VTILE_X by VTILE_Y as in the chapter."""
     itemsize = np.dtype(problem.dtype).itemsize
     tile_columns, tile_rows = 256 // itemsize, 128 if itemsize < 4 or block[0] * block[1] > 256 else 64
     return (cdiv(problem.size["cols"], tile_columns) * cdiv(problem.size["rows"], tile_rows), 1, 1)

@@ -1,0 +1,497 @@
+"""vecadd, distance, pi, matvec, grayscale and blur: references, geometry, refusals; the ladders in the simulator."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudabench import cases, operations, verify
+from cudabench.cases import Request
+from cudabench.compiler import nvrtc_version
+from cudabench.errors import CudabenchError, UsageError
+from cudabench.model import Case, Operation, Problem
+from cudabench.operations import blur, distance, matvec, pi, pictures
+
+NAMES = ["vecadd", "distance", "pi", "matvec", "grayscale", "blur"]
+needs_compiler = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+
+
+def build(name: str, *kernels: str, **request: Any) -> tuple[Operation, list[Case]]:
+    """Return an operation and the cases of a request, options at their defaults unless given."""
+    operation = operations.get(name)
+    defaults = {option.name: option.default for option in operation.options}
+    request["options"] = defaults | request.get("options", {})
+    return operation, cases.build(operation, Request(kernels=kernels, **request))
+
+
+def problem(name: str, *size: int, dtype: str | None = None, seed: int = 3, **options: Any) -> Problem:
+    """Return a problem as a request would make it."""
+    return build(name, size=size, dtype=dtype, seed=seed, options=options)[1][0].problem
+
+
+# References ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_distance_is_that_of_exact_arithmetic(dtype: str) -> None:
+    """The reference agrees with sums of fractions, and the integers' largest sum fits 64 bits."""
+    at = problem("distance", 257, dtype=dtype)
+    arrays = distance.inputs(at)
+    exact = sum(
+        (Fraction(a) - Fraction(b)) ** 2 for a, b in zip(arrays["a"].tolist(), arrays["b"].tolist(), strict=True)
+    )
+    assert distance.reference(at, arrays)["out"][0] == pytest.approx(math.sqrt(exact), rel=1e-15)
+    assert (2**16 - 1) ** 2 * (2**31 - 1) < 2**63
+
+
+@pytest.mark.parametrize("n", [1, 2, 33, 1000])
+def test_pi_is_the_midpoint_rule(n: int) -> None:
+    """The reference is the rule's own sum, not pi."""
+    exact = sum(Fraction(4) / (1 + Fraction(2 * i + 1, 2 * n) ** 2) for i in range(n)) / n
+    assert pi.midpoint_sum(n) == pytest.approx(float(exact), rel=1e-15)
+
+
+def test_pi_from_the_formula_joins_the_sum() -> None:
+    """Where the reference stops adding up, h^2 / 12 is all that the rule is off by."""
+    n = pi.DIRECT
+    assert pi.midpoint_sum(n) == pytest.approx(math.pi + 1 / (12 * n * n), abs=1e-15)
+    assert pi.midpoint_sum(2 * n) == pytest.approx(math.pi, abs=1e-12)
+
+
+def test_pi_reports_its_error() -> None:
+    """The figures hold the error against pi and the rule's own part of it."""
+    at = problem("pi", 10)
+    figures = pi.figures(at, {}, {"out": np.array([3.2])})
+    assert figures["error_against_pi"] == pytest.approx(3.2 - math.pi)
+    assert figures["error_of_the_rule"] == pytest.approx(1 / 1200, rel=0.01)
+
+
+def test_matvec_reference_leaves_the_padding_out() -> None:
+    """The product is that of the columns alone; what lies between the rows is NaN."""
+    at = problem("matvec", 5, 7)
+    arrays = matvec.inputs(at)
+    assert arrays["A"].shape == (5, 8)
+    assert np.isnan(arrays["A"][:, 7:]).all()
+    expected = [
+        math.fsum(float(a) * float(x) for a, x in zip(row, arrays["x"], strict=False)) for row in arrays["A"][:, :7]
+    ]
+    assert matvec.reference(at, arrays)["y"] == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize("cols", [64, 2**14, 2**18])
+def test_matvec_tolerance_sees_a_missing_product(cols: int) -> None:
+    """The tolerance is below what a forgotten element changes, and above the error of one long chain of additions."""
+    at = problem("matvec", 8, cols)
+    arrays = matvec.inputs(at)
+    chain = np.cumsum(arrays["A"][:, :cols] * arrays["x"], axis=1, dtype=np.float32)[:, -1]
+    tolerance = matvec.tolerance(at)
+    assert verify.compare(matvec.reference(at, arrays)["y"], chain, tolerance).mismatches == 0
+    assert tolerance.atol + tolerance.rtol * 3 * cols**0.5 < 0.1
+
+
+def test_grey_is_the_weighted_mean_rounded() -> None:
+    """Every grey is the exact weighted sum, halves rounded up."""
+    at = problem("grayscale", 17, 19)
+    operation = operations.get("grayscale")
+    arrays = operation.inputs(at)
+    grey = operation.reference(at, arrays)["grey"]
+    for (r, g, b), level in zip(arrays["rgb"].reshape(-1, 3).tolist(), grey.reshape(-1).tolist(), strict=True):
+        exact = Fraction(21 * r + 72 * g + 7 * b, 100)
+        assert level == math.floor(exact + Fraction(1, 2))
+
+
+@pytest.mark.parametrize(("dtype", "radius", "channels"), list(product(["float32", "uint8"], [0, 1, 3, 9], [1, 3])))
+def test_blur_is_the_mean_of_the_neighbours_inside(dtype: str, radius: int, channels: int) -> None:
+    """Each element is the mean of a brute-force search for its neighbours, also with a radius beyond the picture."""
+    at = problem("blur", 7, 9, dtype=dtype, radius=radius, channels=channels)
+    arrays = blur.inputs(at)
+    out = blur.reference(at, arrays)["out"].reshape(7, 9, channels)
+    source = arrays["in"].reshape(7, 9, channels).astype(np.float64)
+    for y, x in product(range(7), range(9)):
+        near = source[max(0, y - radius) : y + radius + 1, max(0, x - radius) : x + radius + 1]
+        mean = near.reshape(-1, channels).mean(axis=0)
+        expected = np.floor(mean + 0.5 + 1e-9) if dtype == "uint8" else mean
+        assert out[y, x] == pytest.approx(expected, rel=1e-12)
+
+
+def test_blur_counts_four_at_a_corner_and_six_at_an_edge() -> None:
+    """The neighbours inside are 4, 6 and 9 for a radius of 1."""
+    counts = np.outer(blur.inside(4, 1), blur.inside(5, 1))
+    assert counts[0].tolist() == [4, 6, 6, 6, 4]
+    assert counts[1].tolist() == [6, 9, 9, 9, 6]
+
+
+@pytest.mark.parametrize(("name", "threads"), list(product(NAMES, [1, 3])))
+def test_baseline_agrees_with_the_reference(name: str, threads: int) -> None:
+    """What the CPU is timed on is the operation, whatever the number of threads."""
+    operation = operations.get(name)
+    at = problem(name, *((1000,) if len(operation.dimensions) == 1 else (37, 41)))
+    arrays = operation.inputs(at)
+    outputs = {b.name: np.full(b.shape, 77, b.dtype) for b in operation.buffers(at) if b.role == "out"}
+    operation.baseline.run(arrays, outputs, threads)
+    loose = operation.tolerance(at)
+    for key, expected in operation.reference(at, arrays).items():
+        assert np.allclose(outputs[key], expected, rtol=max(loose.rtol, 1e-5), atol=loose.atol)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_inputs_follow_the_seed(name: str) -> None:
+    """The same seed gives the same inputs, another one others."""
+    operation = operations.get(name)
+    size = (100,) if len(operation.dimensions) == 1 else (10, 12)
+    first, again, other = (operation.inputs(problem(name, *size, seed=seed)) for seed in (1, 1, 2))
+    for key in first:
+        assert np.array_equal(first[key], again[key], equal_nan=first[key].dtype.kind == "f")
+    if name != "pi":
+        assert any(not np.array_equal(first[key], other[key]) for key in first)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "options", "nbytes", "flops"),
+    [
+        ("vecadd", (1000,), {}, 12_000, 1000),
+        ("distance", (1000,), {}, 8_000, 3000),
+        ("pi", (1000,), {}, 0, 6000),
+        ("matvec", (10, 7), {}, 4 * (70 + 17), 140),
+        ("grayscale", (10, 7), {}, 280, 350),
+        ("blur", (10, 7), {"radius": 2, "channels": 3}, 2 * 210 * 4, 25 * 210),
+    ],
+)
+def test_declared_work(name: str, size: tuple[int, ...], options: dict[str, Any], nbytes: int, flops: int) -> None:
+    """Bytes and operations are those of the formulas."""
+    operation, at = operations.get(name), problem(name, *size, **options)
+    assert operation.bytes(at) == nbytes
+    assert operation.flops is not None
+    assert operation.flops(at) == flops
+
+
+# Geometry and refusals -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "request_", "grid"),
+    [
+        ("vecadd", "naive", {"size": (1000,)}, (4, 1, 1)),
+        ("vecadd", "vector", {"size": (1025,)}, (2, 1, 1)),
+        ("vecadd", "vector", {"size": (1025,), "dtype": "float64"}, (3, 1, 1)),
+        ("vecadd", "grid-stride", {"size": (2**30,)}, (4224, 1, 1)),
+        ("distance", "two-pass", {"size": (100,)}, (1, 1, 1)),
+        ("distance", "single-pass", {"size": (2**28,)}, (528, 1, 1)),
+        ("matvec", "naive", {"size": (1000, 5)}, (4, 1, 1)),
+        ("matvec", "block", {"size": (1000, 5)}, (1000, 1, 1)),
+        ("matvec", "warp", {"size": (1000, 5), "block": (100,)}, (334, 1, 1)),
+        ("matvec", "short", {"size": (1000, 8), "block": (128,)}, (4, 1, 1)),
+        ("grayscale", "naive", {"size": (62, 76)}, (5, 4, 1)),
+        ("grayscale", "vector", {"size": (62, 76)}, (2, 1, 1)),
+        ("blur", "naive", {"size": (62, 76), "options": {"channels": 3}}, (15, 4, 1)),
+        ("blur", "vector", {"size": (62, 76), "block": (32, 2)}, (1, 6, 1)),
+    ],
+)
+def test_grid(name: str, kernel: str, request_: dict[str, Any], grid: tuple[int, int, int]) -> None:
+    """The smallest grid covers the problem, and a striding one stays small."""
+    assert build(name, kernel, **request_)[1][0].grid == grid
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "request_", "message"),
+    [
+        ("vecadd", "naive", {"block": (32, 8)}, "takes 1, such as 256"),
+        ("matvec", "warp", {"block": (31,)}, "a block needs at least 32 threads"),
+        ("distance", "shuffle", {"grid": (2**20 + 1,)}, "more partial sums than there is room for"),
+        ("pi", "steps", {"grid": (2**20 + 1,)}, "more partial sums than there is room for"),
+        ("blur", "naive", {"options": {"radius": -1}}, "--radius -1 is out of range"),
+        ("blur", "naive", {"options": {"channels": 5}}, "--channels 5 is out of range"),
+        ("blur", "vector", {"options": {"radius": 8}}, "this kernel takes up to 7"),
+        ("blur", "pairs", {"dtype": "uint8", "options": {"radius": 4}}, "this kernel takes up to 3"),
+        ("blur", "pairs", {"dtype": "float32"}, "pairs has no float32 form"),
+        ("blur", "smem", {"options": {"radius": 200}}, "KiB of shared memory"),
+        ("grayscale", "naive", {"dtype": "float32"}, "no kernels for 'float32'"),
+    ],
+)
+def test_refusals(name: str, kernel: str, request_: dict[str, Any], message: str) -> None:
+    """What a kernel cannot do is refused with the reason before anything runs."""
+    with pytest.raises(UsageError, match=message):
+        build(name, kernel, **request_)
+
+
+def test_the_ladder_goes_on_without_a_refused_rung() -> None:
+    """A radius too large for registers leaves the other rungs in."""
+    _, ladder = build("blur", size=(50, 50), options={"radius": 20})
+    assert [case.kernel for case in ladder if case.skip_reason] == ["slide", "vector", "pairs"]
+
+
+def test_split_leaves_the_second_launch_out() -> None:
+    """Rows enough for all blocks stay whole and go straight to y; a few long ones are cut and joined."""
+    _, (many,) = build("matvec", "split", size=(2**15, 4096))
+    assert [launch.function for launch in many.launches] == ["matvec_split"]
+    assert many.launches[0].arguments[2] == "y"
+    operation, (few,) = build("matvec", "split", size=(3, 2**20))
+    assert [launch.function for launch in few.launches] == ["matvec_split", "matvec_join"]
+    (scratch,) = (buffer for buffer in operation.buffers(few.problem) if buffer.role == "scratch")
+    assert scratch.shape[1] >= int(few.launches[1].arguments[3])
+
+
+def test_own_first_pass_keeps_the_second(tmp_path: Path) -> None:
+    """A user's function takes the place of a rung's first launch."""
+    own = tmp_path / "own.cu"
+    own.write_text('extern "C" __global__ void mine(const float *a, const float *b, float *partial, int n) {}\n')
+    _, (case,) = build("distance", "two-pass", source=str(own), size=(100,))
+    assert [launch.function for launch in case.launches] == ["mine", "distance_finish"]
+
+
+# Pictures ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    """Return the path of a colour picture of 62 rows by 76 columns."""
+    image = pytest.importorskip("PIL.Image")
+    path = tmp_path / "photo.png"
+    levels = np.random.default_rng(5).integers(0, 256, (62, 76, 3), dtype=np.uint8)
+    image.fromarray(levels).save(path)
+    return path
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("words", "shape"),
+    [
+        (("grayscale",), (62, 76)),
+        (("blur", "-t", "uint8", "-k", "vector"), (62, 76, 3)),
+        (("blur", "-k", "naive", "--radius", "2"), (62, 76, 3)),
+    ],
+)
+def test_picture_in_and_out(
+    cudabench: Callable[..., Any], picture: Path, words: tuple[str, ...], shape: tuple[int, ...]
+) -> None:
+    """A picture gives the size, and the result is kept as one."""
+    from PIL import Image
+
+    target = picture.with_name("result.png")
+    ran = cudabench(*words, "--image", picture, "--save", target, "--device", "sim", "--no-cpu", "--json", "-")
+    assert ran.code == 0, ran.err
+    assert {tuple(result["size"].values()) for result in ran.json["results"]} == {(62, 76)}
+    operation = operations.get(words[0])
+    options = {option.name: option.default for option in operation.options} | {"image": str(picture)}
+    at = Problem({"rows": 62, "cols": 76}, "uint8", 0, options | ({"radius": 2} if "--radius" in words else {}))
+    (expected,) = operation.reference(at, operation.inputs(at)).values()
+    got = np.array(Image.open(target))
+    assert got.shape == shape
+    assert np.abs(got.astype(int) - expected).max() <= 1
+
+
+def test_grey_picture_has_one_channel(tmp_path: Path) -> None:
+    """A picture without colours is blurred as one channel."""
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(np.zeros((5, 6), np.uint8)).save(tmp_path / "grey.png")
+    options = {"image": str(tmp_path / "grey.png")}
+    assert blur.size(options) == (5, 6)
+    assert blur.channels(Problem({"rows": 5, "cols": 6}, "uint8", 0, options)) == 1
+
+
+def test_picture_errors(tmp_path: Path, picture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing file, no picture, another size, other channels, a bad target, no Pillow: each names itself."""
+    (tmp_path / "text.png").write_text("no picture")
+    for options, message in (
+        ({"image": "nope.png"}, "nope.png: no such file"),
+        ({"image": str(tmp_path / "text.png")}, "cannot read it as a picture"),
+        ({"save": str(tmp_path / "no" / "x.png")}, "there is no folder"),
+        ({"save": str(tmp_path / "x.zzz")}, "no picture format ends in '.zzz'"),
+    ):
+        with pytest.raises(CudabenchError, match=message):
+            build("grayscale", options=options)
+    with pytest.raises(UsageError, match="--size 5 5 contradicts"):
+        build("grayscale", size=(5, 5), options={"image": str(picture)})
+    with pytest.raises(UsageError, match="contradicts the picture, which has 3"):
+        build("blur", options={"image": str(picture), "channels": 1})
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    pictures._load.cache_clear()
+    with pytest.raises(CudabenchError, match=r"pip install 'cudabench\[image\]'"):
+        build("grayscale", options={"image": str(picture)})
+
+
+# The ladders, in the simulator ---------------------------------------------------------------------------------------
+
+
+def simulated(name: str, *kernels: str, runs: int = 1, **request: Any) -> list[str]:
+    """Run a ladder in the simulator, `runs` times on the same memory, and return what is wrong."""
+    from cudabench.devices.sim import SimDevice, poisoned
+
+    operation, ladder = build(name, *kernels, **request)
+    device = SimDevice("sm_90")
+    wrong = []
+    for case in ladder:
+        if case.skip_reason:
+            continue
+        at = case.problem
+        inputs = operation.inputs(at)
+        arrays = {
+            b.name: inputs[b.name].copy() if b.role == "in" else poisoned(b.shape, b.dtype)
+            for b in operation.buffers(at)
+        }
+        for _ in range(runs):
+            report = device.run(case, arrays, trace=False, progress=lambda fraction: None).report
+            wrong += [f"{case.kernel} {request}: {hazard.message}" for hazard in report.hazards]
+            for key, expected in operation.reference(at, inputs).items():
+                # The built-in rungs are nearer than what is accepted of a user's kernel, which may cut.
+                tolerance = operation.tolerance(at)
+                found = verify.compare(expected, arrays[key], tolerance)
+                if found.mismatches:
+                    wrong.append(f"{case.kernel} {request}: {found.mismatches} wrong, {found.first}")
+                arrays[key][...] = poisoned(expected.shape, arrays[key].dtype)
+    return wrong
+
+
+FLAT = [(1,), (31,), (33,), (127,), (4099,)]
+RECTANGLES = [(1, 1), (1, 127), (127, 1), (31, 33), (62, 76)]
+
+
+@needs_compiler
+@pytest.mark.parametrize("block", [None, (1,), (33,), (1024,)], ids=str)
+@pytest.mark.parametrize("name", ["vecadd", "distance", "pi"])
+def test_flat_ladders(name: str, block: tuple[int, ...] | None) -> None:
+    """Every rung is right and free of hazards at awkward lengths with awkward blocks."""
+    assert [fault for size in FLAT for fault in simulated(name, size=size, block=block)] == []
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("vecadd", "float64"), ("vecadd", "int32"), ("distance", "int32"), ("distance", "float64"), ("pi", "float64")],
+)
+def test_types_of_flat_ladders(name: str, dtype: str) -> None:
+    """Every rung is right for every type."""
+    assert [fault for size in FLAT for fault in simulated(name, size=size, dtype=dtype)] == []
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["distance", "pi"])
+@pytest.mark.parametrize("grid", [(1,), (2,), (7,)], ids=str)
+def test_any_grid(name: str, grid: tuple[int, ...]) -> None:
+    """Any grid gives the result, twice on the same memory: the counter of the last block sets itself back."""
+    assert simulated(name, size=(3000,), block=(64,), grid=grid, runs=2) == []
+
+
+@needs_compiler
+@pytest.mark.parametrize("block", [None, (32,), (48,), (1024,)], ids=str)
+def test_matvec_ladder(block: tuple[int, ...] | None) -> None:
+    """Every rung is right for short, long, ragged and single rows."""
+    sizes = [(1, 1), (127, 5), (31, 33), (300, 8), (3, 4100)]
+    assert [fault for size in sizes for fault in simulated("matvec", size=size, block=block)] == []
+
+
+@needs_compiler
+def test_matvec_float64() -> None:
+    """Every rung is right for double."""
+    assert [fault for size in RECTANGLES for fault in simulated("matvec", size=size, dtype="float64")] == []
+
+
+@needs_compiler
+@pytest.mark.parametrize("block", [None, (7, 3), (32, 32)], ids=str)
+def test_grayscale_ladder(block: tuple[int, ...] | None) -> None:
+    """Every rung is right at ragged sizes, among them the 62 x 76 picture with its four kinds of blocks."""
+    assert [fault for size in RECTANGLES for fault in simulated("grayscale", size=size, block=block)] == []
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("request_", "sizes"),
+    [
+        ({}, [*RECTANGLES, (40, 200)]),
+        ({"block": (7, 3)}, RECTANGLES),
+        ({"options": {"radius": 3, "channels": 3}}, [(1, 1), (31, 33), (30, 64)]),
+        ({"options": {"radius": 40}}, [(31, 33)]),
+        ({"dtype": "uint8"}, [(1, 1), (31, 33), (40, 208)]),
+        ({"dtype": "uint8", "options": {"radius": 2, "channels": 3}}, [(31, 33), (40, 80)]),
+    ],
+    ids=str,
+)
+def test_blur_ladder(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> None:
+    """Every rung is right for every radius, number of channels and type."""
+    assert [fault for size in sizes for fault in simulated("blur", size=size, **request_)] == []
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["grayscale", "blur"])
+def test_bytes_are_exact_but_for_halves(name: str) -> None:
+    """The rungs that work in whole numbers agree with the reference exactly, not only within a level."""
+    from cudabench.devices.sim import SimDevice, poisoned
+
+    operation, ladder = build(name, size=(40, 208), dtype="uint8")
+    for case in ladder:
+        if case.skip_reason or case.function in ("grayscale_naive", "grayscale_words"):
+            continue
+        inputs = operation.inputs(case.problem)
+        arrays = {
+            b.name: inputs[b.name] if b.role == "in" else poisoned(b.shape, b.dtype)
+            for b in operation.buffers(case.problem)
+        }
+        SimDevice("sm_90").run(case, arrays, trace=False, progress=lambda fraction: None)
+        for key, expected in operation.reference(case.problem, inputs).items():
+            assert np.array_equal(arrays[key], expected), case.kernel
+
+
+# On a GPU ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Any]:
+    """One context for all kernels of this file."""
+    from cudabench.devices.cuda import CudaDevice
+
+    with CudaDevice(0) as device:
+        yield device
+
+
+GPU_FLAT = [(1,), (33,), (127,), (4099,), (1_000_003,)]
+GPU_RECTANGLES = [(1, 1), (1, 127), (127, 1), (31, 33), (62, 76), (257, 1001), (512, 640)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("name", "sizes", "blocks"),
+    [
+        ("vecadd", GPU_FLAT, [None, (33,), (1024,)]),
+        ("distance", GPU_FLAT, [None, (33,), (96,), (1024,)]),
+        ("pi", GPU_FLAT, [None, (33,), (1024,)]),
+        ("matvec", [(1, 1), (31, 33), (5, 2001), (300, 8), (3, 100_003), (2000, 300)], [None, (48,), (1024,)]),
+        ("grayscale", GPU_RECTANGLES, [None, (7, 3), (32, 32)]),
+        ("blur", GPU_RECTANGLES, [None, (7, 3)]),
+    ],
+)
+def test_ladder_on_the_gpu(device: Any, name: str, sizes: list[tuple[int, ...]], blocks: list[Any]) -> None:
+    """Every rung is right for every type at awkward sizes and blocks, twice on the same memory."""
+    wrong = []
+    for dtype, size, block in product(operations.get(name).dtypes, sizes, blocks):
+        operation, ladder = build(name, size=size, block=block, dtype=dtype, seed=sum(size))
+        inputs = operation.inputs(ladder[0].problem)
+        expected = operation.reference(ladder[0].problem, inputs)
+        for case in (case for case in ladder if not case.skip_reason):
+            pointers = {}
+            for buffer in operation.buffers(case.problem):
+                nbytes = math.prod(buffer.shape) * np.dtype(buffer.dtype).itemsize
+                pointers[buffer.name] = device.allocate(nbytes)
+                if buffer.role == "in":
+                    device.upload(pointers[buffer.name], inputs[buffer.name])
+                else:
+                    device.poison(pointers[buffer.name], nbytes)
+            work = device.bind(device.load(case.source, case.defines), case.launches, pointers)
+            for _ in range(2):
+                device.run(work, case.kernel)
+            for buffer in (b for b in operation.buffers(case.problem) if b.role == "out"):
+                got = np.empty(buffer.shape, buffer.dtype)
+                device.download(pointers[buffer.name], got)
+                found = verify.compare(expected[buffer.name], got, operation.tolerance(case.problem))
+                if found.mismatches:
+                    wrong.append(f"{case.kernel} {size} {block} {dtype}: {found.mismatches} wrong, {found.first}")
+            for pointer in pointers.values():
+                device.release(pointer)
+    assert wrong == []
