@@ -148,7 +148,9 @@ extern "C" __global__ void solve_eliminate_aligned(T *ab, int n, int pitch, int 
     }
 }
 
+#ifndef ROWS
 #define ROWS 4  // rows that a thread has under way at once
+#endif
 
 // Takes one launch a column: the blocks find the pivot of the next column while they have it in hand.
 // Every block picks the pivot from the candidates that the launch before left, so blocks are few and take many rows;
@@ -305,55 +307,66 @@ __device__ __forceinline__ void eliminate_panel(const T *ab, T *strip, T *upper,
         for (int c = 0; c < COLS; c++, from += n)
             held[r][c] = inside && c < cols ? *from : (T)0;
     }
+    // The column in hand is always held[r][0]; the others move up by one, and it goes to the end as what it became.
+    // So the loop need not be unrolled, and its code stays in the instruction cache: unrolled it took four times as long.
+#pragma unroll 1
+    for (int t = 0; t < cols; t++) {
+        Peak mine = {-1, 0};
 #pragma unroll
-    for (int t = 0; t < COLS; t++)
-        if (t < cols) {
-            Peak mine = {-1, 0};
+        for (int r = 0; r < HOLDS; r++)
+            if ((unused >> r & 1) && fabs(held[r][0]) > mine.size)
+                mine = {fabs(held[r][0]), idx + r * PANEL};
+        Peak best = warp_peak(mine);
+        if (best.at == mine.at && mine.size >= 0)
 #pragma unroll
             for (int r = 0; r < HOLDS; r++)
-                if ((unused >> r & 1) && fabs(held[r][t]) > mine.size)
-                    mine = {fabs(held[r][t]), idx + r * PANEL};
-            Peak best = warp_peak(mine);
-            if (best.at == mine.at && mine.size >= 0)
+                if (best.at == idx + r * PANEL)
 #pragma unroll
-                for (int r = 0; r < HOLDS; r++)
-                    if (best.at == idx + r * PANEL)
+                    for (int c = 0; c < COLS; c += VEC) {
+                        Vector v;
 #pragma unroll
-                        for (int c = 0; c < COLS; c += VEC) {
-                            Vector v;
-#pragma unroll
-                            for (int e = 0; e < VEC; e++)
-                                v.at[e] = held[r][c + e];
-                            *(uint4 *)&lines[t % 2][warp][c] = v.all;
-                        }
-            if (lane == 0)
-                peaks[t % 2][warp] = best;
-            __syncthreads();
-            best = warp_peak(peaks[t % 2][lane % warps]);
-            Vector line[COLS / VEC];
-#pragma unroll
-            for (int c = 0; c < COLS / VEC; c++)
-                line[c].all = *(const uint4 *)&lines[t % 2][best.at % PANEL / 32][c * VEC];
-            T scale = 1 / line[t / VEC].at[t % VEC];
-#pragma unroll
-            for (int r = 0; r < HOLDS; r++) {
-                T factor = held[r][t] * scale;
-#pragma unroll
-                for (int c = 0; c < COLS; c++)
-                    held[r][c] = c == t ? -factor : held[r][c] - factor * line[c / VEC].at[c % VEC];
-            }
-            if (best.at % PANEL == idx) {
-#pragma unroll
-                for (int r = 0; r < HOLDS; r++)
-                    if (best.at == idx + r * PANEL) {
-                        unused &= ~(1u << r);
-#pragma unroll
-                        for (int c = 0; c < COLS; c++)
-                            held[r][c] = c == t ? scale : line[c / VEC].at[c % VEC] * scale;
+                        for (int e = 0; e < VEC; e++)
+                            v.at[e] = held[r][c + e];
+                        *(uint4 *)&lines[t % 2][warp][c] = v.all;
                     }
-            }
-            if (idx == 0)
-                chosen[t] = best.at;
+        if (lane == 0)
+            peaks[t % 2][warp] = best;
+        __syncthreads();
+        best = warp_peak(peaks[t % 2][lane % warps]);
+        Vector line[COLS / VEC];
+#pragma unroll
+        for (int c = 0; c < COLS / VEC; c++)
+            line[c].all = *(const uint4 *)&lines[t % 2][best.at % PANEL / 32][c * VEC];
+        T scale = 1 / line[0].at[0];
+#pragma unroll
+        for (int r = 0; r < HOLDS; r++) {
+            T factor = held[r][0] * scale;
+#pragma unroll
+            for (int c = 1; c < COLS; c++)
+                held[r][c - 1] = held[r][c] - factor * line[c / VEC].at[c % VEC];
+            held[r][COLS - 1] = -factor;
+        }
+        if (best.at % PANEL == idx)
+#pragma unroll
+            for (int r = 0; r < HOLDS; r++)
+                if (best.at == idx + r * PANEL) {
+                    unused &= ~(1u << r);
+#pragma unroll
+                    for (int c = 1; c < COLS; c++)
+                        held[r][c - 1] = line[c / VEC].at[c % VEC] * scale;
+                    held[r][COLS - 1] = scale;
+                }
+        if (idx == 0)
+            chosen[t] = best.at;
+    }
+    for (int t = cols; t < COLS; t++)
+#pragma unroll
+        for (int r = 0; r < HOLDS; r++) {
+            T first = held[r][0];
+#pragma unroll
+            for (int c = 1; c < COLS; c++)
+                held[r][c - 1] = held[r][c];
+            held[r][COLS - 1] = first;
         }
 #pragma unroll
     for (int r = 0; r < HOLDS; r++)
