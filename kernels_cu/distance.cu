@@ -111,7 +111,8 @@ __device__ __forceinline__ S block_sum(S sum)
 
 // Adds within a warp through registers instead of shared memory.
 // A shuffle needs no barrier, so a block passes one barrier instead of one a step, and 32 sums lie in shared memory
-// instead of BDIMX. What remains: a thread waits for two small loads before it issues the next ones.
+// instead of BDIMX. That shows in short sums; in long ones what remains weighs more: a thread waits for two small loads
+// before it issues the next ones.
 extern "C" __global__ void distance_shuffle(const T *a, const T *b, S *partial, int n)
 {
     S sum = 0;

@@ -3,7 +3,7 @@
 // rgb holds `height` rows of `width` pixels, three bytes each, red, green, blue; grey holds one byte a pixel. Rows
 // follow each other without a gap, so a picture is also one long row of width * height pixels. Each pixel is read
 // once and written once, 4 bytes. That is little to fetch and much to do: a pixel has three conversions to float and
-// one back, which a multiprocessor does at an eighth of the rate of its additions.
+// one back, which a multiprocessor does at a fraction of the rate of its additions.
 //
 // The first kernel has a grid over the picture, 16 x 16 pixels a block: a picture of 62 rows by 76 columns has four
 // kinds of blocks, whole ones, ones cut at the right, at the bottom, and at both. T is unsigned char.
@@ -56,8 +56,8 @@ __device__ __forceinline__ void weigh_rest(const T *rgb, T *grey, size_t i, size
 }
 
 // Gives each thread four pixels: three words of 4 bytes hold them, one word the result.
-// Four loads and stores do the work of sixteen. What remains: four pixels still need sixteen conversions, which run
-// at 16 a clock on a multiprocessor; that alone takes as long as the memory does.
+// Four loads and stores do the work of sixteen. What remains: four pixels still need sixteen conversions between
+// bytes and floats, which take nearly as long as the memory does.
 extern "C" __global__ void grayscale_words(const T *rgb, T *grey, int width, int height)
 {
     size_t n = (size_t)width * height;

@@ -341,9 +341,7 @@ def simulated(name: str, *kernels: str, runs: int = 1, **request: Any) -> list[s
             report = device.run(case, arrays, trace=False, progress=lambda fraction: None).report
             wrong += [f"{case.kernel} {request}: {hazard.message}" for hazard in report.hazards]
             for key, expected in operation.reference(at, inputs).items():
-                # The built-in rungs are nearer than what is accepted of a user's kernel, which may cut.
-                tolerance = operation.tolerance(at)
-                found = verify.compare(expected, arrays[key], tolerance)
+                found = verify.compare(expected, arrays[key], operation.tolerance(at))
                 if found.mismatches:
                     wrong.append(f"{case.kernel} {request}: {found.mismatches} wrong, {found.first}")
                 arrays[key][...] = poisoned(expected.shape, arrays[key].dtype)
