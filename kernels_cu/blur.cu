@@ -333,8 +333,9 @@ __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int x, 
 #pragma unroll
             for (int i = 0; i < PAIRED / 2; i++)
                 sums[i] += ring[(r + K - 1) % K][i];
-            *(uint4 *)(out + (size_t)y * nx + x) = make_uint4(four_means(sums[0], sums[1]), four_means(sums[2], sums[3]),
-                                                              four_means(sums[4], sums[5]), four_means(sums[6], sums[7]));
+            *(uint4 *)(out + (size_t)y * nx + x) =
+                make_uint4(four_means(sums[0], sums[1]), four_means(sums[2], sums[3]),
+                           four_means(sums[4], sums[5]), four_means(sums[6], sums[7]));
 #pragma unroll
             for (int i = 0; i < PAIRED / 2; i++)
                 sums[i] -= ring[r][i];  // whole numbers: what was added can be taken away again
