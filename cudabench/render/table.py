@@ -48,7 +48,7 @@ def show(
         order = list(dict.fromkeys(result.kernel for result in results))
         results = sorted(results, key=lambda result: order.index(result.kernel))
     out.print(problem_line(operation, results, settings, device))
-    columns = timed_columns(operation) if device.kind == "cuda" else simulated_columns(results)
+    columns = timed_columns(operation, results) if device.kind == "cuda" else simulated_columns(results)
     if len(devices) > 1:
         columns.insert(2, Column("device", lambda r: r.device, right=False))
     if all(result.id is None for result in results):  # no ladder
@@ -151,12 +151,15 @@ def warning_lines(results: Sequence[Result]) -> list[str]:
 # The table -----------------------------------------------------------------------------------------------------------
 
 
-def common_columns(results_verified: Callable[[Result], str]) -> tuple[list[Column], Column]:
+def common_columns(results: Sequence[Result], results_verified: Callable[[Result], str]) -> tuple[list[Column], Column]:
     """Return the columns that every report starts with, and the one that it ends with."""
+    flat = all(result.block[1] <= 1 for result in results)
     start = [
         Column("id", lambda r: NOTHING if r.id is None else str(r.id), expendable=4),
         Column("kernel", lambda r: r.kernel, right=False),
-        Column("block", lambda r: dim_text(r.block, 2) if r.block[0] else NOTHING, right=False, expendable=5),
+        Column(
+            "block", lambda r: dim_text(r.block, 1 if flat else 2) if r.block[0] else NOTHING, right=False, expendable=5
+        ),
         Column("grid", lambda r: dim_text(r.grid) if r.grid[0] else NOTHING, right=False, expendable=1),
     ]
     return start, Column("verified", results_verified, right=False)
@@ -169,9 +172,9 @@ def verdict(result: Result) -> str:
     return {"ok": "yes", "wrong": "WRONG", "failed": "failed", "skipped": "skipped"}[result.status]
 
 
-def timed_columns(operation: Operation) -> list[Column]:
+def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Column]:
     """Return the columns of a run on a GPU."""
-    start, end = common_columns(verdict)
+    start, end = common_columns(results, verdict)
     middle = [
         Column("time", _time),
         Column("GB/s", lambda r: _number(r.bandwidth_gbps)),
@@ -186,7 +189,7 @@ def timed_columns(operation: Operation) -> list[Column]:
 
 def simulated_columns(results: Sequence[Result]) -> list[Column]:
     """Return the columns of a run in the simulator: per request the mean, and in brackets the least that would do."""
-    start, end = common_columns(verdict)
+    start, end = common_columns(results, verdict)
     return [
         *start,
         Column("load\nsectors", lambda r: _per_request(r, "global", "load", "sectors")),
