@@ -71,6 +71,11 @@ def _simulator(architecture: str, note: str | None) -> Choice:
     lack = probe.nvrtc()
     if not lack.usable:
         raise DeviceUnusable(f"The simulator cannot compile kernels: {lack.problem}; {lack.repair}.")
+    from cudabench import compiler
+
+    known = compiler.supported_architectures("nvrtc")
+    if architecture.rstrip("af") not in {name.rstrip("af") for name in known}:
+        raise UsageError(f"NVRTC {lack.version} does not compile for {architecture}: use one of {', '.join(known)}.")
     return Choice("sim", architecture=architecture, note=note)
 
 

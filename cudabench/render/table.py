@@ -57,11 +57,9 @@ def show(
     out.print(fitting_table(columns, results, out.width))
     if device.kind == "sim":
         out.print(Text("Sectors and wavefronts are per request; in brackets stands what would do.", style="dim"))
-    for result in results:
-        if result.status in ("wrong", "failed"):
-            out.print(Text(f"{result.kernel} {result.status}: {result.reason}", style="red"))
-        elif result.status == "skipped":
-            out.print(Text(f"{result.kernel} skipped: {result.reason}", style="dim"))
+    for (status, reason), kernels in reasons(results).items():
+        style = "dim" if status == "skipped" else "red"
+        out.print(Text(f"{', '.join(kernels)} {status}: {reason}", style=style))
     for line in stragglers(results):
         out.print(Text(line, style="yellow"))
     for result in results:
@@ -75,6 +73,15 @@ def show(
 
 
 # The lines around the table ------------------------------------------------------------------------------------------
+
+
+def reasons(results: Sequence[Result]) -> dict[tuple[str, str | None], list[str]]:
+    """Return why kernels have no figures, and which: what several share is said once."""
+    shared: dict[tuple[str, str | None], list[str]] = {}
+    for result in results:
+        if result.status != "ok":
+            shared.setdefault((result.status, result.reason), []).append(result.kernel)
+    return shared
 
 
 def stragglers(results: Sequence[Result]) -> list[str]:
