@@ -52,8 +52,10 @@ __device__ __forceinline__ Peak block_peak(Peak mine, unsigned idx)
 }
 
 // Copies a and b side by side into ab, so that every run starts from the same matrix, and marks all rows as unused.
-// Elements behind column n, where the pitch has room, become 0. pivot lists the rows in the order of their use.
-extern "C" __global__ void solve_augment(const T *a, const T *b, T *ab, int *order, int *pivot, int n, int pitch)
+// Elements behind column n, where the pitch has room, become 0. pivot lists the rows in the order of their use, and
+// place says where in that list a row is.
+extern "C" __global__ void solve_augment(const T *a, const T *b, T *ab, int *order, int *pivot, int *place, int n,
+                                         int pitch)
 {
     for (size_t row = (size_t)blockIdx.y * BDIMY + threadIdx.y; row < n; row += (size_t)gridDim.y * BDIMY) {
         for (size_t c = (size_t)blockIdx.x * BDIMX + threadIdx.x; c < pitch; c += (size_t)gridDim.x * BDIMX)
@@ -61,6 +63,7 @@ extern "C" __global__ void solve_augment(const T *a, const T *b, T *ab, int *ord
         if (blockIdx.x == 0 && threadIdx.x == 0) {
             order[row] = -1;
             pivot[row] = row;
+            place[row] = row;
         }
     }
 }
@@ -217,7 +220,8 @@ extern "C" __global__ void solve_gather(const T *ab, const int *pivot, T *x, int
 // hold. Eliminating a panel of columns J with the pivot rows P turns it, in place, into factors
 //     G = -A[i, J] inverse(A[P, J]) for the other rows i, and inverse(A[P, J]) in the rows P;
 // all further columns K then change at once, A[i, K] += G A[P, K], with A[P, K] = G A[P, K] in the rows P themselves.
-// A panel lies in `strip`, column by column, so that neighbouring threads take neighbouring rows.
+// A panel lies in `strip`, column by column with its rows in the order of the list `pivot`: neighbouring threads find
+// neighbouring elements, wherever in the matrix the rows are that are left.
 #define PANEL 512                        // threads of the block that eliminates a panel
 #define HELD (256 / (int)sizeof(T))      // elements of the panel that each holds in registers
 #define WIDEST 16                        // columns of a panel at most
@@ -246,48 +250,71 @@ __device__ __forceinline__ Peak warp_peak(Peak p)
 }
 
 // Ends a panel whose pivots are at `chosen` in the list of unused rows: hands on the pivot rows' elements in the other
-// columns of OUTER and the inverse, and puts the pivots in front of the list.
-__device__ __forceinline__ void end_panel(const T *ab, const T *strip, T *upper, T *inverse, int *order, int *pivot,
-                                          int n, int pitch, int col, int cols, int outer, int outer_cols,
-                                          const int *chosen)
+// columns of OUTER and the inverse, and puts the pivots in front of the list and of the strip.
+__device__ __forceinline__ void end_panel(const T *ab, T *strip, T *upper, T *inverse, int *place, int *pivot, int n,
+                                          int pitch, int col, int cols, int outer, int outer_cols, const int *chosen)
 {
-    __shared__ int rows[WIDEST], holes[WIDEST];
+    __shared__ int rows[WIDEST], displaced[WIDEST], from[WIDEST], to[WIDEST];
 
     int idx = threadIdx.x;
     __syncthreads();
-    if (idx < cols)
-        rows[idx] = pivot[col + chosen[idx]];
+    if (idx < 32) {
+        // A row in front that is no pivot goes to the place that a pivot from behind leaves.
+        bool front = idx < cols, leaves = front, hole = front && chosen[idx] >= cols;
+        for (int t = 0; t < cols; t++)
+            leaves = leaves && chosen[t] != idx;
+        unsigned below = (1u << idx) - 1, all = __ballot_sync(~0u, leaves), holes = __ballot_sync(~0u, hole);
+        if (leaves)
+            from[__popc(all & below)] = idx;
+        if (hole)
+            to[__popc(holes & below)] = chosen[idx];
+        if (front) {
+            rows[idx] = pivot[col + chosen[idx]];
+            displaced[idx] = pivot[col + idx];
+        }
+        __syncwarp();
+        if (front) {
+            pivot[col + idx] = rows[idx];
+            place[rows[idx]] = col + idx;
+        }
+        if (leaves) {
+            int at = to[__popc(all & below)];
+            pivot[col + at] = displaced[idx];
+            place[displaced[idx]] = col + at;
+        }
+    }
     __syncthreads();
     for (int i = idx; i < cols * outer_cols; i += PANEL) {
         int c = outer + i % outer_cols;
         if (c < col || c >= col + cols)
             upper[i] = ab[(size_t)rows[i / outer_cols] * pitch + c];
     }
-    for (int i = idx; i < cols * cols; i += PANEL)
-        inverse[i] = strip[(size_t)(i % cols) * n + rows[i / cols]];
-    if (idx < 32) {
-        bool inside = idx < cols, displaced = inside;
-        int row = inside ? pivot[col + idx] : 0;
-        for (int t = 0; t < cols; t++)
-            displaced = displaced && chosen[t] != idx;
-        bool hole = inside && chosen[idx] >= cols;
-        unsigned below = (1u << idx) - 1, from = __ballot_sync(~0u, displaced), to = __ballot_sync(~0u, hole);
-        if (hole)
-            holes[__popc(to & below)] = chosen[idx];
-        __syncwarp();
-        if (displaced)
-            pivot[col + holes[__popc(from & below)]] = row;
-        if (inside) {
-            pivot[col + idx] = rows[idx];
-            order[rows[idx]] = col + idx;
-        }
+    T own = 0, other = 0;  // elements of the strip that move: of a pivot row, of a row that makes room for it
+    int t = idx / WIDEST, c = idx % WIDEST;
+    bool moves = t < cols && c < cols, leaves = moves;
+    T *column = strip + (size_t)c * n + col;
+    if (moves) {
+        own = column[chosen[t]];
+        other = column[t];
+        inverse[t * cols + c] = own;
+        for (int u = 0; u < cols; u++)
+            leaves = leaves && chosen[u] != t;
+    }
+    __syncthreads();
+    if (moves)
+        column[t] = own;
+    if (leaves) {
+        int rank = 0;
+        while (from[rank] != t)
+            rank++;
+        column[to[rank]] = other;
     }
 }
 
 // Eliminates a panel of up to COLS columns with one block, each thread holding HOLDS rows of it in registers.
 // Every warp offers its candidate together with the whole row, so that a column takes one barrier.
 template <int HOLDS, int COLS>
-__device__ __forceinline__ void eliminate_panel(const T *ab, T *strip, T *upper, T *inverse, int *order, int *pivot,
+__device__ __forceinline__ void eliminate_panel(const T *ab, T *strip, T *upper, T *inverse, int *place, int *pivot,
                                                 int n, int pitch, int col, int cols, int outer, int outer_cols)
 {
     const int warps = PANEL / 32;
@@ -301,14 +328,14 @@ __device__ __forceinline__ void eliminate_panel(const T *ab, T *strip, T *upper,
 #pragma unroll
     for (int r = 0; r < HOLDS; r++) {
         bool inside = idx + r * PANEL < left;
-        const T *from = strip + (inside ? pivot[col + idx + r * PANEL] : 0);
+        const T *from = strip + col + idx + r * PANEL;
         unused |= inside ? 1u << r : 0;
 #pragma unroll
         for (int c = 0; c < COLS; c++, from += n)
             held[r][c] = inside && c < cols ? *from : (T)0;
     }
-    // The column in hand is always held[r][0]; the others move up by one, and it goes to the end as what it became.
-    // So the loop need not be unrolled, and its code stays in the instruction cache: unrolled it took four times as long.
+    // The column in hand is always held[r][0]; the others move up by one, and it goes to the end as what it became:
+    // registers have no index, and unrolled the loop would be thousands of instructions.
 #pragma unroll 1
     for (int t = 0; t < cols; t++) {
         Peak mine = {-1, 0};
@@ -371,17 +398,17 @@ __device__ __forceinline__ void eliminate_panel(const T *ab, T *strip, T *upper,
 #pragma unroll
     for (int r = 0; r < HOLDS; r++)
         if (idx + r * PANEL < left) {
-            T *to = strip + pivot[col + idx + r * PANEL];
+            T *to = strip + col + idx + r * PANEL;
 #pragma unroll
             for (int c = 0; c < COLS; c++, to += n)
                 if (c < cols)
                     *to = held[r][c];
         }
-    end_panel(ab, strip, upper, inverse, order, pivot, n, pitch, col, cols, outer, outer_cols, chosen);
+    end_panel(ab, strip, upper, inverse, place, pivot, n, pitch, col, cols, outer, outer_cols, chosen);
 }
 
 // The same for one column of any length, which stays in device memory.
-__device__ __forceinline__ void eliminate_column(const T *ab, T *strip, T *upper, T *inverse, int *order, int *pivot,
+__device__ __forceinline__ void eliminate_column(const T *ab, T *strip, T *upper, T *inverse, int *place, int *pivot,
                                                  int n, int pitch, int col, int outer, int outer_cols)
 {
     __shared__ Peak peaks[PANEL / 32];
@@ -390,37 +417,37 @@ __device__ __forceinline__ void eliminate_column(const T *ab, T *strip, T *upper
     int idx = threadIdx.x, left = n - col;
     Peak best = {-1, 0};
     for (int i = idx; i < left; i += PANEL)
-        best = larger(best, {fabs(strip[pivot[col + i]]), i});
+        best = larger(best, {fabs(strip[col + i]), i});
     best = warp_peak(best);
     if (idx % 32 == 0)
         peaks[idx / 32] = best;
     __syncthreads();
     best = warp_peak(peaks[idx % (PANEL / 32)]);
-    T scale = 1 / strip[pivot[col + best.at]];
+    T scale = 1 / strip[col + best.at];
     __syncthreads();
     for (int i = idx; i < left; i += PANEL) {
-        T *element = &strip[pivot[col + i]];
+        T *element = &strip[col + i];
         *element = i == best.at ? scale : -*element * scale;
     }
     if (idx == 0)
         chosen[0] = best.at;
-    end_panel(ab, strip, upper, inverse, order, pivot, n, pitch, col, 1, outer, outer_cols, chosen);
+    end_panel(ab, strip, upper, inverse, place, pivot, n, pitch, col, 1, outer, outer_cols, chosen);
 }
 
 // Eliminates a panel, with `holds` rows in each thread's registers: the fewer rows are left, the wider is the panel.
 // A single block, so that a pivot costs a barrier instead of a launch. The other multiprocessors wait for it.
 extern "C" __global__ void __launch_bounds__(PANEL)
-solve_panel(const T *ab, T *strip, T *upper, T *inverse, int *order, int *pivot, int n, int pitch, int col, int cols,
+solve_panel(const T *ab, T *strip, T *upper, T *inverse, int *place, int *pivot, int n, int pitch, int col, int cols,
             int outer, int outer_cols, int holds)
 {
 #define PANEL_OF(holds) \
-    eliminate_panel<holds, COLUMNS(holds)>(ab, strip, upper, inverse, order, pivot, n, pitch, col, cols, outer, outer_cols)
+    eliminate_panel<holds, COLUMNS(holds)>(ab, strip, upper, inverse, place, pivot, n, pitch, col, cols, outer, outer_cols)
     switch (holds) {
     case 2: PANEL_OF(2); break;
     case 4: PANEL_OF(4); break;
     case 8: PANEL_OF(8); break;
     case 16: PANEL_OF(16); break;
-    default: eliminate_column(ab, strip, upper, inverse, order, pivot, n, pitch, col, outer, outer_cols);
+    default: eliminate_column(ab, strip, upper, inverse, place, pivot, n, pitch, col, outer, outer_cols);
     }
 }
 
@@ -430,14 +457,14 @@ solve_panel(const T *ab, T *strip, T *upper, T *inverse, int *order, int *pivot,
 // Applies a panel to the other columns of its OUTER columns and lays the next panel's columns into the strip.
 // Blocks take SPREAD_ROWS rows each; in rows that were pivots before, the factors are still to be computed.
 extern "C" __global__ void __launch_bounds__(SPREAD)
-solve_spread(T *ab, T *strip, const T *upper, const T *inverse, const int *order, int n, int pitch, int col, int cols,
+solve_spread(T *ab, T *strip, const T *upper, const T *inverse, const int *place, int n, int pitch, int col, int cols,
              int outer, int outer_cols, int next_cols)
 {
     __shared__ T tile[WIDEST][OUTER];
     __shared__ T inner[WIDEST][WIDEST];
     __shared__ T factors[WIDEST][SPREAD_ROWS + 1];
     __shared__ T next[WIDEST][SPREAD_ROWS + 1];
-    __shared__ int used[SPREAD_ROWS];
+    __shared__ int at[SPREAD_ROWS];  // places: under col the row was a pivot before, under col + cols it is one of this panel
 
     unsigned idx = threadIdx.x, r = idx % SPREAD_ROWS, c = idx / SPREAD_ROWS;
     size_t row0 = (size_t)blockIdx.x * SPREAD_ROWS;
@@ -447,12 +474,14 @@ solve_spread(T *ab, T *strip, const T *upper, const T *inverse, const int *order
             tile[i / outer_cols][i % outer_cols] = upper[i];
     if (idx < cols * cols)
         inner[idx / cols][idx % cols] = inverse[idx];
-    factors[c][r] = c < cols && row0 + r < n ? strip[c * (size_t)n + row0 + r] : (T)0;
     if (idx < SPREAD_ROWS)
-        used[idx] = row0 + idx < n ? order[row0 + idx] : -1;
+        at[idx] = row0 + idx < n ? place[row0 + idx] : n;
+    __syncthreads();
+    T *element_of_strip = strip + c * (size_t)n + at[r];
+    factors[c][r] = c < cols && at[r] < n ? *element_of_strip : (T)0;
     __syncthreads();
     T own = factors[c][r];
-    if (used[r] >= 0 && used[r] < col && c < cols) {
+    if (at[r] < col && c < cols) {
         own = 0;
         for (int t = 0; t < cols; t++)
             own -= factors[t][r] * inner[t][c];
@@ -467,7 +496,7 @@ solve_spread(T *ab, T *strip, const T *upper, const T *inverse, const int *order
             if (x >= col && x < col + cols)
                 sum = factors[x - col][y];
             else {
-                sum = used[y] >= col ? (T)0 : *element;
+                sum = at[y] >= col && at[y] < col + cols ? (T)0 : *element;
                 for (int t = 0; t < cols; t++)
                     sum += factors[t][y] * tile[t][x - outer];
             }
@@ -478,8 +507,8 @@ solve_spread(T *ab, T *strip, const T *upper, const T *inverse, const int *order
         }
     }
     __syncthreads();
-    if (c < next_cols && row0 + r < n)
-        strip[c * (size_t)n + row0 + r] = next[c][r];
+    if (c < next_cols && at[r] < n)
+        *element_of_strip = next[c][r];
 }
 
 // Copies the pivot rows of OUTER columns aside, from the first column behind them on: solve_update changes them.
@@ -536,7 +565,7 @@ __device__ __forceinline__ void wait_copies()
 // The matrix passes through the chip once for OUTER columns instead of once for each, and the multiply-adds of a
 // thread's 16 x 8 elements are the limit. The panels remain: their steps follow each other on one multiprocessor.
 extern "C" __global__ void __launch_bounds__(BLOCK)
-solve_update(T *__restrict__ ab, const T *__restrict__ lifted, const int *__restrict__ order, int n, int pitch,
+solve_update(T *__restrict__ ab, const T *__restrict__ lifted, const int *__restrict__ place, int n, int pitch,
              int outer, int outer_cols)
 {
     extern __shared__ uint4 tiles[];
@@ -605,7 +634,7 @@ solve_update(T *__restrict__ ab, const T *__restrict__ lifted, const int *__rest
             for (int s = 0; s < SUMS_X / VEC; s++) {
                 size_t c = col0 + from_x + s * 8 * VEC;
                 there[r][s].all = make_uint4(0, 0, 0, 0);
-                if (row < n && c < pitch && order[row] < outer)
+                if (row < n && c < pitch && (place[row] < outer || place[row] >= outer + outer_cols))
                     there[r][s].all = *(const uint4 *)&ab[row * pitch + c];
             }
         }

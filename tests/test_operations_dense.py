@@ -305,6 +305,20 @@ def test_solve_in_the_simulator(
         assert wrong_in_simulator(simulated, SOLVE, ladder) == []
 
 
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_form_of_panel_in_the_simulator(simulated: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The panels that large matrices begin with are right: forced upon a small one."""
+    held = 256 // np.dtype(dtype).itemsize
+
+    def panel(left: int, itemsize: int) -> tuple[int, int]:
+        rows = next((rows for least, rows in ((85, 0), (70, 16), (50, 8), (30, 4)) if left > least), 2)
+        return rows, min(held // rows, solve.WIDEST) if rows else 1
+
+    monkeypatch.setattr(solve, "panel", panel)
+    assert wrong_in_simulator(simulated, SOLVE, build(SOLVE, "blocked", size=(90,), block=(32, 4), dtype=dtype)) == []
+
+
 # On a GPU ------------------------------------------------------------------------------------------------------------
 
 

@@ -99,7 +99,7 @@ def _ints(*values: int) -> tuple[Any, ...]:
 def _augment(problem: Problem, block: Dim, pitch: int) -> Launch:
     n = problem.size["n"]
     grid = (cdiv(pitch, block[0]), min(cdiv(n, block[1]), MAX_GRID[1]), 1)
-    return Launch("solve_augment", grid, block, ("a", "b", "ab", "order", "pivot", *_ints(n, pitch)))
+    return Launch("solve_augment", grid, block, ("a", "b", "ab", "order", "pivot", "place", *_ints(n, pitch)))
 
 
 def _flat(count: int, block: Dim) -> Dim:
@@ -183,20 +183,20 @@ def blocked(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
 
         def spread(col: int, cols: int, next_cols: int, outer: int = outer, outer_cols: int = outer_cols) -> Launch:
             sizes = _ints(n, pitch, col, cols, outer, outer_cols, next_cols)
-            arguments = ("ab", "strip", "upper", "inverse", "order", *sizes)
+            arguments = ("ab", "strip", "upper", "inverse", "place", *sizes)
             return Launch("solve_spread", (cdiv(n, SPREAD_ROWS), 1, 1), (SPREAD_ROWS * WIDEST, 1, 1), arguments)
 
         order = list(panels(n, outer, itemsize))
         launches.append(spread(outer, 0, order[0][1]))
         for i, (col, cols, holds) in enumerate(order):
             sizes = _ints(n, pitch, col, cols, outer, outer_cols, holds)
-            arguments = ("ab", "strip", "upper", "inverse", "order", "pivot", *sizes)
+            arguments = ("ab", "strip", "upper", "inverse", "place", "pivot", *sizes)
             launches.append(Launch("solve_panel", (1, 1, 1), (PANEL, 1, 1), arguments))
             launches.append(spread(col, cols, order[i + 1][1] if i + 1 < len(order) else 0))
         first = (outer + outer_cols) // vector * vector
         lift = (_flat(pitch - first, block)[0], outer_cols, 1)
         launches.append(Launch("solve_lift", lift, block, ("ab", "pivot", "lifted", *_ints(pitch, outer, first))))
-        arguments = ("ab", "lifted", "order", *_ints(n, pitch, outer, outer_cols))
+        arguments = ("ab", "lifted", "place", *_ints(n, pitch, outer, outer_cols))
         launches.append(Launch("solve_update", (cdiv(n + 1 - first, columns), grid[1], 1), block, arguments, shared))
     launches.append(Launch("solve_collect", _flat(n, block), block, ("ab", "pivot", "x", *_ints(n, pitch))))
     return launches
@@ -294,6 +294,7 @@ def buffers(problem: Problem) -> tuple[Buffer, ...]:
         Buffer("next_row", (candidates,), "int32", "scratch"),
         Buffer("order", (n,), "int32", "scratch"),
         Buffer("pivot", (n,), "int32", "scratch"),
+        Buffer("place", (n,), "int32", "scratch"),
         Buffer("strip", (WIDEST, n), dtype, "scratch"),
         Buffer("upper", (WIDEST, OUTER), dtype, "scratch"),
         Buffer("inverse", (WIDEST, WIDEST), dtype, "scratch"),
