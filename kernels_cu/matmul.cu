@@ -249,8 +249,8 @@ matmul_vector(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ 
 
 // Starts the loads of the next step before the sums of this one, and keeps two pairs of tiles.
 // The loads wait in registers while the block computes, and a step takes one barrier instead of two.
-// What remains: 16-byte loads from shared memory, a quarter of one for each of 64 multiply-adds, still fill its
-// bandwidth, since each brings four elements to 32 threads, 512 bytes, and 128 bytes pass in a cycle.
+// What remains: the four 16-byte loads from shared memory for 64 multiply-adds fill its bandwidth, since each brings
+// 512 bytes to a warp and 128 bytes pass in a cycle.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_double_buffer(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
@@ -449,8 +449,8 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
 }
 
 // Gives each thread 16 x 8 elements of c and each warp a square of 64 x 64, and copies tiles without registers.
-// A multiply-add now takes 3/16 of a load, and the lanes are numbered so that half a warp's loads merge: the
-// multiply-add units become the limit. STAGES steps are in flight through cp.async, which needs sm_80.
+// Six 16-byte loads serve 128 multiply-adds, and the lanes are numbered so that half a warp's loads merge: the
+// multiply-add units become the limit. STAGES steps are in flight through cp.async, asynchronous from sm_80 on.
 // What remains is the arithmetic of float itself; only the tensor cores do more of it.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
