@@ -18,29 +18,31 @@ import numpy as np
 from cudabench import stats, verify
 from cudabench.errors import CudabenchError, DeviceError, OutOfMemory, UsageError
 from cudabench.model import (
-    WARP,
-    Baseline,
     Buffer,
     Case,
-    CpuTime,
     DeviceInfo,
     Launch,
-    Operation,
-    Problem,
     Resources,
     Result,
     Settings,
     Source,
     Timing,
-    Tolerance,
     Verification,
     Warning,
 )
 from cudabench.occupancy import occupancy
+from cudabench.trial import (
+    Arrays,
+    Trial,
+    compare,
+    describe,
+    launch_warnings,
+    right_output,
+    unverified_warnings,
+    wrong_reason,
+)
 
-Arrays = dict[str, np.ndarray]
 Work = Callable[[], None]
-Progress = Callable[[str, float], None]
 
 RELATIVE_CI = 0.005  # of the median: the precision at which sampling stops
 WARM_UP_S = 0.15
@@ -49,7 +51,6 @@ HOT_SAMPLE_S = 2e-3  # back-to-back runs fill this, so that what the first and t
 MAX_HOT_RUNS = 400  # as many launches as can wait behind a held stream
 GROUP_S = 2e-3  # kernel and copy take turns in groups of this length: each change costs a sample its warm caches
 MAX_GROUP = 16
-BASELINE_S = 0.4
 L2_ASSISTED = 4  # footprint over L2 under which the cache helps (measured: gone at 2 to 4 times)
 DISPERSION = 0.05
 CLOCK_DROP = 0.05
@@ -95,35 +96,11 @@ class Device(Protocol):
 
 
 @dataclass
-class Bench:
-    """What the kernels of one run share: inputs, references and memory on the device, made when first needed."""
+class Bench(Trial):
+    """The kernels of one run on a GPU: inputs in its memory, samples, figures."""
 
-    operation: Operation
-    problem: Problem
-    settings: Settings
     device: Device
-    progress: Progress = lambda phase, fraction: None
-    cpu: CpuTime | None = None
-    _inputs: Arrays | None = None
-    _references: dict[str, Arrays] = field(default_factory=dict)
-    _pointers: dict[str, int] = field(default_factory=dict)
-
-    # What is shared ---------------------------------------------------------------------------------------------
-
-    @property
-    def inputs(self) -> Arrays:
-        """The seeded inputs, in host memory."""
-        if self._inputs is None:
-            self.progress("making inputs", 0)
-            self._inputs = self.operation.inputs(self.problem)
-        return self._inputs
-
-    def expected(self, name: str) -> Arrays:
-        """Return the right outputs of a kernel, by the `expects` of its case."""
-        if name not in self._references:
-            self.progress("computing the reference", 0)
-            self._references[name] = self.operation.right(name, self.problem, self.inputs)
-        return self._references[name]
+    _pointers: dict[str, int] = field(default_factory=dict, init=False)
 
     def pointers(self) -> dict[str, int]:
         """Return the device addresses of all buffers; OutOfMemory, before anything runs, where they do not fit."""
@@ -157,14 +134,6 @@ class Bench:
                 copy()
 
         return work if copies else None
-
-    def measure_cpu(self) -> CpuTime:
-        """Return the time of the CPU baseline, measured once."""
-        if self.cpu is None:
-            self.cpu = time_baseline(
-                self.operation, self.problem, self.inputs, self.settings.cpu_threads, self.progress
-            )
-        return self.cpu
 
     # One kernel -------------------------------------------------------------------------------------------------
 
@@ -356,31 +325,7 @@ class Bench:
         )
 
 
-def right_output(operation: Operation, problem: Problem, inputs: Arrays, outputs: Arrays) -> dict[str, float]:
-    """Keep a right output where the options say so, and return the figures about it."""
-    if operation.save:
-        operation.save(problem, outputs)
-    return operation.figures(problem, inputs, outputs) if operation.figures else {}
-
-
 # Rules ---------------------------------------------------------------------------------------------------------------
-
-
-def describe(case: Case, device: str) -> Result:
-    """Return the part of a result that is known before anything runs."""
-    return Result(
-        operation=case.operation,
-        kernel=case.kernel,
-        id=case.id,
-        function=case.function,
-        source=case.source.name,
-        size=case.problem.size,
-        dtype=case.problem.dtype,
-        block=case.block,
-        grid=case.grid,
-        device=device,
-        status="ok",
-    )
 
 
 def enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:
@@ -418,57 +363,6 @@ def hot_runs(typical_s: float) -> int:
     return max(1, min(MAX_HOT_RUNS, round(HOT_SAMPLE_S / typical_s)))
 
 
-def time_baseline(operation: Operation, problem: Problem, arrays: Arrays, threads: int, progress: Progress) -> CpuTime:
-    """Return the median time of the CPU baseline over runs that fill 0.4 s; the first, which touches the pages, is left
-    out unless it alone takes longer."""
-    baseline: Baseline = operation.baseline
-    outputs = {
-        b.name: arrays[b.name].copy() if b.role == "inout" else np.empty(b.shape, b.dtype)
-        for b in operation.buffers(problem)
-        if b.role in ("out", "inout")
-    }
-    times: list[float] = []
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < BASELINE_S or not times:
-        progress("timing the CPU", min((time.perf_counter() - begin) / BASELINE_S, 1.0))
-        start = time.perf_counter()
-        baseline.run(arrays, outputs, threads)
-        times.append(time.perf_counter() - start)
-    median = float(np.median(times[1:] or times))
-    nbytes = operation.bytes(problem)
-    return CpuTime(median, nbytes / median / 1e9 if nbytes else None, threads, baseline.implementation)
-
-
-LOOKS = {"before": "before timing", "after": "after timing", "simulated": "simulated"}
-
-
-def wrong_reason(verification: Verification) -> str:
-    """Return one sentence about what is wrong with an output."""
-    first = verification.first
-    if first is None:
-        return "the output is right"
-    index = ", ".join(str(i) for i in first.index)
-    bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
-    return (
-        f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first {first.output}[{index}]: "
-        f"got {first.got:g}, expected {first.expected:g}{bound}"
-    )
-
-
-def launch_warnings(case: Case) -> list[Warning]:
-    """Return what the launch itself gives away."""
-    threads = case.block[0] * case.block[1] * case.block[2]
-    if threads % WARP == 0:
-        return []
-    idle = -threads % WARP
-    return [
-        Warning(
-            "partial-warp",
-            f"{threads} threads a block leave {idle} lanes of the last warp idle: make --block a multiple of {WARP}",
-        )
-    ]
-
-
 def timing_warnings(timing: Timing, elapsed: float, settings: Settings) -> list[Warning]:
     """Return what the samples say against themselves."""
     notes = []
@@ -490,35 +384,6 @@ def timing_warnings(timing: Timing, elapsed: float, settings: Settings) -> list[
             )
         )
     return notes
-
-
-def compare(expected: Arrays, got: Arrays, tolerance: Tolerance, when: str) -> Verification | None:
-    """Return how outputs compare with what is expected; None where nothing is."""
-    return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
-
-
-def unverified_warnings(
-    verification: Verification | None, expected: Arrays, buffers: Sequence[Buffer]
-) -> list[Warning]:
-    """Return what is to be said of a result, or of an output of it, that nothing was compared with."""
-    if verification is not None:
-        names = [buffer.name for buffer in buffers if buffer.role == "out" and buffer.name not in expected]
-        if not names:
-            return []
-        verb = "is" if len(names) == 1 else "are"
-        return [
-            Warning(
-                "not-compared",
-                f"{', '.join(names)} {verb} compared with nothing: add --expect '{names[0]}=EXPRESSION'",
-            )
-        ]
-    return [
-        Warning(
-            "unverified",
-            "nothing says that the output is right, so its figures count for no threshold: add --expect "
-            "'NAME=EXPRESSION' or NAME=@FILE.npy",
-        )
-    ]
 
 
 def scale_warnings(result: Result, info: DeviceInfo, larger: str = "a larger --size") -> list[Warning]:

@@ -2,58 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from cudabench import advice, pictures, simulator, verify
-from cudabench.bench import (
+from cudabench.devices.sim import Run, SimDevice, poisoned
+from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
+from cudabench.model import Access, Case, Hazard, Operation, Problem, Result
+from cudabench.trial import (
+    Arrays,
+    Trial,
     compare,
     describe,
     launch_warnings,
     right_output,
-    time_baseline,
     unverified_warnings,
     wrong_reason,
 )
-from cudabench.devices.sim import Run, SimDevice, poisoned
-from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
-from cudabench.model import Access, Case, CpuTime, Hazard, Operation, Problem, Result, Settings
-
-Arrays = dict[str, np.ndarray]
-Progress = Callable[[str, float], None]
 
 
 @dataclass
-class Examination:
-    """What the kernels of one simulated run share."""
+class Examination(Trial):
+    """The kernels of one run in the simulator; `output` is what the last one printed."""
 
-    operation: Operation
-    problem: Problem
-    settings: Settings
     device: SimDevice
     trace: bool = False
-    progress: Progress = lambda phase, fraction: None
-    cpu: CpuTime | None = None
-    output: str = ""
-    _inputs: Arrays | None = None
-    _references: dict[str, Arrays] = field(default_factory=dict)
-
-    @property
-    def inputs(self) -> Arrays:
-        """The seeded inputs."""
-        if self._inputs is None:
-            self.progress("making inputs", 0)
-            self._inputs = self.operation.inputs(self.problem)
-        return self._inputs
-
-    def expected(self, name: str) -> Arrays:
-        """Return the right outputs of a kernel, by the `expects` of its case."""
-        if name not in self._references:
-            self.progress("computing the reference", 0)
-            self._references[name] = self.operation.right(name, self.problem, self.inputs)
-        return self._references[name]
+    output: str = field(default="", init=False)
 
     def examine(self, case: Case) -> Result:
         """Return the result of one case.
@@ -66,9 +40,8 @@ class Examination:
         if case.skip_reason:
             return replace(blank, status="skipped", reason=case.skip_reason)
         self.expected(case.expects)  # an expectation of the user's that cannot be ends the run, not one kernel
-        if self.settings.cpu and self.cpu is None:
-            threads = self.settings.cpu_threads
-            self.cpu = time_baseline(self.operation, self.problem, self.inputs, threads, self.progress)
+        if self.settings.cpu:
+            self.measure_cpu()
         blank = replace(blank, cpu=self.cpu)
         try:
             return self._examine(case, blank)

@@ -225,7 +225,7 @@ class _Worker:
             yield event
 
     def _failed(self, case: Case, reason: str) -> Finished:
-        from cudabench.bench import describe
+        from cudabench.trial import describe
 
         blank = describe(case, f"cuda:{self._job.index}")
         return Finished(replace(blank, status="failed", reason=reason), self._printed(), poisoned=True)

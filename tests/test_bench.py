@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from cudabench import cases, operations
-from cudabench.bench import Bench, enough, hot_runs, time_baseline, warm_up
+from cudabench.bench import Bench, enough, hot_runs, warm_up
 from cudabench.errors import OutOfMemory
 from cudabench.model import Case, Result, Settings
+from cudabench.trial import time_baseline
 from tests.conftest import FakeDevice
 
 ROWS, COLS = 33, 127

@@ -248,7 +248,7 @@ def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
 
 def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """--device all runs each GPU in turn, prints one table, and names the card that falls out of line."""
-    from cudabench import bench, session, stats
+    from cudabench import session, stats, trial
     from cudabench.devices import probe
     from cudabench.model import DeviceInfo
 
@@ -261,7 +261,7 @@ def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatc
         for case in cases:
             seconds = 1e-4 * (1.10 if choice.index == 1 and case.kernel == "smem" else 1.0)
             timing = stats.summarize([seconds] * 10, "cold")
-            yield session.Finished(replace(bench.describe(case, choice.name), time=timing, bandwidth_gbps=1.0))
+            yield session.Finished(replace(trial.describe(case, choice.name), time=timing, bandwidth_gbps=1.0))
 
     monkeypatch.setattr(session, "run", run)
     ran = cudabench("transpose", "-k", "smem", "-k", "vector", "--device", "all", "--json", "r.json")

@@ -73,7 +73,8 @@ RANKS = [
     {"errors", "model", "occupancy", "source", "stats", "verify", "chapters", "units"},
     {"compiler", "simulator", "operations", "advice", "cases"},
     {"devices", "results", "userkernel"},
-    {"bench", "examine", "compare", "export", "plot"},
+    {"trial", "compare", "export", "plot"},
+    {"bench", "examine"},
     {"session", "worker", "render", "sweep"},
     {"cli"},
 ]

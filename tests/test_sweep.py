@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudabench import devices, operations, session, stats, sweep
-from cudabench.bench import describe
 from cudabench.cases import Request
 from cudabench.devices import Choice
 from cudabench.errors import UsageError
 from cudabench.model import WARP, Access, Case, DeviceInfo, Dim, Result, Settings
+from cudabench.trial import describe
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
