@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudabench.model import BankRequest, Buffer, Case, ThreadAccess
-from cudabench.simulator.banks import BANKS, WORD, lanes_together
+from cudabench.simulator.banks import BANKS, WORD, lanes_together, merged
 
 if TYPE_CHECKING:
     from cudabench.simulator.trace import Trace
@@ -37,17 +37,24 @@ def bank_requests(trace: Trace) -> tuple[BankRequest, ...]:
         key = (request.line, request.op, request.width)
         if key not in seen:
             seen.add(key)
-            found.append(BankRequest(*key, passes=passes(request.addresses, request.width)))
+            load = request.op == "load"
+            found.append(BankRequest(*key, passes=passes(request.addresses, request.width, load=load)))
     return tuple(found)
 
 
-def passes(addresses: Sequence[int | None], width: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
+def passes(
+    addresses: Sequence[int | None], width: int, *, load: bool = True
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Return for each pass and bank the lanes that are served: an empty tuple where the bank is idle.
 
-    A bank serves one 4-byte word a pass, to all lanes that want it; lanes of 8 bytes come by half warps and lanes of 16
-    by quarter warps (CUDA C++ Programming Guide, shared memory).
+    A bank serves one 4-byte word a pass, to all lanes that want it; the lanes come in the groups of `simulator.banks`.
     """
+    import numpy as np
+
     together = lanes_together(width)
+    active = np.array([address is not None for address in addresses])
+    if load and together < len(addresses) and merged(np.array([address or 0 for address in addresses]), active):
+        together *= 2
     rows = []
     for first in range(0, len(addresses), together):
         wanted: list[dict[int, list[int]]] = [{} for _ in range(BANKS)]  # by bank: word -> lanes

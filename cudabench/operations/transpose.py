@@ -71,7 +71,10 @@ def padding(block: Dim, itemsize: int) -> int:
     turned = element % by * bx + element // by
 
     def cost(pad: int) -> int:
-        return sum(int(wavefronts((i + i // row * pad) * itemsize, itemsize, active).sum()) for i in (element, turned))
+        return sum(
+            int(wavefronts((i + i // row * pad) * itemsize, itemsize, active, load=load).sum())
+            for i, load in ((element, False), (turned, True))
+        )
 
     return min(range(128 // min(itemsize, 4) + 1), key=lambda pad: (cost(pad), pad))
 

@@ -399,7 +399,16 @@ def _row_starts(chunk: Any, memory: Array) -> Array:
 def _note_shared(
     machine: Any, access: Access, address: Value, offset: int, mask: Array | None, data: list[Value] | None
 ) -> None:
-    machine.counters.shared(access.numbers["shared"], address, offset, access.size, mask, machine.warps, machine.chunk)
+    machine.counters.shared(
+        access.numbers["shared"],
+        address,
+        offset,
+        access.size,
+        mask,
+        machine.warps,
+        machine.chunk,
+        access.kind == "load",
+    )
     machine.shared_races.log(access, address, offset, mask, data)
     if machine.trace is not None:
         machine.trace.record(machine, access, "shared", flat(address, offset, machine.chunk), mask)

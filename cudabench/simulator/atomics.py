@@ -222,7 +222,9 @@ class Atomic:
                 if machine.mask is None
                 else lanes.mask & machine.mask
             )
-            machine.counters.shared(access.numbers["shared"], lanes.address, 0, access.size, mask, machine.warps, chunk)
+            machine.counters.shared(
+                access.numbers["shared"], lanes.address, 0, access.size, mask, machine.warps, chunk, False
+            )
             machine.shared_races.log(access, lanes.address, 0, mask, data)
             if machine.trace is not None:
                 machine.trace.record(machine, access, "shared", lanes.address, mask)

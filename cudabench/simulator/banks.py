@@ -2,7 +2,10 @@
 
 A request is served in passes, here called wavefronts: in one pass each bank delivers one 4-byte word, to all lanes
 that ask for it (CUDA C++ Programming Guide, "Shared Memory"). Lanes of 8 bytes are served by half warps and lanes of
-16 bytes by quarter warps, each of which can fill all banks at once.
+16 bytes by quarter warps, each of which can fill all banks at once. Loads of 8 and 16 bytes take twice as many lanes
+together where every active lane's neighbour (lane ^ 1), or every active lane's next but one (lane ^ 2), is inactive or
+wants the same address. NVIDIA does not document that; it held for all of 286 patterns measured with Nsight Compute on
+an H200 (benchmarks/results/shared_wavefronts_h200.md).
 """
 
 from __future__ import annotations
@@ -23,60 +26,82 @@ def lanes_together(width: int) -> int:
     return {8: 16, 16: 8}.get(width, 32)
 
 
-def _words(addresses: Array, width: int) -> Array:
-    """Return the 4-byte words that the lanes touch, one row for each group of lanes served together: (rows, 32)."""
-    lanes = lanes_together(width)
-    first = (addresses >> 2).reshape(-1, lanes)
-    if lanes == 32:
-        return first
-    steps = np.arange(width // WORD, dtype=first.dtype)
-    return (first[:, :, None] + steps).reshape(-1, 32)
+def merged(addresses: Array, mask: Array | None) -> Array:
+    """Return whether the lanes of wide loads are served in groups of twice the size: bool of shape (...).
+
+    addresses: (..., 32); mask: the active lanes, same shape, or None for all.
+    """
+    lanes = np.arange(32)
+    result: Array = np.zeros(addresses.shape[:-1], dtype=bool)
+    for step in (1, 2):
+        other = lanes ^ step
+        same = addresses == addresses[..., other]
+        if mask is not None:
+            same |= ~mask | ~mask[..., other]
+        result |= same.all(axis=-1)
+    return result
 
 
-def wavefronts(addresses: Array, width: int, mask: Array | None = None) -> Array:
+def wavefronts(addresses: Array, width: int, mask: Array | None = None, *, load: bool = True) -> Array:
     """Return the passes that each warp's request takes.
 
     addresses: byte addresses of shape (..., 32), one lane in each place; width: bytes per lane (1 to 16, aligned;
-    below 256 KiB); mask: the active lanes, same shape. The result has shape (...): 0 where no lane is active.
+    below 256 KiB); mask: the active lanes, same shape; load: a load, or else a store or an atomic. The result has shape
+    (...): 0 where no lane is active.
     """
-    return _passes(addresses, width, mask)[0]
+    return both(addresses, width, mask, load=load)[0]
 
 
 def ideal_wavefronts(addresses: Array, width: int, mask: Array | None = None) -> Array:
     """Return the passes that the same distinct words would take without any conflict: ceil(words / 32), at least 1."""
-    return _passes(addresses, width, mask)[1]
+    return both(addresses, width, mask)[1]
 
 
-def _passes(addresses: Array, width: int, mask: Array | None) -> tuple[Array, Array]:
+def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool = True) -> tuple[Array, Array]:
+    """Return (wavefronts, ideal wavefronts) in one go; arguments as for `wavefronts`."""
+    addresses = np.asarray(addresses)
     shape = addresses.shape[:-1]
-    words = _words(np.asarray(addresses), width)
+    addresses = addresses.reshape(-1, 32)
     if mask is not None:
-        active = np.broadcast_to(mask, addresses.shape).reshape(-1)
-        if width > WORD:
-            active = np.repeat(active, width // WORD)
-        words = np.where(active.reshape(words.shape), words, NO_WORD)
+        mask = np.broadcast_to(mask, (*shape, 32)).reshape(-1, 32)
+    words = _words(addresses, width, mask)
+    groups = 32 // lanes_together(width)
+    passes, distinct = _passes(words.reshape(-1, BANKS))
+    passes = passes.reshape(-1, groups).sum(axis=1)
+    if groups == 1:
+        return passes.reshape(shape), -(-distinct // BANKS).reshape(shape)
+    if load:
+        wide = merged(addresses, mask)
+        if wide.any():
+            some, _ = _passes(words[wide].reshape(-1, 2 * BANKS))
+            passes[wide] = some.reshape(-1, groups // 2).sum(axis=1)
+    _, distinct = _passes(words)
+    return passes.reshape(shape), -(-distinct // BANKS).reshape(shape)
+
+
+def _words(addresses: Array, width: int, mask: Array | None) -> Array:
+    """Return the 4-byte words that each request's lanes touch, NO_WORD for inactive ones: (requests, words)."""
     # All of a block's words fit into 16 bits, which sort fastest.
-    order = np.sort(words.astype(np.uint16), axis=1)
-    rows = order.shape[0]
-    new = np.ones((rows, BANKS), dtype=bool)
-    np.not_equal(order[:, 1:], order[:, :-1], out=new[:, 1:])
+    words = (addresses >> 2).astype(np.uint16)
     if mask is not None:
-        new &= order != NO_WORD
+        words = np.where(mask, words, NO_WORD)
+    if width > WORD:
+        steps = np.arange(width // WORD, dtype=np.uint16)
+        wide = words[:, :, None] + steps
+        if mask is not None:
+            wide = np.where(mask[:, :, None], wide, NO_WORD)
+        words = wide.reshape(len(words), -1)
+    return words.astype(np.uint16, copy=False)
+
+
+def _passes(words: Array) -> tuple[Array, Array]:
+    """Return for each row of words served together the passes it takes and its number of distinct words."""
+    order = np.sort(words, axis=1)
+    rows = order.shape[0]
+    new = np.ones(order.shape, dtype=bool)
+    np.not_equal(order[:, 1:], order[:, :-1], out=new[:, 1:])
+    new &= order != NO_WORD
     # A word that differs from its left neighbour in sorted order is a distinct one: count those per bank.
     place = (order & (BANKS - 1)).astype(np.int64) + np.arange(rows, dtype=np.int64)[:, None] * BANKS
     load = np.bincount(place.reshape(-1), weights=new.reshape(-1), minlength=rows * BANKS).astype(np.int64)
-    groups = max(1, width // WORD)
-    passes = load.reshape(rows, BANKS).max(axis=1).reshape(*shape, groups).sum(axis=-1)
-    if groups == 1:
-        distinct = np.count_nonzero(new, axis=1).reshape(shape)
-    else:
-        whole = np.sort(order.reshape(-1, BANKS * groups), axis=1)
-        fresh = np.ones(whole.shape, dtype=bool)
-        np.not_equal(whole[:, 1:], whole[:, :-1], out=fresh[:, 1:])
-        distinct = np.count_nonzero(fresh & (whole != NO_WORD), axis=1).reshape(shape)
-    return passes, -(-distinct // BANKS)
-
-
-def both(addresses: Array, width: int, mask: Array | None = None) -> tuple[Array, Array]:
-    """Return (wavefronts, ideal wavefronts) in one go; arguments as for `wavefronts`."""
-    return _passes(addresses, width, mask)
+    return load.reshape(rows, BANKS).max(axis=1), np.count_nonzero(new, axis=1)

@@ -154,28 +154,38 @@ class Counters:
         self.add(number, warps, pieces * times, ideal * times)
 
     def shared(
-        self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int, chunk: Chunk
+        self,
+        number: int,
+        address: Affine | Array,
+        offset: int,
+        size: int,
+        mask: Array | None,
+        warps: int,
+        chunk: Chunk,
+        load: bool,
     ) -> None:
-        """Count shared accesses; arguments as for `global_`."""
+        """Count shared accesses; arguments as for `global_`, and whether they are loads."""
         key = None
+        # A word for all lanes takes one pass; wider, it takes one for each group of lanes that has an active one.
+        narrow = size <= banks.WORD
         if type(address) is Affine:
-            if address.coefficients is None:
-                passes = 1
-                self.add(number, warps, passes * warps, warps)
+            if address.coefficients is None and narrow:
+                self.add(number, warps, warps, warps)
                 return
-            if not any(address.coefficients[3:]) and (mask is None or mask is chunk.root):
+            blocks_part = address.coefficients[3:] if address.coefficients else ()
+            if not any(blocks_part) and (mask is None or mask is chunk.root):
                 # All banks turn alike with the base, so that only the coefficients matter.
-                key = ("shared", address.coefficients, size)
+                key = ("shared", address.coefficients, size, load)
                 found = self.patterns.get(key)
                 if found is not None:
                     self.add(number, warps, found[0] * chunk.blocks, found[1] * chunk.blocks)
                     return
             address = address.array(chunk, INT64) + offset
         assert not isinstance(address, Affine)
-        if address.shape[1] == 1:
+        if address.shape[1] == 1 and narrow:
             self.add(number, warps, warps, warps)
             return
-        if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and size <= banks.WORD:
+        if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow:
             # Where all lanes together have no conflict, fewer have none.
             every, _ = banks.both(np.broadcast_to(address, (1, chunk.threads)).reshape(-1, 32), size)
             if (every == 1).all():
@@ -184,7 +194,7 @@ class Counters:
         rows, mask, times = spread(address, mask, chunk)
         if mask is not None:
             mask = mask.reshape(-1, 32)
-        passes_, ideal_ = banks.both(rows.reshape(-1, 32), size, mask)
+        passes_, ideal_ = banks.both(rows.reshape(-1, 32), size, mask, load=load)
         pieces, ideal = int(passes_.sum()), int(ideal_.sum())
         if key is not None:
             self.patterns[key] = (pieces, ideal)
