@@ -10,18 +10,14 @@
 // BDIMX and BDIMY are the threads of a block; x runs along the rows of c. The first five kernels stride over c, so
 // that any grid is right. Offsets are size_t because m * k, k * n and m * n may exceed 2^32.
 
-#ifndef TYPE
-#define TYPE float
+#ifndef T
+#define T float
 #endif
 #ifndef BDIMX
 #define BDIMX 16
 #endif
 #ifndef BDIMY
 #define BDIMY 16
-#endif
-
-#ifndef T  // T is #defined ahead of this text by the host; -DTYPE serves a plain nvcc
-typedef TYPE T;
 #endif
 
 #define BLOCK (BDIMX * BDIMY)  // threads in a block

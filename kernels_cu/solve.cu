@@ -10,18 +10,14 @@
 // A rung is several kernels, launched in order for each column or panel of columns; what they pass on stays on the GPU.
 // Read the ladder from top to bottom. BDIMX and BDIMY are the threads of a block; x runs along a row.
 
-#ifndef TYPE
-#define TYPE float
+#ifndef T
+#define T float
 #endif
 #ifndef BDIMX
 #define BDIMX 32
 #endif
 #ifndef BDIMY
 #define BDIMY 8
-#endif
-
-#ifndef T  // T is #defined ahead of this text by the host; -DTYPE serves a plain nvcc
-typedef TYPE T;
 #endif
 
 #define BLOCK (BDIMX * BDIMY)          // threads in a block

@@ -10,8 +10,8 @@
 // BDIMX and BDIMY are the threads of a block; x runs along a row of the matrix that the grid covers.
 // Offsets are size_t because nx * ny may exceed 2^32.
 
-#ifndef TYPE
-#define TYPE float
+#ifndef T
+#define T float
 #endif
 #ifndef BDIMX
 #define BDIMX 32
@@ -21,10 +21,6 @@
 #endif
 #ifndef IPAD
 #define IPAD 1
-#endif
-
-#ifndef T  // T is #defined ahead of this text by the host; -DTYPE serves a plain nvcc
-typedef TYPE T;
 #endif
 
 #define BLOCK (BDIMX * BDIMY)                            // threads in a block
