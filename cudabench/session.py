@@ -25,6 +25,7 @@ from cudabench.model import Case, CpuTime, DeviceInfo, Operation, Result, Settin
 
 WATCHED = ("running", "warming up", "timing")  # phases in which the GPU must give a sign of life
 START_TIMEOUT_S = 120.0
+WORKER = "cudabench.worker"
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,15 @@ class Working:
 
 @dataclass(frozen=True)
 class Finished:
-    """A kernel is done; `output` is what it printed. `poisoned`: the worker's context is spoilt and it ends now."""
+    """A kernel is done; `output` is what it printed. `poisoned`: the worker's context is spoilt and it ends now.
+
+    `printed` is how many bytes the worker's kernels have printed so far, so that each gets its own.
+    """
 
     result: Result
     output: str = ""
     poisoned: bool = False
+    printed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,7 @@ class _Worker:
         self._shown = 0
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_package_root(), *_python_path()])}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "cudabench.worker", str(ours), str(back_write)],
+            [sys.executable, "-m", WORKER, str(ours), str(back_write)],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._noise,
@@ -221,7 +226,7 @@ class _Worker:
                 phase = event.phase
             elif isinstance(event, Finished):
                 case, phase = next(cases, case), "between"
-                event = replace(event, output=self._printed())
+                event = replace(event, output=self._printed(event.printed))
             yield event
 
     def _failed(self, case: Case, reason: str) -> Finished:
@@ -230,17 +235,20 @@ class _Worker:
         blank = describe(case, f"cuda:{self._job.index}")
         return Finished(replace(blank, status="failed", reason=reason), self._printed(), poisoned=True)
 
-    def _printed(self) -> str:
-        self._output.seek(self._shown)
-        text = self._output.read()
+    def _printed(self, end: int | None = None) -> str:
+        text = _content(self._output.fileno())[self._shown : end]
         self._shown += len(text)
         return text.decode("utf-8", "replace")
 
     def _last_words(self) -> str:
-        self._noise.seek(0)
-        lines = self._noise.read().decode("utf-8", "replace").strip().splitlines()
+        lines = _content(self._noise.fileno()).decode("utf-8", "replace").strip().splitlines()
         status = self._process.returncode
         return lines[-1] if lines else f"signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def _content(file: int) -> bytes:
+    """Return a file's bytes without moving its position, which the worker shares and writes at."""
+    return os.pread(file, os.fstat(file).st_size, 0)
 
 
 def _package_root() -> str:

@@ -6,6 +6,8 @@ import ctypes
 import os
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from cudabench.errors import CudabenchError
@@ -28,11 +30,11 @@ def main(receive: int, send: int) -> None:
     os._exit(0)
 
 
-def _run(job: Job, emit: object) -> None:
+def _run(job: Job, emit: Callable[[Event], None]) -> None:
     from cudabench.bench import Bench
     from cudabench.devices.cuda import CudaDevice
 
-    send: _Send = _Send(emit)
+    send = _Send(emit)
     operation = job.operation()
     with CudaDevice(job.index) as device:
         send(Started(device.info))
@@ -42,23 +44,35 @@ def _run(job: Job, emit: object) -> None:
             result = bench.measure(case)
             if bench.cpu is not None and job.cpu is None:
                 send(Measured(bench.cpu))
-                job = Job(job.operation, job.cases, job.settings, job.index, bench.cpu)
+                job = replace(job, cpu=bench.cpu)
             poisoned = result.status == "failed" and not device.alive()
-            sys.stdout.flush()
-            send(Finished(result, poisoned=poisoned))
+            send(Finished(result, poisoned=poisoned, printed=printed_bytes()))
             if poisoned:
                 return
 
 
+def printed_bytes() -> int | None:
+    """Return how much has been printed, where standard output is a file; the device's buffer is empty by now."""
+    sys.stdout.flush()
+    try:
+        return os.lseek(1, 0, os.SEEK_CUR)
+    except OSError:
+        return None
+
+
 class _Send:
-    def __init__(self, emit: object) -> None:
+    """Sends events, and what is being done no more than ten times a second."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
         self._last = ("", "", 0.0)
 
     def __call__(self, event: Event) -> None:
-        self._emit(event)  # type: ignore[operator]
+        self._emit(event)
 
-    def progress(self, kernel: str):  # type: ignore[no-untyped-def]
+    def progress(self, kernel: str) -> Callable[[str, float], None]:
+        """Return what a kernel reports its phase to."""
+
         def report(phase: str, fraction: float) -> None:
             now = time.monotonic()
             if (kernel, phase) != self._last[:2] or now - self._last[2] > HEARTBEAT_S:

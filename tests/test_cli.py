@@ -102,6 +102,16 @@ def test_driver_without_pycuda_is_no_silent_simulation(cudabench: Runner, monkey
     assert "PyCUDA is not installed; install it with pip install 'cudabench[gpu]'" in ran.err
 
 
+def test_no_compiler_for_the_simulator(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without NVRTC the simulator cannot run: exit code 5 and the command that mends it."""
+    from cudabench import compiler
+
+    monkeypatch.setattr(compiler, "nvrtc_version", lambda: None)
+    ran = cudabench("transpose", "--device", "sim")
+    assert (ran.code, ran.out) == (5, "")
+    assert "install it with pip install nvidia-cuda-nvrtc" in ran.err
+
+
 def test_auto_without_driver_says_so_first(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a driver the first line of output says that the simulator runs."""
     from cudabench.devices import probe
