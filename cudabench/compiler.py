@@ -108,6 +108,20 @@ def resources(
     return dict(_dispatch(job, backend).resources)
 
 
+def compile_ptx_and_resources(
+    source: str,
+    filename: str,
+    *,
+    arch: str = "sm_90",
+    defines: Mapping[str, str] | None = None,
+    include_dirs: Sequence[str] = (),
+    names: Sequence[str] = (),
+) -> tuple[Compiled, dict[str, Resources]]:
+    """Return what `compile_ptx` and `resources` do, from one run of the compiler; arguments and errors as there."""
+    outcome = _dispatch(_Job.of(source, filename, arch, defines, include_dirs, names, machine_code=True), None)
+    return outcome.compiled, dict(outcome.resources)
+
+
 def nvrtc_version() -> tuple[int, int] | None:
     """Return NVRTC's version, None where the library is not installed."""
     try:

@@ -219,7 +219,6 @@ def simulated() -> Iterator[Any]:
 
 def wrong_in_simulator(device: Any, operation: Operation, ladder: list[Case]) -> list[str]:
     """Run cases in the simulator and return what is wrong with them, hazards included."""
-    from cudabench import simulator
     from cudabench.devices.sim import poisoned
 
     wrong = []
@@ -231,17 +230,8 @@ def wrong_in_simulator(device: Any, operation: Operation, ladder: list[Case]) ->
             buffer.name: inputs[buffer.name] if buffer.role == "in" else poisoned(buffer.shape, buffer.dtype)
             for buffer in operation.buffers(case.problem)
         }
-        program, lowered = device.load(case)
-        for launch in case.launches:
-            report = simulator.run(
-                program,
-                lowered.get(launch.function, launch.function),
-                launch.grid,
-                launch.block,
-                [arrays[a] if isinstance(a, str) else a for a in launch.arguments],
-                shared_bytes=launch.shared_bytes,
-            )
-            wrong += [f"{case.kernel} {case.problem.size} {h.kind} line {h.line}: {h.message}" for h in report.hazards]
+        report = device.run(case, arrays, trace=False, progress=lambda fraction: None).report
+        wrong += [f"{case.kernel} {case.problem.size} {h.kind} line {h.line}: {h.message}" for h in report.hazards]
         expected = operation.right(case.expects, case.problem, inputs)
         tolerance = operation.tolerated(case.expects, case.problem)
         found = verify.compare_all(expected, {name: arrays[name] for name in expected}, tolerance, checked="simulated")

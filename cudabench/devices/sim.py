@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from cudabench import compiler, simulator
-from cudabench.errors import CudabenchError, UnsupportedFeature
+from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
 from cudabench.model import Case, DeviceInfo, Launch, Resources
 from cudabench.occupancy import Occupancy, occupancy
 
@@ -26,60 +27,69 @@ class Run:
     occupancy: Occupancy
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """A source file as a program, the entry names of its kernels, and what ptxas spends on each entry."""
+
+    program: simulator.Program
+    lowered: Mapping[str, str]
+    resources: Mapping[str, compiler.Resources]
+
+    def entry(self, function: str) -> str:
+        """Return the entry name of a function."""
+        return self.lowered.get(function, function)
+
+
 @dataclass
 class SimDevice:
     """A simulated GPU of one architecture, such as sm_90."""
 
     architecture: str
     info: DeviceInfo = field(init=False)
-    _compiled: dict[object, tuple[simulator.Program, Mapping[str, str]]] = field(default_factory=dict)
-    _spent: dict[object, Mapping[str, compiler.Resources]] = field(default_factory=dict)
+    _compiled: dict[object, Compiled] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         capability = capability_of(self.architecture)
         self.info = DeviceInfo(f"Simulator of {self.architecture}", "sim", capability)
 
-    def load(self, case: Case) -> tuple[simulator.Program, Mapping[str, str]]:
-        """Return the program of a case and its functions' entry names. Raises CompilerError.
+    def load(self, case: Case) -> Compiled:
+        """Return a case compiled. Raises CompilerError.
 
         Raises UnsupportedFeature, with all of them, where the kernel uses what the simulator lacks.
         """
-        functions = list(dict.fromkeys(launch.function for launch in case.launches))
+        functions = tuple(dict.fromkeys(launch.function for launch in case.launches))
         # A chapter's kernels are extern "C": compiled once, it serves them all.
-        names = () if case.source.builtin else tuple(functions)
+        names = () if case.source.builtin else functions
         key = (case.source, tuple(case.defines.items()), names)
         if key not in self._compiled:
-            compiled = compiler.compile_ptx(
-                case.source.text,
-                case.source.name,
-                arch=self.architecture,
-                defines=case.defines,
-                include_dirs=case.source.folders,
-                names=names,
-            )
-            self._compiled[key] = (simulator.load(compiled.ptx), compiled.lowered)
-        program, lowered = self._compiled[key]
-        lacks = [lack for function in functions for lack in program.unsupported(lowered.get(function, function))]
-        if lacks:
-            listed = "; ".join(dict.fromkeys(f"{lack.file}:{lack.line}: {lack.feature}" for lack in lacks))
-            raise UnsupportedFeature(f"{case.kernel} uses what the simulator lacks ({listed}): run it on a GPU.")
-        return program, lowered
+            self._compiled[key] = self._compile(case, functions, names)
+        compiled = self._compiled[key]
+        refuse_unsupported(case, compiled, functions)
+        return compiled
+
+    def _compile(self, case: Case, functions: Sequence[str], names: Sequence[str]) -> Compiled:
+        source: dict[str, Any] = {
+            "source": case.source.text,
+            "filename": case.source.name,
+            "arch": self.architecture,
+            "defines": case.defines,
+            "include_dirs": case.source.folders,
+            "names": names,
+        }
+        try:
+            ptx, resources = compiler.compile_ptx_and_resources(**source)
+        except CompilerError:
+            # ptxas may refuse just what the simulator lacks; that is the better thing to say.
+            ptx = compiler.compile_ptx(**source)
+            refuse_unsupported(case, Compiled(simulator.load(ptx.ptx), ptx.lowered, {}), functions)
+            with demangled(ptx.lowered):
+                raise
+        return Compiled(simulator.load(ptx.ptx), ptx.lowered, resources)
 
     def spent(self, case: Case) -> tuple[Resources, Occupancy]:
         """Return what ptxas spends on the kernel's main function, and the occupancy that follows."""
-        _, lowered = self.load(case)
-        key = (case.source, tuple(case.defines.items()), None if case.source.builtin else case.function)
-        if key not in self._spent:
-            with demangled(lowered):
-                self._spent[key] = compiler.resources(
-                    case.source.text,
-                    case.source.name,
-                    arch=self.architecture,
-                    defines=case.defines,
-                    include_dirs=case.source.folders,
-                    names=[case.function],
-                )
-        of = self._spent[key][lowered.get(case.function, case.function)]
+        compiled = self.load(case)
+        of = compiled.resources[compiled.entry(case.function)]
         dynamic = max(launch.shared_bytes for launch in case.launches)
         resources = Resources(of.registers, of.shared_bytes + dynamic, of.local_bytes)
         threads = case.block[0] * case.block[1] * case.block[2]
@@ -88,7 +98,7 @@ class SimDevice:
 
     def run(self, case: Case, arrays: Arrays, *, trace: bool, progress: Callable[[float], None]) -> Run:
         """Run all launches of a case on arrays, which change in place."""
-        program, lowered = self.load(case)
+        compiled = self.load(case)
         resources, fits = self.spent(case)
         reports = []
         for done, launch in enumerate(case.launches):
@@ -96,10 +106,10 @@ class SimDevice:
             def inside(blocks: int, of: int, done: int = done) -> None:
                 progress((done + blocks / of) / len(case.launches))
 
-            with demangled(lowered):
+            with demangled(compiled.lowered):
                 report = simulator.run(
-                    program,
-                    lowered.get(launch.function, launch.function),
+                    compiled.program,
+                    compiled.entry(launch.function),
                     launch.grid,
                     launch.block,
                     [arrays[a] if isinstance(a, str) else a for a in launch.arguments],
@@ -110,6 +120,14 @@ class SimDevice:
                 )
             reports.append(report)
         return Run(simulator.merge(reports), resources, fits)
+
+
+def refuse_unsupported(case: Case, compiled: Compiled, functions: Sequence[str]) -> None:
+    """Raise UnsupportedFeature where the case's functions use what the simulator lacks: all of it, with lines."""
+    lacks = [lack for function in functions for lack in compiled.program.unsupported(compiled.entry(function))]
+    if lacks:
+        listed = "; ".join(dict.fromkeys(f"{lack.file}:{lack.line}: {lack.feature}" for lack in lacks))
+        raise UnsupportedFeature(f"{case.kernel} uses what the simulator lacks ({listed}): run it on a GPU.")
 
 
 @contextmanager
