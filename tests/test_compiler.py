@@ -303,3 +303,12 @@ def test_import_is_cheap() -> None:
     """Importing the module loads neither NumPy nor the library nor ctypes."""
     code = "import sys, cudabench.compiler; sys.exit(bool({'numpy', 'ctypes'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs NVRTC")
+def test_one_run_gives_both() -> None:
+    """PTX and resources from one run of the compiler are those of two."""
+    text = 'extern "C" __global__ void twice(float *x) { x[threadIdx.x] *= 2; }'
+    compiled, spent = compiler.compile_ptx_and_resources(text, "twice.cu", arch="sm_80")
+    assert ".entry twice" in compiled.ptx
+    assert spent == compiler.resources(text, "twice.cu", arch="sm_80")
