@@ -66,7 +66,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
         except UsageError as error:
             if named or len(picked) == 1:
                 raise
-            cases.append(_skipped(operation, kernel, text, problem, str(error)))
+            cases.append(replace(_unplanned(operation, kernel, text, problem), skip_reason=str(error)))
     if all(case.skip_reason for case in cases):
         raise UsageError(cases[0].skip_reason or "")
     return cases
@@ -315,22 +315,15 @@ def _case(operation: Operation, kernel: Kernel, text: Source, problem: Problem, 
     else:
         launches = tuple(kernel.launches(problem, block, grid))
     defines = {"T": ctype, "BDIMX": str(block[0]), "BDIMY": str(block[1])} | operation.defines(problem)
-    if "IPAD" not in request.defines:
-        defines |= kernel.defines(block, itemsize)
+    defines |= kernel.defines(block, itemsize)
     if not text.builtin:
         defines = {name: value for name, value in defines.items() if _expects_macro(text.text, name)}
-    return Case(
-        operation=operation.name,
-        kernel=kernel.name,
-        id=operation.kernel_id(kernel.name),
-        function=kernel.function,
-        source=text,
-        problem=problem,
+    return replace(
+        _unplanned(operation, kernel, text, problem),
         block=block,
         grid=grid,
         launches=launches,
         defines=defines | dict(request.defines),
-        expects=_expects(operation, kernel),
     )
 
 
@@ -347,7 +340,8 @@ def _expects(operation: Operation, kernel: Kernel) -> str:
     return next((k.name for k in operation.kernels if k.expected and k.expected is kernel.expected), "")
 
 
-def _skipped(operation: Operation, kernel: Kernel, text: Source, problem: Problem, reason: str) -> Case:
+def _unplanned(operation: Operation, kernel: Kernel, text: Source, problem: Problem) -> Case:
+    """Return a case without launches, as a kernel that is skipped has it."""
     nothing = (0, 0, 0)
     return Case(
         operation=operation.name,
@@ -360,8 +354,7 @@ def _skipped(operation: Operation, kernel: Kernel, text: Source, problem: Proble
         grid=nothing,
         launches=(),
         defines={},
-        expects="",
-        skip_reason=reason,
+        expects=_expects(operation, kernel),
     )
 
 
