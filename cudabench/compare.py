@@ -28,6 +28,7 @@ import numpy as np
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, UsageError
 from cudabench.model import DeviceInfo, Dim, Result, Timing, dim_text
 from cudabench.results import ResultsFile
+from cudabench.thresholds import THRESHOLDS
 
 CONFIDENCE = 0.99  # of one interval; a ladder has a dozen, so 95% would call a false change in every other comparison
 RESAMPLES = 1000
@@ -266,8 +267,7 @@ def _scope(base: DeviceInfo | None, new: DeviceInfo | None, same_model: bool) ->
 
 # What is of the run and not of the kernel
 QUIET_SETTINGS = frozenset(
-    {"kernels", "block", "size", "dtype", "device", "timeout", "cpu", "cpu_threads"}
-    | {"min_bandwidth", "min_copy_fraction", "sweep"}
+    {"kernels", "block", "size", "dtype", "device", "timeout", "cpu", "cpu_threads"} | {*THRESHOLDS, "sweep"}
 )
 
 

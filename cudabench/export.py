@@ -20,7 +20,7 @@ from datetime import datetime, timezone
 from typing import Any
 from xml.etree import ElementTree
 
-from cudabench import units
+from cudabench import thresholds, units
 from cudabench.errors import CudabenchError
 from cudabench.model import Access, Result, dim_text
 from cudabench.results import ResultsFile
@@ -49,22 +49,8 @@ def name(result: Result) -> str:
 
 
 def missed(result: Result, file: ResultsFile) -> str | None:
-    """Return which threshold of its run a right result missed, as a sentence, or None."""
-    for key, figure, unit in (
-        ("min_bandwidth", result.bandwidth_gbps, "GB/s"),
-        ("min_copy_fraction", result.copy_fraction, "of the copy"),
-    ):
-        limit = file.settings.get(key)
-        if result.status != "ok" or not isinstance(limit, (int, float)):
-            continue
-        option = f"--{key.replace('_', '-')} {limit:g}"
-        if result.verification is None:
-            return f"{result.kernel} is unverified, so it has nothing to hold against {option}"
-        if figure is None:
-            return f"{result.kernel} has no bandwidth to hold against {option}"
-        if figure < limit:
-            return f"{result.kernel} reached {figure:.4g} {unit}, under {option}"
-    return None
+    """Return which threshold of its run a right result missed first, as a sentence, or None."""
+    return next((miss.sentence for miss in thresholds.missed(result, file.settings)), None)
 
 
 def total(result: Result, space: str, what: str, op: str | None = None) -> int | None:

@@ -287,3 +287,30 @@ def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatc
     document = json.loads(Path("r.json").read_text())
     assert [device["index"] for device in document["devices"]] == [0, 1]
     assert [result["device"] for result in document["results"]] == ["cuda:0", "cuda:0", "cuda:1", "cuda:1"]
+
+
+def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missed threshold has exit code 4, stands in the results file, and is a failure in its JUnit export."""
+    from cudabench import session, stats, trial
+    from cudabench.devices import probe
+    from cudabench.model import DeviceInfo, Verification
+
+    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=1))
+    monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
+    monkeypatch.setattr(probe, "nvcc", lambda: probe.Part("nvcc", version="1"))
+
+    def run(choice, operation, cases, settings, **_):  # type: ignore[no-untyped-def]
+        yield session.Started(DeviceInfo("Fake", "cuda", "9.0", index=0))
+        for case in cases:
+            right = Verification(0, None, 0.0, 0.0, ("before", "after"))
+            timing = stats.summarize([1e-4] * 10, "cold")
+            blank = trial.describe(case, choice.name)
+            yield session.Finished(replace(blank, time=timing, bandwidth_gbps=50.0, verification=right))
+
+    monkeypatch.setattr(session, "run", run)
+    ran = cudabench("transpose", "smem", "--min-bandwidth", 100, "--json", "r.json")
+    assert ran.code == 4
+    assert "smem reached 50 GB/s, under --min-bandwidth 100." in ran.err
+    assert json.loads(Path("r.json").read_text())["settings"]["min_bandwidth"] == 100
+    exported = cudabench("export", "r.json", "--to", "junit")
+    assert "smem reached 50 GB/s, under --min-bandwidth 100" in exported.out

@@ -163,6 +163,7 @@ def finish(report: Report, make: Callable[[], Operation], limits: dict[str, floa
 def finish_all(runs: Sequence[tuple[Report, Callable[[], Operation]]], limits: dict[str, float]) -> int:
     """Run reports on one file to their end, show them, return the exit code; an interrupt shows what was finished."""
     first = runs[0][0]
+    first.file.settings = {**first.file.settings, **limits}  # an export can then tell what missed them
     try:
         for report, make in runs:
             report.collect(make)
@@ -216,28 +217,15 @@ def json_target(text: str | None) -> Path | None:
 
 def exit_code(results: list[Result], thresholds: dict[str, float], say: Callable[[str], None]) -> int:
     """Return the exit code of finished results: a wrong one outweighs a failed one, that a missed threshold."""
+    from cudabench.thresholds import missed
+
     if any(result.status == "wrong" for result in results):
         return EXIT_WRONG
     if any(result.status == "failed" for result in results):
         return EXIT_FAILED
     if results and all(result.status == "skipped" for result in results):
         return EXIT_UNUSABLE
-    missed = False
-    for result in results:
-        for key, figure, unit in (
-            ("min_bandwidth", result.bandwidth_gbps, "GB/s"),
-            ("min_copy_fraction", result.copy_fraction, "of the copy"),
-        ):
-            if result.status != "ok" or key not in thresholds:
-                continue
-            option = f"--{key.replace('_', '-')} {thresholds[key]:g}"
-            if result.verification is None:
-                say(f"{result.kernel} is unverified, so it has nothing to hold against {option}: add --expect.")
-            elif figure is None:
-                say(f"{result.kernel} has no bandwidth to hold against {option}: say what it moves with --bytes.")
-            elif figure < thresholds[key]:
-                say(f"{result.kernel} reached {figure:.4g} {unit}, under {option}.")
-            else:
-                continue
-            missed = True
-    return EXIT_THRESHOLD if missed else EXIT_OK
+    misses = [miss for result in results for miss in missed(result, thresholds)]
+    for miss in misses:
+        say(f"{miss.sentence}: {miss.repair}." if miss.repair else f"{miss.sentence}.")
+    return EXIT_THRESHOLD if misses else EXIT_OK

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cudabench.model import Settings
+from cudabench.thresholds import THRESHOLDS
 
 
 def option(*names: str, **settings: Any) -> click.Option:
@@ -99,4 +100,4 @@ def settings(options: dict[str, Any]) -> Settings:
 
 def thresholds(options: dict[str, Any]) -> dict[str, float]:
     """Return the thresholds that were given, by option name."""
-    return {key: options[key] for key in ("min_bandwidth", "min_copy_fraction") if options.get(key) is not None}
+    return {key: options[key] for key in THRESHOLDS if options.get(key) is not None}

@@ -72,10 +72,10 @@ def sweep_command(name: str) -> click.Command:
     from cudabench.cli import options
     from cudabench.cli.arguments import SpreadCommand
     from cudabench.cli.operation import problem_options
+    from cudabench.thresholds import THRESHOLDS
 
     operation = operations.get(name)
     dims = operation.block_dimensions
-    thresholds = ("min_bandwidth", "min_copy_fraction")
     return SpreadCommand(
         name,
         params=[
@@ -90,7 +90,7 @@ def sweep_command(name: str) -> click.Command:
             ),
             *(p for p in problem_options(operation) if p.name not in REPLACED),
             *options.compiler_options(),
-            *(p for p in options.timing_options() if p.name not in thresholds),
+            *(p for p in options.timing_options() if p.name not in THRESHOLDS),
             *(p for p in options.baseline_options() if p.name == "seed"),
             *options.output_options(),
         ],

@@ -1,0 +1,33 @@
+"""The thresholds of a run, and which of its results miss them: pure, for the exit code and for exports alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from cudabench.model import Result
+
+THRESHOLDS = ("min_bandwidth", "min_copy_fraction")
+
+
+class Missed(NamedTuple):
+    """A threshold that a right result missed: a sentence without its point, and the repair where there is one."""
+
+    sentence: str
+    repair: str = ""
+
+
+def missed(result: Result, limits: Mapping[str, Any]) -> Iterator[Missed]:
+    """Yield which of the limits, by option name, a right result missed; what is no number is no limit."""
+    figures = (result.bandwidth_gbps, result.copy_fraction)
+    for key, figure, unit in zip(THRESHOLDS, figures, ("GB/s", "of the copy"), strict=True):
+        limit = limits.get(key)
+        if result.status != "ok" or not isinstance(limit, (int, float)):
+            continue
+        option = f"--{key.replace('_', '-')} {limit:g}"
+        if result.verification is None:
+            yield Missed(f"{result.kernel} is unverified, so it has nothing to hold against {option}", "add --expect")
+        elif figure is None:
+            yield Missed(f"{result.kernel} has no bandwidth to hold against {option}", "say what it moves with --bytes")
+        elif figure < limit:
+            yield Missed(f"{result.kernel} reached {figure:.4g} {unit}, under {option}")
