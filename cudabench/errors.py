@@ -6,6 +6,10 @@ A message is one sentence that holds the offending value, the rule and the repai
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -50,6 +54,22 @@ class UnsupportedFeature(CudabenchError):
     """The kernel uses features that the simulator lacks: exit code 5."""
 
     exit_code = EXIT_UNUSABLE
+
+
+def no_such_file(path: str | Path, kind: str, label: str | None = None) -> CudabenchError:
+    """Return the error for a file that is missing, with the nearest of its folder's files of a kind, such as '*.cu'.
+
+    `label` is what the sentence calls the file, if not by its path.
+    """
+    return CudabenchError(f"{label or path}: no such file.{did_you_mean_file(path, kind)}")
+
+
+def did_you_mean_file(path: str | Path, kind: str) -> str:
+    """Return ' Did you mean ...?' with the nearest file of a kind beside a missing one, or an empty string."""
+    from pathlib import Path
+
+    path = Path(path)
+    return did_you_mean(path.name, [entry.name for entry in path.parent.glob(kind)] if path.parent.is_dir() else [])
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

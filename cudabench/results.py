@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from cudabench import __version__
-from cudabench.errors import CudabenchError, did_you_mean
+from cudabench.errors import CudabenchError, no_such_file
 from cudabench.model import DeviceInfo, Dim, Result, Size, Timing
 
 SCHEMA = "cudabench/1"
@@ -187,8 +187,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        siblings = [entry.name for entry in path.parent.glob("*.json")] if path.parent.is_dir() else []
-        raise CudabenchError(f"{path}: no such file.{did_you_mean(path.name, siblings)}") from None
+        raise no_such_file(path, "*.json") from None
     except IsADirectoryError:
         raise CudabenchError(f"{path} is a directory: name a results file in it.") from None
     except UnicodeDecodeError:

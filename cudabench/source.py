@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
-from cudabench.errors import CudabenchError, UsageError, did_you_mean
+from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,7 @@ def read(path: str | Path) -> SourceFile:
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        siblings = [entry.name for entry in path.parent.glob("*.cu")] if path.parent.is_dir() else []
-        raise CudabenchError(f"{path}: no such file.{did_you_mean(path.name, siblings)}") from None
+        raise no_such_file(path, "*.cu") from None
     except IsADirectoryError:
         raise CudabenchError(f"{path} is a directory: name a .cu file in it.") from None
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cudabench import compare, units
 from cudabench.compare import Comparison, Failure, Row
-from cudabench.errors import did_you_mean
+from cudabench.errors import did_you_mean_file
 from cudabench.export import markdown_table, markdown_text
 from cudabench.model import DeviceInfo, Result, dim_text
 
@@ -61,7 +61,7 @@ class View:
     def first_run(self, out: Console) -> None:
         """Print that there is nothing to compare with yet, and how there will be."""
         base = self.names[0]
-        near = did_you_mean(Path(base).name, [entry.name for entry in Path(base).parent.glob("*.json")])
+        near = did_you_mean_file(base, "*.json")
         out.print(f"First run: {base} does not exist, so there is nothing to compare with.{near}", soft_wrap=True)
         for name, comparison in zip(self.names[1:], self.comparisons, strict=True):
             right = sum(row.verdict == "new" for row in comparison.rows)

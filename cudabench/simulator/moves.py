@@ -256,14 +256,7 @@ def _setp_pair(builder: Builder, ins: Instruction, type_: str) -> Run:
 
     def run(machine: Any) -> None:
         for shift, target in ((0, low), (16, high)):
-            x, y = (
-                (machine.array(source, UNSIGNED[32]) >> np.uint32(shift)).astype(np.uint16)
-                for source in (first, second)
-            )
-            if type_ == "bf16x2":
-                x, y = rounding.from_bf16(x), rounding.from_bf16(y)
-            else:
-                x, y = x.view(np.float16), y.view(np.float16)
+            x, y = (_half(machine, source, shift, type_) for source in (first, second))
             machine.put(target, truth(compare(x, y)))
 
     return run
@@ -299,6 +292,12 @@ def build_set(builder: Builder, ins: Instruction) -> Run:
     return run
 
 
+def _half(machine: Any, source: int, shift: int, type_: str) -> Array:
+    """Return the low (shift 0) or high (16) half of a packed pair of 16-bit floats as floats."""
+    bits = (machine.array(source, UNSIGNED[32]) >> np.uint32(shift)).astype(np.uint16)
+    return rounding.from_bf16(bits) if type_ == "bf16x2" else bits.view(np.float16)
+
+
 def _set_pair(builder: Builder, ins: Instruction, target: int, result: str, type_: str) -> Run:
     first, second = (builder.source(operand, "b32") for operand in ins.operands[1:3])
     compare = compare_arrays(ins.modifiers[0], True)
@@ -307,14 +306,7 @@ def _set_pair(builder: Builder, ins: Instruction, target: int, result: str, type
     def run(machine: Any) -> None:
         total: Any = np.uint32(0)
         for shift in (0, 16):
-            x, y = (
-                (machine.array(source, UNSIGNED[32]) >> np.uint32(shift)).astype(np.uint16)
-                for source in (first, second)
-            )
-            if type_ == "bf16x2":
-                x, y = rounding.from_bf16(x), rounding.from_bf16(y)
-            else:
-                x, y = x.view(np.float16), y.view(np.float16)
+            x, y = (_half(machine, source, shift, type_) for source in (first, second))
             total = total | np.where(compare(x, y), np.uint32(yes << shift), np.uint32(0))
         machine.put(target, total)
 

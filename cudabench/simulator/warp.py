@@ -70,17 +70,20 @@ def as_bits(lanes: Array) -> Array:
     return packed.view(np.uint32)
 
 
+def _targets(builder: Builder, ins: Instruction) -> tuple[int, int | None]:
+    """Return the register and the predicate, if it has one, that an instruction writes: `d` or `d|p`."""
+    into = ins.operands[0]
+    if isinstance(into, Pair):
+        return builder.target(into.first), builder.target(into.second)
+    return builder.target(into), None
+
+
 @instruction("shfl")
 def build_shfl(builder: Builder, ins: Instruction) -> Op:
     """Build shfl.sync: read another lane's register (PTX ISA 9.7.9.6)."""
     words = ins.modifiers
     mode = next(word for word in words if word in ("up", "down", "bfly", "idx"))
-    into = ins.operands[0]
-    predicate = None
-    if isinstance(into, Pair):
-        predicate = builder.target(into.second)
-        into = into.first
-    target = builder.target(into)
+    target, predicate = _targets(builder, ins)
     source, lane, clamp = (builder.source(operand, "b32") for operand in ins.operands[1:4])
     members = _member_mask(builder, ins.operands[4]) if len(ins.operands) > 4 else None
     own = np.arange(32, dtype=np.int64)
@@ -177,12 +180,7 @@ def build_match(builder: Builder, ins: Instruction) -> Op:
     """Build match.any and match.all: the lanes that hold the same value."""
     all_ = "all" in ins.modifiers
     type_ = ins.modifiers[-1]
-    into = ins.operands[0]
-    predicate = None
-    if isinstance(into, Pair):
-        predicate = builder.target(into.second)
-        into = into.first
-    target = builder.target(into)
+    target, predicate = _targets(builder, ins)
     source = builder.source(ins.operands[1], type_)
     members = _member_mask(builder, ins.operands[2])
 

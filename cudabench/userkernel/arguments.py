@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cudabench import source
-from cudabench.errors import CudabenchError, UsageError, did_you_mean
+from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
 from cudabench.source import KernelSource, Parameter
 from cudabench.userkernel import expressions
 
@@ -143,9 +143,7 @@ def load(path: str, option: str) -> np.ndarray:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        folder = Path(path).parent
-        siblings = [entry.name for entry in folder.glob("*.npy")] if folder.is_dir() else []
-        raise CudabenchError(f"{option}: no such file.{did_you_mean(Path(path).name, siblings)}") from None
+        raise no_such_file(path, "*.npy", option) from None
     except IsADirectoryError:
         raise CudabenchError(f"{option} is a directory: name a .npy file in it.") from None
     except (ValueError, EOFError, OSError) as error:

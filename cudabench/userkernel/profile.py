@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cudabench.errors import CudabenchError, UsageError, did_you_mean
+from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
 
 LISTS = ("arg", "expect", "define", "save", "include")  # options that may be given several times
 DIMENSIONS = ("grid", "block")
@@ -73,9 +73,7 @@ def _toml(path: str) -> dict[str, Any]:
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        folder = Path(path).parent
-        siblings = [entry.name for entry in folder.glob("*.toml")] if folder.is_dir() else []
-        raise CudabenchError(f"--profile {path}: no such file.{did_you_mean(Path(path).name, siblings)}") from None
+        raise no_such_file(path, "*.toml", f"--profile {path}") from None
     except UnicodeDecodeError:
         raise CudabenchError(f"--profile {path} is not UTF-8 text.") from None
     except OSError as error:
