@@ -107,16 +107,16 @@ class Bench(Trial):
         if not self._pointers:
             buffers = self.operation.buffers(self.problem)
             restored = [b for b in buffers if b.role == "inout"]
-            needed, free = sum(_nbytes(b) for b in (*buffers, *restored)), self.device.free_bytes()
+            needed, free = sum(b.nbytes for b in (*buffers, *restored)), self.device.free_bytes()
             if needed > free:
                 raise OutOfMemory(
                     f"{self.operation.name} of this size needs {needed / 1e9:.2f} GB, {self.device.info.name} has "
                     f"{free / 1e9:.2f} GB free: use {self.operation.smaller}."
                 )
             for buffer in buffers:
-                self._pointers[buffer.name] = self.device.allocate(_nbytes(buffer))
+                self._pointers[buffer.name] = self.device.allocate(buffer.nbytes)
             for buffer in restored:
-                kept = self._pointers[_before(buffer.name)] = self.device.allocate(_nbytes(buffer))
+                kept = self._pointers[_before(buffer.name)] = self.device.allocate(buffer.nbytes)
                 self.device.upload(kept, self.inputs[buffer.name])
         return self._pointers
 
@@ -124,7 +124,7 @@ class Bench(Trial):
         """Return what sets all buffers that are read and written back to their inputs; None where there are none."""
         pointers = self.pointers()
         copies = [
-            self.device.copy(pointers[_before(b.name)], pointers[b.name], _nbytes(b))
+            self.device.copy(pointers[_before(b.name)], pointers[b.name], b.nbytes)
             for b in self.operation.buffers(self.problem)
             if b.role == "inout"
         ]
@@ -159,8 +159,7 @@ class Bench(Trial):
         self.progress("compiling", 0)
         module = self.device.load(case.source, case.defines, [launch.function for launch in case.launches])
         spent: Resources = module.resources(case.function)
-        shared = spent.shared_bytes + max(launch.shared_bytes for launch in case.launches)
-        threads = case.block[0] * case.block[1] * case.block[2]
+        shared, threads = spent.shared_bytes + case.dynamic_shared_bytes, case.threads
         result = replace(
             result,
             registers=spent.registers,
@@ -180,7 +179,7 @@ class Bench(Trial):
             if buffer.role == "in":
                 self.device.upload(pointers[buffer.name], self.inputs[buffer.name])
             elif buffer.role != "inout":
-                self.device.poison(pointers[buffer.name], _nbytes(buffer))
+                self.device.poison(pointers[buffer.name], buffer.nbytes)
         if restore is not None:
             self.device.run(restore, "copying inputs")
 
@@ -284,9 +283,9 @@ class Bench(Trial):
             return None
         pointers = self.pointers()
         buffers = self.operation.buffers(self.problem)
-        source = next((pointers[b.name] for b in buffers if b.role == "in" and _nbytes(b) >= half), None)
+        source = next((pointers[b.name] for b in buffers if b.role == "in" and b.nbytes >= half), None)
         # The output is a good target: the kernel must then write all of it again before the second verification.
-        target = next((pointers[b.name] for b in buffers if b.role == "out" and _nbytes(b) >= half), None)
+        target = next((pointers[b.name] for b in buffers if b.role == "out" and b.nbytes >= half), None)
         for name, present in (("copy source", source), ("copy target", target)):
             if present is None and name not in pointers:
                 if half > self.device.free_bytes():
@@ -412,10 +411,3 @@ def scale_warnings(result: Result, info: DeviceInfo, larger: str = "a larger --s
 def _before(name: str) -> str:
     """Return the name of the copy that a buffer is restored from."""
     return f"{name} before"
-
-
-def _nbytes(buffer: Buffer) -> int:
-    count = 1
-    for extent in buffer.shape:
-        count *= extent
-    return count * np.dtype(buffer.dtype).itemsize

@@ -56,7 +56,8 @@ class Examination(Trial):
 
     def _examine(self, case: Case, result: Result) -> Result:
         arrays: Arrays = {}
-        for buffer in self.operation.buffers(self.problem):
+        buffers = self.operation.buffers(self.problem)
+        for buffer in buffers:
             if buffer.role == "in" and case.source.builtin:
                 arrays[buffer.name] = self.inputs[buffer.name].view()
                 arrays[buffer.name].flags.writeable = False  # the next kernel needs it unchanged
@@ -74,17 +75,16 @@ class Examination(Trial):
         expected = self.expected(case.expects)
         verification = compare(expected, arrays, tolerance, "simulated")
         result = _counted(result, case, run, self.operation, self.problem)
-        buffers = self.operation.buffers(self.problem)
         notes = [*unverified_warnings(verification, expected, buffers), *launch_warnings(case)]
         result = replace(result, verification=verification, warnings=tuple(notes))
         if run.report.trace:
-            threads = pictures.thread_accesses(run.report.trace, case, self.operation.buffers(self.problem))
+            threads = pictures.thread_accesses(run.report.trace, case, buffers)
             result = replace(result, threads=threads, banks=pictures.bank_requests(run.report.trace))
         faults = [hazard_reason(result.hazards)] if result.hazards else []  # the cause before what came of it
-        inputs = [b.name for b in buffers if b.role == "in"]
-        written = verify.changed(self.inputs, {name: arrays[name] for name in inputs})
-        if written:
-            faults.append(written)
+        if not case.source.builtin:  # a built-in kernel's inputs are read-only
+            written = verify.changed(self.inputs, {b.name: arrays[b.name] for b in buffers if b.role == "in"})
+            if written:
+                faults.append(written)
         if verification and verification.mismatches:
             faults.append(wrong_reason(verification))
         if faults:

@@ -9,6 +9,7 @@ Units: seconds, bytes, GB/s with GB = 10^9 bytes, GFLOP/s with 10^9 operations. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +30,8 @@ MAX_THREADS_PER_BLOCK = 1024
 MAX_BLOCK: Dim = (1024, 1024, 64)
 MAX_GRID: Dim = (2**31 - 1, 65535, 65535)
 WARP = 32
+
+POISON = 0xFF  # a byte of memory that nobody has written: NaN in every floating-point type, -1 in signed integers
 
 
 def cdiv(a: int, b: int) -> int:
@@ -71,6 +74,13 @@ class Buffer:
     shape: tuple[int, ...]
     dtype: str
     role: Literal["in", "out", "inout", "scratch"]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the array."""
+        import numpy as np
+
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
@@ -215,11 +225,7 @@ class Operation:
 
     def footprint(self, problem: Problem) -> int:
         """Return the bytes of all buffers together."""
-        import math
-
-        import numpy as np
-
-        return sum(math.prod(b.shape) * np.dtype(b.dtype).itemsize for b in self.buffers(problem))
+        return sum(buffer.nbytes for buffer in self.buffers(problem))
 
 
 @dataclass(frozen=True)
@@ -255,6 +261,16 @@ class Case:
     expects: str
     named: bool = False
     skip_reason: str | None = None
+
+    @property
+    def threads(self) -> int:
+        """Return the threads of a block."""
+        return math.prod(self.block)
+
+    @property
+    def dynamic_shared_bytes(self) -> int:
+        """Return the most dynamic shared memory that a launch gives a block."""
+        return max(launch.shared_bytes for launch in self.launches)
 
 
 @dataclass(frozen=True)

@@ -74,12 +74,15 @@ def capabilities() -> tuple[str, ...]:
     return tuple(f"{major}.{minor}" for major, minor in _MULTIPROCESSORS)
 
 
+def capability(text: str) -> tuple[int, int]:
+    """Return '9.0', 'sm_90' or 'compute_90a' as (9, 0), and (0, 0) for what is no compute capability."""
+    match = re.fullmatch(r"(?:(?:sm|compute)_)?(\d+)\.?(\d)[af]?", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
 def multiprocessor(compute_capability: str | tuple[int, int]) -> Multiprocessor:
     """Return the limits of a multiprocessor of '9.0', 'sm_90' or (9, 0); UsageError for one that the table lacks."""
-    key = compute_capability
-    if isinstance(key, str):
-        match = re.fullmatch(r"(?:(?:sm|compute)_)?(\d+)\.?(\d)[af]?", key)
-        key = (int(match[1]), int(match[2])) if match else (0, 0)
+    key = capability(compute_capability) if isinstance(compute_capability, str) else compute_capability
     found = _MULTIPROCESSORS.get(key)
     if found is None:
         name = compute_capability if isinstance(compute_capability, str) else "{}.{}".format(*compute_capability)

@@ -103,7 +103,7 @@ def run(
     Raises CudabenchError where nothing can run at all.
     """
     if choice.kind == "sim":
-        yield from _simulate(choice.architecture, operation(), cases, settings, progress, trace)
+        yield from _simulate(choice.architecture, operation(), cases, settings, progress, trace, cpu)
         return
     left = list(cases)
     started = False
@@ -134,20 +134,20 @@ def _simulate(
     settings: Settings,
     progress: Callable[[Working], None],
     trace: bool,
+    cpu: CpuTime | None,
 ) -> Iterator[Event]:
     from cudabench.devices.sim import SimDevice
     from cudabench.examine import Examination
 
     device = SimDevice(architecture)
     yield Started(device.info)
-    examination = Examination(operation, cases[0].problem, settings, device, trace)
-    told = False
+    examination = Examination(operation, cases[0].problem, settings, device, trace, cpu=cpu)
     for case in cases:
         examination.progress = partial(_working, progress, case.kernel)
         result = examination.examine(case)
-        if examination.cpu and not told:
-            told = True
-            yield Measured(examination.cpu)
+        if examination.cpu is not None and examination.cpu is not cpu:
+            cpu = examination.cpu
+            yield Measured(cpu)
         yield Finished(result, examination.output)
 
 

@@ -128,7 +128,7 @@ def wrong_reason(verification: Verification) -> str:
 
 def launch_warnings(case: Case) -> list[Warning]:
     """Return what the launch itself gives away."""
-    threads = case.block[0] * case.block[1] * case.block[2]
+    threads = case.threads
     if threads % WARP == 0:
         return []
     idle = -threads % WARP

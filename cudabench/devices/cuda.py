@@ -17,7 +17,7 @@ import numpy as np
 from cudabench.compiler import match_entries, name_queries, without_host_code
 from cudabench.devices import probe
 from cudabench.errors import CompilerError, DeviceError, OutOfMemory, UsageError
-from cudabench.model import Launch, Resources, Source
+from cudabench.model import POISON, Launch, Resources, Source
 from cudabench.source import parse
 
 Work = Callable[[], None]
@@ -39,8 +39,6 @@ extern "C" __global__ void hold_stream(volatile int *flag) {
 MAX_HELD_LAUNCHES = 500
 
 CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
-
-POISON = 0xFF  # NaN in every floating-point type, -1 in signed integers
 
 
 class Module:
@@ -99,7 +97,6 @@ class CudaDevice:
             self.info = probe.gpu(index)
             device = driver.Device(index)
             self._context = device.make_context(driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST)
-            self._opt_in_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._stream = driver.Stream()
             self._start, self._stop = driver.Event(), driver.Event()
             self._flag = driver.pagelocked_zeros(2, np.int32, mem_flags=driver.host_alloc_flags.DEVICEMAP)

@@ -11,11 +11,10 @@ import numpy as np
 
 from cudabench import compiler, simulator
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
-from cudabench.model import Case, DeviceInfo, Launch, Resources
-from cudabench.occupancy import Occupancy, occupancy
+from cudabench.model import POISON, Case, DeviceInfo, Launch, Resources
+from cudabench.occupancy import Occupancy, capability, occupancy
 
 Arrays = dict[str, np.ndarray]
-POISON = 0xFF
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,8 @@ class SimDevice:
     _compiled: dict[object, Compiled] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        capability = capability_of(self.architecture)
-        self.info = DeviceInfo(f"Simulator of {self.architecture}", "sim", capability)
+        major, minor = capability(self.architecture)
+        self.info = DeviceInfo(f"Simulator of {self.architecture}", "sim", f"{major}.{minor}")
 
     def load(self, case: Case) -> Compiled:
         """Return a case compiled. Raises CompilerError.
@@ -90,11 +89,9 @@ class SimDevice:
         """Return what ptxas spends on the kernel's main function, and the occupancy that follows."""
         compiled = self.load(case)
         of = compiled.resources[compiled.entry(case.function)]
-        dynamic = max(launch.shared_bytes for launch in case.launches)
-        resources = Resources(of.registers, of.shared_bytes + dynamic, of.local_bytes)
-        threads = case.block[0] * case.block[1] * case.block[2]
-        capability, shared = self.info.compute_capability, resources.shared_bytes
-        return resources, occupancy(capability, threads, of.registers, shared, barriers=of.barriers)
+        resources = Resources(of.registers, of.shared_bytes + case.dynamic_shared_bytes, of.local_bytes)
+        fits = occupancy(self.architecture, case.threads, of.registers, resources.shared_bytes, barriers=of.barriers)
+        return resources, fits
 
     def run(self, case: Case, arrays: Arrays, *, trace: bool, progress: Callable[[float], None]) -> Run:
         """Run all launches of a case on arrays, which change in place."""
@@ -147,12 +144,6 @@ def poisoned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     array = np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8).fill(POISON)
     return array
-
-
-def capability_of(architecture: str) -> str:
-    """Return 'sm_90' as '9.0'."""
-    digits = architecture.removeprefix("sm_").rstrip("af")
-    return f"{digits[:-1]}.{digits[-1]}"
 
 
 def _names(launch: Launch) -> list[str]:

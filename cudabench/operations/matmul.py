@@ -11,13 +11,13 @@ import numpy as np
 from cudabench.model import MAX_GRID, WARP, Baseline, Buffer, Dim, Kernel, Operation, Problem, Tolerance, cdiv
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
+from cudabench.operations.warps import needs_warps
 
 Arrays = dict[str, np.ndarray]
 
 SUMS = 8  # TM and TN of the chapter: rows and columns of C a thread of the register tiles
 STEP = 8  # TK: columns of A in a step
 STATIC_SHARED = 48 * 1024
-MAX_WARPS = 8  # of a warp-tiled block: 128 sums a thread leave registers for no more
 
 
 # Geometry ------------------------------------------------------------------------------------------------------------
@@ -69,16 +69,6 @@ def needs_tiles(block: Dim, itemsize: int) -> str | None:
         f"its threads, {SUMS} x {SUMS} elements each, make tiles of {needed / 1024:.0f} KiB, and a block has 48 KiB of "
         "shared memory; a block nearer to a square, such as 16 x 16, has smaller ones"
     )
-
-
-def needs_warps(block: Dim, itemsize: int) -> str | None:
-    """Refuse a block that is not one to eight whole warps."""
-    threads = block[0] * block[1]
-    if threads % WARP:
-        return f"whole warps share the work, and {threads} threads are no multiple of {WARP}"
-    if threads > MAX_WARPS * WARP:
-        return f"the sums take over half of 255 registers a thread, which leaves room for {MAX_WARPS * WARP} threads"
-    return None
 
 
 # The tensor cores ----------------------------------------------------------------------------------------------------

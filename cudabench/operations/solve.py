@@ -26,6 +26,7 @@ from cudabench.model import (
     cdiv,
 )
 from cudabench.operations import blas
+from cudabench.operations.warps import needs_warps
 
 Arrays = dict[str, np.ndarray]
 
@@ -36,7 +37,6 @@ WIDEST = 16  # columns of a panel at most
 OUTER = 64  # columns eliminated between updates of the rest
 SPREAD_ROWS = 16  # rows of a block of solve_spread
 STEP, STAGES = 16, 3  # of solve_update: pivot rows a step, steps in shared memory
-MAX_WARPS = 8  # of solve_update: 128 sums a thread leave registers for no more
 MAX_CANDIDATES = 1 << 16  # blocks down the rows of solve_fused, each of which leaves a candidate
 FUSED_ROWS = 4  # rows that a thread of solve_fused has under way at once
 FUSED_BLOCKS = 8 * 132  # that many run at once on an H200; each compares all candidates, so more would only repeat it
@@ -71,16 +71,6 @@ def over_tiles(problem: Problem, block: Dim) -> Dim:
     n = problem.size["n"]
     rows, columns = warp_tiles(block, np.dtype(problem.dtype).itemsize)
     return (cdiv(n + 1, columns), cdiv(n, rows), 1)
-
-
-def needs_warps(block: Dim, itemsize: int) -> str | None:
-    """Refuse a block that is not one to eight whole warps."""
-    threads = block[0] * block[1]
-    if threads % WARP:
-        return f"whole warps share the work, and {threads} threads are no multiple of {WARP}"
-    if threads > MAX_WARPS * WARP:
-        return f"the sums take over half of 255 registers a thread, which leaves room for {MAX_WARPS * WARP} threads"
-    return None
 
 
 def aligned_pitch(problem: Problem) -> int:
