@@ -1,0 +1,144 @@
+"""Do the verdicts of `cudabench compare` hold between real runs? Two steps, of which only the first needs a GPU:
+
+    python benchmarks/verdicts_on_gpu.py measure FOLDER [ROUNDS] [TASK...]
+    python benchmarks/verdicts_on_gpu.py judge FOLDER [FOLDER]
+
+`measure` runs every task once a round, each a `cudabench` process of its own with the default options, so that the runs
+of one kernel lie minutes apart and the card has done other things in between. The tasks are kernels of the ladders,
+which do not change, and those of slowed.cu, slower by 0, 3, 6 and 12% of bytes, arithmetic or latency.
+
+`judge` compares all ordered pairs of runs of one task: of 20 runs, 380 pairs of a kernel with itself, 400 of a slowed
+kernel with the unslowed one. The column `true` is the ratio of the medians over all rounds, `99%` between which ratios
+of single runs 99% of the pairs lie. With two folders the base comes from the first and the new run from the second,
+as on two cards of one model.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from cudabench import compare, results
+from cudabench.results import ResultsFile
+
+THRESHOLD = 0.05
+WORDS = ("faster", "same", "unclear", "slower")
+SLOWED = (0, 3, 6, 12)  # percent
+USERS_FILE = str(Path(__file__).with_name("slowed.cu"))
+
+Run = dict[str, ResultsFile]  # a round's results by task
+
+
+def tasks() -> dict[str, list[str]]:
+    """Return the command lines by name; the size of an array is in elements."""
+    ladder = ["transpose", "--no-cpu", *(f"--kernel={k}" for k in ("naive-row", "smem-pad", "tile-rows", "vector"))]
+    named = {
+        "transpose-4096": [*ladder, "--size", "4096"],
+        "transpose-1024": [*ladder, "--size", "1024"],
+        "matmul": ["matmul", "--no-cpu", "--size", "2048", "--kernel", "naive", "--kernel", "vector"],
+        "vecadd": ["vecadd", "--no-cpu", "--kernel", "all"],
+    }
+    arguments = ["--arg=in=float32[n]:random", "--arg=out=float32[n]:empty"]
+    for percent in SLOWED:
+        common = [
+            "run",
+            USERS_FILE,
+            "--no-cpu",
+            "--block=256",
+            "--expect=out=in",
+            "--bytes=8*n",
+            f"-DPERCENT={percent}",
+        ]
+        named[f"slowed-{percent}"] = [
+            *(*common, "--kernel=stream", "--kernel=arithmetic", "--grid=2112"),
+            *(*arguments, f"--arg=n={1 << 26}", "--arg=zero=0"),
+        ]
+        named[f"chase-{percent}"] = [
+            *(*common, "--kernel=chase", "--grid=cdiv(n,256)"),
+            *(*arguments, "--arg=n=4096", "--arg=zero=0"),
+        ]
+    return named
+
+
+def measure(folder: Path, rounds: int, only: list[str]) -> None:
+    """Write FOLDER/ROUND-TASK.json for every round and task, after the rounds that are there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    first = 1 + max((int(path.name.partition("-")[0]) for path in folder.glob("*.json")), default=-1)
+    chosen = {name: command for name, command in tasks().items() if not only or any(name.startswith(o) for o in only)}
+    for at in range(first, first + rounds):
+        start = time.monotonic()
+        for name, command in chosen.items():
+            target = str(folder / f"{at:02d}-{name}.json")
+            subprocess.run(
+                [sys.executable, "-m", "cudabench", *command, "--device", "cuda", "--quiet", "--json", target],
+                check=True,
+            )
+        print(f"round {at}: {time.monotonic() - start:.0f} s", flush=True)
+
+
+def read(folder: Path) -> list[Run]:
+    """Return the rounds that `measure` wrote."""
+    rounds: dict[str, Run] = {}
+    for path in sorted(folder.glob("*.json")):
+        at, _, name = path.stem.partition("-")
+        rounds.setdefault(at, {})[name] = results.load(path)
+    if not rounds:
+        sys.exit(f"{folder} holds no run: measure some into it first.")
+    return list(rounds.values())
+
+
+def comparisons(
+    base: list[Run], new: list[Run], old_task: str, new_task: str
+) -> Iterator[tuple[str, compare.Row, bool]]:
+    """Yield kernel, row and whether the gate fails, for all pairs of runs but those of a run with itself."""
+    for (i, before), (j, after) in product(enumerate(base), enumerate(new)):
+        if old_task not in before or new_task not in after or (base is new and i == j and old_task == new_task):
+            continue
+        found = compare.compare(before[old_task], after[new_task], threshold=THRESHOLD, same_model=base is not new)
+        failed = {failure.message.partition(" is ")[0] for failure in compare.failures(found, THRESHOLD)}
+        for row in found.rows:
+            yield row.key.kernel, row, compare.name_of(row.key) in failed
+
+
+def judge(base: list[Run], new: list[Run]) -> None:
+    """Print the verdicts of all pairs, a line a kernel."""
+    print(f"{'task':<16}{'kernel':<14}{'true':>8}  {'99% of pairs':>16}{'pairs':>7}", end="")
+    print("".join(f"{word:>9}" for word in (*WORDS, "exit 4")))
+    unslowed = {
+        name: name.rpartition("-")[0] + "-0" if name.startswith(("slowed", "chase")) else name for name in tasks()
+    }
+    for task, old_task in unslowed.items():
+        kernels: dict[str, list[tuple[compare.Row, bool]]] = {}
+        for kernel, row, failed in comparisons(base, new, old_task, task):
+            kernels.setdefault(kernel, []).append((row, failed))
+        for kernel, found in kernels.items():
+            ratios = np.array([row.ratio.value for row, _ in found if row.ratio])
+            low, middle, high = np.quantile(ratios, [0.005, 0.5, 0.995])
+            shares = [sum(row.verdict == word for row, _ in found) for word in WORDS]
+            shares.append(sum(failed for _, failed in found))
+            print(f"{task:<16}{kernel:<14}{middle:>8.4f}  {low:>7.4f} {high:>8.4f}{len(found):>7}", end="")
+            print("".join(f"{share / len(found):>9.1%}" for share in shares), flush=True)
+
+
+def main() -> None:
+    """Run the step that the command line names."""
+    match sys.argv[1:]:
+        case ["measure", folder, *rest]:
+            measure(Path(folder), int(rest[0]) if rest else 20, rest[1:])
+        case ["judge", base]:
+            runs = read(Path(base))
+            judge(runs, runs)
+        case ["judge", base, new]:
+            judge(read(Path(base)), read(Path(new)))
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()
