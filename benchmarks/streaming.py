@@ -105,8 +105,7 @@ def measure(device: Any, prepared: tuple[Task, Operation, list[Case], bench.Arra
     try:
         return [shared.measure(case) for case in planned]
     finally:
-        for pointer in shared._pointers.values():
-            device.release(pointer)
+        shared.release()
 
 
 def table(title: str, columns: Sequence[tuple[str, list[Result]]]) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """One kernel, measured: verify, warm up, sample, verify. The device is an argument; nothing here knows PyCUDA.
 
 The protocol: the output is poisoned before the first launch and compared with the reference before and after timing.
-Samples of the kernel and of a copy of the same bytes alternate, so that both see the same clocks and the same memory.
+Samples of the kernel and of a copy of the same bytes alternate, so that both see the same clocks and the same memory;
+a small problem is sampled at several places of the memory in turn (`placement`).
 A buffer that the kernel reads and writes is set back before every sample, outside the timed window.
 Sampling ends by the rule of `enough`.
 """
@@ -9,28 +10,26 @@ Sampling ends by the rule of `enough`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 import numpy as np
 
 from cudabench import stats, verify
+from cudabench.devices.protocol import Device, Work
 from cudabench.errors import CudabenchError, DeviceError, OutOfMemory, UsageError
 from cudabench.model import (
-    Buffer,
     Case,
     DeviceInfo,
-    Launch,
     Resources,
     Result,
     Settings,
-    Source,
     Timing,
     Verification,
     Warning,
 )
 from cudabench.occupancy import occupancy
+from cudabench.placement import Placement, place
 from cudabench.trial import (
     Arrays,
     Trial,
@@ -41,8 +40,6 @@ from cudabench.trial import (
     unverified_warnings,
     wrong_reason,
 )
-
-Work = Callable[[], None]
 
 RELATIVE_CI = 0.005  # of the median: the precision at which sampling stops
 WARM_UP_S = 0.15
@@ -56,84 +53,24 @@ DISPERSION = 0.05
 CLOCK_DROP = 0.05
 
 
-class Device(Protocol):
-    """What measuring needs of a device; `devices.cuda` has it, and the tests have one with a clock of their own."""
-
-    info: DeviceInfo
-
-    def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str]) -> Any:
-        """Compile a source file; `names` are the kernels that are wanted of it, templates with their arguments."""
-
-    def free_bytes(self) -> int:
-        """Return the free memory."""
-
-    def allocate(self, nbytes: int) -> int:
-        """Return the address of new memory."""
-
-    def upload(self, pointer: int, array: np.ndarray) -> None:
-        """Copy an array to the device."""
-
-    def download(self, pointer: int, array: np.ndarray) -> None:
-        """Fill an array from the device."""
-
-    def poison(self, pointer: int, nbytes: int) -> None:
-        """Fill memory with 0xFF."""
-
-    def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
-        """Return what queues the launches."""
-
-    def copy(self, source: int, target: int, nbytes: int) -> Work:
-        """Return what queues a copy on the device."""
-
-    def run(self, work: Work, doing: str) -> None:
-        """Run the work once and wait."""
-
-    def sample(self, work: Work, cache: str, runs: int = 1, before: Work | None = None) -> float:
-        """Return the seconds of one run, timed on the device; `before` is queued ahead of it and not timed."""
-
-    def sm_clock_mhz(self) -> int | None:
-        """Return the current clock, where it can be read."""
-
-
 @dataclass
 class Bench(Trial):
     """The kernels of one run on a GPU: inputs in its memory, samples, figures."""
 
     device: Device
-    _pointers: dict[str, int] = field(default_factory=dict, init=False)
+    _places: tuple[Placement, ...] = field(default=(), init=False)
 
-    def pointers(self) -> dict[str, int]:
-        """Return the device addresses of all buffers; OutOfMemory, before anything runs, where they do not fit."""
-        if not self._pointers:
-            buffers = self.operation.buffers(self.problem)
-            restored = [b for b in buffers if b.role == "inout"]
-            needed, free = sum(b.nbytes for b in (*buffers, *restored)), self.device.free_bytes()
-            if needed > free:
-                raise OutOfMemory(
-                    f"{self.operation.name} of this size needs {needed / 1e9:.2f} GB, {self.device.info.name} has "
-                    f"{free / 1e9:.2f} GB free: use {self.operation.smaller}."
-                )
-            for buffer in buffers:
-                self._pointers[buffer.name] = self.device.allocate(buffer.nbytes)
-            for buffer in restored:
-                kept = self._pointers[_before(buffer.name)] = self.device.allocate(buffer.nbytes)
-                self.device.upload(kept, self.inputs[buffer.name])
-        return self._pointers
+    def places(self) -> tuple[Placement, ...]:
+        """Return where the buffers lie; OutOfMemory, before anything runs, where they do not fit."""
+        self._places = self._places or place(self.device, self.operation, self.problem)
+        return self._places
 
-    def restore(self) -> Work | None:
-        """Return what sets all buffers that are read and written back to their inputs; None where there are none."""
-        pointers = self.pointers()
-        copies = [
-            self.device.copy(pointers[_before(b.name)], pointers[b.name], b.nbytes)
-            for b in self.operation.buffers(self.problem)
-            if b.role == "inout"
-        ]
-
-        def work() -> None:
-            for copy in copies:
-                copy()
-
-        return work if copies else None
+    def release(self) -> None:
+        """Free the buffers; they are made anew when they are needed again."""
+        for placement in self._places:
+            for address in placement.addresses.values():
+                self.device.release(address)
+        self._places = ()
 
     # One kernel -------------------------------------------------------------------------------------------------
 
@@ -142,7 +79,7 @@ class Bench(Trial):
         blank = describe(case, f"cuda:{self.device.info.index}")
         if case.skip_reason:
             return replace(blank, status="skipped", reason=case.skip_reason)
-        self.pointers()
+        self.places()
         self.expected(case.expects)  # an expectation of the user's that cannot be ends the run, not one kernel
         try:
             if self.settings.cpu:
@@ -173,29 +110,26 @@ class Bench(Trial):
                 f"A block of {threads} threads does not fit: by its launch bounds and {spent.registers} registers a "
                 f"thread {case.function} takes at most {most}; use a smaller --block."
             )
-        pointers = self.pointers()
-        restore = self.restore()
-        for buffer in self.operation.buffers(self.problem):
-            if buffer.role == "in":
-                self.device.upload(pointers[buffer.name], self.inputs[buffer.name])
-            elif buffer.role != "inout":
-                self.device.poison(pointers[buffer.name], buffer.nbytes)
-        if restore is not None:
-            self.device.run(restore, "copying inputs")
-
-        work = self.device.bind(module, case.launches, pointers)
+        places = self.places()
+        works = []
+        for placement in places:
+            placement.fill(self.inputs)
+            works.append(self.device.bind(module, case.launches, placement.addresses))
         expected = self.expected(case.expects)
         self.progress("running", 0)
-        self.device.run(work, f"running {case.kernel}")
+        for work in works:
+            self.device.run(work, f"running {case.kernel}")
         self.progress("verifying", 0)
-        before, _ = self._verify(case, expected, "before")
+        before, _ = self._verify(case, expected, "before", places[0])
         if before and before.mismatches:
             return self._wrong(result, case, before)
 
-        timing, copy, notes = self._time(work, restore)
+        timing, copy, notes = self._time(works)
         self.progress("verifying", 1)
-        after, got = self._verify(case, expected, "after")
-        verification = verify.merge(before, after) if before and after else None
+        verification = before
+        for placement in places:
+            after, got = self._verify(case, expected, "after", placement)
+            verification = verify.merge(verification, after) if verification and after else None
         wrong = self._wrong(result, case, verification)
         if wrong.status == "wrong":
             return wrong
@@ -203,10 +137,12 @@ class Bench(Trial):
         notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem)), *notes]
         return self._figures(replace(result, verification=verification, figures=figures), case, timing, copy, notes)
 
-    def _verify(self, case: Case, expected: Arrays, when: str) -> tuple[Verification | None, Arrays]:
-        """Return how the outputs compare with the reference, None where nothing is expected, and the outputs."""
+    def _verify(
+        self, case: Case, expected: Arrays, when: str, placement: Placement
+    ) -> tuple[Verification | None, Arrays]:
+        """Return how the outputs at a place compare with the reference, None where nothing is expected, and them."""
         wanted = {*expected, *self.operation.saves}
-        got = self._download([b for b in self.operation.buffers(self.problem) if b.name in wanted])
+        got = placement.download(b for b in placement.buffers if b.name in wanted)
         return compare(expected, got, self.operation.tolerated(case.expects, self.problem), when), got
 
     def _wrong(self, result: Result, case: Case, verification: Verification | None) -> Result:
@@ -219,30 +155,33 @@ class Bench(Trial):
 
     def _written(self) -> str | None:
         """Return a sentence about an input that the kernel wrote into, or None."""
-        for buffer in self.operation.buffers(self.problem):
-            if buffer.role == "in":
-                found = verify.changed(self.inputs, self._download([buffer]))
-                if found:
-                    return found
+        for placement in self.places():
+            for buffer in placement.buffers:
+                if buffer.role == "in":
+                    found = verify.changed(self.inputs, placement.download([buffer]))
+                    if found:
+                        return found
         return None
 
-    def _download(self, buffers: Sequence[Buffer]) -> Arrays:
-        got = {buffer.name: np.empty(buffer.shape, buffer.dtype) for buffer in buffers}
-        for name, array in got.items():
-            self.device.download(self.pointers()[name], array)
-        return got
+    def _time(self, works: Sequence[Work]) -> tuple[Timing, Timing | None, list[Warning]]:
+        """Return the kernel's timing, the copy's, and warnings. `works` are the kernel, one for each place.
 
-    def _time(self, work: Work, restore: Work | None) -> tuple[Timing, Timing | None, list[Warning]]:
-        """Return the kernel's timing, the copy's, and warnings. Ends with a run of the kernel, so its output stands."""
+        Ends each place with a run of the kernel, so that its output stands.
+        """
         device, settings = self.device, self.settings
-        copy = self._copy_work()
+        half = self.operation.bytes(self.problem) // 2
+        turns = [
+            (work, placement.restore(), placement.copy(half) if half else None)
+            for work, placement in zip(works, self.places(), strict=True)
+        ]
+        first, first_restore, first_copy = turns[0]
         self.progress("warming up", 0)
-        typical = warm_up(lambda: self._sample(work, "warming up", restore))
+        typical = warm_up(lambda: self._sample(first, "warming up", first_restore))
         # Inputs that the kernel overwrites are fresh in one run only.
-        runs = hot_runs(typical) if settings.cache == "hot" and restore is None else 1
+        runs = hot_runs(typical) if settings.cache == "hot" and first_restore is None else 1
         copy_runs = runs
-        if copy is not None:
-            copy_typical = warm_up(lambda: self._sample(copy, "warming up"), budget_s=WARM_UP_S / 5)
+        if first_copy is not None:
+            copy_typical = warm_up(lambda: self._sample(first_copy, "warming up"), budget_s=WARM_UP_S / 5)
             copy_runs = hot_runs(copy_typical) if settings.cache == "hot" else 1
         clock_before = device.sm_clock_mhz()
 
@@ -252,10 +191,13 @@ class Bench(Trial):
         start = time.monotonic()
         stop = False
         while not stop:
-            if copy is not None:
-                copies += [device.sample(copy, settings.cache, copy_runs) for _ in range(group)]
-            samples += [device.sample(work, settings.cache, runs, restore) for _ in range(group)]
-            elapsed = time.monotonic() - start
+            for work, restore, copy in turns:
+                if copy is not None:
+                    copies += [device.sample(copy, settings.cache, copy_runs) for _ in range(group)]
+                samples += [device.sample(work, settings.cache, runs, restore) for _ in range(group)]
+                elapsed = time.monotonic() - start
+                if elapsed >= settings.max_time:  # else every place has its say
+                    break
             stop = enough(samples, elapsed, settings)
             self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
 
@@ -275,28 +217,6 @@ class Bench(Trial):
     def _sample(self, work: Work, phase: str, before: Work | None = None) -> float:
         self.progress(phase, 0)
         return self.device.sample(work, self.settings.cache, 1, before)
-
-    def _copy_work(self) -> Work | None:
-        """Return a copy that moves the operation's bytes: half are read, half written. None where it has no room."""
-        half = self.operation.bytes(self.problem) // 2
-        if not half:
-            return None
-        pointers = self.pointers()
-        buffers = self.operation.buffers(self.problem)
-        source = next((pointers[b.name] for b in buffers if b.role == "in" and b.nbytes >= half), None)
-        # The output is a good target: the kernel must then write all of it again before the second verification.
-        target = next((pointers[b.name] for b in buffers if b.role == "out" and b.nbytes >= half), None)
-        for name, present in (("copy source", source), ("copy target", target)):
-            if present is None and name not in pointers:
-                if half > self.device.free_bytes():
-                    return None
-                self._pointers[name] = self.device.allocate(half)
-                self.device.poison(self._pointers[name], half)
-        return self.device.copy(
-            source if source is not None else self._pointers["copy source"],
-            target if target is not None else self._pointers["copy target"],
-            half,
-        )
 
     def _figures(self, result: Result, case: Case, timing: Timing, copy: Timing | None, notes: list[Warning]) -> Result:
         info = self.device.info
@@ -406,8 +326,3 @@ def scale_warnings(result: Result, info: DeviceInfo, larger: str = "a larger --s
             )
         )
     return notes
-
-
-def _before(name: str) -> str:
-    """Return the name of the copy that a buffer is restored from."""
-    return f"{name} before"

@@ -111,6 +111,10 @@ class FakeDevice:
         self.memory[pointer] = np.zeros(nbytes, np.uint8)
         return pointer
 
+    def release(self, pointer: int) -> None:
+        """Free."""
+        del self.memory[pointer]
+
     def upload(self, pointer: int, array: np.ndarray) -> None:
         """Copy in."""
         self.memory[pointer][:] = np.frombuffer(array.tobytes(), np.uint8)

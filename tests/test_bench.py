@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from cudabench import cases, operations
 from cudabench.bench import Bench, enough, hot_runs, warm_up
 from cudabench.errors import OutOfMemory
 from cudabench.model import Case, Result, Settings
+from cudabench.placement import MOST, how_many
 from cudabench.trial import time_baseline
 from tests.conftest import FakeDevice
 
@@ -49,13 +51,74 @@ def test_right_kernel_has_figures() -> None:
 
 
 def test_protocol_order() -> None:
-    """The output is poisoned, run and verified before the first sample, and verified after the last, a kernel's."""
+    """Outputs are poisoned and run at all places, one is verified before the first sample, all after the last."""
     device = FakeDevice(right)
     measure(device)
     log = device.log
-    assert log[:4] == ["compile", "poison", "run", "download"]
-    assert log[-2:] == ["cold", "download"]
+    assert log[: 2 + 2 * MOST] == ["compile", *["poison"] * MOST, *["run"] * MOST, "download"]
+    assert log[-1 - MOST :] == ["cold", *["download"] * MOST]
     assert "copy" in log
+
+
+def test_places_take_turns() -> None:
+    """A small problem is sampled at all its places equally often; the median is of all, not of the luck of one."""
+    at_place: list[int] = []
+
+    def watched(buffers: Buffers) -> None:
+        right(buffers)
+        at_place.append(id(buffers["out"]))
+
+    result = measure(FakeDevice(watched))
+    assert result.time is not None
+    timed = Counter(at_place[-result.time.samples :])
+    assert len(timed) == MOST
+    assert len(set(timed.values())) == 1
+
+
+def test_every_place_is_verified() -> None:
+    """A kernel that goes wrong at a place other than the first is wrong."""
+    places: dict[int, int] = {}
+
+    def spoiled_at_the_fifth(buffers: Buffers) -> None:
+        right(buffers)
+        if places.setdefault(id(buffers["out"]), len(places)) == 4:
+            buffers["out"][0] ^= 0xFF
+
+    result = measure(FakeDevice(spoiled_at_the_fifth))
+    assert result.status == "wrong"
+    assert result.verification is not None
+    assert result.verification.mismatches == 1
+    assert "after timing" in (result.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "free", "count"),
+    [
+        (1, 1 << 40, 8),
+        (16 << 20, 1 << 40, 8),
+        (32 << 20, 1 << 40, 4),
+        (64 << 20, 1 << 40, 2),
+        (65 << 20, 1 << 40, 1),
+        (1 << 34, 1 << 40, 1),
+        (1 << 20, 3 << 20, 3),
+        (0, 1 << 40, 8),
+    ],
+)
+def test_number_of_places(nbytes: int, free: int, count: int) -> None:
+    """Eight places, fewer where they would take over 128 MiB together or do not fit, one at least."""
+    assert how_many(nbytes, free) == count
+
+
+def test_release_gives_all_places_back() -> None:
+    """Nothing stays allocated after release, and the next measurement allocates anew."""
+    operation = operations.get("transpose")
+    (case,) = cases.build(operation, cases.Request(kernels=("0",), size=(ROWS, COLS)))
+    device = FakeDevice(lambda buffers: None)
+    bench = Bench(operation, case.problem, FAST, device)
+    assert len(bench.places()) == MOST
+    bench.release()
+    assert device.memory == {}
+    assert len(bench.places()) == MOST
 
 
 def test_samples_alternate_with_the_copy() -> None:

@@ -73,7 +73,7 @@ RANKS = [
     {"errors", "model", "occupancy", "source", "stats", "verify", "chapters", "units", "thresholds"},
     {"compiler", "simulator", "operations", "advice", "cases"},
     {"devices", "results", "userkernel"},
-    {"trial", "compare", "export", "plot"},
+    {"trial", "placement", "compare", "export", "plot"},
     {"bench", "examine"},
     {"session", "worker", "render", "sweep"},
     {"cli"},

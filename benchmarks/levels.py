@@ -1,0 +1,76 @@
+"""What moves the level of a short kernel from run to run? Needs a GPU: `python benchmarks/levels.py [SIZE ...]`.
+
+One process times the last rung of transpose and a copy of the same bytes, cold: six times over on the same buffers,
+with the code loaded anew, and on eight sets of buffers. It prints the medians of each; where they are the same to a
+tick, the thing does not matter. The sets are timed twice, so that what belongs to the place is told from what belongs
+to the moment.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from cudabench import bench, cases, operations
+from cudabench.bench import Bench
+from cudabench.devices.cuda import CudaDevice
+from cudabench.model import Case, Settings
+from cudabench.placement import Placement
+
+SETTINGS = Settings(min_time=0.2, cpu=False)
+TIMES = 6
+PLACES = 8
+
+
+def median(device: CudaDevice, case: Case, module: Any, place: Placement) -> tuple[float, float]:
+    """Return the median times of the kernel and of a copy at a place, in seconds."""
+    alone = Bench(operations.get(case.operation), case.problem, SETTINGS, device)
+    alone._places = (place,)
+    timing, copy, _ = alone._time([device.bind(module, case.launches, place.addresses)])
+    return timing.median_s, copy.median_s if copy else float("nan")
+
+
+def report(what: str, found: Sequence[tuple[float, float]]) -> None:
+    """Print medians and how far they lie apart."""
+    for name, times in zip(("kernel", "copy"), zip(*found, strict=True), strict=True):
+        apart = (max(times) - min(times)) / statistics.median(times)
+        print(
+            f"  {what:<18}{name:<8}{' '.join(f'{time * 1e6:9.3f}' for time in times)}   apart {apart:.1%}", flush=True
+        )
+
+
+def size(device: CudaDevice, n: int) -> None:
+    """Print what moves the level of n x n."""
+    operation = operations.get("transpose")
+    (case,) = cases.build(operation, cases.Request(kernels=(operation.kernels[-1].name,), size=(n, n)))
+
+    def load(number: int) -> Any:
+        # A define that nothing reads makes another module of the same code.
+        return device.load(case.source, {**case.defines, "UNUSED": str(number)}, [case.function])
+
+    def place() -> Placement:
+        made = bench.place(device, operation, case.problem)[0]
+        made.fill(inputs)
+        return made
+
+    inputs = operation.inputs(case.problem)
+    module, here = load(0), place()
+    print(f"{case.kernel} {n} x {n}, medians in us")
+    report("nothing changed", [median(device, case, module, here) for _ in range(TIMES)])
+    report("code elsewhere", [median(device, case, load(1 + at), here) for at in range(TIMES)])
+    places = [place() for _ in range(PLACES)]
+    report("buffers elsewhere", [median(device, case, module, each) for each in places])
+    report("the same again", [median(device, case, module, each) for each in places])
+
+
+def main() -> None:
+    """Run for all sizes."""
+    with CudaDevice(0) as device:
+        for n in map(int, sys.argv[1:] or (256, 1024, 2048, 4096)):
+            size(device, n)
+
+
+if __name__ == "__main__":
+    main()

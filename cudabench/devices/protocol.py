@@ -1,0 +1,54 @@
+"""What measuring needs of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from cudabench.model import DeviceInfo, Launch, Source
+
+Work = Callable[[], None]
+
+
+class Device(Protocol):
+    """A GPU; `devices.cuda` has one, and the tests have one in host memory with a clock of their own."""
+
+    info: DeviceInfo
+
+    def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str]) -> Any:
+        """Compile a source file; `names` are the kernels that are wanted of it, templates with their arguments."""
+
+    def free_bytes(self) -> int:
+        """Return the free memory."""
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of new memory."""
+
+    def release(self, pointer: int) -> None:
+        """Free what `allocate` returned."""
+
+    def upload(self, pointer: int, array: np.ndarray) -> None:
+        """Copy an array to the device."""
+
+    def download(self, pointer: int, array: np.ndarray) -> None:
+        """Fill an array from the device."""
+
+    def poison(self, pointer: int, nbytes: int) -> None:
+        """Fill memory with 0xFF."""
+
+    def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
+        """Return what queues the launches."""
+
+    def copy(self, source: int, target: int, nbytes: int) -> Work:
+        """Return what queues a copy on the device."""
+
+    def run(self, work: Work, doing: str) -> None:
+        """Run the work once and wait."""
+
+    def sample(self, work: Work, cache: str, runs: int = 1, before: Work | None = None) -> float:
+        """Return the seconds of one run, timed on the device; `before` is queued ahead of it and not timed."""
+
+    def sm_clock_mhz(self) -> int | None:
+        """Return the current clock, where it can be read."""
