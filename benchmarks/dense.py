@@ -1,6 +1,6 @@
 """Measure the ladders of matmul and solve beside the libraries' calls, and print one table.
 
-    python benchmarks/dense.py [--quick] > benchmarks/results/dense_h200.md
+    python benchmarks/dense.py [--quick] [matmul] [solve] > benchmarks/results/dense_h200.md
 
 The ladders run as a user runs them, `cudabench matmul --json ...`; the libraries (cuBLAS, cuSOLVER, through PyTorch) in
 this process afterwards, each call between two events, hot, median of 12.
@@ -16,7 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-MATMUL = [(1024, "float32"), (2048, "float32"), (4096, "float32"), (8192, "float32"), (4096, "float64")]
+MATMUL = [
+    (1024, "float32"),
+    (2048, "float32"),
+    (4096, "float32"),
+    (8192, "float32"),
+    (2048, "float64"),
+    (4096, "float64"),
+    (8192, "float64"),
+]
 SOLVE = [
     (512, "float32"),
     (1024, "float32"),
@@ -84,10 +92,13 @@ def row(*cells: object) -> None:
 def main() -> None:
     """Print the tables."""
     quick = " --quick" if "--quick" in sys.argv else ""
-    for operation, sizes in (("matmul", MATMUL), ("solve", SOLVE)):
+    tables = {"matmul": MATMUL, "solve": SOLVE}
+    chosen = [name for name in tables if name in sys.argv] or list(tables)
+    for operation in chosen:
+        sizes = tables[operation]
         for size, dtype in sizes:
             file = ladder(operation, size, dtype, "0.1" if quick else "0.5")
-            if (operation, (size, dtype)) == ("matmul", MATMUL[0]):
+            if (operation, size, dtype) == (chosen[0], *sizes[0]):
                 device = file["device"]
                 print(f"# matmul and solve on {device['name']}, driver {device['driver']}\n")
                 print(f"`python benchmarks/dense.py{quick}`: cold L2 for the ladders, hot for the libraries.")
@@ -105,7 +116,8 @@ def main() -> None:
                     row(size, dtype, result["kernel"], f"{result['status']}: {result['reason']}", "", "", "", "")
                     continue
                 seconds = result["time"]["median_s"]
-                library = next(n for n in libraries if ("TF32" in n) == (result["kernel"] == "tensor"))
+                tf32 = result["kernel"] == "tensor" and dtype == "float32"
+                library = next(name for name in libraries if ("TF32" in name) == tf32)
                 block = " x ".join(str(x) for x in result["block"][:2])
                 residual = "".join(f"{value:.1e}" for value in (result.get("figures") or {}).values())
                 rate, share = f"{flops / seconds / 1e12:.2f}", f"{libraries[library] / seconds:.2f}"

@@ -329,9 +329,14 @@ template <int BYTES>
 __device__ __forceinline__ void copy_async(void *to, const void *from, bool inside)
 {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
-                 "l"(from), "n"(BYTES), "r"(inside ? BYTES : 0)
-                 : "memory");
+    unsigned address = (unsigned)__cvta_generic_to_shared(to);
+    if (BYTES == 16)  // cg: past the L1 cache, which ca takes what it brings
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(inside ? 16 : 0)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(BYTES),
+                     "r"(inside ? BYTES : 0)
+                     : "memory");
 #else
 #pragma unroll
     for (int i = 0; i < BYTES / 4; i++)
@@ -461,122 +466,175 @@ matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict
         warp_tile<false>(a, b, c, m, k, n, tile_a, tile_b);
 }
 
-#define XTK 32  // columns of a, and rows of b, in a step of the tensor rung
+// The tensor rung: a warp owns 64 x 64 elements of c (double: 64 x 32), and a step takes 128 bytes of each row of a.
+#define XTK (128 / (int)sizeof(T))
 #ifndef XSTAGES
 #define XSTAGES 3
 #endif
+#define XWARP_N (256 / (int)sizeof(T))
 #define XTILE_M (WARPS_M * 64)
-#define XTILE_N (WARPS_N * 64)
-#define XROW_A (XTK + 4)        // so that the fragments below lie in 32 different banks
-#define XROW_B (XTILE_N + 8)
+#define XTILE_N (WARPS_N * XWARP_N)
+#define XROW_A (XTK + 8)        // so that the lanes of a half warp (double: a quarter), which load pairs of
+#define XROW_B (XTILE_N + VEC)  // elements at once, find them in different banks
+#define XSTAGE (XTILE_M * XROW_A + XTK * XROW_B)
+#define STRIP 16  // rows of tiles that blocks work on at the same time
 
-// sum += A B for one warp: A is 16 x 8, B 8 x 8, sum 16 x 8, spread over the lanes as the PTX manual shows.
-__device__ __forceinline__ void multiply_fragments(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2])
+// sum += A B for one warp: A is 16 x 8, B 8 x 8, sum 16 x 8, spread over the lanes as the PTX manual shows: `group` is
+// lane / 4, `member` lane % 4. Here A is 16 columns of b, B 8 rows of a, and sum a part of c, all transposed.
+__device__ __forceinline__ void multiply_fragments(float (&sum)[4], const float (&a)[4], const float (&b)[2])
 {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+          "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 #endif
 }
 
-template <int WIDTH>  // elements a copy moves: 4 where all rows of a, b and c start at multiples of 16 bytes, else 1
-__device__ __forceinline__ void tensor_tile(const float *__restrict__ a, const float *__restrict__ b,
-                                            float *__restrict__ c, int m, int k, int n, float *tiles)
+__device__ __forceinline__ void multiply_fragments(double (&sum)[4], const double (&a)[4], const double (&b)[2])
 {
-    unsigned tiles_m = ((unsigned)m + XTILE_M - 1) / XTILE_M;
-    size_t row0 = (size_t)(blockIdx.x % tiles_m) * XTILE_M;
-    size_t col0 = (size_t)(blockIdx.x / tiles_m) * XTILE_N;
+#if __CUDA_ARCH__ >= 900
+    asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+d"(sum[0]), "+d"(sum[1]), "+d"(sum[2]), "+d"(sum[3])
+        : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#elif __CUDA_ARCH__ >= 800
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+d"(sum[e % 2 * 2]), "+d"(sum[e % 2 * 2 + 1])
+            : "d"(a[e]), "d"(b[e / 2]));
+#endif
+}
+
+// Starts the copy of vector `at` of the `across` in a row of a tile. Where rows do not start at multiples of 16 bytes it
+// copies as many single elements, neighbours by lane, of which those from `left` on are outside.
+template <bool VECTORS>
+__device__ __forceinline__ void copy_vector(T *to, const T *from, int at, int across, bool inside, int left)
+{
+    if (VECTORS)
+        copy_async<16>(to + at * VEC, from + at * VEC, inside);
+    else
+#pragma unroll
+        for (int e = 0; e < VEC; e++)
+            copy_async<sizeof(T)>(to + at + e * across, from + at + e * across, inside && at + e * across < left);
+}
+
+struct __align__(2 * sizeof(T)) Pair { T x, y; };
+
+template <bool VECTORS>  // whether all rows start at multiples of 16 bytes
+__device__ __forceinline__ void tensor_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
+                                            int k, int n, T *tiles)
+{
+    // The blocks of a moment work on STRIP rows of tiles and few columns, whose parts of a and b fit the L2 cache.
+    unsigned tiles_m = ((unsigned)m + XTILE_M - 1) / XTILE_M, tiles_n = ((unsigned)n + XTILE_N - 1) / XTILE_N;
+    unsigned strip = blockIdx.x / (STRIP * tiles_n) * STRIP, number = blockIdx.x - strip * tiles_n;
+    unsigned high = min(tiles_m - strip, STRIP);
+    size_t row0 = (size_t)(strip + number % high) * XTILE_M, col0 = (size_t)(number / high) * XTILE_N;
+
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
     unsigned lane = idx % 32, warp = idx / 32, group = lane / 4, member = lane % 4;
-    unsigned from_m = warp / WARPS_N * 64, from_n = warp % WARPS_N * 64;
-    float *tiles_a = tiles, *tiles_b = tiles + XSTAGES * XTILE_M * XROW_A;
+    unsigned from_m = warp / WARPS_N * 64, from_n = warp % WARPS_N * XWARP_N;
 
-    auto load = [&](int stage, int k0) {
-        float *tile_a = tiles_a + stage * XTILE_M * XROW_A, *tile_b = tiles_b + stage * XTK * XROW_B;
+    // A thread copies one vector of every APART-th row of a tile, part by part: so that copies and products alternate.
+    const int ACROSS_A = XTK / VEC, APART_A = BLOCK / ACROSS_A, ROWS_A = 16 / WARPS_N * APART_A;
+    const int ACROSS_B = XTILE_N / VEC, APART_B = 2 * WARPS_M, ROWS_B = XTK;
+    const int row_a = idx / ACROSS_A, row_b = idx / ACROSS_B, at_a = idx % ACROSS_A, at_b = idx % ACROSS_B;
+    const T *from_a = a + (row0 + row_a) * k, *from_b = b + (size_t)row_b * n + col0;
+
+    auto load = [&](int stage, unsigned k0, int part, int parts) {
+        T *to_a = tiles + stage * XSTAGE + row_a * XROW_A;
+        T *to_b = tiles + stage * XSTAGE + XTILE_M * XROW_A + row_b * XROW_B;
+        int deep = k - k0, wide = n - (int)col0;  // what is left of the matrices; beyond it come zeros
+        int rows = !VECTORS || at_a * VEC < deep ? m - (int)row0 - row_a : 0;
 #pragma unroll
-        for (unsigned i = idx; i < XTILE_M * XTK / WIDTH; i += BLOCK) {
-            int row = i / (XTK / WIDTH), col = i % (XTK / WIDTH) * WIDTH;
-            copy_async<WIDTH * 4>(tile_a + row * XROW_A + col, a + (row0 + row) * k + k0 + col,
-                                  row0 + row < m && k0 + col < k);
-        }
+        for (int r = part * APART_A; r < ROWS_A; r += parts * APART_A)
+            copy_vector<VECTORS>(to_a + r * XROW_A, from_a + (size_t)r * k + k0, at_a, ACROSS_A, r < rows, deep);
+        rows = !VECTORS || at_b * VEC < wide ? deep - row_b : 0;
 #pragma unroll
-        for (unsigned i = idx; i < XTK * XTILE_N / WIDTH; i += BLOCK) {
-            int row = i / (XTILE_N / WIDTH), col = i % (XTILE_N / WIDTH) * WIDTH;
-            copy_async<WIDTH * 4>(tile_b + row * XROW_B + col, b + (size_t)(k0 + row) * n + col0 + col,
-                                  k0 + row < k && col0 + col < n);
-        }
+        for (int r = part * APART_B; r < ROWS_B; r += parts * APART_B)
+            if (ROWS_B % APART_B == 0 || row_b + r < ROWS_B)
+                copy_vector<VECTORS>(to_b + r * XROW_B, from_b + (size_t)(k0 + r) * n, at_b, ACROSS_B, r < rows, wide);
     };
 
-    int steps = (k - 1) / XTK + 1;
+    // The order of a sum's products is free, and so is which row or column of c a lane has: members take neighbours
+    // along k, groups neighbours along n. So every load brings a pair that lies in registers as the instruction wants.
+    const int PARTS = XWARP_N / 16;
+    T sum[PARTS][8][4] = {}, columns[2][PARTS][4], rows[2][8][2];
+    auto fetch = [&](int into, int stage, int k0) {
+        const T *tile_a = tiles + stage * XSTAGE + (from_m + group) * XROW_A + k0 + member * 2;
+        const T *tile_b = tiles + stage * XSTAGE + XTILE_M * XROW_A + (k0 + member * 2) * XROW_B + from_n + group * 2;
+#pragma unroll
+        for (int s = 0; s < PARTS; s++)
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                *(Pair *)&columns[into][s][e * 2] = *(const Pair *)(tile_b + e * XROW_B + s * 16);
+#pragma unroll
+        for (int r = 0; r < 8; r++)
+            *(Pair *)&rows[into][r] = *(const Pair *)(tile_a + r * 8 * XROW_A);
+    };
+
+    int now = 0, next = XSTAGES - 1;
 #pragma unroll
     for (int stage = 0; stage < XSTAGES - 1; stage++) {
-        if (stage < steps)
-            load(stage, stage * XTK);
+        load(stage, stage * XTK, 0, 1);
         commit_copies();
     }
-    float sum[4][8][4] = {};
-    int now = 0, next = XSTAGES - 1;
-    for (int step = 0; step < steps; step++) {
-        wait_copies<XSTAGES - 2>();
-        __syncthreads();
-        if (step + XSTAGES - 1 < steps)
-            load(next, (step + XSTAGES - 1) * XTK);
-        commit_copies();
-        const unsigned *tile_a = (const unsigned *)tiles_a + (now * XTILE_M + from_m + group) * XROW_A + member;
-        const unsigned *tile_b = (const unsigned *)tiles_b + (now * XTK + member) * XROW_B + from_n + group;
+    wait_copies<XSTAGES - 2>();
+    __syncthreads();
+    fetch(0, now, 0);
+    for (unsigned k0 = 0; k0 < k; k0 += XTK)
 #pragma unroll
-        for (int i = 0; i < XTK; i += 8) {
-            unsigned left[4][4], right[8][2];
+        for (int i = 0; i < XTK / 8; i++) {
+            load(next, k0 + (XSTAGES - 1) * XTK, i, XTK / 8);
+            // Fetch the next products' pairs before these products, the next step's too.
+            if (i < XTK / 8 - 1) {
+                fetch((i + 1) % 2, now, (i + 1) * 8);
+            } else {
+                commit_copies();
+                wait_copies<XSTAGES - 2>();
+                __syncthreads();
+                next = now;
+                now = now + 1 < XSTAGES ? now + 1 : 0;
+                fetch(0, now, 0);
+            }
 #pragma unroll
-            for (int r = 0; r < 4; r++)
+            for (int s = 0; s < PARTS; s++)
 #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    left[r][e] = tile_a[(r * 16 + e % 2 * 8) * XROW_A + i + e / 2 * 4];
-#pragma unroll
-            for (int s = 0; s < 8; s++)
-#pragma unroll
-                for (int e = 0; e < 2; e++)
-                    right[s][e] = tile_b[(i + e * 4) * XROW_B + s * 8];
-#pragma unroll
-            for (int r = 0; r < 4; r++)
-#pragma unroll
-                for (int s = 0; s < 8; s++)
-                    multiply_fragments(sum[r][s], left[r], right[s]);
+                for (int r = 0; r < 8; r++)
+                    multiply_fragments(sum[s][r], columns[i % 2][s], rows[i % 2][r]);
         }
-        now = now + 1 < XSTAGES ? now + 1 : 0;
-        next = next + 1 < XSTAGES ? next + 1 : 0;
-    }
 #pragma unroll
-    for (int r = 0; r < 4; r++)
+    for (int s = 0; s < PARTS; s++)
 #pragma unroll
-        for (int s = 0; s < 8; s++)
+        for (int r = 0; r < 8; r++)
 #pragma unroll
-            for (int e = 0; e < 4; e += 2) {
-                size_t row = row0 + from_m + r * 16 + e / 2 * 8 + group, col = col0 + from_n + s * 8 + member * 2;
-                if (WIDTH > 1) {
+            for (int e = 0; e < 2; e++) {
+                size_t row = row0 + from_m + r * 8 + member * 2 + e, col = col0 + from_n + s * 16 + group * 2;
+                if (VECTORS) {
                     if (row < m && col < n)
-                        *(float2 *)(c + row * n + col) = make_float2(sum[r][s][e], sum[r][s][e + 1]);
+                        *(Pair *)(c + row * n + col) = {sum[s][r][e], sum[s][r][e + 2]};
                 } else {
                     if (row < m && col < n)
-                        c[row * n + col] = sum[r][s][e];
+                        c[row * n + col] = sum[s][r][e];
                     if (row < m && col + 1 < n)
-                        c[row * n + col + 1] = sum[r][s][e + 1];
+                        c[row * n + col + 1] = sum[s][r][e + 2];
                 }
             }
 }
 
-// Multiplies 16 x 8 by 8 x 8 elements an instruction, on the tensor cores.
-// They take TF32: of a float's 23 bits of mantissa they read the upper 10. Sums stay float.
-// For float32 and sm_80 on. What remains: operands still pass through registers, which wgmma of sm_90a spares.
+// Multiplies 16 x 8 by 8 x 8 elements an instruction, on the tensor cores (sm_80 on).
+// Of float they take TF32, the upper 10 of 23 bits of mantissa, with sums in float; of double they take all.
+// What remains, for double, is the arithmetic. For float the operands' way through registers: wgmma (sm_90a) reads them
+// from shared memory itself.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_tensor(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
     extern __shared__ uint4 tiles[];
 
-    if (k % 4 == 0 && n % 4 == 0)
-        tensor_tile<4>((const float *)a, (const float *)b, (float *)c, m, k, n, (float *)tiles);
+    if (k % VEC == 0 && n % VEC == 0)
+        tensor_tile<true>(a, b, c, m, k, n, (T *)tiles);
     else
-        tensor_tile<1>((const float *)a, (const float *)b, (float *)c, m, k, n, (float *)tiles);
+        tensor_tile<false>(a, b, c, m, k, n, (T *)tiles);
 }

@@ -11,7 +11,8 @@ import pytest
 from cudabench import cases, operations, verify
 from cudabench.cases import Request
 from cudabench.compiler import nvrtc_version
-from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
+from cudabench.devices.sim import SimDevice
+from cudabench.errors import CudabenchError, UsageError
 from cudabench.model import Case, Operation, Problem
 from cudabench.operations import blas, matmul, solve
 
@@ -96,6 +97,8 @@ def test_the_grids_limits_are_no_limit_on_the_matrix() -> None:
         ("double-buffer", (32, 32), "float64", "a block has 48 KiB"),
         ("warp-tile", (7, 3), "float32", "21 threads are no multiple of 32"),
         ("warp-tile", (32, 16), "float32", "room for 256 threads"),
+        ("tensor", (7, 3), "float64", "21 threads are no multiple of 32"),
+        ("tensor", (32, 7), "float32", "236 KiB of shared memory"),
     ],
 )
 def test_matmul_refuses(kernel: str, block: tuple[int, int], dtype: str, reason: str) -> None:
@@ -104,10 +107,20 @@ def test_matmul_refuses(kernel: str, block: tuple[int, int], dtype: str, reason:
         build(MATMUL, kernel, size=(64, 64, 64), block=block, dtype=dtype)
 
 
-def test_tensor_is_for_float32() -> None:
-    """The tensor cores' rung has no float64 form."""
-    with pytest.raises(UsageError, match="has no float64 form"):
-        build(MATMUL, "tensor", size=(64, 64, 64), dtype="float64")
+def test_tensor_takes_float64_whole() -> None:
+    """Of float64 the tensor cores read every bit: reference and tolerance are those of the other rungs."""
+    at = build(MATMUL, "tensor", size=(9, 7, 5), dtype="float64")[0].problem
+    arrays = matmul.inputs(at)
+    np.testing.assert_array_equal(MATMUL.right("tensor", at, arrays)["c"], arrays["a"] @ arrays["b"])
+    assert MATMUL.tolerated("tensor", at) == MATMUL.tolerance(at)
+
+
+@pytest.mark.parametrize(("dtype", "grid"), [("float32", 8 * 4), ("float64", 8 * 8)])
+def test_tensor_tiles_cover_the_product(dtype: str, grid: int) -> None:
+    """A block of 2 x 4 warps has 128 x 256 elements of C in float32, 128 x 128 in float64."""
+    case = build(MATMUL, "tensor", size=(1000, 9, 1000), dtype=dtype)[0]
+    assert case.grid == (grid, 1, 1)
+    assert case.dynamic_shared_bytes == {"float32": 161280, "float64": 123648}[dtype]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -212,8 +225,6 @@ def test_solve_refuses() -> None:
 @pytest.fixture(scope="module")
 def simulated() -> Iterator[Any]:
     """One simulated device for all: it keeps what it has compiled."""
-    from cudabench.devices.sim import SimDevice
-
     return SimDevice("sm_90")  # type: ignore[return-value]
 
 
@@ -254,10 +265,9 @@ def wrong_in_simulator(device: Any, operation: Operation, ladder: list[Case]) ->
 def test_matmul_in_the_simulator(
     simulated: Any, block: tuple[int, int], dtype: str, sizes: list[tuple[int, int, int]]
 ) -> None:
-    """Every rung but the tensor cores' is right and free of hazards at awkward sizes and blocks."""
+    """Every rung is right and free of hazards at awkward sizes and blocks."""
     for size in sizes:
-        ladder = [case for case in build(MATMUL, size=size, block=block, dtype=dtype) if case.kernel != "tensor"]
-        assert wrong_in_simulator(simulated, MATMUL, ladder) == []
+        assert wrong_in_simulator(simulated, MATMUL, build(MATMUL, size=size, block=block, dtype=dtype)) == []
 
 
 @needs_compiler
@@ -269,10 +279,11 @@ def test_matmul_strides_over_more_tiles_than_blocks(simulated: Any) -> None:
 
 
 @needs_compiler
-def test_tensor_cores_are_beyond_the_simulator(simulated: Any) -> None:
-    """What the simulator cannot run it says, with the line."""
-    with pytest.raises(UnsupportedFeature, match=r"matmul\.cu:\d+: tensor cores"):
-        simulated.load(build(MATMUL, "tensor", size=(64, 64, 64))[0])
+@pytest.mark.parametrize(("dtype", "arch"), [("float32", "sm_90"), ("float64", "sm_80")])
+def test_tensor_in_the_simulator(dtype: str, arch: str) -> None:
+    """The tensor rung is right with more steps than stages, two strips of tiles, and sm_80's smaller instruction."""
+    ladder = build(MATMUL, "tensor", size=(1100, 132, 68), block=(32, 1), dtype=dtype)
+    assert wrong_in_simulator(SimDevice(arch), MATMUL, ladder) == []
 
 
 @needs_compiler

@@ -18,6 +18,7 @@ Arrays = dict[str, np.ndarray]
 SUMS = 8  # TM and TN of the chapter: rows and columns of C a thread of the register tiles
 STEP = 8  # TK: columns of A in a step
 STATIC_SHARED = 48 * 1024
+MAX_SHARED = 227 * 1024  # of a block, where the tensor cores' kernel has most of it (sm_90)
 
 
 # Geometry ------------------------------------------------------------------------------------------------------------
@@ -53,10 +54,29 @@ def warp_shared(block: Dim, itemsize: int) -> int:
     return stages * 16 * (rows * 256 // itemsize + 4 + columns * 64) * itemsize
 
 
+def over_tensor_tiles(problem: Problem, block: Dim) -> Dim:
+    """Return the one-dimensional grid of tensor: 64 x 64 (float64: 64 x 32) elements of C to a warp."""
+    down, across = warp_grid(block)
+    columns = across * 256 // np.dtype(problem.dtype).itemsize
+    return (cdiv(problem.size["m"], down * 64) * cdiv(problem.size["n"], columns), 1, 1)
+
+
 def tensor_shared(block: Dim, itemsize: int) -> int:
-    """Return the shared memory of tensor: XSTAGES steps of XTK columns of A and rows of B, both padded."""
-    rows, columns = (64 * warps for warps in warp_grid(block))
-    return 3 * (rows * (32 + 4) + 32 * (columns + 8)) * itemsize
+    """Return the shared memory of tensor: XSTAGES steps of 128 bytes of the rows of A and as many rows of B, padded."""
+    down, across = warp_grid(block)
+    depth = 128 // itemsize
+    return 3 * (down * 64 * (depth + 8) * itemsize + depth * (across * 256 + 16))
+
+
+def needs_tensor_tiles(block: Dim, itemsize: int) -> str | None:
+    """Refuse a block that is not one to eight whole warps, or whose tiles exceed the shared memory of any block."""
+    needed = tensor_shared(block, itemsize)
+    if needed <= MAX_SHARED or needs_warps(block, itemsize):
+        return needs_warps(block, itemsize)
+    return (
+        f"its tiles take {needed / 1024:.0f} KiB of shared memory, and a block has at most {MAX_SHARED // 1024} KiB; "
+        "a number of warps that divides by 2 or 4 has smaller ones"
+    )
 
 
 def needs_tiles(block: Dim, itemsize: int) -> str | None:
@@ -80,13 +100,16 @@ def tf32(array: np.ndarray) -> np.ndarray:
     return upper
 
 
-def of_tf32(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the product, in float64, of the matrices as TF32."""
-    return reference(problem, {name: tf32(array) for name, array in arrays.items()})
+def of_tensor(problem: Problem, arrays: Arrays) -> Arrays:
+    """Return the product, in float64, of the matrices as the tensor cores read them: float32 as TF32."""
+    read = arrays if problem.dtype == "float64" else {name: tf32(array) for name, array in arrays.items()}
+    return reference(problem, read)
 
 
 def tensor_tolerance(problem: Problem) -> Tolerance:
-    """Return what the tensor cores' sums, which are cut off instead of rounded, may lose."""
+    """Return what the tensor cores' float32 sums, which are cut off instead of rounded, may lose."""
+    if problem.dtype == "float64":
+        return tolerance(problem)
     lost = 2.0**-23 * (problem.size["k"] / 8 + 4)
     return Tolerance(lost, 0.0, "of inputs cut to TF32; the tensor cores cut each of K / 8 sums off to 24 bits")
 
@@ -161,12 +184,11 @@ OPERATION = Operation(
             "tensor",
             "matmul_tensor",
             (32, 8),
-            over_warp_tiles,
-            refuses=needs_warps,
+            over_tensor_tiles,
+            refuses=needs_tensor_tiles,
             shared_bytes=tensor_shared,
-            expected=of_tf32,
+            expected=of_tensor,
             tolerance=tensor_tolerance,
-            dtypes=("float32",),
         ),
     ),
     buffers=buffers,

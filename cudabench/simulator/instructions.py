@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cudabench.simulator import access, async_copy, atomics, control, floating, host, integer, moves, warp
+from cudabench.simulator import access, async_copy, atomics, control, floating, host, integer, moves, tensor, warp
 from cudabench.simulator.lower import Builder, Refuse
 from cudabench.simulator.ptx import Instruction
 from cudabench.simulator.table import TABLE, Run
 
 _REFUSED = {
     "textures and surfaces": ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"),
-    "tensor cores (wmma, mma)": ("wmma", "mma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05"),
+    "tensor cores (wmma, ldmatrix)": ("wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05"),
     "asynchronous barriers (mbarrier)": ("mbarrier",),
     "thread block clusters": ("mapa", "getctarank", "clusterlaunchcontrol"),
     "asynchronous bulk reductions (TMA)": ("cp.reduce",),
@@ -34,4 +34,4 @@ def _refusal(feature: str) -> None:
 for _feature in _REFUSED:
     _refusal(_feature)
 
-MODULES = (access, async_copy, atomics, control, floating, host, integer, moves, warp)
+MODULES = (access, async_copy, atomics, control, floating, host, integer, moves, tensor, warp)
