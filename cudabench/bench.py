@@ -191,7 +191,8 @@ class Bench(Trial):
         start = time.monotonic()
         stop = False
         while not stop:
-            for work, restore, copy in turns:
+            for turn, (work, restore, copy) in enumerate(turns):
+                device.use_stream(turn)
                 if copy is not None:
                     copies += [device.sample(copy, settings.cache, copy_runs) for _ in range(group)]
                 samples += [device.sample(work, settings.cache, runs, restore) for _ in range(group)]
@@ -201,6 +202,7 @@ class Bench(Trial):
             stop = enough(samples, elapsed, settings)
             self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
 
+        device.use_stream(0)
         timing = stats.summarize(samples, settings.cache, runs)
         notes = timing_warnings(timing, elapsed, settings)
         clock_after = device.sm_clock_mhz()

@@ -2,9 +2,10 @@
 
 The place decides the level of a short kernel's time. A transpose of 1024 x 1024 floats, timed again and again on the
 same buffers of an H200, gives the same median to a clock tick of 32 ns, also with its code loaded elsewhere; on other
-buffers of the same process it lies up to 4% higher or lower, each place at its own level for as long as it lives
-(benchmarks/levels.py). A run that takes the one place it happens to get would measure that place. So a small problem
-is laid out several times and all places are sampled in turn. Large arrays lie everywhere, and one place is enough.
+buffers of the same process it lies up to 4% higher or lower, each place at its own level for as long as it lives. So
+does each stream, whose own queue lies somewhere too (benchmarks/levels.py). A run that takes the one place it happens
+to get would measure that place. So a small problem is laid out several times and all places are sampled in turn, each
+on a stream of its own. Large arrays lie everywhere, and one place is enough.
 """
 
 from __future__ import annotations
@@ -98,9 +99,11 @@ def place(device: Device, operation: Operation, problem: Problem) -> tuple[Place
         if half and needed + half <= free and not any(b.role == role and b.nbytes >= half for b in buffers):
             sizes[name] = half
             needed += half
+    count = how_many(needed, free)
     places = []
-    for _ in range(how_many(needed, free)):
-        addresses = {name: device.allocate(nbytes) for name, nbytes in sizes.items()}
+    for _ in range(count):
+        # What shares a page shares a place.
+        addresses = {name: device.allocate(nbytes, own_page=count > 1) for name, nbytes in sizes.items()}
         for name in _ENDS.values():
             if name in addresses:
                 device.poison(addresses[name], half)

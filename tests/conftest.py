@@ -105,7 +105,7 @@ class FakeDevice:
         """Return what was set."""
         return self.free
 
-    def allocate(self, nbytes: int) -> int:
+    def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
         """Return the address of zeroed host memory."""
         pointer = 1 + max(self.memory, default=0)
         self.memory[pointer] = np.zeros(nbytes, np.uint8)
@@ -132,6 +132,9 @@ class FakeDevice:
     def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Callable[[], None]:
         """Return the kernel on the named buffers."""
         return lambda: self.kernel({name: self.memory[pointer] for name, pointer in pointers.items()})
+
+    def use_stream(self, number: int) -> None:
+        """Do nothing: all streams of a host are one."""
 
     def copy(self, source: int, target: int, nbytes: int) -> Callable[[], None]:
         """Return a copy, marked so that it is timed as one."""

@@ -36,6 +36,7 @@ extern "C" __global__ void hold_stream(volatile int *flag) {
 
 # The driver blocks the host after about a thousand queued launches; the host must not block while it holds the stream.
 # More launches than this become a CUDA graph, which is queued as one.
+PAGE_BYTES = 2 << 20  # of device memory: smaller allocations share one
 MAX_HELD_LAUNCHES = 500
 
 CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
@@ -97,7 +98,8 @@ class CudaDevice:
             self.info = probe.gpu(index)
             device = driver.Device(index)
             self._context = device.make_context(driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST)
-            self._stream = driver.Stream()
+            self._streams = [driver.Stream()]
+            self._stream = self._streams[0]
             self._start, self._stop = driver.Event(), driver.Event()
             self._flag = driver.pagelocked_zeros(2, np.int32, mem_flags=driver.host_alloc_flags.DEVICEMAP)
             self._flag_pointer = self._flag.base.get_device_pointer()
@@ -198,10 +200,10 @@ class CudaDevice:
         """Return the free device memory."""
         return int(self._driver.mem_get_info()[0])
 
-    def allocate(self, nbytes: int) -> int:
-        """Return the address of nbytes of device memory; `release` frees it."""
+    def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
+        """Return the address of nbytes of device memory, on pages of their own on request; `release` frees it."""
         with translated(f"allocating {nbytes / 1e9:.2f} GB"):
-            allocation = self._driver.mem_alloc(max(nbytes, 1))
+            allocation = self._driver.mem_alloc(max(nbytes, PAGE_BYTES if own_page else 1))
         self._allocations[int(allocation)] = allocation
         return int(allocation)
 
@@ -239,11 +241,10 @@ class CudaDevice:
             # Buffers and scalars may change from launch to launch, not their types.
             function.prepare(["P" if isinstance(a, str) else np.asarray(a).dtype for a in launch.arguments])
             calls.append((function, launch.grid, launch.block, arguments, launch.shared_bytes))
-        stream = self._stream
 
         def queue() -> None:
             for function, grid, block, arguments, shared in calls:
-                function.prepared_async_call(grid, block, stream, *arguments, shared_size=shared)
+                function.prepared_async_call(grid, block, self._stream, *arguments, shared_size=shared)
 
         work, queued = queue, len(calls)
         if len(calls) > MAX_HELD_LAUNCHES:
@@ -257,22 +258,31 @@ class CudaDevice:
         PyCUDA has no graphs, so the driver is asked itself. The graph lives as long as the context.
         """
         cuda = ctypes.CDLL("libcuda.so.1")
-        stream, graph, ready = ctypes.c_void_p(self._stream.handle), ctypes.c_void_p(), ctypes.c_void_p()
+        graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
+
+        def stream() -> ctypes.c_void_p:
+            return ctypes.c_void_p(self._stream.handle)
 
         def call(name: str, *arguments: Any) -> None:
             status = getattr(cuda, name)(*arguments)
             if status:
                 raise DeviceError(f"CUDA failed while making a graph of the launches: {name} gave error {status}.")
 
-        call("cuStreamBeginCapture_v2", stream, ctypes.c_int(CAPTURE_THREAD_LOCAL))
+        call("cuStreamBeginCapture_v2", stream(), ctypes.c_int(CAPTURE_THREAD_LOCAL))
         try:
             queue()
         finally:
-            call("cuStreamEndCapture", stream, ctypes.byref(graph))
+            call("cuStreamEndCapture", stream(), ctypes.byref(graph))
         call("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, ctypes.c_ulonglong(0))
         call("cuGraphDestroy", graph)
-        call("cuGraphUpload", ready, stream)
-        return lambda: call("cuGraphLaunch", ready, stream)
+        call("cuGraphUpload", ready, stream())
+        return lambda: call("cuGraphLaunch", ready, stream())
+
+    def use_stream(self, number: int) -> None:
+        """Queue on another stream from now on; nothing may be under way."""
+        while number >= len(self._streams):
+            self._streams.append(self._driver.Stream())
+        self._stream = self._streams[number]
 
     def copy(self, source: int, target: int, nbytes: int) -> Work:
         """Return a function that queues a device-to-device copy."""

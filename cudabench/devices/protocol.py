@@ -23,8 +23,8 @@ class Device(Protocol):
     def free_bytes(self) -> int:
         """Return the free memory."""
 
-    def allocate(self, nbytes: int) -> int:
-        """Return the address of new memory."""
+    def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
+        """Return the address of new memory, which shares its page of the memory with none on request."""
 
     def release(self, pointer: int) -> None:
         """Free what `allocate` returned."""
@@ -40,6 +40,9 @@ class Device(Protocol):
 
     def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
         """Return what queues the launches."""
+
+    def use_stream(self, number: int) -> None:
+        """Queue on another stream from now on."""
 
     def copy(self, source: int, target: int, nbytes: int) -> Work:
         """Return what queues a copy on the device."""
