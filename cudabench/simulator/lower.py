@@ -517,8 +517,9 @@ class Builder:
         """
         taint = [0] * len(self.widths)
         for (value, width), index in self.constants.items():
-            if width == 64 and type(value) is int and value >> SLOT_BITS:
-                taint[index] = 1 << (SYMBOL_BIT + (value >> SLOT_BITS))
+            slot = value >> SLOT_BITS if width == 64 and type(value) is int else 0
+            if 0 < slot <= len(self.symbols):  # other literals, -16 among them, are numbers
+                taint[index] = 1 << (SYMBOL_BIT + slot)
         changed = True
         while changed:
             changed = False

@@ -288,3 +288,11 @@ def test_affine_arithmetic_wraps_as_arrays_do(type_: str, compiled: Callable[...
         simulator.run(program, "k", 4, 32, [out, factor])
         want = [(-((i * factor + factor - i) << 3) + 7) & ((1 << bits) - 1) for i in range(128)]
         assert out.tolist() == want
+
+
+@pytest.mark.parametrize("literal", [-16, -1, 2**63, 2**64 - 16])
+def test_64_bit_literals_are_no_addresses(literal: int) -> None:
+    """A literal whose upper bits are set is a number, not the place of a module variable."""
+    values = numbers(64, 40, 5)
+    got = evaluate(f"and.b64 {{d}}, {{0}}, {literal};", np.uint64, values)
+    assert [int(x) for x in got] == [int(x) & literal & (2**64 - 1) for x in values]
