@@ -3,10 +3,10 @@
 Times. The ratio is new over base, of the medians. Two things make it uncertain. Within a run the samples scatter: a
 bootstrap of the median says how much, and resamples blocks of neighbouring samples, because they are not independent
 (on an H200 the autocorrelation of neighbours reaches -0.7, where samples alternate between two levels, and a warming
-card drifts). Between two runs the whole level moves: the same kernel in two processes, with other addresses and
-clocks, differs by up to a percent, twenty times what the samples of either run let one expect. So an interval from
-samples alone would call noise a change. Here the two are added in quadrature, on a logarithmic scale, which makes
-the interval of base against new the exact inverse of new against base.
+card drifts). Between two runs the whole level moves, with the addresses and the clocks: by a part of the time, and by
+a time that is the same for short and long kernels. Either is many times what the samples of one run let one expect, so
+an interval from samples alone would call noise a change. Here all are added in quadrature, on a logarithmic scale,
+which makes the interval of base against new the exact inverse of new against base.
 
 Verdicts. `slower` and `faster`: the whole interval lies on one side of 1. `same`: it holds 1 and reaches no further
 than the change that is asked about. `unclear`: anything else, too few samples included; never a guess.
@@ -21,6 +21,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, Literal
 
 import numpy as np
@@ -34,8 +35,10 @@ CONFIDENCE = 0.99  # of one interval; a ladder has a dozen, so 95% would call a 
 RESAMPLES = 1000
 MOST_RESAMPLED = 20000  # samples, which keeps a comparison under a second and 100 MB
 # How far the medians of one kernel in two runs may lie apart. On an H200 they differ by up to 1%; half as much again
-# keeps a dozen kernels at once from a false call and still tells a kernel that is 3% slower (benchmarks/verdicts.py).
+# keeps a dozen kernels at once from a false call and still tells a kernel that is 3% slower, and what differs by the
+# same time for all kernels of a process adds up to 0.25 us (benchmarks/verdicts_on_gpu.py).
 RUN_TO_RUN = 0.015
+RUN_TO_RUN_S = 0.25e-6
 # A level that moves takes the samples' own spread along: where they sit at two levels, the share of each moves the
 # median by a part of the interquartile range. Added to RUN_TO_RUN in quadrature.
 SPREAD_SHARE = 0.25
@@ -68,7 +71,10 @@ Verdict = Literal[
 
 @dataclass(frozen=True)
 class Key:
-    """What makes two results the same measurement; `occurrence` tells apart those of one file that are equal so."""
+    """What makes two results the same measurement.
+
+    `card` is the device where a file holds several; `occurrence` tells apart those that are equal in all else.
+    """
 
     operation: str
     kernel: str
@@ -76,6 +82,7 @@ class Key:
     dtype: str
     block: Dim
     kind: str
+    card: str = ""
     occurrence: int = 0
 
 
@@ -175,7 +182,9 @@ def compare(
     if before and after and not set(before) & set(after):
         raise UsageError(nothing_in_common(before, after))
     simulated = {key.kind for key in (*before, *after)} == {"sim"}
-    scope: Scope = "counts" if simulated else _scope(base.device, new.device, same_model)
+    scope: Scope = "counts" if simulated else _scope(base, new, same_model)
+    if len(base.devices) > 1 or len(new.devices) > 1:
+        before, after = _by_card(base, new, same_model)
     margin = max(threshold or 0.0, SAME_WITHIN, 2 * run_to_run)
     rows = [_row(key, before.get(key), result, scope, margin, run_to_run) for key, result in after.items()]
     rows += [_row(key, result, None, scope, margin, run_to_run) for key, result in before.items() if key not in after]
@@ -210,6 +219,29 @@ def index(file: ResultsFile) -> dict[Key, Result]:
         seen[key] += 1
         found[Key(**{**vars(key), "occurrence": seen[key] - 1})] = result
     return found
+
+
+def _by_card(base: ResultsFile, new: ResultsFile, same_model: bool) -> tuple[dict[Key, Result], dict[Key, Result]]:
+    """Return both files' results by what they measure and by card: the same card in both, else in their order."""
+    left = base.by_device()
+    pairs: list[tuple[ResultsFile | None, ...]] = []
+    for part in new.by_device():
+        same = next((file for file in left if _same(file.device, part.device, same_model)), None)
+        left = [file for file in left if file is not same]
+        pairs.append((same, part))
+    if not any(old for old, _ in pairs):  # other cards throughout: hardware beside hardware
+        pairs = list(zip_longest(base.by_device(), new.by_device()))
+        left = []
+    pairs += [(file, None) for file in left]
+    before: dict[Key, Result] = {}
+    after: dict[Key, Result] = {}
+    for pair in pairs:
+        device = next((side.device for side in reversed(pair) if side and side.device), None)
+        # Numbers are of the new file; a card that only the base has may share one with another card.
+        card = (f"cuda:{device.index}" if device else "") + (" of the base" if pair[-1] is None else "")
+        for found, side in zip((before, after), pair, strict=True):
+            found |= {replace(key, card=card): result for key, result in index(side).items()} if side else {}
+    return before, after
 
 
 def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:
@@ -257,12 +289,16 @@ def same_gpu(a: DeviceInfo, b: DeviceInfo, same_model: bool = False) -> bool:
     return a.name == b.name
 
 
-def _scope(base: DeviceInfo | None, new: DeviceInfo | None, same_model: bool) -> Literal["gpu", "hardware", "counts"]:
-    if base is None or new is None:
-        return "gpu"  # an interrupted run without a device has no result either
-    if base.kind == new.kind == "sim":
+def _same(a: DeviceInfo | None, b: DeviceInfo | None, same_model: bool) -> bool:
+    # An interrupted run without a device has no result either.
+    return a is None or b is None or same_gpu(a, b, same_model)
+
+
+def _scope(base: ResultsFile, new: ResultsFile, same_model: bool) -> Literal["gpu", "hardware", "counts"]:
+    if _kind(base.device) == _kind(new.device) == "sim":
         return "counts"
-    return "gpu" if same_gpu(base, new, same_model) else "hardware"
+    pairs = ((old.device, part.device) for old in base.by_device() for part in new.by_device())
+    return "gpu" if any(_same(*pair, same_model) for pair in pairs) else "hardware"
 
 
 # What is of the run and not of the kernel
@@ -341,15 +377,26 @@ def _timed(key: Key, base: Result, new: Result, margin: float, run_to_run: float
         return Row(key, base, new, "unclear", found, f"{fewest} samples, at least {MIN_SAMPLES} are needed")
     word = verdict(found, margin)
     if word == "unclear":
-        return Row(key, base, new, word, found, f"a change of {_reach(found):.1%} is possible")
-    if word != "same" and base.copy_gbps and new.copy_gbps:
-        copy = base.copy_gbps / new.copy_gbps
-        moved = abs(math.log(copy)) > math.log1p(COPY_MOVED)
-        if moved and found.low / copy <= 1 <= found.high / copy:
-            direction = "slower" if copy > 1 else "faster"
-            by = max(copy, 1 / copy) - 1
-            return Row(key, base, new, "unclear", found, f"the copy is {by:.1%} {direction} too: the card changed")
+        short = RUN_TO_RUN_S / min(base.time.median_s, new.time.median_s) > run_to_run
+        because = f": times this short differ by {RUN_TO_RUN_S * 1e6:g} µs from run to run" if short else ""
+        return Row(key, base, new, word, found, f"a change of {_reach(found):.1%} is possible{because}")
+    copy = copy_moved(base, new)
+    if word != "same" and copy is not None and found.low / copy <= 1 <= found.high / copy:
+        direction = "slower" if copy > 1 else "faster"
+        by = max(copy, 1 / copy) - 1
+        return Row(key, base, new, "unclear", found, f"the copy is {by:.1%} {direction} too: the card changed")
     return Row(key, base, new, word, found)
+
+
+def copy_moved(base: Result, new: Result) -> float | None:
+    """Return the ratio of the times of the copies beside a kernel where it says that the card changed, else None."""
+    if not (base.copy_gbps and new.copy_gbps and base.bytes):
+        return None
+    ratio = base.copy_gbps / new.copy_gbps
+    copy_s = base.bytes / base.copy_gbps / 1e9
+    if RUN_TO_RUN_S / copy_s > COPY_MOVED or abs(math.log(ratio)) <= math.log1p(COPY_MOVED):
+        return None  # too short to say anything, or as it was
+    return ratio
 
 
 def verdict(ratio: Ratio, margin: float) -> Verdict:
@@ -369,9 +416,9 @@ def _reach(ratio: Ratio) -> float:
 def time_ratio(base: Timing, new: Timing, run_to_run: float = RUN_TO_RUN) -> Ratio:
     """Return the ratio of two medians with its interval: the samples' own, widened by what two runs differ.
 
-    Each side of the interval is sqrt(within^2 + run_to_run^2 + (SPREAD_SHARE * spread)^2 + resolution^2) on the
-    logarithmic scale: within from a block bootstrap, spread the larger relative interquartile range, resolution half a
-    tick of the clock that took the samples, on either side.
+    Each side of the interval is sqrt(within^2 + run_to_run^2 + (RUN_TO_RUN_S / median)^2 + (SPREAD_SHARE * spread)^2 +
+    resolution^2) on the logarithmic scale: within from a block bootstrap, spread the larger relative interquartile
+    range, resolution half a tick of the clock that took the samples, on either side.
     """
     before, after = (float(np.median(t.samples_s)) if t.samples_s else t.median_s for t in (base, new))
     middle = math.log(after / before)
@@ -379,7 +426,8 @@ def time_ratio(base: Timing, new: Timing, run_to_run: float = RUN_TO_RUN) -> Rat
     low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     spread = max(spread_of(base.samples_s), spread_of(new.samples_s))
     tick = (resolution(base.samples_s) / before + resolution(new.samples_s) / after) / 2
-    between = math.hypot(math.log1p(run_to_run), SPREAD_SHARE * spread, tick)
+    level = RUN_TO_RUN_S / min(before, after)
+    between = math.hypot(math.log1p(run_to_run), level, SPREAD_SHARE * spread, tick)
     return Ratio(
         math.exp(middle),
         math.exp(middle - math.hypot(min(float(low), 0.0), between)),
@@ -496,7 +544,8 @@ def exit_code(found: Iterable[Failure]) -> int:
 
 def name_of(key: Key) -> str:
     """Return a measurement as one names it in a sentence: smem-pad (32 x 8)."""
-    return f"{key.kernel} ({dim_text(key.block, 2)})" if key.block[0] else key.kernel
+    block = f" ({dim_text(key.block, 2)})" if key.block[0] else ""
+    return key.kernel + block + (f" on {key.card}" if key.card else "")
 
 
 # For scripts ---------------------------------------------------------------------------------------------------------
@@ -532,6 +581,7 @@ def _plain(row: Row) -> dict[str, Any]:
         "size": dict(row.key.size),
         "dtype": row.key.dtype,
         "block": list(row.key.block),
+        "device": result.device if (result := row.new or row.base) else "",
         "verdict": row.verdict,
         "reason": row.reason,
         "base_s": seconds(row.base),

@@ -22,7 +22,7 @@ from xml.etree import ElementTree
 
 from cudabench import thresholds, units
 from cudabench.errors import CudabenchError
-from cudabench.model import Access, Result, dim_text
+from cudabench.model import Access, DeviceInfo, Result, dim_text
 from cudabench.results import ResultsFile
 
 NOTHING = "-"
@@ -41,10 +41,14 @@ def title(result: Result) -> str:
     return " ".join(part for part in (result.operation, units.size(result), result.dtype) if part)
 
 
-def name(result: Result) -> str:
-    """Return a name that stays the same from run to run: transpose smem-pad 32x8 4096x4096 float32."""
+def name(result: Result, file: ResultsFile) -> str:
+    """Return a name that stays the same from run to run: transpose smem-pad 32x8 4096x4096 float32.
+
+    Where the file holds several cards, the card is a part of it.
+    """
     block = dim_text(result.block, 2).replace(" ", "") if result.block[0] else ""
-    parts = (result.operation, result.kernel, block, short_size(result), result.dtype)
+    card = result.device if len(file.devices) > 1 else ""
+    parts = (result.operation, result.kernel, block, short_size(result), result.dtype, card)
     return " ".join(part for part in parts if part)
 
 
@@ -74,7 +78,7 @@ CSV_COLUMNS: dict[str, Callable[[Result, ResultsFile], Any]] = {
     "block": lambda r, f: "x".join(map(str, r.block)),
     "grid": lambda r, f: "x".join(map(str, r.grid)),
     "device": lambda r, f: r.device,
-    "device_name": lambda r, f: f.device.name if f.device else None,
+    "device_name": lambda r, f: device.name if (device := f.device_of(r)) else None,
     "status": lambda r, f: r.status,
     "reason": lambda r, f: r.reason,
     "cache": lambda r, f: r.time.cache if r.time else None,
@@ -152,11 +156,17 @@ class _Column:
 
 def to_markdown(file: ResultsFile) -> str:
     """Return a table a problem, under the device that it ran on; reasons of what is not right follow."""
+    return "\n".join(line for part in file.by_device() for line in _markdown_of_one(part, len(file.devices) > 1))
+
+
+def _markdown_of_one(file: ResultsFile, numbered: bool) -> list[str]:
+    """Return the lines of one device, with its number where there are several."""
     lines = []
     if file.device:
+        number = f"cuda:{file.device.index} " if numbered else ""
         peak = f", peak {file.device.peak_gbps:.0f} GB/s" if file.device.peak_gbps else ""
         driver = f", driver {file.device.driver}" if file.device.driver else ""
-        lines += [markdown_text(f"{file.device.name}{peak}{driver}"), ""]
+        lines += [markdown_text(f"{number}{file.device.name}{peak}{driver}"), ""]
     problems: dict[str, list[Result]] = {}
     for result in file.results:
         problems.setdefault(title(result), []).append(result)
@@ -173,7 +183,7 @@ def to_markdown(file: ResultsFile) -> str:
     ]
     if notes:
         lines += [f"- {markdown_text(note[2:])}" for note in notes] + [""]
-    return "\n".join(lines)
+    return lines
 
 
 def _start() -> list[_Column]:
@@ -241,7 +251,8 @@ def to_junit(file: ResultsFile, when: datetime) -> str:
     root = ElementTree.Element("testsuites")
     suites: dict[str, list[Result]] = {}
     for result in file.results:
-        suites.setdefault(title(result), []).append(result)
+        card = f" on {result.device}" if len(file.devices) > 1 else ""
+        suites.setdefault(title(result) + card, []).append(result)
     for at, (heading, results) in enumerate(suites.items()):
         failures = [_failure(result, file) for result in results]
         suite = ElementTree.SubElement(
@@ -261,14 +272,14 @@ def to_junit(file: ResultsFile, when: datetime) -> str:
             },
         )
         properties = ElementTree.SubElement(suite, "properties")
-        for key, value in _properties(file).items():
+        for key, value in _properties(file, file.device_of(results[0])).items():
             ElementTree.SubElement(properties, "property", {"name": key, "value": _xml_text(value)})
         for result, failure in zip(results, failures, strict=True):
             case = ElementTree.SubElement(
                 suite,
                 "testcase",
                 {
-                    "name": _xml_text(name(result)),
+                    "name": _xml_text(name(result, file)),
                     "classname": f"cudabench.{result.operation}",
                     "time": _decimal(result.time.median_s if result.time else 0),
                 },
@@ -279,7 +290,7 @@ def to_junit(file: ResultsFile, when: datetime) -> str:
                 ElementTree.SubElement(case, "failure", {"type": kind, "message": text.splitlines()[0]}).text = text
             elif result.status == "skipped":
                 ElementTree.SubElement(case, "skipped", {"message": _xml_text(result.reason or "")})
-        ElementTree.SubElement(suite, "system-out").text = "\n".join(_xml_text(_figures(r)) for r in results)
+        ElementTree.SubElement(suite, "system-out").text = "\n".join(_xml_text(_figures(r, file)) for r in results)
         warnings = [f"{r.kernel}: {w.message}" for r in results for w in r.warnings]
         ElementTree.SubElement(suite, "system-err").text = _xml_text("\n".join(warnings))
     ElementTree.indent(root)
@@ -294,18 +305,20 @@ def _failure(result: Result, file: ResultsFile) -> tuple[str, str] | None:
     return ("threshold", below) if below else None
 
 
-def _properties(file: ResultsFile) -> dict[str, str]:
+def _properties(file: ResultsFile, device: DeviceInfo | None) -> dict[str, str]:
     found = {f"tool.{key}": str(value) for key, value in file.tool.items() if value is not None}
-    if file.device:
-        found["device"] = file.device.name
-        found |= {"driver": file.device.driver} if file.device.driver else {}
+    if device:
+        found["device"] = device.name
+        found |= {"driver": device.driver} if device.driver else {}
     return found
 
 
-def _figures(result: Result) -> str:
+def _figures(result: Result, file: ResultsFile) -> str:
     if result.time and result.bandwidth_gbps is not None:
-        return f"{name(result)}: {units.seconds(result.time.median_s)}, {units.digits(result.bandwidth_gbps)} GB/s"
-    return f"{name(result)}: {units.seconds(result.time.median_s) if result.time else result.status}"
+        return (
+            f"{name(result, file)}: {units.seconds(result.time.median_s)}, {units.digits(result.bandwidth_gbps)} GB/s"
+        )
+    return f"{name(result, file)}: {units.seconds(result.time.median_s) if result.time else result.status}"
 
 
 def _decimal(seconds: float) -> str:
@@ -333,7 +346,7 @@ def to_github_benchmark(file: ResultsFile, metric: str = "time") -> str:
     for result in file.results:
         if result.status != "ok":
             continue
-        entries += _bandwidth(result, file) if metric == "bandwidth" else [*_time(result, file), *_counts(result)]
+        entries += _bandwidth(result, file) if metric == "bandwidth" else [*_time(result, file), *_counts(result, file)]
     if not entries:
         what = "bandwidth" if metric == "bandwidth" else "time or count"
         raise CudabenchError(f"The file holds no right result with a {what}, and the action refuses an empty array.")
@@ -355,7 +368,7 @@ def _entry(label: str, unit: str, value: float, spread: float | None, extra: Seq
 
 def _extra(result: Result, file: ResultsFile) -> list[str]:
     return [
-        *([file.device.name] if file.device else []),
+        *([device.name] if (device := file.device_of(result)) else []),
         *([f"{units.digits(result.bandwidth_gbps)} GB/s"] if result.bandwidth_gbps is not None else []),
         *([f"{units.percent(result.copy_fraction)} of copy"] if result.copy_fraction is not None else []),
         *([f"{result.time.samples} samples, {result.time.cache} L2"] if result.time else []),
@@ -366,21 +379,21 @@ def _time(result: Result, file: ResultsFile) -> list[dict[str, Any]]:
     if result.time is None:
         return []
     half = (result.time.q3_s - result.time.q1_s) / 2
-    return [_entry(name(result), "µs", result.time.median_s * 1e6, half * 1e6, _extra(result, file))]
+    return [_entry(name(result, file), "µs", result.time.median_s * 1e6, half * 1e6, _extra(result, file))]
 
 
 def _bandwidth(result: Result, file: ResultsFile) -> list[dict[str, Any]]:
     if result.time is None or result.bandwidth_gbps is None:
         return []
     half = (result.time.q3_s - result.time.q1_s) / 2 / result.time.median_s * result.bandwidth_gbps
-    return [_entry(name(result), "GB/s", result.bandwidth_gbps, half, _extra(result, file))]
+    return [_entry(name(result, file), "GB/s", result.bandwidth_gbps, half, _extra(result, file))]
 
 
-def _counts(result: Result) -> list[dict[str, Any]]:
+def _counts(result: Result, file: ResultsFile) -> list[dict[str, Any]]:
     found = {
         "global sectors": total(result, "global", "sectors"),
         "shared wavefronts": total(result, "shared", "wavefronts"),
         "instructions": result.instructions,
     }
     # The action divides by the value before: a zero has no ratio.
-    return [_entry(f"{name(result)}, {what}", what.split()[-1], v, None, []) for what, v in found.items() if v]
+    return [_entry(f"{name(result, file)}, {what}", what.split()[-1], v, None, []) for what, v in found.items() if v]

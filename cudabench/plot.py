@@ -113,6 +113,8 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
     if len(operations) > 1:
         raise UsageError(f"A plot is of one operation; the files hold {', '.join(operations)}: plot them one by one.")
     figure = NewFigure(figsize=(WIDTH_IN, 3), dpi=DPI, layout="constrained")
+    names = [label for file, name in zip(files, names, strict=True) for label in _names_by_device(file, name)]
+    files = [part for file in files for part in file.by_device()]
     {"ladder": _ladder, "size": _sizes, "sweep": _sweep}[kind or kind_of(files)](figure, files, names)
     return figure
 
@@ -151,6 +153,25 @@ def labels_of(names: Sequence[str], files: Sequence[ResultsFile]) -> list[str]:
     if len(set(devices)) == len(files) > 1:
         return devices
     return [name.rpartition("/")[2].removesuffix(".json") for name in names]
+
+
+def _names_by_device(file: ResultsFile, name: str) -> list[str]:
+    if len(file.devices) < 2:
+        return [name]
+    return [f"{name.removesuffix('.json')} cuda:{device.index}" for device in file.devices]
+
+
+def cards_of(files: Sequence[ResultsFile]) -> list[str]:
+    """Return the card of each file by name, with its number where others are called the same."""
+    devices = [file.device for file in files]
+    cards: dict[str, set[Any]] = {}
+    for device in devices:
+        if device:
+            cards.setdefault(device.name, set()).add(device.uuid or device.index)
+    return [
+        "" if device is None else device.name + (f" (cuda:{device.index})" if len(cards[device.name]) > 1 else "")
+        for device in devices
+    ]
 
 
 def _plain_axes(axes: Axes) -> None:
@@ -284,11 +305,11 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     figure.set_size_inches(WIDTH_IN, 4.2)
     axes = figure.subplots()
     _plain_axes(axes)
-    devices = list(dict.fromkeys(file.device.name if file.device else "" for file in files))
+    cards = cards_of(files)
     curves: dict[str, dict[float, float]] = {}
     copies: dict[str, dict[float, list[float]]] = {}
-    for file in files:
-        on = f", {file.device.name}" if file.device and len(devices) > 1 else ""
+    for file, card in zip(files, cards, strict=True):
+        on = f", {card}" if card and len(set(cards)) > 1 else ""
         for result in file.results:
             value = quantity.value(result) if result.status == "ok" else None
             if value is None:

@@ -15,7 +15,7 @@ import re
 import tempfile
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -35,14 +35,34 @@ ESSENTIAL: dict[type, frozenset[str]] = {
 
 @dataclass
 class ResultsFile:
-    """Everything that one run leaves behind; `write` may be called after every kernel."""
+    """Everything that one run leaves behind; `write` may be called after every kernel.
+
+    `devices` are several for a run on all cards of a machine, and none before the first is ready.
+    """
 
     settings: Mapping[str, Any]
     tool: Mapping[str, Any]
     host: Mapping[str, Any]
-    device: DeviceInfo | None = None
     devices: list[DeviceInfo] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
+
+    @property
+    def device(self) -> DeviceInfo | None:
+        """The device, or the first of several; None where the run ended before it was ready."""
+        return self.devices[0] if self.devices else None
+
+    def device_of(self, result: Result) -> DeviceInfo | None:
+        """Return the device that a result is of."""
+        return next((d for d in self.devices if result.device == f"{d.kind}:{d.index}"), self.device)
+
+    def by_device(self) -> list[ResultsFile]:
+        """Return a file for each device; this one where there is one device or none."""
+        if len(self.devices) < 2:
+            return [self]
+        return [
+            replace(self, devices=[d], results=[r for r in self.results if self.device_of(r) == d])
+            for d in self.devices
+        ]
 
     def document(self) -> dict[str, Any]:
         """Return the file's content as plain values."""
@@ -172,11 +192,13 @@ def parse(text: str, name: str) -> ResultsFile:
     if not isinstance(document.get("results"), list):
         raise CudabenchError(f'{name} is no cudabench results file: it has no list "results".')
     try:
+        device = _decode(DeviceInfo | None, document.get("device"), "device")
+        devices = [_decode(DeviceInfo, d, f"devices[{at}]") for at, d in enumerate(document.get("devices") or [])]
         return ResultsFile(
             settings=_mapping(document.get("settings"), "settings"),
             tool=_mapping(document.get("tool"), "tool"),
             host=_mapping(document.get("host"), "host"),
-            device=_decode(DeviceInfo | None, document.get("device"), "device"),
+            devices=devices or ([device] if device else []),
             results=[_decode(Result, value, f"results[{at}]") for at, value in enumerate(document["results"])],
         )
     except _Misfit as error:

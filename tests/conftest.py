@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from cudabench.devices import probe
 from cudabench.model import DeviceInfo, Launch, Resources, Source
+from cudabench.results import ResultsFile
 
 os.environ["TERM"] = "dumb"  # rich then writes no escapes
 os.environ.pop("FORCE_COLOR", None)
@@ -171,3 +172,11 @@ class FakeDevice:
     def sm_clock_mhz(self) -> int | None:
         """Return the clocks set, in turn."""
         return self.clocks.pop(0) if self.clocks else None
+
+
+def on_cards(file: ResultsFile, *uuids: str) -> ResultsFile:
+    """Return a run as `--device all` writes it of cards with these UUIDs, in their order."""
+    assert file.device is not None
+    devices = [replace(file.device, uuid=uuid, index=at) for at, uuid in enumerate(uuids)]
+    found = [replace(result, device=f"cuda:{device.index}") for device in devices for result in file.results]
+    return replace(file, devices=devices, results=found)

@@ -21,7 +21,7 @@ from cudabench.cli.compare import Percentage
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.model import Access, DeviceInfo, Hazard, Result
 from cudabench.results import ResultsFile
-from tests.conftest import Ran
+from tests.conftest import Ran, on_cards
 
 DATA = Path(__file__).parent / "data"
 RECORDED = results.load(DATA / "h200.json")
@@ -70,7 +70,7 @@ def simulated(**counts: int) -> ResultsFile:
         settings={},
         tool={},
         host={},
-        device=DeviceInfo("Simulator of sm_90", "sim", "9.0"),
+        devices=[DeviceInfo("Simulator of sm_90", "sim", "9.0")],
         results=[
             replace(
                 RECORDED.results[0],
@@ -201,10 +201,10 @@ def test_swapping_inverts(seed: int, level: float) -> None:
     assert there.high * back.low == pytest.approx(1)
 
 
-@given(levels, st.floats(1e-6, 1e3))
+@given(levels, st.floats(1e-3, 1e3))
 @settings(max_examples=30, deadline=None)
-def test_unit_does_not_matter(seed: int, factor: float) -> None:
-    """Both runs in another unit have the same ratio and nearly the same interval."""
+def test_length_does_not_matter(seed: int, factor: float) -> None:
+    """From a millisecond on, times scaled by one factor have the same ratio and nearly the same interval."""
     a, b = run_of(seed, 1.0), run_of(seed + 1, 1.1)
     scaled = [stats.summarize([s * factor for s in t.samples_s], "cold") for t in (a, b)]
     one, other = compare.time_ratio(a, b), compare.time_ratio(*scaled)
@@ -219,6 +219,17 @@ def test_interval_holds_ratio_and_run_to_run(seed: int, noise: float, n: int) ->
     found = compare.time_ratio(run_of(seed, 1.0, noise, n), run_of(seed + 1, 1.0, noise, n))
     assert found.low <= found.value / (1 + compare.RUN_TO_RUN) * (1 + 1e-9)
     assert found.high >= found.value * (1 + compare.RUN_TO_RUN) * (1 - 1e-9)
+
+
+@given(levels, st.floats(1e-6, 1e-4))
+@settings(max_examples=30, deadline=None)
+def test_short_times_are_known_less(seed: int, level: float) -> None:
+    """The shorter a kernel, the wider its interval: two runs differ by a time, not only by a part of it."""
+    found = compare.time_ratio(run_of(seed, level), run_of(seed + 1, level))
+    longer = compare.time_ratio(run_of(seed, 2 * level), run_of(seed + 1, 2 * level))
+    assert longer.low > found.low
+    assert longer.high < found.high
+    assert found.high > found.value * (1 + 0.9 * compare.RUN_TO_RUN_S / level)
 
 
 def test_repeatable() -> None:
@@ -352,7 +363,7 @@ def test_other_gpu_has_no_verdict() -> None:
     """Another GPU, however slow, is shown and fails nothing."""
     slow = changed(**{r.kernel.replace("-", "_"): slowed(3) for r in RECORDED.results})
     assert RECORDED.device is not None
-    other = replace(slow, device=replace(RECORDED.device, name="A100", uuid="GPU-2"))
+    other = replace(slow, devices=[replace(RECORDED.device, name="A100", uuid="GPU-2")])
     comparison = compare.compare(RECORDED, other, threshold=0.05)
     assert comparison.scope == "hardware"
     assert {row.verdict for row in comparison.rows} == {"shown"}
@@ -413,6 +424,95 @@ def test_a_slower_card_is_not_a_slower_kernel() -> None:
     assert (row.verdict, row.reason) == ("unclear", "the copy is 8.0% slower too: the card changed")
 
 
+def test_a_short_copy_excuses_nothing() -> None:
+    """A copy of a few microseconds moves by itself, so that it says nothing about the card."""
+
+    def with_short_copy(result: Result) -> Result:
+        assert result.bytes is not None
+        return replace(result, copy_gbps=result.bytes / 4e-6 / 1e9)
+
+    def throttled(result: Result) -> Result:
+        assert result.bytes is not None
+        return replace(slowed(1.08)(result), copy_gbps=result.bytes / 4.32e-6 / 1e9)
+
+    row = rows(compare.compare(changed(smem=with_short_copy), changed(smem=throttled), threshold=0.05))["smem"]
+    assert row.verdict == "slower"
+
+
+def test_short_kernels_say_why_they_are_unclear() -> None:
+    """A kernel of a few microseconds is unclear for a reason that the user can mend."""
+
+    def short(result: Result) -> Result:
+        return replace(result, time=run_of(1, 4e-6))
+
+    row = rows(compare.compare(changed(smem=short), changed(smem=short), threshold=0.05))["smem"]
+    assert row.verdict == "unclear"
+    assert row.reason is not None
+    assert "times this short differ by 0.25 µs from run to run" in row.reason
+
+
+# Several cards of one host -------------------------------------------------------------------------------------------
+
+
+def test_cards_survive_the_file(tmp_path: Path) -> None:
+    """The devices of a run on several cards are read back, and each result knows its own."""
+    on_cards(RECORDED, "GPU-a", "GPU-b").write(tmp_path / "all.json")
+    file = results.load(tmp_path / "all.json")
+    assert [device.uuid for device in file.devices] == ["GPU-a", "GPU-b"]
+    owners = [file.device_of(result) for result in file.results]
+    assert [owner.uuid for owner in owners if owner] == ["GPU-a"] * 6 + ["GPU-b"] * 6
+    parts = file.by_device()
+    assert [(part.device.uuid, len(part.results)) for part in parts if part.device] == [("GPU-a", 6), ("GPU-b", 6)]
+
+
+def test_cards_match_by_uuid() -> None:
+    """Each card is compared with itself, also where the host counts them in another order."""
+    base = on_cards(RECORDED, "GPU-a", "GPU-b")
+    new = on_cards(RECORDED, "GPU-b", "GPU-a")
+    slow = [slowed(1.1)(r) if (r.kernel, r.device) == ("smem", "cuda:0") else r for r in new.results]
+    comparison = compare.compare(base, replace(new, results=slow), threshold=0.05)
+    assert comparison.scope == "gpu"
+    assert [(row.key.card, row.key.kernel) for row in comparison.rows if row.verdict == "slower"] == [
+        ("cuda:0", "smem")
+    ]
+    assert comparison.count("same") == 11
+    (failure,) = compare.failures(comparison, 0.05)
+    assert failure.message.startswith("smem (32 x 8) on cuda:0 is 10.0% slower")
+
+
+def test_one_card_of_several() -> None:
+    """A run on one card is held against that card's part of a run on all; the other card is missing."""
+    assert RECORDED.device is not None
+    one = replace(RECORDED.device, uuid="GPU-b", index=0)
+    comparison = compare.compare(on_cards(RECORDED, "GPU-a", "GPU-b"), replace(RECORDED, devices=[one]))
+    assert comparison.scope == "gpu"
+    assert (comparison.count("same"), comparison.count("missing")) == (6, 6)
+
+
+def test_other_cards_throughout() -> None:
+    """Runs on all cards of two hosts have no card in common: hardware beside hardware, in their order."""
+    comparison = compare.compare(
+        on_cards(RECORDED, "GPU-a", "GPU-b"), on_cards(RECORDED, "GPU-c", "GPU-d"), threshold=0.05
+    )
+    assert comparison.scope == "hardware"
+    assert comparison.count("shown") == 12
+    paired = compare.compare(
+        on_cards(RECORDED, "GPU-a", "GPU-b"), on_cards(RECORDED, "GPU-c", "GPU-d"), same_model=True
+    )
+    assert (paired.scope, paired.count("same")) == ("gpu", 12)
+
+
+def test_cards_are_shown(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table names the card of each row, and the heading all cards."""
+    on_cards(RECORDED, "GPU-a", "GPU-b").write(tmp_path / "all.json")
+    monkeypatch.chdir(tmp_path)
+    ran = cudabench("compare", "all.json", "all.json")
+    assert ran.code == 0
+    assert "cuda:0 NVIDIA H200 (GPU-a)" in ran.out
+    assert "cuda:1 NVIDIA H200 (GPU-b)" in ran.out
+    assert "12 compared: 12 same" in ran.out
+
+
 def test_differences_are_named() -> None:
     """Versions, driver and settings that differ are listed beside the verdicts."""
     assert RECORDED.device is not None
@@ -420,7 +520,7 @@ def test_differences_are_named() -> None:
         RECORDED,
         tool={**RECORDED.tool, "nvcc": "13.1"},
         settings={**RECORDED.settings, "defines": {"IPAD": "2"}},
-        device=replace(RECORDED.device, driver="590"),
+        devices=[replace(RECORDED.device, driver="590")],
     )
     assert compare.compare(RECORDED, new).changed == (
         "nvcc 13.0.88 -> 13.1",
@@ -509,7 +609,7 @@ def test_simulator_compares_counts(compared: Callable[..., Ran], counts: dict[st
 
 def test_counts_without_a_device(compared: Callable[..., Ran]) -> None:
     """Files of the simulator that lost their device are still compared by counts."""
-    base, new = (replace(file, device=None) for file in (simulated(), simulated(sectors=2000)))
+    base, new = (replace(file, devices=[]) for file in (simulated(), simulated(sectors=2000)))
     ran = compared(base, new, options="--fail-on-regression 0%")
     assert ran.code == 4
     assert "global sectors 1 024 -> 2 000 (+95%)" in ran.out
@@ -552,7 +652,7 @@ def test_report(compared: Callable[..., Ran]) -> None:
 def test_hardware_table(compared: Callable[..., Ran]) -> None:
     """Two GPUs are shown with bandwidth, share of copy and peak, and the ratio of speeds."""
     assert RECORDED.device is not None
-    other = changed(replace(RECORDED, device=replace(RECORDED.device, name="A100", uuid="GPU-2")), smem=slowed(2))
+    other = changed(replace(RECORDED, devices=[replace(RECORDED.device, name="A100", uuid="GPU-2")]), smem=slowed(2))
     ran = compared(RECORDED, other, options="--fail-on-regression 5%")
     assert ran.code == 0
     assert "base GB/s  of copy  of peak  new GB/s  of copy  of peak  ratio" in ran.out

@@ -20,7 +20,7 @@ from cudabench import export
 from cudabench.errors import CudabenchError
 from cudabench.model import Result
 from cudabench.results import ResultsFile
-from tests.conftest import Ran
+from tests.conftest import Ran, on_cards
 from tests.test_compare import RECORDED, changed, failed, simulated, wrong
 
 Runner = Callable[..., Ran]
@@ -76,6 +76,14 @@ def test_csv_keeps_any_text(text: str) -> None:
     """Commas, quotes and line breaks in a reason come back as they were, but each line break as one."""
     file = replace(RECORDED, results=[replace(wrong(RECORDED.results[0]), reason=text)])
     assert csv_rows(file)[0]["reason"] == re.sub(r"\r\n?", "\n", text)
+
+
+def test_csv_names_each_card() -> None:
+    """A run on several cards names the card of each row, also where they are not called the same."""
+    file = on_cards(RECORDED, "GPU-a", "GPU-b")
+    file.devices[1] = replace(file.devices[1], name="NVIDIA H100")
+    found = {(row["device"], row["device_name"]) for row in csv_rows(file)}
+    assert found == {("cuda:0", "NVIDIA H200"), ("cuda:1", "NVIDIA H100")}
 
 
 # Markdown ------------------------------------------------------------------------------------------------------------
@@ -244,6 +252,22 @@ def test_action_bandwidths() -> None:
     entries = check_action(export.to_github_benchmark(RECORDED, "bandwidth"))
     assert entries[-1]["unit"] == "GB/s"
     assert entries[-1]["value"] == pytest.approx(RECORDED.results[-1].bandwidth_gbps)
+
+
+def test_several_cards_have_names_of_their_own() -> None:
+    """Of a run on several cards every entry, suite and table says which card it is of."""
+    file = on_cards(RECORDED, "GPU-a", "GPU-b")
+    entries = check_action(export.to_github_benchmark(file))
+    assert len(entries) == 2 * len(RECORDED.results)
+    assert entries[-1]["name"] == "transpose vector 32x8 4096x4096 float32 cuda:1"
+    suites = check_junit(export.to_junit(file, NOON))
+    assert [suite.attrib["name"] for suite in suites] == [
+        "transpose 4096 x 4096 float32 on cuda:0",
+        "transpose 4096 x 4096 float32 on cuda:1",
+    ]
+    markdown = export.to_markdown(file)
+    assert markdown.count("| kernel |") == 2
+    assert markdown.index("cuda:0 NVIDIA H200") < markdown.index("cuda:1 NVIDIA H200")
 
 
 def test_action_counts() -> None:

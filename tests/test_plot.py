@@ -15,7 +15,7 @@ from cudabench import plot
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.model import Result
 from cudabench.results import ResultsFile
-from tests.conftest import Ran
+from tests.conftest import Ran, on_cards
 from tests.test_compare import RECORDED, changed, failed, simulated, slowed, wrong
 
 Runner = Callable[..., Ran]
@@ -24,7 +24,7 @@ Runner = Callable[..., Ran]
 def other_card(file: ResultsFile = RECORDED) -> ResultsFile:
     """Return a file as if from another card."""
     assert RECORDED.device is not None
-    return replace(file, device=replace(RECORDED.device, name="A100", uuid="GPU-2", peak_gbps=2039.0))
+    return replace(file, devices=[replace(RECORDED.device, name="A100", uuid="GPU-2", peak_gbps=2039.0)])
 
 
 def of_size(n: int) -> ResultsFile:
@@ -88,6 +88,17 @@ def test_two_cards_have_their_own_scale() -> None:
     bars = figure.axes[0].patches
     assert {bar.get_hatch() for bar in bars} == {"", "///"}
     assert {"NVIDIA H200", "A100", "its own copy", "its own peak"} <= set(texts(figure))
+
+
+def test_cards_of_one_run_stand_side_by_side() -> None:
+    """A run on all cards has a bar for each card and kernel, and a curve for each over sizes."""
+    figure = plot.draw([on_cards(RECORDED, "GPU-a", "GPU-b")], ["all.json"])
+    assert len([bar for bar in figure.axes[0].patches if bar.get_hatch() is not None]) == 2 * len(RECORDED.results)
+    assert {"all cuda:0", "all cuda:1"} <= set(texts(figure))
+    files = [on_cards(of_size(n), "GPU-a", "GPU-b") for n in (512, 1024)]
+    (axes,) = plot.draw(files, ["a.json", "b.json"]).axes
+    labels = {line.get_label() for line in axes.lines}
+    assert {"smem, NVIDIA H200 (cuda:0)", "smem, NVIDIA H200 (cuda:1)"} <= labels
 
 
 def test_no_colours() -> None:

@@ -43,7 +43,7 @@ def result() -> Result:
 def file() -> ResultsFile:
     """Return a results file with one result."""
     device = DeviceInfo("Fake", "cuda", "9.0")
-    return ResultsFile(settings={"size": (8, 16)}, tool={}, host={}, device=device, results=[result()])
+    return ResultsFile(settings={"size": (8, 16)}, tool={}, host={}, devices=[device], results=[result()])
 
 
 def test_keys_of_the_contract() -> None:

@@ -78,7 +78,6 @@ class Report:
             choice, make, self.cases, self.settings, progress=working, trace=self.trace, cpu=self.cpu
         ):
             if isinstance(event, session.Started):
-                self.file.device = self.file.device or event.device
                 if event.device not in self.file.devices:
                     self.file.devices.append(event.device)
             elif isinstance(event, session.Measured):

@@ -13,6 +13,7 @@ from cudabench.compare import Comparison, Failure, Row
 from cudabench.errors import did_you_mean_file
 from cudabench.export import markdown_table, markdown_text
 from cudabench.model import DeviceInfo, Result, dim_text
+from cudabench.results import ResultsFile
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,17 +94,17 @@ class View:
             self._line(out, line, style=style)
 
     def _headings(self, comparison: Comparison) -> list[str]:
-        base, new = comparison.base.device, comparison.new.device
+        base, new = devices_text(comparison.base), devices_text(comparison.new)
         if comparison.scope == "hardware":
-            return [f"base  {device_text(base)}, {self.names[0]}", f"new   {device_text(new)}, {self.names[1]}"]
-        return [f"{device_text(new)}: {self.names[0]} -> {self.names[1]}"]
+            return [f"base  {base}, {self.names[0]}", f"new   {new}, {self.names[1]}"]
+        return [f"{new}: {self.names[0]} -> {self.names[1]}"]
 
     def _show_all(self, out: Console) -> None:
         """Print a table of all files, each against the first."""
         labels = short_names(self.names)
         scopes = {comparison.scope for comparison in self.comparisons}
         for label, file in zip(labels, [self.comparisons[0].base, *(c.new for c in self.comparisons)], strict=True):
-            self._line(out, f"{label}: {device_text(file.device)}")
+            self._line(out, f"{label}: {devices_text(file)}")
         rows = {row.key: row for comparison in self.comparisons for row in comparison.rows}
         per_file = [{row.key: row for row in comparison.rows} for comparison in self.comparisons]
         figure = figure_text(scopes)
@@ -148,6 +149,8 @@ class View:
         out.print(Text(text, style=style), soft_wrap=self.markdown)
 
     def _table(self, out: Console, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+        if any(row.key.card for row in rows):
+            columns = [*columns[:2], Column("device", lambda row: row.key.card, right=False), *columns[2:]]
         if self.markdown:
             cells = [[column.text(row) for column in columns] for row in rows]
             for line in markdown_table([c.heading for c in columns], [c.right for c in columns], cells):
@@ -204,6 +207,13 @@ def device_text(device: DeviceInfo | None) -> str:
     if device.peak_gbps:
         parts.append(f"peak {device.peak_gbps:.0f} GB/s")
     return " ".join(parts)
+
+
+def devices_text(file: ResultsFile) -> str:
+    """Return the devices of a file; a card among several by its number."""
+    if len(file.devices) < 2:
+        return device_text(file.device)
+    return ", ".join(f"cuda:{device.index} {device_text(device)}" for device in file.devices)
 
 
 def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tuple[str, str]]:
