@@ -70,7 +70,10 @@ PLAN: dict[str, tuple[Task, ...]] = {
         Task("blur", (8192, 8192), "8192 x 8192 float32"),
         Task("blur", (8192, 8192), "the same, radius 3", options={"radius": 3}),
         Task("blur", (7999, 8001), "7999 x 8001 float32"),
+        Task("blur", (4320, 7680), "4320 x 7680 RGB float32", options={"channels": 3}),
         Task("blur", (16384, 16384), "16384 x 16384 uint8", "uint8"),
+        Task("blur", (15999, 16001), "15999 x 16001 uint8", "uint8"),
+        Task("blur", (8192, 8192), "8192 x 8192 uint8, radius 3", "uint8", {"radius": 3}),
         Task("blur", (4320, 7680), "4320 x 7680 RGB uint8", "uint8", {"channels": 3}),
     ),
     # Rungs that take seconds for a few long rows are left out there.

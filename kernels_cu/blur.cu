@@ -44,6 +44,21 @@ __device__ __forceinline__ unsigned inside(unsigned at, unsigned length)
     return min(at, RADIUS) + min(length - 1 - at, RADIUS) + 1;
 }
 
+// Returns the mean of the neighbours of an element, each of which is asked whether it is inside.
+__device__ __forceinline__ T mean_around(const T *in, int nx, int ny, int x, int y)
+{
+    S sum = 0;
+    unsigned count = 0;
+
+    for (int dy = -RADIUS; dy <= RADIUS; dy++)
+        for (int dx = -REACH; dx <= REACH; dx += CHANNELS)
+            if (x + dx >= 0 && x + dx < nx && y + dy >= 0 && y + dy < ny) {
+                sum += in[(size_t)(y + dy) * nx + x + dx];
+                count++;
+            }
+    return mean(sum, count);
+}
+
 // Gives each thread one element, which reads its neighbours one by one and asks of each whether it is inside.
 // The neighbours of a warp are the same but for the outermost, so most loads find them in the cache; but there are
 // K * K loads and as many tests for one result.
@@ -53,17 +68,8 @@ extern "C" __global__ void blur_naive(const T *in, T *out, int width, int height
     int x = blockIdx.x * BDIMX + threadIdx.x;
     int y = blockIdx.y * BDIMY + threadIdx.y;
 
-    if (x < nx && y < height) {
-        S sum = 0;
-        unsigned count = 0;
-        for (int dy = -RADIUS; dy <= RADIUS; dy++)
-            for (int dx = -REACH; dx <= REACH; dx += CHANNELS)
-                if (x + dx >= 0 && x + dx < nx && y + dy >= 0 && y + dy < height) {
-                    sum += in[(size_t)(y + dy) * nx + x + dx];
-                    count++;
-                }
-        out[(size_t)y * nx + x] = mean(sum, count);
-    }
+    if (x < nx && y < height)
+        out[(size_t)y * nx + x] = mean_around(in, nx, height, x, y);
 }
 
 #define TILE_X (BDIMX + 2 * REACH)
@@ -142,7 +148,7 @@ extern "C" __global__ void blur_separable(const T *in, T *out, int width, int he
 #endif
 #define ROWS (TURNS * K)
 #ifndef WIDE
-#define WIDE 4  // columns of a thread in the last rung: 4 floats or 8 bytes
+#define WIDE 4  // columns of a thread in blur_vector: 4 floats or 8 bytes
 #endif
 #define MAX_SUMS 60
 #define MAX_K 25
@@ -234,8 +240,9 @@ extern "C" __global__ void blur_slide(const T *__restrict__ in, T *__restrict__ 
 
 #if K * WIDE <= MAX_SUMS
 // Gives each thread WIDE columns: 16 bytes an access for float, 8 for unsigned char.
-// Three wide loads hold a row's neighbours of four columns, for four results and a radius up to 4. What remains is
-// the memory. Rows that do not start at a multiple of WIDE elements are taken column by column, as in slide.
+// Three wide loads hold a row's neighbours of four columns, for four results and a radius up to 4. What remains: rows
+// that do not start at a multiple of WIDE elements are taken column by column, as in slide, and bytes are added one by
+// one.
 extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
     int x = blockIdx.x * BDIMX * WIDE + threadIdx.x;
@@ -249,117 +256,223 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
 }
 #endif
 
-// The last rung is for bytes: a word holds the sums of two columns, c and c + 2, as two numbers of 16 bits.
-#define PAIRED 16                    // columns of a thread, as many as 16 bytes hold
-#define EDGE ((REACH + 3) / 4)       // words on each side that hold the neighbours beyond these columns
-#define WORDS (PAIRED / 4 + 2 * EDGE)
+#define MAX_STRIP 7
 
-// Returns elements e and e + 2 of a row whose words are unpacked into their even and odd bytes.
-__device__ __forceinline__ unsigned pair(const unsigned even[WORDS], const unsigned odd[WORDS], int e)
+#if RADIUS <= MAX_STRIP
+// The last rung gives a warp a strip of the picture, a lane the same BYTES bytes of each row. The edge of the picture,
+// where neighbours are missing, has a pass of its own, so that the strips test nothing but where they may write.
+#ifndef BYTES
+#define BYTES 16
+#endif
+#ifndef STRIP_TURNS
+#define STRIP_TURNS 3  // turns of the ring in which a warp slides down
+#endif
+#define WARP 32
+#define WARPS (BLOCK / WARP)
+#define WORDS (BYTES / 4)
+#define SPAN (BYTES / (int)sizeof(T))            // columns of a lane
+#define SIDE ((REACH + SPAN - 1) / SPAN)         // lanes on each side that only lend their columns to neighbours
+#define NEAR ((REACH * (int)sizeof(T) + 3) / 4)  // words on each side of a lane's that hold neighbours
+#define TURN (sizeof(T) == 1 ? K + 1 : K)        // rows that a lane keeps sums of, in a ring
+#define AHEAD (K < 10 ? (int)TURN : 1)           // rows under way to a lane
+#define STRIP_ROWS (STRIP_TURNS * (int)TURN - (K - 1))
+#define MARGIN (REACH + SPAN)                    // columns at each end of a row that the strips may leave out
+#define ALL_LANES 0xFFFFFFFF
+
+struct __align__(BYTES) Words { unsigned at[WORDS]; };
+
+// Returns as many words as a lane has, from `by` elements after its first: its own and those of the next lane.
+__device__ __forceinline__ Words shifted(Words mine, unsigned by)
 {
-    const unsigned *from = e % 2 ? odd : even;
-    return e / 2 % 2 ? __funnelshift_r(from[e / 4], from[e / 4 + 1], 16) : from[e / 4];
-}
-
-// Loads the words of PAIRED columns of row y from x on, and of their neighbours.
-__device__ __forceinline__ void read_words(unsigned word[WORDS], const T *in, int nx, int x, int y)
-{
-    const unsigned *row = (const unsigned *)(in + (size_t)y * nx + x);
-    const uint4 middle = *(const uint4 *)row;
-
-    word[EDGE] = middle.x, word[EDGE + 1] = middle.y, word[EDGE + 2] = middle.z, word[EDGE + 3] = middle.w;
-#pragma unroll
-    for (int w = 0; w < EDGE; w++) {
-        word[w] = row[w - EDGE];
-        word[EDGE + PAIRED / 4 + w] = row[PAIRED / 4 + w];
-    }
-}
-
-// Adds up the neighbours along a row.
-__device__ __forceinline__ void add_pairs(unsigned sums[PAIRED / 2], const unsigned word[WORDS])
-{
-    unsigned even[WORDS], odd[WORDS];
+    unsigned word[2 * WORDS];
 
 #pragma unroll
     for (int w = 0; w < WORDS; w++) {
-        even[w] = word[w] & 0x00FF00FF;
-        odd[w] = word[w] >> 8 & 0x00FF00FF;
+        word[w] = mine.at[w];
+        word[WORDS + w] = __shfl_down_sync(ALL_LANES, mine.at[w], 1);
     }
 #pragma unroll
-    for (int i = 0; i < PAIRED / 2; i++) {
-        int e = (EDGE + i / 2) * 4 + i % 2;
-        sums[i] = pair(even, odd, e - REACH);
+    for (int step = WORDS / 2; step > 0; step /= 2)
+#pragma unroll
+        for (int w = 0; w < 2 * WORDS - step; w++)
+            word[w] = by * sizeof(T) / 4 & step ? word[w + step] : word[w];
+#pragma unroll
+    for (int w = 0; w < WORDS; w++)
+        mine.at[w] = sizeof(T) == 1 ? __funnelshift_r(word[w], word[w + 1], 8 * by) : word[w];
+    return mine;
+}
+
+// Returns a word with ones in the bytes that are neighbours of a column, both counted from a lane's first.
+__device__ constexpr unsigned ones(int word, int column)
+{
+    unsigned bytes = 0;
+    for (int b = 0; b < 4; b++) {
+        int from = 4 * word + b - column;
+        if (from >= -REACH && from <= REACH && (from + REACH) % CHANNELS == 0)
+            bytes |= 1u << 8 * b;
+    }
+    return bytes;
+}
+
+// Adds row r of a turn, whose words and neighbours `near` holds, and returns the sums over the last K rows.
+__device__ __forceinline__ void add_row(float sums[SPAN], float ring[TURN][SPAN], int r, const unsigned *near)
+{
+#pragma unroll
+    for (int c = 0; c < SPAN; c++) {
+        ring[r][c] = __uint_as_float(near[NEAR + c - REACH]);
 #pragma unroll
         for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
-            sums[i] += pair(even, odd, e + dx);
+            ring[r][c] += __uint_as_float(near[NEAR + c + dx]);
+        sums[c] = ring[0][c];
+#pragma unroll
+        for (int k = 1; k < K; k++)
+            sums[c] += ring[k][c];
     }
 }
 
-// Returns the means of four columns, whose sums are the halves of two words. Multiplied by 2^24 / K^2, rounded up, a
-// sum has its quotient in the highest byte: exactly, up to a K of 16.
-__device__ __forceinline__ unsigned four_means(unsigned even, unsigned odd)
+// The same for bytes: four are multiplied by ones or zeros and added with one instruction. The ring holds totals of
+// all rows so far, whose difference is exact in whole numbers; a new one finds the place that the last one freed.
+__device__ __forceinline__ void add_row(unsigned sums[SPAN], unsigned ring[TURN][SPAN], int r,
+                                        const unsigned *near)
 {
-    const unsigned inverse = (1 << 24) / (K * K) + 1, half = K * K / 2 * 0x00010001;
-
-    even += half;
-    odd += half;
-    unsigned first = __byte_perm((even & 0xFFFF) * inverse, (odd & 0xFFFF) * inverse, 0x0073);
-    unsigned last = __byte_perm((even >> 16) * inverse, (odd >> 16) * inverse, 0x0073);
-    return __byte_perm(first, last, 0x5410);
+#pragma unroll
+    for (int c = 0; c < SPAN; c++) {
+        unsigned total = ring[(r + K) % TURN][c];
+#pragma unroll
+        for (int w = -NEAR; w < WORDS + NEAR; w++)
+            if (ones(w, c))
+                total = __dp4a(near[NEAR + w], ones(w, c), total);
+        ring[r][c] = total;
+        sums[c] = total - ring[(r + 1) % TURN][c];
+    }
 }
 
-__device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int x, int y0)
+__device__ __forceinline__ Words means(const float sums[SPAN])
 {
-    unsigned ring[K][PAIRED / 2], sums[PAIRED / 2] = {}, word[K][WORDS];
+    Words result;
+#pragma unroll
+    for (int c = 0; c < SPAN; c++)
+        result.at[c] = __float_as_uint(mean(sums[c], K * K));
+    return result;
+}
+
+// Multiplied by 2^24 / K^2, rounded up, a sum has its quotient in the highest byte: exactly, up to a K of 16.
+__device__ __forceinline__ Words means(const unsigned sums[SPAN])
+{
+    const unsigned inverse = (1 << 24) / (K * K) + 1;
+    unsigned by[SPAN];
+    Words result;
 
 #pragma unroll
-    for (int r = 0; r < K - 1; r++)
-        read_words(word[r], in, nx, x, y0 - RADIUS + r);
+    for (int c = 0; c < SPAN; c++)
+        by[c] = sums[c] * inverse + K * K / 2 * inverse;
 #pragma unroll
-    for (int r = 0; r < K - 1; r++) {
-        add_pairs(ring[r], word[r]);
+    for (int w = 0; w < WORDS; w++)
+        result.at[w] = __byte_perm(__byte_perm(by[4 * w], by[4 * w + 1], 0x0073),
+                                   __byte_perm(by[4 * w + 2], by[4 * w + 3], 0x0073), 0x5410);
+    return result;
+}
+
+// Slides a warp down rows begin to end. Aligned: every row begins at a multiple of BYTES.
+template <bool ALIGNED>
+__device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, int x, int begin, int end, bool writes)
+{
+    const int last = end + RADIUS - 1;
+    const int from = min(max(x, 0), (nx - 1) / SPAN * SPAN + SPAN);  // lanes beyond the row read in it, too
+    S ring[TURN][SPAN] = {};
+    Words ahead[AHEAD];  // rows under way
+
+    auto read = [&](int y) {
+        size_t at = (size_t)min(y, last) * nx + from;
+        return *(const Words *)(in + (ALIGNED ? at : at / SPAN * SPAN));
+    };
 #pragma unroll
-        for (int i = 0; i < PAIRED / 2; i++)
-            sums[i] += ring[r][i];
-    }
-    for (int done = 0; done < ROWS; done += K) {
+    for (int r = 0; r < AHEAD; r++)
+        ahead[r] = read(begin - RADIUS + r);
+    for (int first = begin - RADIUS; first <= last; first += TURN)
 #pragma unroll
-        for (int r = 0; r < K; r++)  // K rows are under way at once
-            read_words(word[r], in, nx, x, y0 + done + r + RADIUS);
+        for (int r = 0; r < TURN; r++) {
+            int y = first + r, to = y - RADIUS;
+            unsigned near[NEAR + WORDS + NEAR];
+            S sums[SPAN];
+
+            Words words = ahead[r % AHEAD];
+            ahead[r % AHEAD] = read(y + AHEAD);
+            if (!ALIGNED)
+                words = shifted(words, (unsigned)y * nx % SPAN);
 #pragma unroll
-        for (int r = 0; r < K; r++) {
-            int y = y0 + done + r;
-            add_pairs(ring[(r + K - 1) % K], word[r]);
+            for (int w = 0; w < WORDS; w++)
+                near[NEAR + w] = words.at[w];
 #pragma unroll
-            for (int i = 0; i < PAIRED / 2; i++)
-                sums[i] += ring[(r + K - 1) % K][i];
-            *(uint4 *)(out + (size_t)y * nx + x) =
-                make_uint4(four_means(sums[0], sums[1]), four_means(sums[2], sums[3]),
-                           four_means(sums[4], sums[5]), four_means(sums[6], sums[7]));
-#pragma unroll
-            for (int i = 0; i < PAIRED / 2; i++)
-                sums[i] -= ring[r][i];  // whole numbers: what was added can be taken away again
+            for (int w = 0; w < NEAR; w++) {
+                near[NEAR - 1 - w] = __shfl_up_sync(ALL_LANES, words.at[WORDS - 1 - w % WORDS], w / WORDS + 1);
+                near[NEAR + WORDS + w] = __shfl_down_sync(ALL_LANES, words.at[w % WORDS], w / WORDS + 1);
+            }
+            add_row(sums, ring, r, near);
+            if (to >= begin && to < end) {
+                unsigned by = ALIGNED ? 0 : -((unsigned)to * nx) % SPAN;  // to the next multiple of BYTES
+                words = ALIGNED ? means(sums) : shifted(means(sums), by);
+                int start = x + by;
+                if (writes && start >= REACH && start + SPAN <= nx - REACH)
+                    *(Words *)(out + (size_t)to * nx + start) = words;
+            }
         }
-    }
 }
 
-#if K * PAIRED / 2 <= MAX_SUMS
-// Adds two bytes with one instruction: a word holds two sums of 16 bits, and no sum of a small radius exceeds them.
-// For bytes it was the adding that kept the memory waiting. It also makes room for 16 columns a thread, 16 bytes an
-// access. What remains is the memory. Blocks at the edge of the picture and ragged rows are taken as in vector.
-extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ out, int width, int height)
+// Fills in what the strips leave out: the first and last rows and, at both ends of the others, MARGIN columns but for
+// those that a strip writes. A narrow picture is all edge. Thread `at` of `threads`.
+__device__ __forceinline__ void fill_edge(const T *in, T *out, int width, int height, size_t at, size_t threads)
 {
     int nx = width * CHANNELS;
-    int x = (blockIdx.x * BDIMX + threadIdx.x) * PAIRED;
-    int y0 = (blockIdx.y * BDIMY + threadIdx.y) * ROWS;
+    int rows = nx < 2 * MARGIN ? height : min(height, 2 * RADIUS + 1);  // one more than strips miss, see blur_strip
+    size_t ends = (size_t)rows * nx;
 
-    if (nx % PAIRED != 0)
-        for (int c = 0; c < PAIRED; c++)
-            slide_down<1>(in, out, width, height, x - threadIdx.x * (PAIRED - 1) + c * BDIMX, y0);
-    else if (x >= PAIRED && x + 2 * PAIRED <= nx && y0 >= RADIUS && y0 + ROWS + RADIUS <= height)
-        slide_pairs(in, out, nx, x, y0);
-    else
-        for (int c = 0; c < PAIRED; c += WIDE)
-            slide_down<WIDE>(in, out, width, height, x + c, y0);
+    for (size_t i = at; i < ends + (size_t)(height - rows) * 2 * MARGIN; i += threads) {
+        int x, y;
+        if (i < ends) {
+            x = i % nx;
+            y = i / nx;
+            y += y < RADIUS ? 0 : height - rows;
+        } else {
+            x = (i - ends) % (2 * MARGIN);
+            x += x < MARGIN ? 0 : nx - 2 * MARGIN;
+            y = RADIUS + (i - ends) / (2 * MARGIN);
+            int start = x - (int)(((size_t)y * nx + x) % SPAN);
+            if (start >= REACH && start + SPAN <= nx - REACH)
+                continue;
+        }
+        out[(size_t)y * nx + x] = mean_around(in, nx, height, x, y);
+    }
+}
+
+// Gives each warp a strip, whose lanes read a row once, BYTES each, and get their neighbours' columns by shuffles.
+// Shuffles also move ragged rows into place between aligned reads and writes, four bytes are added with one
+// instruction, and the next rows are under way meanwhile. What remains: warps side by side drift apart, so that the
+// memory serves many rows at once, and the longer a strip, the more of them: a long one is no gain.
+extern "C" __global__ void blur_strip(const T *__restrict__ in, T *__restrict__ out, int width, int height)
+{
+    int thread = threadIdx.y * BDIMX + threadIdx.x;
+    int nx = width * CHANNELS;
+
+    if (BLOCK % WARP == 0 || thread / WARP < WARPS) {
+        // The same in all lanes: the shuffle says so to the compiler, which then expects no lane to go another way.
+        int warp = blockIdx.x * WARPS + __shfl_sync(ALL_LANES, thread / WARP, 0);
+        int ragged = nx % SPAN ? 1 : 0;
+        int writers = WARP - 2 * SIDE - 2 * ragged;  // each shift leaves the last lane without its right half
+        int strips = ((nx + SPAN - 1) / SPAN + ragged + writers - 1) / writers;
+        int lane = thread % WARP - SIDE;
+        int x = (warp % strips * writers + lane - ragged) * SPAN;  // results are shifted to the right
+        int begin = warp / strips * STRIP_ROWS + RADIUS;
+        int end = min(begin + STRIP_ROWS, height - RADIUS - 1);  // groups of the last row may end beyond the picture
+        bool writes = lane >= 0 && lane < writers;
+
+        if (nx >= 2 * MARGIN && begin < end) {
+            if (!ragged)
+                slide_warp<true>(in, out, nx, x, begin, end, writes);
+            else
+                slide_warp<false>(in, out, nx, x, begin, end, writes);
+        }
+    }
+    fill_edge(in, out, width, height, (size_t)blockIdx.x * BLOCK + thread, (size_t)gridDim.x * BLOCK);
 }
 #endif

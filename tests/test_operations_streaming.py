@@ -193,6 +193,8 @@ def test_declared_work(name: str, size: tuple[int, ...], options: dict[str, Any]
         ("grayscale", "vector", {"size": (62, 76)}, (2, 1, 1)),
         ("blur", "naive", {"size": (62, 76), "options": {"channels": 3}}, (15, 4, 1)),
         ("blur", "vector", {"size": (62, 76), "block": (32, 2)}, (1, 6, 1)),
+        ("blur", "strip", {"size": (62, 121)}, (5, 1, 1)),
+        ("blur", "strip", {"size": (62, 480), "dtype": "uint8", "block": (32, 1)}, (5, 1, 1)),
     ],
 )
 def test_grid(name: str, kernel: str, request_: dict[str, Any], grid: tuple[int, int, int]) -> None:
@@ -210,8 +212,8 @@ def test_grid(name: str, kernel: str, request_: dict[str, Any], grid: tuple[int,
         ("blur", "naive", {"options": {"radius": -1}}, "--radius -1 is out of range"),
         ("blur", "naive", {"options": {"channels": 5}}, "--channels 5 is out of range"),
         ("blur", "vector", {"options": {"radius": 8}}, "this kernel takes up to 7"),
-        ("blur", "pairs", {"dtype": "uint8", "options": {"radius": 4}}, "this kernel takes up to 3"),
-        ("blur", "pairs", {"dtype": "float32"}, "pairs has no float32 form"),
+        ("blur", "strip", {"options": {"radius": 8}}, "this kernel takes up to 7"),
+        ("blur", "strip", {"block": (7, 3)}, "a block needs at least 32 threads"),
         ("blur", "smem", {"options": {"radius": 200}}, "KiB of shared memory"),
         ("grayscale", "naive", {"dtype": "float32"}, "no kernels for 'float32'"),
     ],
@@ -225,7 +227,7 @@ def test_refusals(name: str, kernel: str, request_: dict[str, Any], message: str
 def test_the_ladder_goes_on_without_a_refused_rung() -> None:
     """A radius too large for registers leaves the other rungs in."""
     _, ladder = build("blur", size=(50, 50), options={"radius": 20})
-    assert [case.kernel for case in ladder if case.skip_reason] == ["slide", "vector", "pairs"]
+    assert [case.kernel for case in ladder if case.skip_reason] == ["slide", "vector", "strip"]
 
 
 def test_split_leaves_the_second_launch_out() -> None:
@@ -418,12 +420,29 @@ def test_blur_ladder(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> 
 
 
 @needs_compiler
+@pytest.mark.parametrize(
+    ("request_", "sizes"),
+    [
+        ({}, [(127, 300), (33, 1003)]),
+        ({"block": (9, 8), "options": {"radius": 7, "channels": 4}}, [(60, 203)]),
+        ({"dtype": "uint8"}, [(33, 1003), (9, 1024)]),
+        ({"dtype": "uint8", "options": {"radius": 3, "channels": 3}}, [(40, 333), (40, 336)]),
+        ({"dtype": "uint8", "options": {"radius": 0}}, [(20, 700)]),
+    ],
+    ids=str,
+)
+def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> None:
+    """Pictures of several strips are right, with aligned rows and with ragged ones."""
+    assert [fault for size in sizes for fault in simulated("blur", "strip", size=size, **request_)] == []
+
+
+@needs_compiler
 @pytest.mark.parametrize("name", ["grayscale", "blur"])
 def test_bytes_are_exact_but_for_halves(name: str) -> None:
     """The rungs that work in whole numbers agree with the reference exactly, not only within a level."""
     from cudabench.devices.sim import SimDevice, poisoned
 
-    operation, ladder = build(name, size=(40, 208), dtype="uint8")
+    operation, ladder = build(name, size=(40, 728), dtype="uint8")
     for case in ladder:
         if case.skip_reason or case.function in ("grayscale_naive", "grayscale_words"):
             continue

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.model import Baseline, Buffer, Dim, Kernel, Launch, Operation, Option, Problem, Tolerance, cdiv
+from cudabench.model import WARP, Baseline, Buffer, Dim, Kernel, Launch, Operation, Option, Problem, Tolerance, cdiv
 from cudabench.operations import pictures
 from cudabench.operations.flat import in_strips
 from cudabench.operations.inputs import random_array
@@ -25,6 +25,7 @@ MAX_SHARED = 227 * 1024  # bytes that a block may have on compute capability 9.0
 MAX_SUMS = 60  # sums that a thread keeps in registers, as in the chapter
 MAX_ACROSS = 25  # of one column
 TURNS = 2  # rows that a thread slides down, in units of 2 r + 1, as in the chapter
+MAX_STRIP = 7  # radius whose sums a lane of the last rung keeps, as in the chapter
 STRIP_BYTES = 1 << 18  # of rows that the CPU works on at a time, in its cache
 
 
@@ -63,7 +64,7 @@ def size(options: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def wide(problem: Problem) -> int:
-    """Return the columns of a thread of the last rung."""
+    """Return the columns of a thread of the rung before the last."""
     itemsize = np.dtype(problem.dtype).itemsize
     return 8 if itemsize == 1 else 16 // itemsize
 
@@ -73,20 +74,14 @@ def over_elements(problem: Problem, block: Dim) -> Dim:
     return (cdiv(problem.size["cols"] * channels(problem), block[0]), cdiv(problem.size["rows"], block[1]), 1)
 
 
-def sliding(columns: Callable[[Problem], int], paired: bool = False) -> Rule:
-    """Return the rule of a grid whose threads slide down some columns; where paired, a register holds two sums.
-
-    Refuses large radii.
-    """
+def sliding(columns: Callable[[Problem], int]) -> Rule:
+    """Return the rule of a grid whose threads slide down some columns. Refuses large radii."""
 
     def rule(problem: Problem, block: Dim) -> Dim:
         across = columns(problem)
-        registers = across // 2 if paired else across
-        most = (min(MAX_SUMS // registers, MAX_ACROSS) - 1) // 2
+        most = (min(MAX_SUMS // across, MAX_ACROSS) - 1) // 2
         if radius(problem) > most:
-            raise UsageError(
-                f"--radius {radius(problem)} needs too many sums in registers: this kernel takes up to {most}."
-            )
+            raise UsageError(too_large(problem, most))
         rows = TURNS * (2 * radius(problem) + 1)
         return (
             cdiv(problem.size["cols"] * channels(problem), block[0] * across),
@@ -95,6 +90,42 @@ def sliding(columns: Callable[[Problem], int], paired: bool = False) -> Rule:
         )
 
     return rule
+
+
+def too_large(problem: Problem, most: int) -> str:
+    """Return why a radius is refused."""
+    return f"--radius {radius(problem)} needs too many sums in registers: this kernel takes up to {most}."
+
+
+def strip_bytes(problem: Problem) -> int:
+    """Return the bytes of a row that a lane of the last rung holds."""
+    return 8 if problem.dtype == "uint8" and radius(problem) > 2 else 16
+
+
+def strip_turns(problem: Problem) -> int:
+    """Return in how many turns of its ring of sums a warp slides down a strip."""
+    return 4 if problem.dtype == "uint8" else 3
+
+
+def needs_warp(block: Dim, itemsize: int) -> str | None:
+    """Refuse a block under a warp."""
+    return f"warps slide down, so a block needs at least {WARP} threads" if block[0] * block[1] < WARP else None
+
+
+def over_strips(problem: Problem, block: Dim) -> Dim:
+    """Return a grid of one warp a strip and the rows that it slides down. Refuses large radii."""
+    if radius(problem) > MAX_STRIP:
+        raise UsageError(too_large(problem, MAX_STRIP))
+    across = 2 * radius(problem) + 1
+    turn = across + 1 if problem.dtype == "uint8" else across
+    rows = strip_turns(problem) * turn - across + 1
+    elements = problem.size["cols"] * channels(problem)
+    columns = strip_bytes(problem) // np.dtype(problem.dtype).itemsize
+    ragged = 1 if elements % columns else 0
+    writers = WARP - 2 * cdiv(radius(problem) * channels(problem), columns) - 2 * ragged
+    strips = cdiv(cdiv(elements, columns) + ragged, writers)
+    warps = max(block[0] * block[1] // WARP, 1)
+    return (cdiv(strips * cdiv(problem.size["rows"], rows), warps), 1, 1)
 
 
 def tiled(name: str, sums: bool) -> Kernel:
@@ -235,7 +266,7 @@ OPERATION = Operation(
         tiled("separable", sums=True),
         Kernel("slide", "blur_slide", (128, 1), sliding(lambda problem: 1)),
         Kernel("vector", "blur_vector", (128, 1), sliding(wide)),
-        Kernel("pairs", "blur_pairs", (128, 1), sliding(lambda problem: 16, paired=True), dtypes=("uint8",)),
+        Kernel("strip", "blur_strip", (128, 1), over_strips, refuses=needs_warp),
     ),
     buffers=buffers,
     arguments=arguments,
@@ -256,6 +287,8 @@ OPERATION = Operation(
         "RADIUS": str(radius(problem)),
         "CHANNELS": str(channels(problem)),
         "WIDE": str(wide(problem)),
+        "BYTES": str(strip_bytes(problem)),
+        "STRIP_TURNS": str(strip_turns(problem)),
     },
     size=size,
     save=save,
