@@ -3,7 +3,7 @@
     python benchmarks/dense.py [--quick] [matmul] [solve] > benchmarks/results/dense_h200.md
 
 The ladders run as a user runs them, `cudabench matmul --json ...`; the libraries (cuBLAS, cuSOLVER, through PyTorch) in
-this process afterwards, each call between two events, hot, median of 12.
+this process afterwards between two events, hot, median of 12 samples, short calls back to back in each.
 """
 
 from __future__ import annotations
@@ -50,20 +50,21 @@ def ladder(operation: str, size: int, dtype: str, least: str) -> dict[str, Any]:
 
 
 def median_s(call: Callable[[], object], times: int = 12) -> float:
-    """Return the median time of a call on the GPU."""
+    """Return the median time of a call on the GPU; short ones run back to back, so that launch gaps do not count."""
     import torch
 
-    for _ in range(3):
-        call()
-    samples = []
-    for _ in range(times):
+    def sample(runs: int) -> float:
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        call()
+        for _ in range(runs):
+            call()
         stop.record()
         stop.synchronize()
-        samples.append(start.elapsed_time(stop) * 1e-3)
-    return sorted(samples)[times // 2]
+        return start.elapsed_time(stop) * 1e-3 / runs
+
+    sample(3)
+    runs = max(1, min(50, int(2e-3 / sample(3))))
+    return sorted(sample(runs) for _ in range(times))[times // 2]
 
 
 def peers(operation: str, size: int, dtype: str) -> dict[str, float]:

@@ -466,17 +466,21 @@ matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict
         warp_tile<false>(a, b, c, m, k, n, tile_a, tile_b);
 }
 
-// The tensor rung: a warp owns 64 x 64 elements of c (double: 64 x 32), and a step takes 128 bytes of each row of a.
+// The tensor rung: a warp owns 64 x 64 elements of c (double: 32 x 64), and a step takes 128 bytes of each row of a.
 #define XTK (128 / (int)sizeof(T))
 #ifndef XSTAGES
 #define XSTAGES 3
 #endif
-#define XWARP_N (256 / (int)sizeof(T))
-#define XTILE_M (WARPS_M * 64)
-#define XTILE_N (WARPS_N * XWARP_N)
-#define XROW_A (XTK + 8)        // so that the lanes of a half warp (double: a quarter), which load pairs of
-#define XROW_B (XTILE_N + VEC)  // elements at once, find them in different banks
-#define XSTAGE (XTILE_M * XROW_A + XTK * XROW_B)
+#define XWARPS_M (WARPS % 8 == 0 ? 4 : WARPS % 2 == 0 ? 2 : 1)
+#define XWARPS_N (WARPS / XWARPS_M > 0 ? WARPS / XWARPS_M : 1)
+#define XWARP_M (256 / (int)sizeof(T))
+#define XTILE_M (XWARPS_M * XWARP_M)
+#define XTILE_N (XWARPS_N * 64)
+// Lanes that load pairs of elements at once find them in different banks: the rows of b are padded, and in those of a
+// groups of 8 elements change places, differently from row to row.
+#define XROW_B (XTILE_N + VEC)
+#define SWAPPED(row) ((row) % (XTK / 8) * 8)  // a tile's element (row, col) is at row * XTK + (col ^ SWAPPED(row))
+#define XSTAGE (XTILE_M * XTK + XTK * XROW_B)
 #define STRIP 16  // rows of tiles that blocks work on at the same time
 
 // sum += A B for one warp: A is 16 x 8, B 8 x 8, sum 16 x 8, spread over the lanes as the PTX manual shows: `group` is
@@ -508,17 +512,18 @@ __device__ __forceinline__ void multiply_fragments(double (&sum)[4], const doubl
 #endif
 }
 
-// Starts the copy of vector `at` of the `across` in a row of a tile. Where rows do not start at multiples of 16 bytes it
-// copies as many single elements, neighbours by lane, of which those from `left` on are outside.
+// Starts the copy of vector `at` of the `across` in a row of a tile. Where rows do not start at multiples of 16 bytes
+// it copies as many single elements, neighbours by lane, of which those from `left` on are outside.
 template <bool VECTORS>
-__device__ __forceinline__ void copy_vector(T *to, const T *from, int at, int across, bool inside, int left)
+__device__ __forceinline__ void copy_vector(T *to, const T *from, int at, int across, bool inside, int left,
+                                            int swapped = 0)
 {
     if (VECTORS)
-        copy_async<16>(to + at * VEC, from + at * VEC, inside);
+        copy_async<16>(to + (at * VEC ^ swapped), from + at * VEC, inside);
     else
 #pragma unroll
-        for (int e = 0; e < VEC; e++)
-            copy_async<sizeof(T)>(to + at + e * across, from + at + e * across, inside && at + e * across < left);
+        for (int e = 0; e < VEC; e++, at += across)
+            copy_async<sizeof(T)>(to + (at ^ swapped), from + at, inside && at < left);
 }
 
 struct __align__(2 * sizeof(T)) Pair { T x, y; };
@@ -535,44 +540,45 @@ __device__ __forceinline__ void tensor_tile(const T *__restrict__ a, const T *__
 
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
     unsigned lane = idx % 32, warp = idx / 32, group = lane / 4, member = lane % 4;
-    unsigned from_m = warp / WARPS_N * 64, from_n = warp % WARPS_N * XWARP_N;
+    unsigned from_m = warp / XWARPS_N * XWARP_M, from_n = warp % XWARPS_N * 64;
 
     // A thread copies one vector of every APART-th row of a tile, part by part: so that copies and products alternate.
-    const int ACROSS_A = XTK / VEC, APART_A = BLOCK / ACROSS_A, ROWS_A = 16 / WARPS_N * APART_A;
-    const int ACROSS_B = XTILE_N / VEC, APART_B = 2 * WARPS_M, ROWS_B = XTK;
+    const int ACROSS_A = XTK / VEC, APART_A = 4 * XWARPS_M * XWARPS_N;
+    const int ACROSS_B = XTILE_N / VEC, APART_B = XWARPS_M * VEC / 2;
     const int row_a = idx / ACROSS_A, row_b = idx / ACROSS_B, at_a = idx % ACROSS_A, at_b = idx % ACROSS_B;
     const T *from_a = a + (row0 + row_a) * k, *from_b = b + (size_t)row_b * n + col0;
 
     auto load = [&](int stage, unsigned k0, int part, int parts) {
-        T *to_a = tiles + stage * XSTAGE + row_a * XROW_A;
-        T *to_b = tiles + stage * XSTAGE + XTILE_M * XROW_A + row_b * XROW_B;
+        T *to_a = tiles + stage * XSTAGE + row_a * XTK;
+        T *to_b = tiles + stage * XSTAGE + XTILE_M * XTK + row_b * XROW_B;
         int deep = k - k0, wide = n - (int)col0;  // what is left of the matrices; beyond it come zeros
         int rows = !VECTORS || at_a * VEC < deep ? m - (int)row0 - row_a : 0;
 #pragma unroll
-        for (int r = part * APART_A; r < ROWS_A; r += parts * APART_A)
-            copy_vector<VECTORS>(to_a + r * XROW_A, from_a + (size_t)r * k + k0, at_a, ACROSS_A, r < rows, deep);
+        for (int r = part * APART_A; r < XTILE_M; r += parts * APART_A)
+            if (XTILE_M % APART_A == 0 || row_a + r < XTILE_M)
+                copy_vector<VECTORS>(to_a + r * XTK, from_a + (size_t)r * k + k0, at_a, ACROSS_A, r < rows, deep,
+                                     SWAPPED(row_a));  // r is a multiple of 4
         rows = !VECTORS || at_b * VEC < wide ? deep - row_b : 0;
 #pragma unroll
-        for (int r = part * APART_B; r < ROWS_B; r += parts * APART_B)
-            if (ROWS_B % APART_B == 0 || row_b + r < ROWS_B)
-                copy_vector<VECTORS>(to_b + r * XROW_B, from_b + (size_t)(k0 + r) * n, at_b, ACROSS_B, r < rows, wide);
+        for (int r = part * APART_B; r < XTK; r += parts * APART_B)
+            copy_vector<VECTORS>(to_b + r * XROW_B, from_b + (size_t)(k0 + r) * n, at_b, ACROSS_B, r < rows, wide);
     };
 
     // The order of a sum's products is free, and so is which row or column of c a lane has: members take neighbours
     // along k, groups neighbours along n. So every load brings a pair that lies in registers as the instruction wants.
-    const int PARTS = XWARP_N / 16;
-    T sum[PARTS][8][4] = {}, columns[2][PARTS][4], rows[2][8][2];
+    T sum[4][XWARP_M / 8][4] = {};
+    __align__(sizeof(Pair)) T columns[2][4][4], rows[2][XWARP_M / 8][2];
     auto fetch = [&](int into, int stage, int k0) {
-        const T *tile_a = tiles + stage * XSTAGE + (from_m + group) * XROW_A + k0 + member * 2;
-        const T *tile_b = tiles + stage * XSTAGE + XTILE_M * XROW_A + (k0 + member * 2) * XROW_B + from_n + group * 2;
+        const T *tile_a = tiles + stage * XSTAGE + (from_m + group) * XTK + (k0 ^ SWAPPED(group)) + member * 2;
+        const T *tile_b = tiles + stage * XSTAGE + XTILE_M * XTK + (k0 + member * 2) * XROW_B + from_n + group * 2;
 #pragma unroll
-        for (int s = 0; s < PARTS; s++)
+        for (int s = 0; s < 4; s++)
 #pragma unroll
             for (int e = 0; e < 2; e++)
                 *(Pair *)&columns[into][s][e * 2] = *(const Pair *)(tile_b + e * XROW_B + s * 16);
 #pragma unroll
-        for (int r = 0; r < 8; r++)
-            *(Pair *)&rows[into][r] = *(const Pair *)(tile_a + r * 8 * XROW_A);
+        for (int r = 0; r < XWARP_M / 8; r++)
+            *(Pair *)&rows[into][r] = *(const Pair *)(tile_a + r * 8 * XTK);
     };
 
     int now = 0, next = XSTAGES - 1;
@@ -600,15 +606,15 @@ __device__ __forceinline__ void tensor_tile(const T *__restrict__ a, const T *__
                 fetch(0, now, 0);
             }
 #pragma unroll
-            for (int s = 0; s < PARTS; s++)
+            for (int s = 0; s < 4; s++)
 #pragma unroll
-                for (int r = 0; r < 8; r++)
+                for (int r = 0; r < XWARP_M / 8; r++)
                     multiply_fragments(sum[s][r], columns[i % 2][s], rows[i % 2][r]);
         }
 #pragma unroll
-    for (int s = 0; s < PARTS; s++)
+    for (int s = 0; s < 4; s++)
 #pragma unroll
-        for (int r = 0; r < 8; r++)
+        for (int r = 0; r < XWARP_M / 8; r++)
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 size_t row = row0 + from_m + r * 8 + member * 2 + e, col = col0 + from_n + s * 16 + group * 2;

@@ -98,7 +98,6 @@ def test_the_grids_limits_are_no_limit_on_the_matrix() -> None:
         ("warp-tile", (7, 3), "float32", "21 threads are no multiple of 32"),
         ("warp-tile", (32, 16), "float32", "room for 256 threads"),
         ("tensor", (7, 3), "float64", "21 threads are no multiple of 32"),
-        ("tensor", (32, 7), "float32", "236 KiB of shared memory"),
     ],
 )
 def test_matmul_refuses(kernel: str, block: tuple[int, int], dtype: str, reason: str) -> None:
@@ -115,12 +114,12 @@ def test_tensor_takes_float64_whole() -> None:
     assert MATMUL.tolerated("tensor", at) == MATMUL.tolerance(at)
 
 
-@pytest.mark.parametrize(("dtype", "grid"), [("float32", 8 * 4), ("float64", 8 * 8)])
+@pytest.mark.parametrize(("dtype", "grid"), [("float32", 4 * 8), ("float64", 8 * 8)])
 def test_tensor_tiles_cover_the_product(dtype: str, grid: int) -> None:
-    """A block of 2 x 4 warps has 128 x 256 elements of C in float32, 128 x 128 in float64."""
+    """A block of 4 x 2 warps has 256 x 128 elements of C in float32, 128 x 128 in float64."""
     case = build(MATMUL, "tensor", size=(1000, 9, 1000), dtype=dtype)[0]
     assert case.grid == (grid, 1, 1)
-    assert case.dynamic_shared_bytes == {"float32": 161280, "float64": 123648}[dtype]
+    assert case.dynamic_shared_bytes == {"float32": 148992, "float64": 99072}[dtype]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -18,7 +18,6 @@ Arrays = dict[str, np.ndarray]
 SUMS = 8  # TM and TN of the chapter: rows and columns of C a thread of the register tiles
 STEP = 8  # TK: columns of A in a step
 STATIC_SHARED = 48 * 1024
-MAX_SHARED = 227 * 1024  # of a block, where the tensor cores' kernel has most of it (sm_90)
 
 
 # Geometry ------------------------------------------------------------------------------------------------------------
@@ -55,28 +54,17 @@ def warp_shared(block: Dim, itemsize: int) -> int:
 
 
 def over_tensor_tiles(problem: Problem, block: Dim) -> Dim:
-    """Return the one-dimensional grid of tensor: 64 x 64 (float64: 64 x 32) elements of C to a warp."""
-    down, across = warp_grid(block)
-    columns = across * 256 // np.dtype(problem.dtype).itemsize
-    return (cdiv(problem.size["m"], down * 64) * cdiv(problem.size["n"], columns), 1, 1)
+    """Return the one-dimensional grid of tensor: 64 x 64 (float64: 32 x 64) elements of C to a warp."""
+    across, down = warp_grid(block)
+    rows = down * 256 // np.dtype(problem.dtype).itemsize
+    return (cdiv(problem.size["m"], rows) * cdiv(problem.size["n"], across * 64), 1, 1)
 
 
 def tensor_shared(block: Dim, itemsize: int) -> int:
-    """Return the shared memory of tensor: XSTAGES steps of 128 bytes of the rows of A and as many rows of B, padded."""
-    down, across = warp_grid(block)
+    """Return the shared memory of tensor: XSTAGES steps of 128 bytes of the rows of A and as many rows of B."""
+    across, down = warp_grid(block)
     depth = 128 // itemsize
-    return 3 * (down * 64 * (depth + 8) * itemsize + depth * (across * 256 + 16))
-
-
-def needs_tensor_tiles(block: Dim, itemsize: int) -> str | None:
-    """Refuse a block that is not one to eight whole warps, or whose tiles exceed the shared memory of any block."""
-    needed = tensor_shared(block, itemsize)
-    if needed <= MAX_SHARED or needs_warps(block, itemsize):
-        return needs_warps(block, itemsize)
-    return (
-        f"its tiles take {needed / 1024:.0f} KiB of shared memory, and a block has at most {MAX_SHARED // 1024} KiB; "
-        "a number of warps that divides by 2 or 4 has smaller ones"
-    )
+    return 3 * (down * 256 * depth + depth * (across * 64 * itemsize + 16))
 
 
 def needs_tiles(block: Dim, itemsize: int) -> str | None:
@@ -185,7 +173,7 @@ OPERATION = Operation(
             "matmul_tensor",
             (32, 8),
             over_tensor_tiles,
-            refuses=needs_tensor_tiles,
+            refuses=needs_warps,
             shared_bytes=tensor_shared,
             expected=of_tensor,
             tolerance=tensor_tolerance,
