@@ -1,83 +1,168 @@
-"""Do the verdicts of `cudabench compare` hold? Run `python benchmarks/verdicts.py [RESULTS.json] [PAIRS]`.
+"""Do the verdicts of `cudabench compare` hold between real runs? Only the first step needs a GPU:
 
-Each trial makes two runs of one kernel from the samples of a recorded H200 run and lets compare judge them. A run is
-made so that it has what real runs have: stretches of the recorded samples in their order, drawn anew (so the two levels
-between which samples alternate keep their pattern, and their shares move), times one offset for the whole run, drawn
-anew too, with a standard deviation of OFFSET (so that two runs of one kernel differ by up to a percent), plus a slow
-drift of DRIFT from the first sample to the last. The new run is slowed by a known factor. The table counts verdicts.
+    python benchmarks/verdicts.py measure FOLDER [ROUNDS [TASK ...]]
+    python benchmarks/verdicts.py judge FOLDER [OTHER_FOLDER]
+    python benchmarks/verdicts.py excerpt FILE.npz FOLDER...
 
-The second table shows what an interval from samples alone, without the term between runs, would say of the same runs.
+`measure` runs every task once a round, each a `cudabench` process of its own with the default options, so that the runs
+of one kernel lie minutes apart and the card has done other things in between. The tasks are kernels of the ladders,
+which do not change, and those of slowed.cu, slower by 0, 3, 6 and 12% of bytes, arithmetic or latency.
+
+`judge` compares all ordered pairs of runs of one task: of 20 runs, 380 pairs of a kernel with itself, 400 of a slowed
+kernel with the unslowed one. The column `true` is the median of all ratios; 99% of the ratios lie between the next two.
+With two folders the base comes from the first and the new run from the second, as on two cards of one model.
+
+`excerpt` keeps some samples of each run, in nanoseconds, for the tests; a task of a later folder replaces an earlier's.
 """
 
 from __future__ import annotations
 
+import functools
+import subprocess
 import sys
-from dataclasses import replace
+import time
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from cudabench import compare, results, stats
-from cudabench.model import Result
+from cudabench import compare, results
 from cudabench.results import ResultsFile
 
-RECORDED = Path(__file__).parent.parent / "tests" / "data" / "h200.json"
-OFFSET = 0.003  # of a run: 99% of the pairs then differ by less than 1.1%
-DRIFT = 0.002
-SAMPLES = 1000
 THRESHOLD = 0.05
-SLOWED = (0.0, 0.01, 0.03, 0.06, 0.12)
 WORDS = ("faster", "same", "unclear", "slower")
+SLOWED = (0, 3, 6, 12)  # percent
+KEPT = 100  # samples of a run in an excerpt
+USERS_FILE = str(Path(__file__).with_name("slowed.cu"))
+
+Run = dict[str, ResultsFile]  # a round's results by task
 
 
-def another_run(result: Result, slowed: float, rng: np.random.Generator, offset: float = OFFSET) -> Result:
-    """Return a run of the same kernel as another process would measure it, slowed by a fraction."""
-    assert result.time is not None
-    recorded = np.asarray(result.time.samples_s)
-    stretch = 40
-    starts = rng.integers(0, len(recorded) - stretch, -(-SAMPLES // stretch))
-    samples = np.concatenate([recorded[at : at + stretch] for at in starts])[:SAMPLES]
-    level = (1 + slowed) * (1 + offset * rng.standard_normal())
-    drift = 1 + DRIFT * rng.standard_normal() * np.linspace(-0.5, 0.5, SAMPLES)
-    return replace(result, time=stats.summarize((samples * level * drift).tolist(), result.time.cache))
+def tasks() -> dict[str, list[str]]:
+    """Return the command lines by name; the size of an array is in elements."""
+    ladder = ["transpose", "--no-cpu", *(f"--kernel={k}" for k in ("naive-row", "smem-pad", "tile-rows", "vector"))]
+    named = {
+        "transpose-4096": [*ladder, "--size", "4096"],
+        "transpose-2048": [*ladder, "--size", "2048"],
+        "transpose-1024": [*ladder, "--size", "1024"],
+        "transpose-256": [*ladder, "--size", "256"],
+        "matmul": ["matmul", "--no-cpu", "--size", "2048", "--kernel", "naive", "--kernel", "vector"],
+        "vecadd": ["vecadd", "--no-cpu", "--kernel", "all"],
+    }
+    arguments = ["--arg=in=float32[n]:random", "--arg=out=float32[n]:empty"]
+    for percent in SLOWED:
+        common = [
+            "run",
+            USERS_FILE,
+            "--no-cpu",
+            "--block=256",
+            "--expect=out=in",
+            "--bytes=8*n",
+            f"-DPERCENT={percent}",
+        ]
+        named[f"slowed-{percent}"] = [
+            *(*common, "--kernel=stream", "--kernel=arithmetic", "--grid=2112"),
+            *(*arguments, f"--arg=n={1 << 26}", "--arg=zero=0"),
+        ]
+        named[f"chase-{percent}"] = [
+            *(*common, "--kernel=chase", "--grid=cdiv(n,256)"),
+            *(*arguments, "--arg=n=4096", "--arg=zero=0"),
+        ]
+    return named
 
 
-def trials(
-    file: ResultsFile, slowed: float, pairs: int, rng: np.random.Generator, run_to_run: float = compare.RUN_TO_RUN
-) -> dict[str, int]:
-    """Return how often each verdict fell, and how often --fail-on-regression would have failed, over all kernels."""
-    tally = dict.fromkeys((*WORDS, "fails"), 0)
-    for _ in range(pairs):
-        base = replace(file, results=[another_run(r, 0.0, rng) for r in file.results])
-        new = replace(file, results=[another_run(r, slowed, rng) for r in file.results])
-        comparison = compare.compare(base, new, threshold=THRESHOLD, run_to_run=run_to_run)
-        for row in comparison.rows:
-            tally[row.verdict] += 1
-        tally["fails"] += len(compare.failures(comparison, THRESHOLD))
-    return tally
+def measure(folder: Path, rounds: int, only: list[str]) -> None:
+    """Write FOLDER/ROUND-TASK.json for every round and task, after the rounds that are there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    first = 1 + max((int(path.name.partition("-")[0]) for path in folder.glob("*.json")), default=-1)
+    chosen = {name: command for name, command in tasks().items() if not only or any(name.startswith(o) for o in only)}
+    for at in range(first, first + rounds):
+        start = time.monotonic()
+        for name, command in chosen.items():
+            target = str(folder / f"{at:02d}-{name}.json")
+            subprocess.run(
+                [sys.executable, "-m", "cudabench", *command, "--device", "cuda", "--quiet", "--json", target],
+                check=True,
+            )
+        print(f"round {at}: {time.monotonic() - start:.0f} s", flush=True)
 
 
-def table(file: ResultsFile, pairs: int, run_to_run: float) -> str:
-    """Return the verdicts by slow-down, in percent of all comparisons."""
-    rng = np.random.default_rng(0)
-    total = pairs * len(file.results)
-    lines = [f"{'slowed by':>10}  " + "  ".join(f"{word:>8}" for word in (*WORDS, "exit 4"))]
-    for slowed in SLOWED:
-        tally = trials(file, slowed, pairs, rng, run_to_run)
-        lines.append(f"{slowed:>10.0%}  " + "  ".join(f"{count / total:>8.1%}" for count in tally.values()))
-    return "\n".join(lines)
+def read(folder: Path) -> list[Run]:
+    """Return the rounds that `measure` wrote."""
+    rounds: dict[str, Run] = {}
+    for path in sorted(folder.glob("*.json")):
+        at, _, name = path.stem.partition("-")
+        rounds.setdefault(at, {})[name] = results.load(path)
+    if not rounds:
+        sys.exit(f"{folder} holds no run: measure some into it first.")
+    return list(rounds.values())
+
+
+def comparisons(
+    base: list[Run], new: list[Run], old_task: str, new_task: str
+) -> Iterator[tuple[str, compare.Row, bool]]:
+    """Yield kernel, row and whether the gate fails, for all pairs of runs but those of a run with itself."""
+    for (i, before), (j, after) in product(enumerate(base), enumerate(new)):
+        if old_task not in before or new_task not in after or (base is new and i == j and old_task == new_task):
+            continue
+        found = compare.compare(before[old_task], after[new_task], threshold=THRESHOLD, same_model=base is not new)
+        failed = {failure.message.partition(" is ")[0] for failure in compare.failures(found, THRESHOLD)}
+        for row in found.rows:
+            yield row.key.kernel, row, compare.name_of(row.key) in failed
+
+
+def judge(base: list[Run], new: list[Run]) -> None:
+    """Print the verdicts of all pairs, a line a kernel."""
+    compare._log_medians = functools.cache(compare._log_medians)  # of each run once, not once a pair
+    print(f"{'task':<16}{'kernel':<14}{'true':>8}  {'99% of pairs':>16}{'pairs':>7}", end="")
+    print("".join(f"{word:>9}" for word in (*WORDS, "exit 4")))
+    unslowed = {
+        name: name.rpartition("-")[0] + "-0" if name.startswith(("slowed", "chase")) else name for name in tasks()
+    }
+    for task, old_task in unslowed.items():
+        kernels: dict[str, list[tuple[compare.Row, bool]]] = {}
+        for kernel, row, failed in comparisons(base, new, old_task, task):
+            kernels.setdefault(kernel, []).append((row, failed))
+        for kernel, found in kernels.items():
+            ratios = np.array([row.ratio.value for row, _ in found if row.ratio])
+            low, middle, high = np.quantile(ratios, [0.005, 0.5, 0.995])
+            shares = [sum(row.verdict == word for row, _ in found) for word in WORDS]
+            shares.append(sum(failed for _, failed in found))
+            print(f"{task:<16}{kernel:<14}{middle:>8.4f}  {low:>7.4f} {high:>8.4f}{len(found):>7}", end="")
+            print("".join(f"{share / len(found):>9.1%}" for share in shares), flush=True)
+
+
+def excerpt(target: Path, folders: list[Path]) -> None:
+    """Write an array for each kernel of a task, `TASK/KERNEL`, of runs by samples."""
+    series: dict[str, np.ndarray] = {}
+    for folder in folders:
+        found: dict[str, list[np.ndarray]] = {}
+        for run in read(folder):
+            for task, file in run.items():
+                for result in file.results:
+                    assert result.time is not None
+                    samples = np.asarray(result.time.samples_s)
+                    kept = samples[np.linspace(0, len(samples) - 1, KEPT).round().astype(int)]
+                    found.setdefault(f"{task}/{result.kernel}", []).append((kept * 1e9).round().astype(np.int32))
+        series |= {name: np.stack(runs) for name, runs in found.items()}
+    np.savez_compressed(target, **series)  # type: ignore[arg-type]
 
 
 def main() -> None:
-    """Print both tables."""
-    file = results.load(sys.argv[1] if len(sys.argv) > 1 else RECORDED)
-    pairs = int(sys.argv[2]) if len(sys.argv) > 2 else 20
-    kernels = ", ".join(result.kernel for result in file.results)
-    print(f"{pairs} pairs of runs of {kernels}; --fail-on-regression {THRESHOLD:.0%}")
-    allowed = compare.RUN_TO_RUN
-    print(f"\nAs compare judges, two runs allowed to differ by {allowed:.1%}:\n{table(file, pairs, allowed)}")
-    compare.SPREAD_SHARE = 0.0
-    print(f"\nFrom the samples alone:\n{table(file, pairs, 0.0)}")
+    """Run the step that the command line names."""
+    match sys.argv[1:]:
+        case ["measure", folder, *rest]:
+            measure(Path(folder), int(rest[0]) if rest else 20, rest[1:])
+        case ["judge", base]:
+            runs = read(Path(base))
+            judge(runs, runs)
+        case ["judge", base, new]:
+            judge(read(Path(base)), read(Path(new)))
+        case ["excerpt", target, *folders] if folders:
+            excerpt(Path(target), [Path(folder) for folder in folders])
+        case _:
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":

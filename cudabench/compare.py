@@ -36,7 +36,7 @@ RESAMPLES = 1000
 MOST_RESAMPLED = 20000  # samples, which keeps a comparison under a second and 100 MB
 # How far the medians of one kernel in two runs may lie apart. On an H200 they differ by up to 1%; half as much again
 # keeps a dozen kernels at once from a false call and still tells a kernel that is 3% slower, and what differs by the
-# same time for all kernels of a process adds up to 0.25 us (benchmarks/verdicts_on_gpu.py).
+# same time for all kernels of a process adds up to 0.25 us (benchmarks/verdicts.py).
 RUN_TO_RUN = 0.015
 RUN_TO_RUN_S = 0.25e-6
 # A level that moves takes the samples' own spread along: where they sit at two levels, the share of each moves the

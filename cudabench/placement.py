@@ -3,9 +3,9 @@
 The place decides the level of a short kernel's time. A transpose of 1024 x 1024 floats, timed again and again on the
 same buffers of an H200, gives the same median to a clock tick of 32 ns, also with its code loaded elsewhere; on other
 buffers of the same process it lies up to 4% higher or lower, each place at its own level for as long as it lives. So
-does each stream, whose own queue lies somewhere too (benchmarks/levels.py). A run that takes the one place it happens
-to get would measure that place. So a small problem is laid out several times and all places are sampled in turn, each
-on a stream of its own. Large arrays lie everywhere, and one place is enough.
+does each stream, whose own queue lies somewhere too (benchmarks/results/verdicts_h200.md). A run that takes the one
+place it happens to get would measure that place. So a small problem is laid out several times and all places are
+sampled in turn, each on a stream of its own. Large arrays lie everywhere, and one place is enough.
 """
 
 from __future__ import annotations
