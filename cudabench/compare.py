@@ -236,12 +236,19 @@ def _by_card(base: ResultsFile, new: ResultsFile, same_model: bool) -> tuple[dic
     before: dict[Key, Result] = {}
     after: dict[Key, Result] = {}
     for pair in pairs:
-        device = next((side.device for side in reversed(pair) if side and side.device), None)
-        # Numbers are of the new file; a card that only the base has may share one with another card.
-        card = (f"cuda:{device.index}" if device else "") + (" of the base" if pair[-1] is None else "")
+        card = _card(*(side.device if side else None for side in pair))
         for found, side in zip((before, after), pair, strict=True):
             found |= {replace(key, card=card): result for key, result in index(side).items()} if side else {}
     return before, after
+
+
+def _card(old: DeviceInfo | None, new: DeviceInfo | None) -> str:
+    """Return one card by its UUID, however its host counts, and two that stand side by side by number."""
+    device = new or old
+    if device is None:
+        return ""
+    one = old is None or new is None or old.uuid == new.uuid
+    return device.uuid[:12] if one and device.uuid else f"cuda:{device.index}"
 
 
 def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:

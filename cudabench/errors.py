@@ -64,12 +64,16 @@ def no_such_file(path: str | Path, kind: str, label: str | None = None) -> Cudab
     return CudabenchError(f"{label or path}: no such file.{did_you_mean_file(path, kind)}")
 
 
-def did_you_mean_file(path: str | Path, kind: str) -> str:
-    """Return ' Did you mean ...?' with the nearest file of a kind beside a missing one, or an empty string."""
+def did_you_mean_file(path: str | Path, kind: str, known: Iterable[str] = ()) -> str:
+    """Return ' Did you mean ...?' with the nearest file of a kind beside a missing one, or an empty string.
+
+    A `known` file is none that is meant.
+    """
     from pathlib import Path
 
-    path = Path(path)
-    return did_you_mean(path.name, [entry.name for entry in path.parent.glob(kind)] if path.parent.is_dir() else [])
+    path, others = Path(path), set(map(Path, known))
+    beside = [entry.name for entry in path.parent.glob(kind) if entry not in others] if path.parent.is_dir() else []
+    return did_you_mean(path.name, beside)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -474,12 +474,20 @@ def test_cards_match_by_uuid() -> None:
     slow = [slowed(1.1)(r) if (r.kernel, r.device) == ("smem", "cuda:0") else r for r in new.results]
     comparison = compare.compare(base, replace(new, results=slow), threshold=0.05)
     assert comparison.scope == "gpu"
-    assert [(row.key.card, row.key.kernel) for row in comparison.rows if row.verdict == "slower"] == [
-        ("cuda:0", "smem")
-    ]
+    assert [(row.key.card, row.key.kernel) for row in comparison.rows if row.verdict == "slower"] == [("GPU-b", "smem")]
     assert comparison.count("same") == 11
     (failure,) = compare.failures(comparison, 0.05)
-    assert failure.message.startswith("smem (32 x 8) on cuda:0 is 10.0% slower")
+    assert failure.message.startswith("smem (32 x 8) on GPU-b is 10.0% slower")
+
+
+def test_several_files_of_cards(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a table of several files a row is one card throughout, whatever number the files give it."""
+    monkeypatch.chdir(tmp_path)
+    for name, uuids in (("a", "bc"), ("b", "cb"), ("c", "cd")):
+        on_cards(RECORDED, *(f"GPU-{uuid}" for uuid in uuids)).write(tmp_path / f"{name}.json")
+    ran = cudabench("compare", "a.json", "b.json", "c.json")
+    found = {line.split()[4]: line.count(" µs") for line in ran.out.splitlines() if line.startswith("smem ")}
+    assert found == {"GPU-b": 2, "GPU-c": 3, "GPU-d": 1}
 
 
 def test_one_card_of_several() -> None:

@@ -62,7 +62,7 @@ class View:
     def first_run(self, out: Console) -> None:
         """Print that there is nothing to compare with yet, and how there will be."""
         base = self.names[0]
-        near = did_you_mean_file(base, "*.json")
+        near = did_you_mean_file(base, "*.json", self.names[1:])
         out.print(f"First run: {base} does not exist, so there is nothing to compare with.{near}", soft_wrap=True)
         for name, comparison in zip(self.names[1:], self.comparisons, strict=True):
             right = sum(row.verdict == "new" for row in comparison.rows)
@@ -237,7 +237,8 @@ def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tu
     if comparison.changed:
         lines.append((f"Changed besides: {', '.join(comparison.changed)}", ""))
     if comparison.geometric_mean is not None and comparison.scope == "gpu":
-        interval = f"{compare.CONFIDENCE:.0%} interval, which allows two runs to differ by {noise * 100:g}%"
+        allowed = f"{noise * 100:g}% and {compare.RUN_TO_RUN_S * 1e6:g} µs"
+        interval = f"{compare.CONFIDENCE:.0%} interval, which allows two runs to differ by {allowed}"
         lines.append((f"Ratio: time of new over base, with its {interval}.", "dim"))
     return lines
 
