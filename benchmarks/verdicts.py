@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cudabench import compare, results
+from cudabench import compare, ratio, results
 from cudabench.results import ResultsFile
 
 THRESHOLD = 0.05
@@ -114,7 +114,7 @@ def comparisons(
 
 def judge(base: list[Run], new: list[Run]) -> None:
     """Print the verdicts of all pairs, a line a kernel."""
-    compare._log_medians = functools.cache(compare._log_medians)  # of each run once, not once a pair
+    ratio._log_medians = functools.cache(ratio._log_medians)  # of each run once, not once a pair
     print(f"{'task':<16}{'kernel':<14}{'true':>8}  {'99% of pairs':>16}{'pairs':>7}", end="")
     print("".join(f"{word:>9}" for word in (*WORDS, "exit 4")))
     unslowed = {

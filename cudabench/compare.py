@@ -1,12 +1,6 @@
 """What changed between two results files: pure, records in and records out.
 
-Times. The ratio is new over base, of the medians. Two things make it uncertain. Within a run the samples scatter: a
-bootstrap of the median says how much, and resamples blocks of neighbouring samples, because they are not independent
-(on an H200 the autocorrelation of neighbours reaches -0.7, where samples alternate between two levels, and a warming
-card drifts). Between two runs the whole level moves, with the addresses and the clocks: by a part of the time, and by
-a time that is the same for short and long kernels. Either is many times what the samples of one run let one expect, so
-an interval from samples alone would call noise a change. Here all are added in quadrature, on a logarithmic scale,
-which makes the interval of base against new the exact inverse of new against base.
+Times. The ratio is new over base, of the medians, with the interval that `ratio` gives it.
 
 Verdicts. `slower` and `faster`: the whole interval lies on one side of 1. `same`: it holds 1 and reaches no further
 than the change that is asked about. `unclear`: anything else, too few samples included; never a guess.
@@ -17,31 +11,18 @@ Counts of the simulator are exact: any difference is one.
 from __future__ import annotations
 
 import math
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
-import numpy as np
-
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, UsageError
-from cudabench.model import DeviceInfo, Dim, Result, Timing, dim_text
+from cudabench.model import DeviceInfo, Dim, Result, dim_text
+from cudabench.ratio import RUN_TO_RUN, RUN_TO_RUN_S, Ratio, time_ratio
 from cudabench.results import ResultsFile
 from cudabench.thresholds import THRESHOLDS
 
-CONFIDENCE = 0.99  # of one interval; a ladder has a dozen, so 95% would call a false change in every other comparison
-RESAMPLES = 1000
-MOST_RESAMPLED = 20000  # samples, which keeps a comparison under a second and 100 MB
-# How far the medians of one kernel in two runs may lie apart. On an H200 they differ by up to 1%; half as much again
-# keeps a dozen kernels at once from a false call and still tells a kernel that is 3% slower, and what differs by the
-# same time for all kernels of a process adds up to 0.25 us (benchmarks/verdicts.py).
-RUN_TO_RUN = 0.015
-RUN_TO_RUN_S = 0.25e-6
-# A level that moves takes the samples' own spread along: where they sit at two levels, the share of each moves the
-# median by a part of the interquartile range. Added to RUN_TO_RUN in quadrature.
-SPREAD_SHARE = 0.25
 SAME_WITHIN = 0.03  # unless a larger change is asked about; twice RUN_TO_RUN
 MIN_SAMPLES = 8  # fewer hold no distribution-free 99% interval of the median: 2 * (1/2)^7 > 0.01
 COPY_MOVED = 0.02  # a copy that changed by more says that the card changed
@@ -84,20 +65,6 @@ class Key:
     kind: str
     card: str = ""
     occurrence: int = 0
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """A ratio of times, new over base, with its interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def change(self) -> float:
-        """The ratio as a fraction that was added: 0.06 is 6% slower."""
-        return self.value - 1
 
 
 @dataclass(frozen=True)
@@ -386,7 +353,7 @@ def _timed(key: Key, base: Result, new: Result, margin: float, run_to_run: float
     if word == "unclear":
         short = RUN_TO_RUN_S / min(base.time.median_s, new.time.median_s) > run_to_run
         because = f": times this short differ by {RUN_TO_RUN_S * 1e6:g} µs from run to run" if short else ""
-        return Row(key, base, new, word, found, f"a change of {_reach(found):.1%} is possible{because}")
+        return Row(key, base, new, word, found, f"a change of {found.reach:.1%} is possible{because}")
     copy = copy_moved(base, new)
     if word != "same" and copy is not None and found.low / copy <= 1 <= found.high / copy:
         direction = "slower" if copy > 1 else "faster"
@@ -412,75 +379,7 @@ def verdict(ratio: Ratio, margin: float) -> Verdict:
         return "slower"
     if ratio.high < 1:
         return "faster"
-    return "same" if _reach(ratio) <= margin else "unclear"
-
-
-def _reach(ratio: Ratio) -> float:
-    """Return the largest change that an interval holds: 0.05 for 1.05 and for 1/1.05."""
-    return max(ratio.high, 1 / ratio.low) - 1 if ratio.low > 0 else math.inf
-
-
-def time_ratio(base: Timing, new: Timing, run_to_run: float = RUN_TO_RUN) -> Ratio:
-    """Return the ratio of two medians with its interval: the samples' own, widened by what two runs differ.
-
-    Each side of the interval is sqrt(within^2 + run_to_run^2 + (RUN_TO_RUN_S / median)^2 + (SPREAD_SHARE * spread)^2 +
-    resolution^2) on the logarithmic scale: within from a block bootstrap, spread the larger relative interquartile
-    range, resolution half a tick of the clock that took the samples, on either side.
-    """
-    before, after = (float(np.median(t.samples_s)) if t.samples_s else t.median_s for t in (base, new))
-    middle = math.log(after / before)
-    draws = _log_medians(new.samples_s) - _log_medians(base.samples_s)
-    low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    spread = max(spread_of(base.samples_s), spread_of(new.samples_s))
-    tick = (resolution(base.samples_s) / before + resolution(new.samples_s) / after) / 2
-    level = RUN_TO_RUN_S / min(before, after)
-    between = math.hypot(math.log1p(run_to_run), level, SPREAD_SHARE * spread, tick)
-    return Ratio(
-        math.exp(middle),
-        math.exp(middle - math.hypot(min(float(low), 0.0), between)),
-        math.exp(middle + math.hypot(max(float(high), 0.0), between)),
-    )
-
-
-def _log_medians(samples: Sequence[float]) -> np.ndarray:
-    """Return the logarithms of resampled medians, relative to the median of the samples.
-
-    A circular block bootstrap (Politis and Romano 1992) with blocks of sqrt(n) samples. The seed is of the samples
-    themselves: a comparison is repeatable, and neither side depends on which file came first.
-    """
-    values = np.asarray(samples, dtype=np.float64)
-    # Every k-th of very many: their interval is a little wider, and far narrower than what two runs differ.
-    values = values[:: -(-len(values) // MOST_RESAMPLED) or 1]
-    n = len(values)
-    if n < 2:
-        return np.zeros(RESAMPLES)
-    # Ranks instead of values: small integers resample and partition fifteen times as fast.
-    levels, ranks = np.unique(values, return_inverse=True)
-    ranks = ranks.astype(np.int16 if len(levels) < 2**15 else np.int32)
-    block = max(1, round(math.sqrt(n)))
-    rng = np.random.default_rng(zlib.crc32(values.tobytes()))
-    starts = rng.integers(0, n, (RESAMPLES, -(-n // block)))
-    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([ranks, ranks[:block]]), block)
-    drawn = windows[starts].reshape(RESAMPLES, -1)[:, :n]
-    middle = [(n - 1) // 2, n // 2]
-    drawn.partition(middle, axis=1)
-    medians = levels[drawn[:, middle]].mean(axis=1)
-    logs: np.ndarray = np.log(medians / np.median(values))
-    return logs
-
-
-def spread_of(samples: Sequence[float]) -> float:
-    """Return the interquartile range as a fraction of the median."""
-    if len(samples) < 2:
-        return 0.0
-    q1, median, q3 = np.quantile(samples, [0.25, 0.5, 0.75])
-    return float((q3 - q1) / median)
-
-
-def resolution(samples: Sequence[float]) -> float:
-    """Return the tick of the clock that took the samples, in seconds: their smallest distance (32 ns on an H200)."""
-    levels = np.unique(samples)
-    return float(np.diff(levels).min()) if len(levels) > 1 else 0.0
+    return "same" if ratio.reach <= margin else "unclear"
 
 
 # Counts --------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from cudabench import cases, compare, stats
 from cudabench.cases import Request
 from cudabench.errors import UsageError
 from cudabench.model import MAX_BLOCK, MAX_THREADS_PER_BLOCK, WARP, Case, Dim, Operation, Result, Settings, dim3
+from cudabench.ratio import time_ratio
 from cudabench.session import Event, Finished
 
 COARSE_S = 0.1  # of sampling a block in the first pass
@@ -203,7 +204,7 @@ def ties(finals: Sequence[Final]) -> list[Final]:
         for other in others
         if best.result.time
         and other.result.time
-        and compare.time_ratio(best.result.time, other.result.time, run_to_run=moved).low <= 1
+        and time_ratio(best.result.time, other.result.time, moved, run_to_run_s=0.0).low <= 1
     ]
 
 

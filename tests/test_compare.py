@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudabench import compare, results, stats
+from cudabench import compare, ratio, results, stats
 from cudabench.cli.compare import Percentage
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.model import Access, DeviceInfo, Hazard, Result
@@ -197,7 +197,7 @@ def run_of(seed: int, level: float, noise: float = 0.01, n: int = 200) -> Any:
 def test_swapping_inverts(seed: int, level: float) -> None:
     """New against base has the inverse ratio and interval of base against new."""
     a, b = run_of(seed, 1e-4), run_of(seed + 1, level * 1e-4)
-    there, back = compare.time_ratio(a, b), compare.time_ratio(b, a)
+    there, back = ratio.time_ratio(a, b), ratio.time_ratio(b, a)
     assert there.value * back.value == pytest.approx(1)
     assert there.low * back.high == pytest.approx(1)
     assert there.high * back.low == pytest.approx(1)
@@ -209,7 +209,7 @@ def test_length_does_not_matter(seed: int, factor: float) -> None:
     """From a millisecond on, times scaled by one factor have the same ratio and nearly the same interval."""
     a, b = run_of(seed, 1.0), run_of(seed + 1, 1.1)
     scaled = [stats.summarize([s * factor for s in t.samples_s], "cold") for t in (a, b)]
-    one, other = compare.time_ratio(a, b), compare.time_ratio(*scaled)
+    one, other = ratio.time_ratio(a, b), ratio.time_ratio(*scaled)
     assert other.value == pytest.approx(one.value)
     assert (other.low, other.high) == pytest.approx((one.low, one.high), rel=2e-3)
 
@@ -218,26 +218,26 @@ def test_length_does_not_matter(seed: int, factor: float) -> None:
 @settings(max_examples=40, deadline=None)
 def test_interval_holds_ratio_and_run_to_run(seed: int, noise: float, n: int) -> None:
     """The interval holds the ratio and is never narrower than what two runs differ."""
-    found = compare.time_ratio(run_of(seed, 1.0, noise, n), run_of(seed + 1, 1.0, noise, n))
-    assert found.low <= found.value / (1 + compare.RUN_TO_RUN) * (1 + 1e-9)
-    assert found.high >= found.value * (1 + compare.RUN_TO_RUN) * (1 - 1e-9)
+    found = ratio.time_ratio(run_of(seed, 1.0, noise, n), run_of(seed + 1, 1.0, noise, n))
+    assert found.low <= found.value / (1 + ratio.RUN_TO_RUN) * (1 + 1e-9)
+    assert found.high >= found.value * (1 + ratio.RUN_TO_RUN) * (1 - 1e-9)
 
 
 @given(levels, st.floats(1e-6, 1e-4))
 @settings(max_examples=30, deadline=None)
 def test_short_times_are_known_less(seed: int, level: float) -> None:
     """The shorter a kernel, the wider its interval: two runs differ by a time, not only by a part of it."""
-    found = compare.time_ratio(run_of(seed, level), run_of(seed + 1, level))
-    longer = compare.time_ratio(run_of(seed, 2 * level), run_of(seed + 1, 2 * level))
+    found = ratio.time_ratio(run_of(seed, level), run_of(seed + 1, level))
+    longer = ratio.time_ratio(run_of(seed, 2 * level), run_of(seed + 1, 2 * level))
     assert longer.low > found.low
     assert longer.high < found.high
-    assert found.high > found.value * (1 + 0.9 * compare.RUN_TO_RUN_S / level)
+    assert found.high > found.value * (1 + 0.9 * ratio.RUN_TO_RUN_S / level)
 
 
 def test_repeatable() -> None:
     """The same files give the same interval every time."""
     a, b = run_of(1, 1.0), run_of(2, 1.0)
-    assert compare.time_ratio(a, b) == compare.time_ratio(a, b)
+    assert ratio.time_ratio(a, b) == ratio.time_ratio(a, b)
 
 
 def test_drift_widens_the_interval() -> None:
@@ -247,7 +247,7 @@ def test_drift_widens_the_interval() -> None:
     shuffled = rng.permutation(drifting)
     still = run_of(3, 1.0)
     wide, narrow = (
-        compare.time_ratio(still, stats.summarize(samples.tolist(), "cold"), run_to_run=0.0)
+        ratio.time_ratio(still, stats.summarize(samples.tolist(), "cold"), run_to_run=0.0)
         for samples in (drifting, shuffled)
     )
     assert wide.high / wide.low > narrow.high / narrow.low
@@ -255,7 +255,7 @@ def test_drift_widens_the_interval() -> None:
 
 def test_very_many_samples() -> None:
     """A run of a hundred thousand samples is compared as any other."""
-    found = compare.time_ratio(run_of(1, 1.0, n=100_000), run_of(2, 1.05, n=100_000))
+    found = ratio.time_ratio(run_of(1, 1.0, n=100_000), run_of(2, 1.05, n=100_000))
     assert found.low < found.value < found.high
     assert found.value == pytest.approx(1.05, rel=1e-3)
 
@@ -265,7 +265,7 @@ def test_resolution_counts() -> None:
     tick = 32e-9
     a = stats.summarize([40 * tick] * 50 + [41 * tick] * 3, "cold")
     b = stats.summarize([41 * tick] * 50 + [42 * tick] * 3, "cold")
-    assert compare.verdict(compare.time_ratio(a, b), 0.05) == "unclear"
+    assert compare.verdict(ratio.time_ratio(a, b), 0.05) == "unclear"
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_resolution_counts() -> None:
 )
 def test_verdicts(low: float, high: float, word: str) -> None:
     """Off 1 is a change, within the margin around 1 is none, all else is unclear."""
-    assert compare.verdict(compare.Ratio((low * high) ** 0.5, low, high), 0.03) == word
+    assert compare.verdict(ratio.Ratio((low * high) ** 0.5, low, high), 0.03) == word
 
 
 # Matching ------------------------------------------------------------------------------------------------------------
@@ -640,7 +640,7 @@ UNCHANGED = [name for name in RUNS.files if not name.startswith(("slowed", "chas
 
 def judged(monkeypatch: pytest.MonkeyPatch, base: str, new: str) -> Counter[str]:
     """Return the verdicts on all pairs of runs, and how many pairs `--fail-on-regression 5%` fails."""
-    monkeypatch.setattr(compare, "_log_medians", functools.cache(compare._log_medians))  # once a run, not a pair
+    monkeypatch.setattr(ratio, "_log_medians", functools.cache(ratio._log_medians))  # once a run, not a pair
 
     def files(name: str) -> list[ResultsFile]:
         timings = [stats.summarize((run * 1e-9).tolist(), "cold") for run in RUNS[name]]
@@ -677,11 +677,10 @@ def test_slowed_kernels_are_called_slower(kernel: str, percent: int, monkeypatch
 
 def test_samples_alone_would_call_noise_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the terms between runs many pairs of an unchanged kernel would be called a change."""
-    for name in ("RUN_TO_RUN", "RUN_TO_RUN_S", "SPREAD_SHARE"):
-        monkeypatch.setattr(compare, name, 0.0)
+    monkeypatch.setattr(ratio, "SPREAD_SHARE", 0.0)
     runs = [stats.summarize((run * 1e-9).tolist(), "cold") for run in RUNS["transpose-1024/vector"]]
-    ratios = [compare.time_ratio(a, b, 0.0) for a, b in combinations(runs, 2)]
-    called = sum(ratio.low > 1 or ratio.high < 1 for ratio in ratios)
+    ratios = [ratio.time_ratio(a, b, run_to_run=0.0, run_to_run_s=0.0) for a, b in combinations(runs, 2)]
+    called = sum(found.low > 1 or found.high < 1 for found in ratios)
     assert called > len(ratios) / 4
 
 
@@ -811,7 +810,7 @@ def test_noise_default_is_the_documented_one(compared: Callable[..., Ran]) -> No
     from cudabench.cli.compare import command
 
     default = next(p for p in command.params if p.name == "noise").default
-    assert Percentage().convert(default, None, None) == compare.RUN_TO_RUN
+    assert Percentage().convert(default, None, None) == ratio.RUN_TO_RUN
 
 
 @pytest.mark.parametrize("name", ["compare", "export", "plot"])

@@ -70,7 +70,7 @@ def test_heavy_packages_have_one_home(path: Path) -> None:
 
 # A module may import those of its own rank and below.
 RANKS = [
-    {"errors", "model", "occupancy", "source", "stats", "verify", "chapters", "units", "thresholds"},
+    {"errors", "model", "occupancy", "source", "stats", "ratio", "verify", "chapters", "units", "thresholds"},
     {"compiler", "simulator", "operations", "advice", "cases"},
     {"devices", "results", "userkernel"},
     {"trial", "placement", "compare", "export", "plot"},

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cudabench import compare, units
+from cudabench import compare, ratio, units
 from cudabench.compare import Comparison, Failure, Row
 from cudabench.errors import did_you_mean_file
 from cudabench.export import markdown_table, markdown_text
@@ -237,8 +237,8 @@ def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tu
     if comparison.changed:
         lines.append((f"Changed besides: {', '.join(comparison.changed)}", ""))
     if comparison.geometric_mean is not None and comparison.scope == "gpu":
-        allowed = f"{noise * 100:g}% and {compare.RUN_TO_RUN_S * 1e6:g} µs"
-        interval = f"{compare.CONFIDENCE:.0%} interval, which allows two runs to differ by {allowed}"
+        allowed = f"{noise * 100:g}% and {ratio.RUN_TO_RUN_S * 1e6:g} µs"
+        interval = f"{ratio.CONFIDENCE:.0%} interval, which allows two runs to differ by {allowed}"
         lines.append((f"Ratio: time of new over base, with its {interval}.", "dim"))
     return lines
 
