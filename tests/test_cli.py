@@ -289,6 +289,20 @@ def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatc
     assert [result["device"] for result in document["results"]] == ["cuda:0", "cuda:0", "cuda:1", "cuda:1"]
 
 
+@pytest.mark.parametrize(("level", "named"), [(1e-4, True), (4e-6, False)])
+def test_short_kernels_put_no_card_out_of_line(level: float, named: bool) -> None:
+    """A lag of 6% is a slow card, but not of a kernel that differs by as much from run to run."""
+    from cudabench import stats
+    from cudabench.render import table
+    from tests.test_compare import RECORDED
+
+    results = [
+        replace(RECORDED.results[0], device=f"cuda:{at}", time=stats.summarize([seconds] * 10, "cold"))
+        for at, seconds in enumerate((level, 1.06 * level))
+    ]
+    assert bool(table.stragglers(results)) is named
+
+
 def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missed threshold has exit code 4, stands in the results file, and is a failure in its JUnit export."""
     from cudabench import session, stats, trial

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from cudabench import stats, units
 from cudabench.model import CpuTime, DeviceInfo, Operation, Result, Settings, dim_text
+from cudabench.ratio import RUN_TO_RUN_S
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 NOTHING = "-"
-OUT_OF_LINE = 0.03  # cards of one kind were seen to differ by 1% in these kernels
+OUT_OF_LINE = 0.03  # cards of one kind were seen to differ by up to 2%, besides what two runs differ
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def stragglers(results: Sequence[Result]) -> list[str]:
         best = min(result.time.median_s for result in group if result.time)
         for result in group:
             lag = result.time.median_s / best - 1 if result.time else 0.0
-            if lag > OUT_OF_LINE:
+            if lag > OUT_OF_LINE + RUN_TO_RUN_S / best:
                 behind.setdefault(result.device, []).append(f"{kernel} {lag:.1%}")
     return [
         f"{device} falls out of line, slower than the fastest card: {', '.join(lags)}"

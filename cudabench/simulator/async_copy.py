@@ -26,14 +26,14 @@ def build_cp(builder: Builder, ins: Instruction) -> Run | Op:
     if "commit_group" in words:
 
         def commit(machine: Any) -> None:
-            machine.shared_races.commit()
+            machine.shared_races.commit(machine.mask)
 
         return commit
     if "wait_all" in words or "wait_group" in words:
         count = ins.operands[0].value if "wait_group" in words and isinstance(ins.operands[0], Immediate) else None
 
         def wait(machine: Any) -> None:
-            machine.shared_races.wait(count)
+            machine.shared_races.wait(count, machine.mask)
 
         return wait
     return _build_copy(builder, ins)

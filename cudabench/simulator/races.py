@@ -21,7 +21,7 @@ from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value, as_ar
 LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 NOBODY = np.int32(1 << 20)
-ENGINE = np.int32(1 << 12)  # added to a thread's number for what its asynchronous copies write
+ENGINE = np.int32(1 << 12)  # added to a thread's number for what its asynchronous copy is writing
 _DOES = {"load": "reads", "store": "writes", "atomic": "updates"}
 _DID = {"load": "reads", "store": "writes", "atomic": "updates"}
 
@@ -29,7 +29,7 @@ _DID = {"load": "reads", "store": "writes", "atomic": "updates"}
 class Entry:
     """One logged access, or (access None) a synchronisation of warps."""
 
-    __slots__ = ("access", "address", "data", "key", "mask", "offset", "role")
+    __slots__ = ("access", "address", "data", "groups", "key", "mask", "offset", "role")
 
     def __init__(self, access: Any, address: Value, offset: int, mask: Array | None, data: Any, key: Any) -> None:
         self.access, self.address, self.offset, self.mask, self.data, self.key = (
@@ -40,9 +40,9 @@ class Entry:
             data,
             key,
         )
-        self.role = (
-            ""  # 'copy': an asynchronous copy under way; 'done': its end, from where on the thread owns the data
-        )
+        # 'copy': an asynchronous copy sets out; 'done': its end, from where on the thread owns the data.
+        self.role = ""
+        self.groups: int | Array = 0  # of a copy: how many its thread has committed since, per thread if they differ
 
 
 class Conflict:
@@ -120,20 +120,21 @@ class Shadow:
         number: int,
         value: int,
         values: Array | None,
-        checked: bool = True,
+        role: str = "",
     ) -> tuple[Array, Array, Array] | None:
         """Apply one access; return (conflicting entries, the other threads, the other accesses' numbers), or None.
 
         granules, threads, lanes: one element for each lane and granule, lanes ascending; lanes: places in `order`,
         which tells who has synchronised with whom; value: names the value written if it is the same for all lanes,
-        else it is unique.
+        else it is unique. A copy sets out when its thread issues it, so it races with what that thread would race with
+        by then; but while it flies it is nobody's, also not its own thread's.
         """
         against = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}[kind]
         bad: Array | None = None
         other_threads: Array = None
         other_numbers: Array = None
         for past in against:
-            if not self.used[past] or not checked:
+            if not self.used[past] or role == "done":
                 continue
             low, high, when, who = self.kinds[past]
             lowest, highest = low[granules], high[granules]
@@ -144,7 +145,7 @@ class Shadow:
             ordered &= order.ordered(lanes, when[granules], lowest, highest)
             conflict &= ~ordered
             if past == "store" and kind == "store":
-                conflict &= self.value[granules] != value
+                conflict &= (self.value[granules] != value) | (highest >= ENGINE)
             if conflict.any():
                 party = np.where(lowest != threads, lowest, highest)
                 if bad is None:
@@ -175,7 +176,8 @@ class Shadow:
                     bad = bad | differ
         low, high, when, who = self.kinds[kind]
         if kind == "store":
-            low[granules], high[granules] = first, last
+            owner = ENGINE if role == "copy" else np.int32(0)
+            low[granules], high[granules] = first + owner, last + owner
             self.value[granules] = value
             for past in ("load", "atomic"):
                 if self.used[past]:
@@ -226,11 +228,6 @@ class Races:
         self.chunk: Chunk = None  # type: ignore[assignment]
         self.serial = 0
 
-    def warp_sync(self, mask: Array | None, named: Array | None) -> None:
-        """Log that lanes meet those of their warp that they name (bits; None: all)."""
-        if self.entries:
-            self.entries.append(Entry(None, named, 0, mask, None, sync_key(mask, named)))
-
     def whole(self, mask: Array | None) -> Array | None:
         """Return None for a mask of all threads of the block, also where the last warp is not full."""
         return None if mask is self.chunk.root else mask
@@ -265,31 +262,24 @@ class Races:
         """Record a race."""
         machine, chunk = self.machine, self.chunk
         entry = conflict.entry
-        thread = chunk.thread_index(conflict.lane & 1023)
-        other = chunk.thread_index(conflict.other_thread & 1023)
+        thread = f"thread {chunk.thread_index(conflict.lane)}"
+        other = f"thread {chunk.thread_index(conflict.other_thread & 1023)}"
         location, _, op, _ = machine.code.accesses[conflict.other_access]
         line = "the same line" if location.line == entry.access.location.line else f"line {location.line}"
-        warp = conflict.lane // 32 == conflict.other_thread // 32
-        cure = "__syncwarp()" if warp else "__syncthreads()"
-        copying = [number & int(ENGINE) for number in (conflict.lane, conflict.other_thread)]
-        if any(copying):
-            subject = (
-                f"thread {thread}'s asynchronous copy writes"
-                if copying[0]
-                else f"thread {thread} {_DOES[entry.access.kind]}"
-            )
-            action = f"thread {other}'s asynchronous copy" if copying[1] else f"thread {other}"
-            text = (
-                f"{subject} {place}, which {action} {_DID[op]} in {line}, before the copy is waited for "
-                f"(block {chunk.block_index(block)})."
-            )
-            machine.hazards.add("race", entry.access.location, conflict.count, chunk.block_index(block), thread, text)
-            return
+        cure = "__syncwarp()" if conflict.lane // 32 == conflict.other_thread // 32 else "__syncthreads()"
+        lack = f"without {cure} in between"
+        subject = thread
+        if entry.role == "copy":
+            subject += "'s asynchronous copy"
+        if conflict.other_thread >= ENGINE:
+            other += "'s asynchronous copy"
+            lack = "before the copy is waited for"
         text = (
-            f"thread {thread} {_DOES[entry.access.kind]} {place}, which thread {other} {_DID[op]} in {line}, "
-            f"without {cure} in between (block {chunk.block_index(block)})."
+            f"{subject} {_DOES[entry.access.kind]} {place}, which {other} {_DID[op]} in {line}, {lack} "
+            f"(block {chunk.block_index(block)})."
         )
-        machine.hazards.add("race", entry.access.location, conflict.count, chunk.block_index(block), thread, text)
+        where = chunk.block_index(block), chunk.thread_index(conflict.lane)
+        machine.hazards.add("race", entry.access.location, conflict.count, *where, text)
 
 
 class SharedRaces(Races):
@@ -313,8 +303,7 @@ class SharedRaces(Races):
         self.bytes = 0
         self.shadow = self.synced = None
         self.asynchronous = False
-        self.open: list[Entry] = []
-        self.groups: list[list[Entry]] = []
+        self.flying: list[Entry] = []  # asynchronous copies that nobody has waited for yet
         self.state = self.intern(np.zeros((1, self.granules), dtype=bool))
 
     def intern(self, state: Array) -> Array:
@@ -339,16 +328,11 @@ class SharedRaces(Races):
         else:
             key = None
         if key is not None:
-            some = None if mask is None or mask is self.chunk.root else narrow_any(mask)
-            every = some if mask is None or some is None or mask.shape[0] == 1 else narrow_all(mask)
             name = None
             if access.kind == "store":
                 value = data[0]
                 name = value.base if type(value) is Affine and value.coefficients is None else None
-            key = (
-                access.number, key, None if some is None else some.tobytes(),
-                None if every is None or every is some else every.tobytes(), name,
-            )  # fmt: skip
+            key = (access.number, key, self.mask_key(mask), name)
             self.bytes += 64
         else:
             self.bytes += address.nbytes
@@ -358,27 +342,59 @@ class SharedRaces(Races):
         self.entries.append(entry)
         if self.asynchronous:
             entry.role = "copy"
-            self.open.append(entry)
+            self.flying.append(entry)
             entry.key = None if key is None else (*key, "copy")
         if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
             self.flush(False)
 
-    def commit(self) -> None:
-        """Close the group of the asynchronous copies begun so far."""
-        self.groups.append(self.open)
-        self.open = []
+    def mask_key(self, mask: Array | None) -> Any:
+        """Return what a remembered examination has to know about an access's active threads."""
+        if mask is None or mask is self.chunk.root:
+            return None
+        if mask.shape[0] == 1:
+            return mask.tobytes()
+        return mask.any(axis=0).tobytes(), mask.all(axis=0).tobytes()
 
-    def wait(self, count: int | None) -> None:
-        """Complete all groups but the `count` latest ones; None: all copies."""
+    def warp_sync(self, mask: Array | None, named: Array | None) -> None:
+        """Log that lanes meet those of their warp that they name (bits; None: all)."""
+        if self.entries or self.shadow is not None:
+            self.entries.append(Entry(None, named, 0, mask, None, sync_key(mask, named)))
+
+    def commit(self, mask: Array | None) -> None:
+        """Close the active threads' groups of the asynchronous copies begun so far."""
+        new: Any = 1 if self.whole(mask) is None else mask
+        for entry in self.flying:
+            entry.groups = entry.groups + new
+
+    def wait(self, count: int | None, mask: Array | None) -> None:
+        """Complete all groups of the active threads but each thread's `count` latest; None: all copies."""
         if count is None:
-            self.commit()
+            self.commit(mask)
             count = 0
-        while len(self.groups) > count:
-            for entry in self.groups.pop(0):
-                done = Entry(entry.access, entry.address, entry.offset, entry.mask, entry.data, entry.key)
-                done.role = "done"
-                done.key = None if entry.key is None else (*entry.key, "done")
-                self.entries.append(done)
+        flying, self.flying = self.flying, []
+        for entry in flying:
+            ended: Any = entry.groups > count
+            if self.whole(mask) is not None:
+                ended = mask & ended
+            if type(ended) is bool:
+                done, left = ended, not ended
+            else:
+                own: Any = np.True_ if entry.mask is None else entry.mask
+                done, left = (own & ended).any(), (own & ~ended).any()
+            if done:
+                self.entries.append(self.part(entry, "done", ended if left else None))
+            if left:
+                self.flying.append(self.part(entry, "copy", ~ended) if done else entry)
+
+    def part(self, entry: Entry, role: str, lanes: Array | None) -> Entry:
+        """Return a copy's entry in a role, for some of its threads or (None) for all."""
+        mask, key = entry.mask, entry.key
+        if lanes is not None:
+            mask = lanes if mask is None else mask & lanes
+        found = Entry(entry.access, entry.address, entry.offset, mask, entry.data, None)
+        found.role, found.groups = role, entry.groups
+        found.key = None if key is None else (*key, role, None if lanes is None else self.mask_key(mask))
+        return found
 
     def barrier(self, passed: Array | None) -> None:
         """End the interval: for all blocks, or (passed) for those with a lane that passed a barrier."""
@@ -386,12 +402,11 @@ class SharedRaces(Races):
             return
         self.flush(True)
         # Copies that nobody has waited for go on writing after the barrier.
-        for group in (*self.groups, self.open):
-            self.entries.extend(group)
+        self.entries.extend(self.flying)
 
     def finish(self) -> None:
         """End the last interval of a chunk."""
-        self.groups, self.open = [], []
+        self.flying = []
         self.barrier(None)
 
     def flush(self, ends: bool) -> None:
@@ -499,7 +514,9 @@ class SharedRaces(Races):
                 order.sync(time, self.whole(narrow_all(entry.mask)), entry.address)
                 continue
             kind = entry.access.kind
-            granules, threads, count = self.expand(entry, False)
+            # A copy has ended for sure where it has in every block.
+            mask = narrow_all(entry.mask) if entry.role == "done" else None
+            granules, threads, count = self.expand(entry, False, mask)
             if kind != "store" and not state[granules].all():
                 return False
             values = None
@@ -508,11 +525,8 @@ class SharedRaces(Races):
                 if values is not None and not self.same_values(entry, values, count):
                     return False
             number = entry.access.numbers["shared"]
-            lanes = threads
-            if entry.role == "copy":
-                threads = threads + ENGINE
-            done, value = entry.role == "done", self.value_name(entry.data)
-            if shadow.step(kind, granules, threads, lanes, order, time, number, value, None, not done) is not None:
+            value = self.value_name(entry.data)
+            if shadow.step(kind, granules, threads, threads, order, time, number, value, None, entry.role) is not None:
                 return False
             if kind != "load":
                 every = narrow_all(entry.mask)
@@ -568,11 +582,9 @@ class SharedRaces(Races):
                     values = np.repeat(values, count)
             number = entry.access.numbers["shared"]
             lanes_ = blocks * chunk.threads + threads
-            if entry.role == "copy":
-                threads = threads + ENGINE
             found = self.shadow.step(
                 kind, granules, threads, lanes_, self.synced, self.time, number, self.value_name(entry.data), values,
-                entry.role != "done",
+                entry.role,
             )  # fmt: skip
             if found is not None:
                 bad, others, numbers = found
