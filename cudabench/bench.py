@@ -203,7 +203,7 @@ class Bench(Trial):
             self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
 
         device.use_stream(0)
-        timing = stats.summarize(samples, settings.cache, runs)
+        timing = stats.summarize(samples, settings.cache, runs, len(turns))
         notes = timing_warnings(timing, elapsed, settings)
         clock_after = device.sm_clock_mhz()
         if clock_before and clock_after and clock_after < clock_before * (1 - CLOCK_DROP):
@@ -214,7 +214,7 @@ class Bench(Trial):
                     "let it cool or raise --min-time",
                 )
             )
-        return timing, stats.summarize(copies, settings.cache, copy_runs) if copies else None, notes
+        return timing, stats.summarize(copies, settings.cache, copy_runs, len(turns)) if copies else None, notes
 
     def _sample(self, work: Work, phase: str, before: Work | None = None) -> float:
         self.progress(phase, 0)

@@ -343,7 +343,8 @@ class Verification:
 @dataclass(frozen=True)
 class Timing:
     """Statistics of the samples of one kernel, in seconds. `relative_ci` is the half width of the 95% confidence
-    interval of the median over the median; a sample is the mean of `runs_per_sample` runs back to back."""
+    interval of the median over the median; a sample is the mean of `runs_per_sample` runs back to back, and the samples
+    are of `places` in the memory in turn."""
 
     median_s: float
     q1_s: float
@@ -355,6 +356,7 @@ class Timing:
     cache: str
     samples_s: tuple[float, ...]
     runs_per_sample: int = 1
+    places: int = 1
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def relative_ci(samples: Sequence[float]) -> float:
     return float((high - low) / 2 / np.median(ordered))
 
 
-def summarize(samples: Sequence[float], cache: str, runs_per_sample: int = 1) -> Timing:
+def summarize(samples: Sequence[float], cache: str, runs_per_sample: int = 1, places: int = 1) -> Timing:
     """Return the statistics of samples in seconds; they keep their order of measurement."""
     values = np.asarray(samples, dtype=np.float64)
     q1, median, q3 = np.quantile(values, [0.25, 0.5, 0.75])
@@ -50,6 +50,7 @@ def summarize(samples: Sequence[float], cache: str, runs_per_sample: int = 1) ->
         cache=cache,
         samples_s=tuple(float(value) for value in values),
         runs_per_sample=runs_per_sample,
+        places=places,
     )
 
 

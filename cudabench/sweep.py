@@ -172,8 +172,10 @@ def merge(results: Sequence[Result]) -> Final:
     times = [result.time for result in results if result.time]
     if bad or not times:
         return Final(bad or first, 0.0)
-    together = stats.summarize([s for t in times for s in t.samples_s], times[0].cache, times[0].runs_per_sample)
-    speedup = times[0].median_s / together.median_s
+    one = times[0]
+    samples = [sample for time in times for sample in time.samples_s]
+    together = stats.summarize(samples, one.cache, one.runs_per_sample, one.places)
+    speedup = one.median_s / together.median_s
     copies = [result.copy_gbps for result in results if result.copy_gbps]
     copy = median(copies) if copies else None
     bandwidth = first.bandwidth_gbps * speedup if first.bandwidth_gbps is not None else None

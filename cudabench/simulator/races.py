@@ -262,24 +262,23 @@ class Races:
         """Record a race."""
         machine, chunk = self.machine, self.chunk
         entry = conflict.entry
-        thread = f"thread {chunk.thread_index(conflict.lane)}"
-        other = f"thread {chunk.thread_index(conflict.other_thread & 1023)}"
+        thread = chunk.thread_index(conflict.lane)
+        party = chunk.thread_index(conflict.other_thread & 1023)
         location, _, op, _ = machine.code.accesses[conflict.other_access]
         line = "the same line" if location.line == entry.access.location.line else f"line {location.line}"
         cure = "__syncwarp()" if conflict.lane // 32 == conflict.other_thread // 32 else "__syncthreads()"
         lack = f"without {cure} in between"
-        subject = thread
+        subject, other = f"thread {thread}", f"thread {party}"
         if entry.role == "copy":
             subject += "'s asynchronous copy"
         if conflict.other_thread >= ENGINE:
-            other += "'s asynchronous copy"
+            other = "its own asynchronous copy" if party == thread else f"{other}'s asynchronous copy"
             lack = "before the copy is waited for"
+        index = chunk.block_index(block)
         text = (
-            f"{subject} {_DOES[entry.access.kind]} {place}, which {other} {_DID[op]} in {line}, {lack} "
-            f"(block {chunk.block_index(block)})."
+            f"{subject} {_DOES[entry.access.kind]} {place}, which {other} {_DID[op]} in {line}, {lack} (block {index})."
         )
-        where = chunk.block_index(block), chunk.thread_index(conflict.lane)
-        machine.hazards.add("race", entry.access.location, conflict.count, *where, text)
+        machine.hazards.add("race", entry.access.location, conflict.count, index, thread, text)
 
 
 class SharedRaces(Races):
