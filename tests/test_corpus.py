@@ -333,6 +333,23 @@ def async_double_buffer(rng: np.random.Generator, n: int) -> Case:
     return Case((1,), (64,), [x, np.zeros(64, np.float32), I(n)], {1: x.sum(axis=0)[::-1]})
 
 
+@case(1, 3, 8)
+def async_fifo(rng: np.random.Generator, n: int) -> Case:
+    """Sums of 128 rows of up to n + 3 numbers each."""
+    lengths = integers(rng, 0, n + 4, 128)
+    x = integers(rng, -9, 9, 128 * (n + 4), "float32").reshape(128, n + 4)
+    sums = np.where(np.arange(n + 4) < lengths[:, None], x, 0).sum(axis=1)
+    return Case((2,), (64,), [x, lengths, np.zeros(128, np.float32), I(n + 4)], {2: sums})
+
+
+@case(1, 2, 7)
+def async_warp_turn(rng: np.random.Generator, n: int) -> Case:
+    """Sums over n tiles of 64, the second warp's over one more, with neighbours swapped."""
+    x = integers(rng, -9, 9, (n + 1) * 64, "float32").reshape(n + 1, 64)
+    sums = np.where(np.arange(64) < 32, x[:n].sum(axis=0), x.sum(axis=0))
+    return Case((1,), (64,), [x, np.zeros(64, np.float32), I(n)], {1: sums[np.arange(64) ^ 1]})
+
+
 @case(1, 50)
 def mandelbrot(rng: np.random.Generator, n: int) -> Case:
     """Iterations until escape, in the kernel's order of operations."""

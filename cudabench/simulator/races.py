@@ -370,10 +370,11 @@ class SharedRaces(Races):
         if count is None:
             self.commit(mask)
             count = 0
+        mask = self.whole(mask)
         flying, self.flying = self.flying, []
         for entry in flying:
             ended: Any = entry.groups > count
-            if self.whole(mask) is not None:
+            if mask is not None:
                 ended = mask & ended
             if type(ended) is bool:
                 done, left = ended, not ended

@@ -46,6 +46,68 @@ def test_warps_need_their_own_synchronisation(launch: Callable[..., Any]) -> Non
     assert provoke(launch, body.format(sync="__shfl_sync(~0u, t, 0);")) == []
 
 
+def test_a_long_log_keeps_the_synchronisations_between_its_parts(launch: Callable[..., Any]) -> None:
+    """A log is examined in parts of 4096 accesses; a __syncwarp right after a part still counts."""
+    body = (
+        "__shared__ float s[32]; float v = 0; for (int i = 0; i < 3000; i++) {\ns[t] = i; __syncwarp();\n"
+        "v += s[31 - t]; __syncwarp(); } o[t] = v;"
+    )
+    assert provoke(launch, body) == []
+
+
+ASYNC = """
+#define COPY(TO, FROM) asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" \\
+    ::"r"((unsigned)__cvta_generic_to_shared(TO)), "l"(FROM) : "memory"); \\
+    asm volatile("cp.async.commit_group;" ::: "memory")
+#define ZEROS(TO) asm volatile("cp.async.ca.shared.global [%0], [%1], 4, 0;" \\
+    ::"r"((unsigned)__cvta_generic_to_shared(TO)), "l"(a) : "memory"); \\
+    asm volatile("cp.async.commit_group;" ::: "memory")
+#define WAIT(N) asm volatile("cp.async.wait_group " #N ";" ::: "memory")
+__shared__ float s[2][64];
+#line 1
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "COPY(&s[0][t], a + t); WAIT(0); float v = s[0][t]; COPY(&s[0][t], a + 64 + t); WAIT(0); o[t] = v + s[0][t];",
+        "COPY(&s[0][t], a + t); WAIT(0); s[0][t] += 1; COPY(&s[0][t], a + 64 + t); WAIT(0); o[t] = s[0][t];",
+        "COPY(&s[0][t], a + t); WAIT(0); __syncwarp(); float v = s[0][t ^ 1]; __syncwarp();"
+        "COPY(&s[0][t], a + 64 + t); WAIT(0); __syncwarp(); o[t] = v + s[0][t ^ 1];",
+        "COPY(&s[0][t], a + t); if (t < 16) { COPY(&s[1][t], a + t); WAIT(1); } else WAIT(0); o[t] = s[0][t];",
+    ],
+    ids=["refill", "store between", "turns in a warp", "uneven groups"],
+)
+def test_a_slot_is_filled_anew_once_its_last_copy_was_waited_for(launch: Callable[..., Any], body: str) -> None:
+    """A copy sets out in its thread's order: what the thread did before with the slot is over."""
+    assert provoke(launch, ASYNC + body, 64) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("COPY(&s[0][t], a + t);\no[t] = s[0][t]; WAIT(0);", "reads byte 0 of 's', which its own asynchronous copy"),
+        ("COPY(&s[0][t], a + t); __syncthreads();\no[t] = s[0][t]; WAIT(0);", "before the copy is waited for"),
+        ("COPY(&s[0][t], a + t);\nCOPY(&s[0][t], a + 64 + t); WAIT(0); o[t] = s[0][t];", "asynchronous copy writes"),
+        ("COPY(&s[0][t], a + t); WAIT(0);\nCOPY(&s[0][t ^ 1], a + 64 + t); WAIT(0);", "without __syncwarp()"),
+        ("ZEROS(&s[0][t]);\ns[0][t] = 0; WAIT(0); o[t] = s[0][t];", "its own asynchronous copy writes"),
+        ("COPY(&s[0][t], a + t); if (t >= 16) WAIT(0);\no[t] = s[0][t];", "thread (0, 0, 0) reads"),
+        (
+            "COPY(&s[0][t], a + t); if (t < 16) { COPY(&s[1][t], a + t); } WAIT(1);\no[t] = s[0][t];",
+            "thread (16, 0, 0) reads",
+        ),
+        ("COPY(&s[0][t], a + t); if (blockIdx.x < 2) WAIT(0);\nif (s[0][t] < 0) o[t] = 1;", "(block (2, 0, 0))"),
+    ],
+    ids=["read", "barrier", "twice", "other lane", "equal values", "half waits", "uneven groups", "one block"],
+)
+def test_a_slot_is_nobodys_while_a_copy_flies(launch: Callable[..., Any], body: str, words: str) -> None:
+    """Only a wait of the copying thread gives it the slot, whatever else is done and whoever else waits."""
+    found = provoke(launch, ASYNC + body, 64, grid=3 if "blockIdx" in body else 1)
+    assert [(kind, line) for kind, line, _ in found] == [("race", 2)]
+    assert words in found[0][2]
+
+
 def test_lanes_that_write_the_same_place(launch: Callable[..., Any]) -> None:
     """Different values race, in shared and in global memory; equal values do not."""
     assert [kind for kind, _, _ in provoke(launch, "o[0] = t;")] == ["race"]

@@ -1,0 +1,12 @@
+// Wrong: the thread stores into its slot before the copy into it has ended.
+// LAUNCH: grid=1 block=64 args=in:float32[256],out:float32[64]
+__global__ void copy(const float *in, float *out) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(&s[t]));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(in + t) : "memory");
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    s[t] = 0.5f * t;  // HAZARD: race
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    out[t] = s[t];
+}

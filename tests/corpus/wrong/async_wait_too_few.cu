@@ -1,0 +1,17 @@
+// Wrong: the wait leaves the latest group under way, and it is that one which is read.
+// LAUNCH: grid=1 block=64 args=in:float32[256],out:float32[64]
+__global__ void copy(const float *in, float *out) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(&s[t]));
+    __shared__ float later[64];
+    unsigned to_later = static_cast<unsigned>(__cvta_generic_to_shared(&later[t]));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(in + t) : "memory");
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to_later), "l"(in + 64 + t) : "memory");
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    float first = s[t];
+    out[t] = first + later[t];  // HAZARD: race
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+}
