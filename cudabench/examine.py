@@ -87,6 +87,8 @@ class Examination(Trial):
                 faults.append(written)
         if verification and verification.mismatches:
             faults.append(wrong_reason(verification))
+            if run.report.suspicions:
+                faults.append(f"perhaps because of {hazard_reason(run.report.suspicions)}")
         if faults:
             return replace(result, status="wrong", reason="; ".join(faults))
         return replace(result, figures=right_output(self.operation, self.problem, self.inputs, arrays))
@@ -144,7 +146,7 @@ def line_text(case: Case, file: str, number: int) -> str:
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
-def hazard_reason(hazards: Sequence[Hazard]) -> str:
+def hazard_reason(hazards: Sequence[Hazard | simulator.Hazard]) -> str:
     """Return the first hazard, and how many others there are."""
     first = hazards[0]
     more = f", and {len(hazards) - 1} more" if len(hazards) > 1 else ""

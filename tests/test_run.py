@@ -131,6 +131,26 @@ def test_wrong_kernel(run: Runner) -> None:
 
 
 @simulated
+@simulated
+def test_undefined_shuffle_explains_a_wrong_sum(run: Runner) -> None:
+    """A wrong sum says which shuffle took a value from a lane that the block does not have."""
+    text = """\
+__global__ void total(const float *x, float *sum) {
+    float v = x[threadIdx.x];
+    for (int d = 16; d; d /= 2)
+        v += __shfl_down_sync(0xffffffff, v, d);
+    if (threadIdx.x == 0) *sum = v;
+}
+"""
+    words = (source(text), "--grid", 1, "--arg", "x=float32[32]:ones", "--arg", "sum=float32[1]:empty", *SIM)
+    ran = run(*words, "--block", 24, "--expect", "sum=24", "--json", "-")
+    assert ran.code == 3
+    reason = one(ran)["reason"]
+    assert "perhaps because of undefined-shuffle on line 4: thread (8, 0, 0) of block (0, 0, 0)" in reason
+    assert "lane 24 of its warp" in reason
+    assert run(*words, "--block", 32, "--expect", "sum=32").code == 0
+
+
 @pytest.mark.parametrize(("words", "code"), [(("--atol", 1), 0), (("--atol", 0.1), 3), (("--rtol", 0, "--atol", 0), 3)])
 def test_tolerances_can_be_given(run: Runner, words: tuple[Any, ...], code: int) -> None:
     """--rtol and --atol take the place of the defaults: y0 is below 1."""

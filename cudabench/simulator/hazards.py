@@ -22,15 +22,11 @@ class Hazards:
     def __init__(self, code: Code, space: AddressSpace) -> None:
         self.code, self.space = code, space
         self.found: dict[tuple[str, int, int], list[Any]] = {}
+        self.suspected: dict[tuple[str, int, int], list[Any]] = {}  # wrong only where the value is used
 
     def add(self, kind: str, location: Location, count: int, block: Any, thread: Any, message: str) -> None:
         """Record a hazard; later ones of the same kind and line only add to its count."""
-        key = (kind, location.file, location.line)
-        record = self.found.get(key)
-        if record is None:
-            self.found[key] = [count, block, thread, message]
-        else:
-            record[0] += count
+        _add(self.found, kind, location, count, block, thread, message)
 
     def known(self, kind: str, location: Location) -> bool:
         """Return whether a hazard of the kind is already recorded for the line."""
@@ -38,10 +34,17 @@ class Hazards:
 
     def records(self) -> tuple[Hazard, ...]:
         """Return the hazards in the order of their lines."""
-        found = []
-        for (kind, file, line), (count, block, thread, message) in self.found.items():
-            found.append(Hazard(kind, self.code.files.get(file, ""), line, block, thread, count, message))
-        return tuple(sorted(found, key=lambda hazard: (hazard.file, hazard.line, hazard.kind)))
+        return self._records(self.found)
+
+    def suspicions(self) -> tuple[Hazard, ...]:
+        """Return what explains a wrong result, in the order of the lines."""
+        return self._records(self.suspected)
+
+    def _records(self, found: dict[tuple[str, int, int], list[Any]]) -> tuple[Hazard, ...]:
+        records = []
+        for (kind, file, line), (count, block, thread, message) in found.items():
+            records.append(Hazard(kind, self.code.files.get(file, ""), line, block, thread, count, message))
+        return tuple(sorted(records, key=lambda hazard: (hazard.file, hazard.line, hazard.kind)))
 
     # Addresses.
 
@@ -146,6 +149,31 @@ class Hazards:
             f"thread {thread} of block {block} executes a warp-wide instruction that names thread "
             f"{chunk.thread_index(away[1])}, which is elsewhere and never reaches it.",
         )  # fmt: skip
+
+    def undefined_shuffle(self, machine: Any, location: Location, lanes: Array, other: Array) -> None:
+        """Note lanes (blocks or 1, threads) that shuffle from lanes `other`, which do not take part for them."""
+        chunk = machine.chunk
+        count, place = first_lane(lanes, chunk)
+        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+        source = int(np.broadcast_to(other, chunk.shape)[place])
+        _add(
+            self.suspected, "undefined-shuffle", location, count, block, thread,
+            f"thread {thread} of block {block} takes a value from lane {source} of its warp, which does not execute "
+            "the shuffle or is not in the mask: the value is undefined.",
+        )  # fmt: skip
+
+
+def _add(
+    found: dict[tuple[str, int, int], list[Any]],
+    kind: str,
+    location: Location,
+    count: int,
+    block: Any,
+    thread: Any,
+    message: str,
+) -> None:
+    record = found.setdefault((kind, location.file, location.line), [0, block, thread, message])
+    record[0] += count
 
 
 def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:

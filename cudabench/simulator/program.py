@@ -323,7 +323,7 @@ def run(
     machine.run()
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
-        None if recorder is None else recorder.trace(),
+        None if recorder is None else recorder.trace(), machine.hazards.suspicions(),
     )  # fmt: skip
 
 

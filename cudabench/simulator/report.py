@@ -44,6 +44,7 @@ class Report(NamedTuple):
     """The outcome of a launch.
 
     instructions: warp-level PTX instructions executed. output: what printf wrote. trace: a `trace.Trace`, or None.
+    suspicions: what is undefined and does harm only where it is used, which a wrong result says.
     """
 
     instructions: int
@@ -51,13 +52,15 @@ class Report(NamedTuple):
     hazards: tuple[Hazard, ...]
     output: str
     trace: Any = None
+    suspicions: tuple[Hazard, ...] = ()
 
 
 def merge(reports: Iterable[Report]) -> Report:
     """Return one report for several launches: counts are summed, the first trace is kept."""
     instructions, output, trace = 0, [], None
     accesses: dict[tuple[Any, ...], list[int | None]] = {}
-    hazards: dict[tuple[str, str, int], Hazard] = {}
+    hazards: list[Hazard] = []
+    suspicions: list[Hazard] = []
     for report in reports:
         instructions += report.instructions
         output.append(report.output)
@@ -71,14 +74,23 @@ def merge(reports: Iterable[Report]) -> Report:
                 for place, value in enumerate(access[5:]):
                     if value is not None:
                         counts[place] = (counts[place] or 0) + value
-        for hazard in report.hazards:
-            name = (hazard.kind, hazard.file, hazard.line)
-            first = hazards.get(name)
-            hazards[name] = hazard if first is None else first._replace(count=first.count + hazard.count)
+        hazards += report.hazards
+        suspicions += report.suspicions
     return Report(
         instructions,
         tuple(Access(*key, *counts) for key, counts in sorted(accesses.items(), key=lambda item: item[0])),
-        tuple(sorted(hazards.values(), key=lambda hazard: (hazard.file, hazard.line, hazard.kind))),
+        _by_line(hazards),
         "".join(output),
         trace,
+        _by_line(suspicions),
     )
+
+
+def _by_line(hazards: Iterable[Hazard]) -> tuple[Hazard, ...]:
+    """Return one hazard for each kind and line, the first with the counts of all, in the order of the lines."""
+    found: dict[tuple[str, int, str], Hazard] = {}
+    for hazard in hazards:
+        key = (hazard.file, hazard.line, hazard.kind)
+        first = found.get(key)
+        found[key] = hazard if first is None else first._replace(count=first.count + hazard.count)
+    return tuple(found[key] for key in sorted(found))

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from cudabench.simulator.lower import Builder, Op
-from cudabench.simulator.ptx import Instruction, Operand, Pair
+from cudabench.simulator.ptx import Instruction, Location, Operand, Pair
 from cudabench.simulator.table import Run, instruction, refuse
 from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Affine, Array, as_array, canonical, truth
 
 _U32 = UNSIGNED[32]
+POISON = np.uint32(0xFFFFFFFF)  # NaN as a float
 
 
 def collective(builder: Builder, ins: Instruction, run: Run, members: int | None) -> Op:
@@ -110,13 +111,14 @@ def build_shfl(builder: Builder, ins: Instruction) -> Op:
             other = low | (b & ~segment)
             valid = other <= high
         other = np.where(valid, other, own)
+        undefined = _undefined(machine, ins.location, members, other)
         if predicate is not None:
             machine.put(predicate, truth(valid.reshape(valid.shape[0], -1)))
-        if value.shape[1] == 1:
+        if value.shape[1] == 1 and undefined is None:
             machine.put(target, machine.registers[source])
             return
         wide = by_warp(machine, value)
-        if other.shape[0] == 1:
+        if other.shape[0] == 1 and value.shape[1] > 1:
             base = (np.arange(chunk.warps, dtype=np.int64) * 32)[:, None]
             index = (np.broadcast_to(other[0], (chunk.warps, 32)) + base).reshape(-1)
             found = value.take(index, axis=1)
@@ -127,9 +129,35 @@ def build_shfl(builder: Builder, ins: Instruction) -> Op:
                 np.broadcast_to(other, (blocks, chunk.warps, 32)),
                 axis=2,
             ).reshape(blocks, -1)
+        if undefined is not None:
+            found = np.where(undefined, POISON, found)
         machine.put(target, canonical(found))
 
     return collective(builder, ins, run, members)
+
+
+def _undefined(machine: Any, location: Location, members: int | None, other: Array) -> Array | None:
+    """Return the lanes (blocks or 1, threads) that shuffle from one that is elsewhere or that their mask leaves out.
+
+    None where there are none. That is no hazard by itself: reductions of less than a warp do so in lanes whose result
+    nobody reads. What such a lane gets is undefined; here it is poison, so that a result in which it is used is wrong.
+    """
+    named: Any = np.uint32(0xFFFFFFFF)
+    if members is not None:
+        named = by_warp(machine, as_array(machine.registers[members], _U32, machine.chunk))
+    if machine.mask is None and (named == np.uint32(0xFFFFFFFF)).all():
+        return None
+    lanes = active(machine)
+    shape = np.broadcast_shapes(lanes.shape, other.shape, np.shape(named))
+    here = np.take_along_axis(np.broadcast_to(lanes, shape), np.broadcast_to(other, shape), axis=2)
+    asked = (named >> other.astype(np.uint32) & np.uint32(1)).astype(bool)
+    undefined = lanes & (other != np.arange(32)) & ~(here & asked)
+    if not undefined.any():
+        return None
+    flat = (shape[0], machine.chunk.threads)
+    undefined = undefined.reshape(flat)
+    machine.hazards.undefined_shuffle(machine, location, undefined, np.broadcast_to(other, shape).reshape(flat))
+    return undefined
 
 
 def _per_warp(machine: Any, result: Array) -> Array:

@@ -225,3 +225,67 @@ def test_rows_that_only_some_blocks_share(launch: Callable[..., Any]) -> None:
         matrix = np.ones((32, 32), np.float32)
         report = launch(source.replace("GUARD", guard), 8, (32, 4), [matrix, 32, 9])
         assert [hazard.block for hazard in report.hazards] == blocks
+
+
+# Shuffles ------------------------------------------------------------------------------------------------------------
+
+
+def suspected(launch: Callable[..., Any], body: str, block: Any = 32) -> list[tuple[str, int, int, str]]:
+    """Run a kernel body as `provoke` does, return (kind, line, count, message) of its suspicions."""
+    report = launch(K + "(float *o, float *a, int n) { int t = threadIdx.x;" + body + "}", 1, block,
+                    [np.zeros(256, np.float32), ROWS.copy(), 256], names=["o", "a", "n"])  # fmt: skip
+    assert report.hazards == ()
+    return [(item.kind, item.line, item.count, item.message) for item in report.suspicions]
+
+
+@pytest.mark.parametrize(
+    ("body", "block", "count", "reader", "source"),
+    [
+        # lanes that do not execute it
+        ("float v = a[t];\nif (t < 16) o[t] = __shfl_down_sync(0xffff, v, 8);", 32, 8, 8, 16),
+        # lanes that execute it, but that the mask leaves out
+        ("unsigned m = t < 16 ? 0xffff : 0xffff0000;\no[t] = __shfl_xor_sync(m, a[t], 16);", 32, 32, 0, 16),
+        # lanes that the block does not have
+        ("float v = a[t];\no[t] = __shfl_down_sync(0xfffff, v, 4);", 20, 4, 16, 20),
+        # lanes that have returned
+        ("if (t >= 24) return;\no[t] = __shfl_sync(0xffffff, a[t], 31);", 32, 24, 0, 31),
+    ],
+)
+def test_undefined_shuffles_are_suspected(
+    launch: Callable[..., Any], body: str, block: int, count: int, reader: int, source: int
+) -> None:
+    """A lane that shuffles from one that takes no part gets an undefined value: a suspicion, and no hazard."""
+    ((kind, line, found, message),) = suspected(launch, body, block)
+    assert (kind, line, found) == ("undefined-shuffle", 2, count)
+    assert message.startswith(
+        f"thread ({reader}, 0, 0) of block (0, 0, 0) takes a value from lane {source} of its warp"
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "o[t] = __shfl_down_sync(~0u, a[t], 8);",
+        "float v = a[t]; if (t < 16) o[t] = __shfl_down_sync(0xffff, v, 8, 16);",
+        "float v = a[t]; if (t < 16) o[t] = __shfl_xor_sync(0xffff, v, 8);",
+        "unsigned m = t < 16 ? 0xffff : 0xffff0000; o[t] = __shfl_xor_sync(m, a[t], 8);",
+        "if (t >= 24) return; o[t] = __shfl_sync(0xffffff, a[t], 23);",
+    ],
+)
+def test_defined_shuffles_are_not_suspected(launch: Callable[..., Any], body: str) -> None:
+    """Lanes that keep to those that take part, by mask, width or distance, are beyond suspicion."""
+    assert suspected(launch, body) == []
+
+
+def test_undefined_values_are_poison(launch: Callable[..., Any]) -> None:
+    """A sum over 24 threads that takes lanes 24 to 31 for zeros is NaN, and one that keeps to its lanes is right."""
+    out = np.zeros(256, np.float32)
+
+    def total(step: str) -> float:
+        loop = f"float v = a[t]; for (int d = 16; d; d /= 2) {{ {step} }} if (t == 0) o[0] = v;"
+        launch(K + "(float *o, float *a) { int t = threadIdx.x;" + loop + "}", 1, 24, [out, ROWS.copy()])
+        return float(out[0])
+
+    assert np.isnan(total("v += __shfl_down_sync(~0u, v, d);"))
+    assert np.isnan(total("v += __shfl_sync(0xffffff, 1.0f, 31);"))
+    assert total("float w = __shfl_down_sync(0xffffff, v, d); if (t + d < 24) v += w;") == sum(range(24))
