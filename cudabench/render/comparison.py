@@ -129,6 +129,8 @@ class View:
             Column(labels[0], base_cell),
             *(Column(label, cell(at)) for at, label in enumerate(labels[1:])),
         ]
+        if scopes == {"gpu"}:
+            columns.append(Column("apart", lambda row: apart_text([m[row.key] for m in per_file if row.key in m])))
         for title, grouped in by_problem(list(rows.values())):
             self._line(out, "")
             self._line(out, title, style="bold")
@@ -138,6 +140,10 @@ class View:
         if what == "times":
             kind, direction = ("speeds", "over") if power < 0 else ("times", "under")
             self._line(out, f"Ratios are of {kind}, over {labels[0]}: {direction} 1 is faster.")
+            if scopes == {"gpu"}:
+                self._line(
+                    out, "Apart: longest over shortest time of a kernel; where nothing changed, the --noise to give."
+                )
         else:
             self._line(out, "global sectors / shared wavefronts / instructions")
 
@@ -357,6 +363,13 @@ def verdict_text(row: Row) -> str:
         return row.verdict.upper() if row.verdict in ("wrong", "failed") else row.verdict
     factor = row.ratio.value if row.verdict == "slower" else 1 / row.ratio.value
     return f"{factor:.2f}x {row.verdict}" if factor >= 1.5 else f"{factor - 1:.1%} {row.verdict}"
+
+
+def apart_text(rows: Sequence[Row]) -> str:
+    """Return how far the times of one kernel in several files lie apart."""
+    results = [result for row in rows for result in (row.base, row.new) if result]
+    times = [result.time.median_s for result in results if result.time]
+    return f"{max(times) / min(times) - 1:.1%}" if len(times) > 1 and min(times) > 0 else NOTHING
 
 
 def time_text(result: Result | None) -> str:
