@@ -141,9 +141,7 @@ class View:
             kind, direction = ("speeds", "over") if power < 0 else ("times", "under")
             self._line(out, f"Ratios are of {kind}, over {labels[0]}: {direction} 1 is faster.")
             if scopes == {"gpu"}:
-                self._line(
-                    out, "Apart: longest over shortest time of a kernel; where nothing changed, the --noise to give."
-                )
+                self._line(out, "Apart: longest over shortest time; where nothing changed, the --noise to give.")
         else:
             self._line(out, "global sectors / shared wavefronts / instructions")
 
