@@ -146,6 +146,21 @@ def normal(rng: np.random.Generator, *shape: int) -> Array:
 I = np.int32  # noqa: E741
 
 
+@case(1, 127, 1000)
+def blocks_flag(rng: np.random.Generator, n: int) -> Case:
+    """A flag that several blocks raise."""
+    x = integers(rng, -3, 100, n)
+    return Case((cdiv(n, 32),), (32,), [x, np.zeros(1, np.int32), n], {1: np.array([int((x < 0).any())])})
+
+
+@case(1, 37, 127, 370)
+def blocks_own_part(rng: np.random.Generator, n: int) -> Case:
+    """Running sums of parts, and the sum of all."""
+    x = integers(rng, 0, 100, n)
+    parts = np.concatenate([np.cumsum(x[at : at + 37]) for at in range(0, n, 37)])
+    return Case((cdiv(n, 37),), (64,), [x, np.zeros(1, np.int32), n], {0: parts, 1: np.array([x.sum()])})
+
+
 @case(1, 31, 64, 127, 128)
 def scan_hillis_steele(rng: np.random.Generator, n: int) -> Case:
     """Inclusive prefix sums."""

@@ -642,8 +642,12 @@ _HINTS = frozenset(
 ) | frozenset(SPACES)
 
 
-def known(ins: Instruction) -> None:
-    """Refuse a load or store with a modifier that is no plain hint."""
+_ORDERS = frozenset(["relaxed", "acquire", "release", "volatile", "mmio"])
+
+
+def known(builder: Builder, ins: Instruction) -> None:
+    """Refuse a load or store with a modifier that is no plain hint; note one that may order blocks."""
+    builder.orders |= not _ORDERS.isdisjoint(ins.modifiers) and space_of(ins) in ("global", "generic")
     for word in ins.modifiers[:-1]:
         if word in _HINTS or word.startswith(("L1:", "L2:", "level:", "param:", "shared:cta")):
             continue
@@ -653,7 +657,7 @@ def known(ins: Instruction) -> None:
 @instruction("ld", "ldu")
 def build_ld(builder: Builder, ins: Instruction) -> Run:
     """Build ld."""
-    known(ins)
+    known(builder, ins)
     type_, count = element(ins)
     space = space_of(ins)
     into = ins.operands[0]
@@ -766,7 +770,7 @@ def build_st(builder: Builder, ins: Instruction) -> Run:
     """Build st."""
     if "async" in ins.modifiers or "bulk" in ins.modifiers:
         raise Refuse("asynchronous bulk copies (TMA)")
-    known(ins)
+    known(builder, ins)
     type_, count = element(ins)
     space = space_of(ins)
     out_of = ins.operands[1]

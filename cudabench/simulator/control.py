@@ -135,6 +135,7 @@ def build_fence(builder: Builder, ins: Instruction) -> Run | None:
     """Build membar and fence: all memory of the simulator is always consistent."""
     if any(word in ("mbarrier_init", "proxy") or word.startswith("proxy") for word in ins.modifiers):
         raise Refuse("asynchronous proxies (TMA)")
+    builder.orders |= "cta" not in ins.modifiers
     return None
 
 

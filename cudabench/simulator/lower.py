@@ -116,6 +116,7 @@ class Code(NamedTuple):
     files: dict[int, str]
     read: frozenset[int]
     written: int
+    orders: bool
 
 
 class Frame:
@@ -160,6 +161,7 @@ class Builder:
         self.dynamic_constants: list[int] = []
         self.taint: int | None = None
         self.write_addresses: list[int] = []
+        self.orders = False  # whether anything but an atomic may order blocks: a fence, or an access with an order
         self.address_register = -1
         self.ins: Instruction = None  # type: ignore[assignment]
         self.parameter_offsets: dict[str, int] = {}
@@ -383,7 +385,7 @@ class Builder:
             tuple((key, offset, size) for key, (offset, size) in self.shared.items()), granule, self.accesses,
             tuple(self.refused), self.module.files,
             frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
-            self.written(),
+            self.written(), self.orders,
         )  # fmt: skip
 
     def inline(self, frame: Frame) -> None:

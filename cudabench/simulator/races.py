@@ -1,5 +1,7 @@
 """Races within a block, over shared and global memory, and reads of uninitialised shared memory.
 
+Races between blocks are looked for in `between`.
+
 Every access between two barriers goes into a log; the log is examined when the interval ends. Two accesses of different
 threads to the same bytes race if at least one writes, not both are atomic, and nothing orders them: a barrier of the
 block, or within a warp a warp-wide synchronisation (CUDA C++ Programming Guide, "Independent Thread Scheduling").
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator.between import BetweenBlocks
 from cudabench.simulator.lower import SLOT_BITS, SYMBOL_BIT
 from cudabench.simulator.memory import flat
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value, as_array
@@ -621,6 +624,7 @@ class GlobalRaces(Races):
         self.written = written_regions(machine)
         self.by_region: dict[int, list[Entry]] = {}
         self.order = 0
+        self.between = BetweenBlocks(machine, self.width)
 
     def start(self, chunk: Chunk) -> None:
         """Begin a chunk."""
@@ -634,6 +638,7 @@ class GlobalRaces(Races):
         """Log an access to a region that some access of the kernel may write."""
         if self.written is not None and region.base not in self.written:
             return
+        self.between.log(access, region, address, offset, mask, data)
         if type(address) is Affine:
             key: Any = (access.numbers["global"], address.base + offset - region.base, address.coefficients)
             if mask is None or mask is self.chunk.root:

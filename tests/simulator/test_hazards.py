@@ -227,6 +227,47 @@ def test_rows_that_only_some_blocks_share(launch: Callable[..., Any]) -> None:
         assert [hazard.block for hazard in report.hazards] == blocks
 
 
+# Between blocks ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("\nif (t == 0) o[0] += 1.0f;", "thread (0, 0, 0) of block (0, 0, 0) writes byte 0 of 'o'"),
+        ("\nif (t == 0) o[0] = blockIdx.x;", "which block (0, 0, 0) writes in the same line"),
+        ("if (t == 0 && blockIdx.x == 0) o[0] = 5;\nif (t == 0) atomicAdd(o, 1.0f);", "updates byte 0 of 'o'"),
+        (
+            "float v = o[blockIdx.x + 1];\nif (t == 0) o[blockIdx.x] = v + 1;",
+            "which block (0, 0, 0) reads in line 1",
+        ),
+        ("if (t == 0) o[blockIdx.x] = 1;\na[blockIdx.x * 32 + t] += o[0];", "reads byte 0 of 'o'"),
+        ("\n((char *)o)[blockIdx.x + t] = blockIdx.x;", "blocks run in any order: use atomics, or another launch."),
+    ],
+)
+def test_blocks_race(launch: Callable[..., Any], body: str, text: str) -> None:
+    """Blocks that meet in global memory without atomics race: who and where."""
+    found = provoke(launch, body, 32, 4)
+    assert [(kind, line) for kind, line, _ in found] == [("race", 2)]
+    assert text in found[0][2]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if (t == 0) atomicAdd(o, 1.0f);",
+        "if (t == 0) o[0] = 1.0f;",
+        "o[blockIdx.x * 32 + t] = a[t];",
+        "if (t == 0) { o[blockIdx.x] = 1; __threadfence(); if (atomicAdd(a, 1.0f) == 3) o[4] = o[0] + o[3]; }",
+        "int *l = (int *)(o + 99); if (t == 0) { while (atomicCAS(l, 0, 1)) ; o[0] += 1; atomicExch(l, 0); }",
+        "volatile float *v = o; if (t == 0 && blockIdx.x == 0) v[0] = 1; if (t == 0 && v[0] == 1) a[blockIdx.x] = 0;",
+        "((char *)o)[blockIdx.x * 32 + t] = t;",
+    ],
+)
+def test_blocks_that_do_not_race(launch: Callable[..., Any], body: str) -> None:
+    """Atomics, equal values, parts of their own, fences, locks and volatile flags are no race between blocks."""
+    assert provoke(launch, body, 32, 4) == []
+
+
 # Shuffles ------------------------------------------------------------------------------------------------------------
 
 
