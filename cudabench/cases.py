@@ -69,7 +69,16 @@ def build(operation: Operation, request: Request) -> list[Case]:
             cases.append(replace(_unplanned(operation, kernel, text, problem), skip_reason=str(error)))
     if all(case.skip_reason for case in cases):
         raise UsageError(cases[0].skip_reason or "")
-    return cases
+    return _without_other_kernels(cases)
+
+
+def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
+    """Return the cases with what they need of a chapter: compiling the rest may take seconds."""
+    wanted = {launch.function for case in cases for launch in case.launches}
+    reduced: dict[Source, Source] = {}
+    for chapter in {case.source for case in cases if case.source.builtin}:
+        reduced[chapter] = replace(chapter, text=source.without_kernels(chapter.text, wanted))
+    return [replace(case, source=reduced.get(case.source, case.source)) for case in cases]
 
 
 # Which kernels ------------------------------------------------------------------------------------------------------

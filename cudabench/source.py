@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -129,6 +129,15 @@ def read(path: str | Path) -> SourceFile:
 def parse(text: str, path: str | Path) -> SourceFile:
     """Parse the text of a `.cu` file; `path` is only recorded. Text that is no CUDA at all has no kernels."""
     return _Reader(text.replace("\r\n", "\n"), str(path)).read()
+
+
+def without_kernels(text: str, keep: Collection[str]) -> str:
+    """Return a file's text with nothing in place of the kernels that are not called so; all else keeps its line."""
+    for kernel in reversed(parse(text, "").kernels):
+        if kernel.name not in keep:
+            gone = text[kernel.start : kernel.end]
+            text = text[: kernel.start] + "\n" * gone.count("\n") + text[kernel.end :]
+    return text
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cudabench import cases, chapters, operations, source
 from cudabench.cases import Request
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.model import Case
 from cudabench.operations import transpose
 
 OPERATIONS = [operations.get(name) for name in operations.SUMMARIES]
@@ -89,6 +90,20 @@ def test_bad_request(request_: Request, message: str) -> None:
     """Each mistake is one sentence with the value, the rule and the repair."""
     with pytest.raises(UsageError, match=message):
         cases.build(TRANSPOSE, request_)
+
+
+def test_only_what_is_asked_for_is_compiled() -> None:
+    """A case takes of its chapter the kernels of the request alone, with all their launches; a ladder takes all."""
+
+    def kernels(case: Case) -> list[str]:
+        return [kernel.name for kernel in source.parse(case.source.text, "").kernels]
+
+    operation = operations.get("pi")
+    (fused,) = cases.build(operation, Request(kernels=("fused",)))
+    assert sorted(kernels(fused)) == sorted(launch.function for launch in fused.launches)
+    assert {case.source for case in cases.build(operation, Request())} == {chapters.read(operation.source)}
+    two = cases.build(TRANSPOSE, Request(kernels=("smem", "vector")))
+    assert [kernels(case) for case in two] == [["transpose_smem", "transpose_vector"]] * 2
 
 
 def test_grid_is_honoured() -> None:

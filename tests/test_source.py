@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.source import find, first_sentence, numpy_dtype, parse, read, vector_type
+from cudabench.source import find, first_sentence, numpy_dtype, parse, read, vector_type, without_kernels
 
 
 def names(text: str) -> list[str]:
@@ -42,6 +42,18 @@ __global__ void copy_row(const T *in, T *out, int n) {
 template <typename U, int N = 32>
 __global__ void __launch_bounds__(N * 2, 2) naive(U *__restrict__ out) { }
 """
+
+
+def test_without_kernels() -> None:
+    """Only the kernels that are kept stay, each on its line; all that is no kernel stays too."""
+    text = without_kernels(CHAPTER, {"naive"})
+    assert [(kernel.name, kernel.line) for kernel in parse(text, "").kernels] == [
+        (kernel.name, kernel.line) for kernel in parse(CHAPTER, "").kernels if kernel.name == "naive"
+    ]
+    assert text.count("\n") == CHAPTER.count("\n")
+    assert "#define T float" in text
+    assert "copy_row" not in text
+    assert without_kernels(CHAPTER, {"naive", "copy_row"}) == CHAPTER
 
 
 def test_chapter() -> None:
