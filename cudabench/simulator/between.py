@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator.hazards import VERBS
 from cudabench.simulator.memory import flat
 from cudabench.simulator.values import Array, Value, as_array
 
 MOST_LANES = 1 << 20  # of a launch that is examined; the time of an access grows with them
 MOST_GRANULES = 1 << 24  # of a region
 MANY = np.int32(-1)  # blocks
+# What an access of each kind races with
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}
-_DOES = {"load": "reads", "store": "writes", "atomic": "updates"}
 
 
 class Trail:
@@ -167,8 +168,8 @@ class BetweenBlocks:
             number = other - 1
             party = f"block {(number % x, number // x % y, number // (x * y))}"
         text = (
-            f"thread {thread} of block {block} {_DOES[access.kind]} byte {int(granules[place]) * self.width} of "
-            f"'{region.name}', which {party} {_DOES[kind]} in {line}; blocks run in any order: use atomics, or another "
+            f"thread {thread} of block {block} {VERBS[access.kind]} byte {int(granules[place]) * self.width} of "
+            f"'{region.name}', which {party} {VERBS[kind]} in {line}; blocks run in any order: use atomics, or another "
             "launch."
         )
         machine.hazards.add("race", access.location, count, block, thread, text)

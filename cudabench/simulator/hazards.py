@@ -13,7 +13,7 @@ from cudabench.simulator.ptx import Location
 from cudabench.simulator.report import Hazard
 from cudabench.simulator.values import Array, Chunk
 
-_VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
+VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
 
 
 class Hazards:
@@ -57,7 +57,7 @@ class Hazards:
             _, place = first_lane(np.broadcast_to(bad, chunk.shape) & machine.mask, chunk)
         where = int(np.broadcast_to(address, chunk.shape)[place])
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        verb = _VERBS[access.kind]
+        verb = VERBS[access.kind]
         who = f"thread {thread} of block {block}"
         space = next(iter(access.numbers)) if len(access.numbers) == 1 else ""
         if high == machine.shared_size and low == 0 and space in ("shared", ""):
@@ -88,7 +88,7 @@ class Hazards:
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
         region = self.space.nearest(where)
         name = f"byte {where - region.base} of '{region.name}'" if region else f"byte {where} of its memory"
-        text = f"thread {thread} of block {block} {_VERBS[access.kind]} {size} bytes at {name}, no multiple of {size}."
+        text = f"thread {thread} of block {block} {VERBS[access.kind]} {size} bytes at {name}, no multiple of {size}."
         self.add("misaligned", access.location, count, block, thread, text)
 
     def shared_name(self, offset: int) -> str:

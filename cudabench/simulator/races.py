@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.simulator.between import BetweenBlocks
+from cudabench.simulator.between import AGAINST, BetweenBlocks
+from cudabench.simulator.hazards import VERBS
 from cudabench.simulator.lower import SLOT_BITS, SYMBOL_BIT
 from cudabench.simulator.memory import flat
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value, as_array
@@ -25,8 +26,6 @@ LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 NOBODY = np.int32(1 << 20)
 ENGINE = np.int32(1 << 12)  # added to a thread's number for what its asynchronous copy is writing
-_DOES = {"load": "reads", "store": "writes", "atomic": "updates"}
-_DID = {"load": "reads", "store": "writes", "atomic": "updates"}
 
 
 class Entry:
@@ -132,11 +131,10 @@ class Shadow:
         else it is unique. A copy sets out when its thread issues it, so it races with what that thread would race with
         by then; but while it flies it is nobody's, also not its own thread's.
         """
-        against = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}[kind]
         bad: Array | None = None
         other_threads: Array = None
         other_numbers: Array = None
-        for past in against:
+        for past in AGAINST[kind]:
             if not self.used[past] or role == "done":
                 continue
             low, high, when, who = self.kinds[past]
@@ -278,9 +276,7 @@ class Races:
             other = "its own asynchronous copy" if party == thread else f"{other}'s asynchronous copy"
             lack = "before the copy is waited for"
         index = chunk.block_index(block)
-        text = (
-            f"{subject} {_DOES[entry.access.kind]} {place}, which {other} {_DID[op]} in {line}, {lack} (block {index})."
-        )
+        text = f"{subject} {VERBS[entry.access.kind]} {place}, which {other} {VERBS[op]} in {line}, {lack} (block {index})."
         machine.hazards.add("race", entry.access.location, conflict.count, index, thread, text)
 
 
