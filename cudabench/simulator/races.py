@@ -276,7 +276,8 @@ class Races:
             other = "its own asynchronous copy" if party == thread else f"{other}'s asynchronous copy"
             lack = "before the copy is waited for"
         index = chunk.block_index(block)
-        text = f"{subject} {VERBS[entry.access.kind]} {place}, which {other} {VERBS[op]} in {line}, {lack} (block {index})."
+        does, did = VERBS[entry.access.kind], VERBS[op]
+        text = f"{subject} {does} {place}, which {other} {did} in {line}, {lack} (block {index})."
         machine.hazards.add("race", entry.access.location, conflict.count, index, thread, text)
 
 
