@@ -13,22 +13,22 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from cudabench import bench, cases, operations
+from cudabench import cases, operations
 from cudabench.bench import Bench
 from cudabench.devices.cuda import CudaDevice
 from cudabench.model import Case, Settings
-from cudabench.placement import Placement
+from cudabench.placement import Placement, place
 
 SETTINGS = Settings(min_time=0.2, cpu=False)
 TIMES = 6
 PLACES = 8
 
 
-def median(device: CudaDevice, case: Case, module: Any, place: Placement) -> tuple[float, float]:
+def median(device: CudaDevice, case: Case, module: Any, where: Placement) -> tuple[float, float]:
     """Return the median times of the kernel and of a copy at a place, in seconds."""
     alone = Bench(operations.get(case.operation), case.problem, SETTINGS, device)
-    alone._places = (place,)
-    timing, copy, _ = alone._time([device.bind(module, case.launches, place.addresses)])
+    alone._places = (where,)
+    timing, copy, _ = alone._time([device.bind(module, case.launches, where.addresses)])
     return timing.median_s, copy.median_s if copy else float("nan")
 
 
@@ -50,17 +50,17 @@ def size(device: CudaDevice, n: int) -> None:
         # A define that nothing reads makes another module of the same code.
         return device.load(case.source, {**case.defines, "UNUSED": str(number)}, [case.function])
 
-    def place() -> Placement:
-        made = bench.place(device, operation, case.problem)[0]
+    def another() -> Placement:
+        made = place(device, operation, case.problem)[0]
         made.fill(inputs)
         return made
 
     inputs = operation.inputs(case.problem)
-    module, here = load(0), place()
+    module, here = load(0), another()
     print(f"{case.kernel} {n} x {n}, medians in us")
     report("nothing changed", [median(device, case, module, here) for _ in range(TIMES)])
     report("code elsewhere", [median(device, case, load(1 + at), here) for at in range(TIMES)])
-    places = [place() for _ in range(PLACES)]
+    places = [another() for _ in range(PLACES)]
     report("buffers elsewhere", [median(device, case, module, each) for each in places])
     report("the same again", [median(device, case, module, each) for each in places])
 

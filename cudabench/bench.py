@@ -169,10 +169,8 @@ class Bench(Trial):
         Ends each place with a run of the kernel, so that its output stands.
         """
         device, settings = self.device, self.settings
-        half = self.operation.bytes(self.problem) // 2
         turns = [
-            (work, placement.restore(), placement.copy(half) if half else None)
-            for work, placement in zip(works, self.places(), strict=True)
+            (work, placement.restore(), placement.copy()) for work, placement in zip(works, self.places(), strict=True)
         ]
         first, first_restore, first_copy = turns[0]
         self.progress("warming up", 0)

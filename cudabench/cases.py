@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,13 @@ def build(operation: Operation, request: Request) -> list[Case]:
 
 def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
     """Return the cases with what they need of a chapter: compiling the rest may take seconds."""
-    wanted = {launch.function for case in cases for launch in case.launches}
-    reduced: dict[Source, Source] = {}
-    for chapter in {case.source for case in cases if case.source.builtin}:
-        reduced[chapter] = replace(chapter, text=source.without_kernels(chapter.text, wanted))
-    return [replace(case, source=reduced.get(case.source, case.source)) for case in cases]
+    wanted = frozenset(launch.function for case in cases for launch in case.launches)
+    return [replace(c, source=_reduced(c.source, wanted)) if c.source.builtin else c for c in cases]
+
+
+@lru_cache(maxsize=16)  # a sweep asks for the same part once a block
+def _reduced(chapter: Source, wanted: frozenset[str]) -> Source:
+    return replace(chapter, text=source.without_kernels(chapter.text, wanted))
 
 
 # Which kernels ------------------------------------------------------------------------------------------------------

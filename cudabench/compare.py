@@ -151,7 +151,7 @@ def compare(
     simulated = {key.kind for key in (*before, *after)} == {"sim"}
     scope: Scope = "counts" if simulated else _scope(base, new, same_model)
     if len(base.devices) > 1 or len(new.devices) > 1:
-        before, after = _by_card(base, new, same_model)
+        before, after = _by_card(base, new, scope, same_model)
     margin = max(threshold or 0.0, SAME_WITHIN, 2 * run_to_run)
     rows = [_row(key, before.get(key), result, scope, margin, run_to_run) for key, result in after.items()]
     rows += [_row(key, result, None, scope, margin, run_to_run) for key, result in before.items() if key not in after]
@@ -188,18 +188,20 @@ def index(file: ResultsFile) -> dict[Key, Result]:
     return found
 
 
-def _by_card(base: ResultsFile, new: ResultsFile, same_model: bool) -> tuple[dict[Key, Result], dict[Key, Result]]:
-    """Return both files' results by what they measure and by card: the same card in both, else in their order."""
-    left = base.by_device()
+def _by_card(
+    base: ResultsFile, new: ResultsFile, scope: Scope, same_model: bool
+) -> tuple[dict[Key, Result], dict[Key, Result]]:
+    """Return both files' results by what they measure and by card: the same card in both, or hardware side by side."""
+    left, parts = base.by_device(), new.by_device()
     pairs: list[tuple[ResultsFile | None, ...]] = []
-    for part in new.by_device():
-        same = next((file for file in left if _same(file.device, part.device, same_model)), None)
-        left = [file for file in left if file is not same]
-        pairs.append((same, part))
-    if not any(old for old, _ in pairs):  # other cards throughout: hardware beside hardware
-        pairs = list(zip_longest(base.by_device(), new.by_device()))
-        left = []
-    pairs += [(file, None) for file in left]
+    if scope == "hardware":
+        pairs += zip_longest(left, parts)
+    else:
+        for part in parts:
+            same = next((file for file in left if _same(file.device, part.device, same_model)), None)
+            left = [file for file in left if file is not same]
+            pairs.append((same, part))
+        pairs += [(file, None) for file in left]
     before: dict[Key, Result] = {}
     after: dict[Key, Result] = {}
     for pair in pairs:

@@ -25,11 +25,12 @@ TOGETHER_BYTES = 128 << 20  # all places of a problem, unless one is larger
 
 @dataclass(frozen=True)
 class Placement:
-    """All buffers of a problem at one place: the addresses, by name."""
+    """All buffers of a problem at one place: the addresses, by name, and the bytes that a copy in comparison reads."""
 
     device: Device
     buffers: Sequence[Buffer]
     addresses: Mapping[str, int]
+    copied: int
 
     def fill(self, inputs: Mapping[str, np.ndarray]) -> None:
         """Set the inputs, and poison what a kernel has to write."""
@@ -54,13 +55,13 @@ class Placement:
 
         return work if copies else None
 
-    def copy(self, nbytes: int) -> Work | None:
-        """Return a copy of as many bytes within this place; None where it has no room for one."""
-        source, target = (self._room(role, nbytes) for role in _ENDS)
-        return None if source is None or target is None else self.device.copy(source, target, nbytes)
+    def copy(self) -> Work | None:
+        """Return a copy that moves the operation's bytes: half are read, half written. None where it has no room."""
+        source, target = (self._room(role) for role in _ENDS)
+        return None if source is None or target is None else self.device.copy(source, target, self.copied)
 
-    def _room(self, role: str, nbytes: int) -> int | None:
-        found = next((b.name for b in self.buffers if b.role == role and b.nbytes >= nbytes), _ENDS[role])
+    def _room(self, role: str) -> int | None:
+        found = next((b.name for b in self.buffers if b.role == role and b.nbytes >= self.copied > 0), _ENDS[role])
         return self.addresses.get(found)
 
     def download(self, buffers: Iterable[Buffer]) -> dict[str, np.ndarray]:
@@ -107,7 +108,7 @@ def place(device: Device, operation: Operation, problem: Problem) -> tuple[Place
         for name in _ENDS.values():
             if name in addresses:
                 device.poison(addresses[name], half)
-        places.append(Placement(device, buffers, addresses))
+        places.append(Placement(device, buffers, addresses, half))
     return tuple(places)
 
 

@@ -12,6 +12,7 @@ import click
 from cudabench.errors import CudabenchError, UsageError
 
 if TYPE_CHECKING:
+    from cudabench.cli.report import Output
     from cudabench.compare import Comparison, Failure
     from cudabench.results import ResultsFile
 
@@ -81,13 +82,11 @@ def command(
     yet, this is a first run: it passes and says so.
     """
     from cudabench import compare, results
+    from cudabench.cli.report import Output
 
     if len(files) < 2:
         raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
-    target = None
-    if json_path not in (None, "-"):
-        target = Path(str(json_path))
-        results.check_target(target)
+    output = Output.of(json_path, quiet)
     first = not Path(files[0]).exists()
     if first and require_base:
         results.load(files[0])  # says what is missing
@@ -98,11 +97,11 @@ def command(
     ]
     found = [failure for comparison in made for failure in compare.failures(comparison, threshold, strict)]
     document = json.dumps(compare.document(files, made, found), indent=2) + "\n" if json_path else ""
-    if target:
-        results.write_whole(target, document.encode())
-    elif json_path:
+    if output.path:
+        results.write_whole(output.path, document.encode())
+    elif output.to_stdout:
         click.echo(document, nl=False)
-    _show(files, made, found, threshold, noise, first, quiet, markdown, json_path == "-")
+    _show(files, made, found, threshold, noise, first, markdown, output)
     return compare.exit_code(found)
 
 
@@ -122,15 +121,14 @@ def _show(
     threshold: float | None,
     noise: float,
     first: bool,
-    quiet: bool,
     markdown: bool,
-    to_stdout: bool,
+    output: Output,
 ) -> None:
     """Print the tables to standard output, or beside it where the JSON goes there, and the failures to the other."""
     from cudabench.render import comparison, console
 
-    if not quiet:
-        out = console.err() if to_stdout else console.out()
+    if not output.quiet:
+        out = console.tables(output.to_stdout)
         view = comparison.View(names, made, noise, markdown)
         if first:
             view.first_run(out)

@@ -136,12 +136,12 @@ def explain(
 ) -> int:
     """Simulate each part, show the explanations and return the exit code."""
     from cudabench import devices
-    from cudabench.cli.operation import exit_code, json_target
-    from cudabench.cli.report import Report
+    from cudabench.cli.operation import exit_code
+    from cudabench.cli.report import Output, Report
     from cudabench.model import Settings
 
     choice = devices.choose(simulated(given["device"]))
-    path = json_target(given["json_path"])
+    output = Output.of(given["json_path"], given["quiet"])
     settings = Settings(cpu=False)
     reports: list[Report] = []
     for make, planned in parts:
@@ -156,9 +156,7 @@ def explain(
                 choice,
                 settings,
                 record,
-                path=path,
-                to_stdout=given["json_path"] == "-",
-                quiet=given["quiet"],
+                output,
                 trace=given["threads"] or given["banks"],
             )
         reports.append(report)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -125,11 +124,11 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
 def _run(name: str, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
     from cudabench import cases, devices
-    from cudabench.cli.report import Report
+    from cudabench.cli.report import Output, Report
 
     operation = operations.get(name)
     request = request_of(operation, given)
-    path = json_target(given["json_path"])
+    output = Output.of(given["json_path"], given["quiet"])
     planned = cases.build(operation, request)
     limits = families.thresholds(given)
     choice, *more = devices.choose_all(given["device"])
@@ -140,9 +139,7 @@ def _run(name: str, **given: Any) -> int:
         choice,
         families.settings(given),
         request,
-        path=path,
-        to_stdout=given["json_path"] == "-",
-        quiet=given["quiet"],
+        output,
         more=more,
     )
     return finish(report, partial(operations.get, name), limits)
@@ -202,17 +199,6 @@ def positional(
         if not word.lstrip("+-").isdigit():
             raise UsageError(f"The block '{words[1]} {words[2]}' is no pair of whole numbers, as in 32 8.")
     return (words[0],), (int(words[1]), int(words[2]))
-
-
-def json_target(text: str | None) -> Path | None:
-    """Return the path of the results file, checked, or None where there is none or it is standard output."""
-    from cudabench import results
-
-    if text is None or text == "-":
-        return None
-    path = Path(text)
-    results.check_target(path)
-    return path
 
 
 def exit_code(results: list[Result], thresholds: dict[str, float], say: Callable[[str], None]) -> int:

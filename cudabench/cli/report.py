@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,24 @@ from cudabench.cases import Request
 from cudabench.devices import Choice, probe
 from cudabench.model import Case, CpuTime, Operation, Result, Settings
 from cudabench.render.progress import Progress
-from cudabench.results import ResultsFile
+from cudabench.results import ResultsFile, check_target
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where results go: into a file, to standard output, and a table unless all is to be quiet."""
+
+    path: Path | None
+    to_stdout: bool
+    quiet: bool
+
+    @classmethod
+    def of(cls, json_path: str | None, quiet: bool) -> Output:
+        """Return what --json and --quiet mean. Raises CudabenchError, before anything runs, for no place to write."""
+        if json_path is None or json_path == "-":
+            return cls(None, json_path == "-", quiet)
+        check_target(Path(json_path))
+        return cls(Path(json_path), False, quiet)
 
 
 class Report:
@@ -27,16 +44,14 @@ class Report:
         choice: Choice,
         settings: Settings,
         request: Request | Mapping[str, Any],
+        output: Output,
         *,
-        path: Path | None,
-        to_stdout: bool,
-        quiet: bool,
         trace: bool = False,
         more: Sequence[Choice] = (),
     ) -> None:
         self.more = more
         self.operation, self.cases, self.choice, self.settings = operation, cases, choice, settings
-        self.path, self.to_stdout, self.quiet = path, to_stdout, quiet
+        self.output = output
         self.trace = trace
         self.cpu: CpuTime | None = None
         self.results: list[Result] = []
@@ -61,11 +76,11 @@ class Report:
 
     def collect(self, make: Callable[[], Operation]) -> None:
         """Run all cases on every device. Whatever ends it, the file holds what was finished."""
-        if self.path:
-            self.file.write(self.path)
-        if self.choice.note and not self.quiet:
+        if self.output.path:
+            self.file.write(self.output.path)
+        if self.choice.note and not self.output.quiet:
             self.say_result(self.choice.note)
-        with Progress(len(self.cases) * (1 + len(self.more)), shown=not self.quiet) as progress:
+        with Progress(len(self.cases) * (1 + len(self.more)), shown=not self.output.quiet) as progress:
             for choice in (self.choice, *self.more):
                 self._collect(choice, make, progress)
 
@@ -87,33 +102,33 @@ class Report:
                 self.file.results.append(event.result)
                 if event.output:
                     progress.print(event.output)
-                if self.path:
-                    self.file.write(self.path)
+                if self.output.path:
+                    self.file.write(self.output.path)
 
     def deliver(self) -> None:
         """Print the results file where it goes to standard output."""
-        if self.to_stdout:
+        if self.output.to_stdout:
             sys.stdout.write(self.file.text())
             sys.stdout.flush()
 
     def show(self) -> None:
         """Print the table of the results."""
-        if self.quiet or self.file.device is None:
+        if self.output.quiet or self.file.device is None:
             return
         from cudabench.render import console, table
 
-        target = console.err() if self.to_stdout else console.out()
-        table.show(target, console.err(), self.operation, self.file.devices, self.results, self.cpu, self.settings)
+        out, err = console.tables(self.output.to_stdout), console.err()
+        table.show(out, err, self.operation, self.file.devices, self.results, self.cpu, self.settings)
 
     def explain(self, *, threads: bool, banks: bool) -> None:
         """Print the explanation of each kernel instead of the table."""
-        if self.quiet:
+        if self.output.quiet:
             return
         from cudabench.render import console, explanation
 
-        target = console.err() if self.to_stdout else console.out()
+        out = console.tables(self.output.to_stdout)
         for result in self.results:
-            explanation.show(target, result, threads=threads, banks=banks)
+            explanation.show(out, result, threads=threads, banks=banks)
 
     def say(self, message: str) -> None:
         """Print a sentence on standard error."""
@@ -125,7 +140,7 @@ class Report:
         """Print a sentence where the table goes."""
         from cudabench.render import console
 
-        (console.err() if self.to_stdout else console.out()).print(message)
+        console.tables(self.output.to_stdout).print(message)
 
 
 def versions(choice: Choice) -> dict[str, Any]:

@@ -169,11 +169,11 @@ def parts_of(ctx: click.Context, given: dict[str, Any]) -> tuple[list[Part], dic
 def _run(ctx: click.Context, /, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
     from cudabench import devices
-    from cudabench.cli.operation import finish_all, json_target, refuse_thresholds
-    from cudabench.cli.report import Report
+    from cudabench.cli.operation import finish_all, refuse_thresholds
+    from cudabench.cli.report import Output, Report
 
     parts, record = parts_of(ctx, given)
-    path = json_target(given["json_path"])
+    output = Output.of(given["json_path"], given["quiet"])
     limits = families.thresholds(given)
     choice = devices.choose(given["device"])
     refuse_thresholds(limits, choice)
@@ -190,9 +190,7 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
                 choice,
                 settings,
                 record,
-                path=path,
-                to_stdout=given["json_path"] == "-",
-                quiet=given["quiet"],
+                output,
             )
         else:
             report = report.followed(operation, part.cases, settings)

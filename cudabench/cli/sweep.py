@@ -104,13 +104,13 @@ def _run(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: An
     """Sweep, show the map and the best blocks, and return the exit code."""
     from cudabench import devices, sweep
     from cudabench.cli import options
-    from cudabench.cli.operation import json_target, request_of
-    from cudabench.cli.report import Report
+    from cudabench.cli.operation import request_of
+    from cudabench.cli.report import Output, Report
 
     operation = operations.get(name)
     given |= {"words": (), "kernels": (kernel,), "block": None, "grid": None}
     request = request_of(operation, given)
-    path = json_target(given["json_path"])
+    output = Output.of(given["json_path"], given["quiet"])
     ranges = [sweep.axis(text) for text in ((axes,) if isinstance(axes, str) else axes or ())]
     plan = sweep.plan(operation, request, sweep.blocks(operation.block_dimensions, ranges))
     choice = devices.choose(given["device"])
@@ -121,9 +121,7 @@ def _run(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: An
         choice,
         sweep.coarse(settings),
         request,
-        path=path,
-        to_stdout=given["json_path"] == "-",
-        quiet=given["quiet"],
+        output,
     )
     report.file.settings = {
         **report.file.settings,
@@ -153,7 +151,7 @@ def _again(report: Report, plan: Plan, operation: Operation, settings: Settings)
     by_block = {case.block: case for case in plan.cases}
     again = [by_block[result.block] for result in chosen]
     done = 0
-    with Progress(len(again) * sweep.ROUNDS, shown=not report.quiet) as progress:
+    with Progress(len(again) * sweep.ROUNDS, shown=not report.output.quiet) as progress:
 
         def working(now: session.Working) -> None:
             progress.update(done, "the best again", now.phase, now.fraction)
@@ -169,8 +167,8 @@ def _again(report: Report, plan: Plan, operation: Operation, settings: Settings)
     for final in finals:
         at = next(i for i, r in enumerate(report.file.results) if r.block == final.result.block)
         report.file.results[at] = final.result
-    if report.path:
-        report.file.write(report.path)
+    if report.output.path:
+        report.file.write(report.output.path)
     return finals
 
 
@@ -182,12 +180,12 @@ def _exit_code(results: list[Result]) -> int:
 
 
 def _show(report: Report, plan: Plan, finals: list[Final]) -> None:
-    if report.quiet or report.file.device is None:
+    if report.output.quiet or report.file.device is None:
         return
     from cudabench.render import console, heatmap
 
     heatmap.report(
-        console.err() if report.to_stdout else console.out(),
+        console.tables(report.output.to_stdout),
         heatmap.Swept(
             report.operation, report.file.device, report.settings, tuple(report.file.results), plan.refused, finals
         ),

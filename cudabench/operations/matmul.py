@@ -41,7 +41,11 @@ def warp_grid(block: Dim) -> tuple[int, int]:
 
 def over_warp_tiles(problem: Problem, block: Dim) -> Dim:
     """Return the one-dimensional grid of warp-tile: 64 x 64 (float64: 32 x 64) elements of C to a warp."""
-    down, across = warp_grid(block)
+    return over_warps(problem, *warp_grid(block))
+
+
+def over_warps(problem: Problem, down: int, across: int) -> Dim:
+    """Return the one-dimensional grid of blocks of so many warps along the rows and along the columns of C."""
     rows = down * 256 // np.dtype(problem.dtype).itemsize
     return (cdiv(problem.size["m"], rows) * cdiv(problem.size["n"], across * 64), 1, 1)
 
@@ -54,10 +58,9 @@ def warp_shared(block: Dim, itemsize: int) -> int:
 
 
 def over_tensor_tiles(problem: Problem, block: Dim) -> Dim:
-    """Return the one-dimensional grid of tensor: 64 x 64 (float64: 32 x 64) elements of C to a warp."""
+    """Return the one-dimensional grid of tensor, whose warps stand as those of warp-tile turned by 90 degrees."""
     across, down = warp_grid(block)
-    rows = down * 256 // np.dtype(problem.dtype).itemsize
-    return (cdiv(problem.size["m"], rows) * cdiv(problem.size["n"], across * 64), 1, 1)
+    return over_warps(problem, down, across)
 
 
 def tensor_shared(block: Dim, itemsize: int) -> int:

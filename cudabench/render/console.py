@@ -30,3 +30,8 @@ def _console(stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else PLAIN_WIDTH
     return Console(stderr=stderr, width=width, highlight=False, emoji=False, markup=False, soft_wrap=False)
+
+
+def tables(json_to_stdout: bool) -> Console:
+    """Return the console for tables: standard output, or the other where the JSON goes there."""
+    return err() if json_to_stdout else out()

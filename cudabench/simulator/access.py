@@ -615,34 +615,31 @@ def element(ins: Instruction) -> tuple[str, int]:
     return type_, count
 
 
-_HINTS = frozenset(
-    [
-        "weak",
-        "relaxed",
-        "acquire",
-        "release",
-        "volatile",
-        "cta",
-        "gpu",
-        "sys",
-        "ca",
-        "cg",
-        "cs",
-        "lu",
-        "cv",
-        "nc",
-        "wb",
-        "wt",
-        "unified",
-        "v2",
-        "v4",
-        "v8",
-        "mmio",
-    ]
-) | frozenset(SPACES)
-
-
 _ORDERS = frozenset(["relaxed", "acquire", "release", "volatile", "mmio"])
+_HINTS = (
+    frozenset(
+        [
+            "weak",
+            "cta",
+            "gpu",
+            "sys",
+            "ca",
+            "cg",
+            "cs",
+            "lu",
+            "cv",
+            "nc",
+            "wb",
+            "wt",
+            "unified",
+            "v2",
+            "v4",
+            "v8",
+        ]
+    )
+    | frozenset(SPACES)
+    | _ORDERS
+)
 
 
 def known(builder: Builder, ins: Instruction) -> None:

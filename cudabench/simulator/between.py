@@ -73,14 +73,12 @@ class BetweenBlocks:
             return
         chunk = self.machine.chunk
         lanes = chunk.root if mask is None else mask
-        chosen = np.arange(chunk.shape[0] * chunk.shape[1])
-        if lanes is not None:
-            chosen = np.flatnonzero(np.broadcast_to(lanes, chunk.shape))
+        chosen = np.flatnonzero(np.broadcast_to(True if lanes is None else lanes, chunk.shape))
         blocks = self.numbers(chunk)[chosen // chunk.threads]
         held = ~self.free[blocks]
         if access.kind == "atomic":
             self.free[blocks] = True
-        if access.kind != "atomic":
+        else:
             chosen, blocks = chosen[held], blocks[held]
             held = held[held]
         if not chosen.size:
