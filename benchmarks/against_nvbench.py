@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cudabench import cases, operations
+from cudabench import operations
+from cudabench.plan import cases
 
 SIZES = ["1024", "2048", "4096", "8192", "16384"]
 KERNELS = ["smem-pad", "vector"]

@@ -97,8 +97,9 @@ def rows(text: str) -> Iterator[dict[str, Any]]:
 
 def launch(words: list[str]) -> None:
     """Launch every kernel of the ladder once, for ncu to watch."""
-    from cudabench import cases, operations
+    from cudabench import operations
     from cudabench.devices.cuda import CudaDevice
+    from cudabench.plan import cases
 
     size, block = words[2:4], words[5:7]
     operation = operations.get("transpose")

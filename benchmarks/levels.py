@@ -13,20 +13,21 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from cudabench import cases, operations
-from cudabench.bench import Bench
+from cudabench import operations
 from cudabench.devices.cuda import CudaDevice
+from cudabench.measure.buffers import BufferSet, place
+from cudabench.measure.gpu_run import GpuRun
 from cudabench.model import Case, Settings
-from cudabench.placement import Placement, place
+from cudabench.plan import cases
 
 SETTINGS = Settings(min_time=0.2, cpu=False)
 TIMES = 6
 PLACES = 8
 
 
-def median(device: CudaDevice, case: Case, module: Any, where: Placement) -> tuple[float, float]:
+def median(device: CudaDevice, case: Case, module: Any, where: BufferSet) -> tuple[float, float]:
     """Return the median times of the kernel and of a copy at a place, in seconds."""
-    alone = Bench(operations.get(case.operation), case.problem, SETTINGS, device)
+    alone = GpuRun(operations.get(case.operation), case.problem, SETTINGS, device)
     alone._places = (where,)
     timing, copy, _ = alone._time([device.bind(module, case.launches, where.addresses)])
     return timing.median_s, copy.median_s if copy else float("nan")
@@ -50,7 +51,7 @@ def size(device: CudaDevice, n: int) -> None:
         # A define that nothing reads makes another module of the same code.
         return device.load(case.source, {**case.defines, "UNUSED": str(number)}, [case.function])
 
-    def another() -> Placement:
+    def another() -> BufferSet:
         made = place(device, operation, case.problem)[0]
         made.fill(inputs)
         return made

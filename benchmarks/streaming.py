@@ -23,8 +23,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from cudabench import bench, cases, operations
+from cudabench import operations
+from cudabench.measure import gpu_run
 from cudabench.model import Case, Operation, Result, Settings
+from cudabench.plan import cases
 
 SETTINGS = Settings(cpu=False, min_time=0.1, max_time=0.5)
 
@@ -92,17 +94,17 @@ PLAN: dict[str, tuple[Task, ...]] = {
 # Ladders -------------------------------------------------------------------------------------------------------------
 
 
-def prepare(task: Task) -> tuple[Task, Operation, list[Case], bench.Arrays, bench.Arrays]:
+def prepare(task: Task) -> tuple[Task, Operation, list[Case], gpu_run.Arrays, gpu_run.Arrays]:
     """Return what a task needs on the host."""
     operation, planned = task.build()
     inputs = operation.inputs(planned[0].problem)
     return task, operation, planned, inputs, operation.right("", planned[0].problem, inputs)
 
 
-def measure(device: Any, prepared: tuple[Task, Operation, list[Case], bench.Arrays, bench.Arrays]) -> list[Result]:
+def measure(device: Any, prepared: tuple[Task, Operation, list[Case], gpu_run.Arrays, gpu_run.Arrays]) -> list[Result]:
     """Return the results of a task's kernels."""
     _, operation, planned, inputs, expected = prepared
-    shared = bench.Bench(operation, planned[0].problem, SETTINGS, device)
+    shared = gpu_run.GpuRun(operation, planned[0].problem, SETTINGS, device)
     shared._inputs = inputs
     shared._references = {case.expects: expected for case in planned}
     try:

@@ -27,8 +27,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cudabench import compare, ratio, results
-from cudabench.results import ResultsFile
+from cudabench.results import compare, ratio
+from cudabench.results import file as results
+from cudabench.results.file import ResultsFile
 
 THRESHOLD = 0.05
 WORDS = ("faster", "same", "unclear", "slower")

@@ -16,7 +16,7 @@ import pytest
 
 from cudabench.devices import probe
 from cudabench.model import DeviceInfo, Launch, Resources, Source
-from cudabench.results import ResultsFile
+from cudabench.results.file import ResultsFile
 
 os.environ["TERM"] = "dumb"  # rich then writes no escapes
 os.environ.pop("FORCE_COLOR", None)

@@ -9,10 +9,10 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from cudabench.errors import OutOfMemory
+from cudabench.measure.context import describe
+from cudabench.measure.session import Finished, Job, Refused, Started, Working
+from cudabench.measure.worker import printed_bytes
 from cudabench.model import DeviceInfo
-from cudabench.session import Finished, Job, Refused, Started, Working
-from cudabench.trial import describe
-from cudabench.worker import printed_bytes
 
 job: Job = Connection(int(sys.argv[1]), writable=False).recv()
 channel = Connection(int(sys.argv[2]), readable=False)

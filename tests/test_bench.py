@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import cases, operations
-from cudabench.bench import Bench, enough, hot_runs, warm_up
+from cudabench import operations
 from cudabench.errors import OutOfMemory
+from cudabench.measure.buffers import MOST, how_many
+from cudabench.measure.context import time_baseline
+from cudabench.measure.gpu_run import GpuRun, enough, hot_runs, warm_up
 from cudabench.model import Case, Result, Settings
-from cudabench.placement import MOST, how_many
-from cudabench.trial import time_baseline
+from cudabench.plan import cases
 from tests.conftest import FakeDevice
 
 ROWS, COLS = 33, 127
@@ -32,7 +33,7 @@ def measure(device: FakeDevice, settings: Settings = FAST, **changes: Any) -> Re
     """Measure naive-row of 33 x 127 on a device."""
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=("naive-row",), size=(ROWS, COLS), **changes))
-    return Bench(operation, case.problem, settings, device).measure(case)
+    return GpuRun(operation, case.problem, settings, device).measure(case)
 
 
 def test_right_kernel_has_figures() -> None:
@@ -114,7 +115,7 @@ def test_release_gives_all_places_back() -> None:
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=("0",), size=(ROWS, COLS)))
     device = FakeDevice(lambda buffers: None)
-    bench = Bench(operation, case.problem, FAST, device)
+    bench = GpuRun(operation, case.problem, FAST, device)
     assert len(bench.places()) == MOST
     bench.release()
     assert device.memory == {}
@@ -183,7 +184,7 @@ def test_skipped_case_runs_nothing() -> None:
     (case,) = cases.build(operation, cases.Request(kernels=("0",), size=(4, 4)))
     device = FakeDevice(right)
     skipped: Case = replace(case, skip_reason="no")
-    result = Bench(operation, case.problem, FAST, device).measure(skipped)
+    result = GpuRun(operation, case.problem, FAST, device).measure(skipped)
     assert (result.status, result.reason, device.log) == ("skipped", "no", [])
 
 

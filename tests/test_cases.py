@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabench import cases, chapters, operations, source
-from cudabench.cases import Request
+from cudabench import operations
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.model import Case
 from cudabench.operations import transpose
+from cudabench.plan import cases, chapters
+from cudabench.plan.cases import Request
+from cudabench.toolchain import source
 
 OPERATIONS = [operations.get(name) for name in operations.SUMMARIES]
 TRANSPOSE = operations.get("transpose")
@@ -137,7 +139,7 @@ def test_padding_of_float(block: tuple[int, int], pad: int) -> None:
 @given(st.sampled_from([1, 2, 4, 8, 16, 32]), st.sampled_from([1, 2, 4, 8, 16, 32]), st.sampled_from([4, 8]))
 def test_padding_frees_powers_of_two(bx: int, by: int, itemsize: int) -> None:
     """Every power-of-two block of whole warps is free of conflicts with the padding chosen."""
-    from cudabench.simulator.banks import ideal_wavefronts, wavefronts
+    from cudabench.simulator.count.banks import ideal_wavefronts, wavefronts
 
     threads = np.arange(bx * by)
     if threads.size % 32:

@@ -104,7 +104,7 @@ def test_driver_without_pycuda_is_no_silent_simulation(cudabench: Runner, monkey
 
 def test_no_compiler_for_the_simulator(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without NVRTC the simulator cannot run: exit code 5 and the command that mends it."""
-    from cudabench import compiler
+    from cudabench.toolchain import compiler
 
     monkeypatch.setattr(compiler, "nvrtc_version", lambda: None)
     ran = cudabench("transpose", "--device", "sim")
@@ -258,9 +258,10 @@ def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
 
 def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """--device all runs each GPU in turn, prints one table, and names the card that falls out of line."""
-    from cudabench import session, stats, trial
     from cudabench.devices import probe
+    from cudabench.measure import context, session
     from cudabench.model import DeviceInfo
+    from cudabench.results import stats
 
     monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=2))
     monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
@@ -271,7 +272,7 @@ def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatc
         for case in cases:
             seconds = 1e-4 * (1.10 if choice.index == 1 and case.kernel == "smem" else 1.0)
             timing = stats.summarize([seconds] * 10, "cold")
-            yield session.Finished(replace(trial.describe(case, choice.name), time=timing, bandwidth_gbps=1.0))
+            yield session.Finished(replace(context.describe(case, choice.name), time=timing, bandwidth_gbps=1.0))
 
     monkeypatch.setattr(session, "run", run)
     ran = cudabench("transpose", "-k", "smem", "-k", "vector", "--device", "all", "--json", "r.json")
@@ -292,8 +293,8 @@ def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(("level", "named"), [(1e-4, True), (4e-6, False)])
 def test_short_kernels_put_no_card_out_of_line(level: float, named: bool) -> None:
     """A lag of 6% is a slow card, but not of a kernel that differs by as much from run to run."""
-    from cudabench import stats
     from cudabench.render import table
+    from cudabench.results import stats
     from tests.test_compare import RECORDED
 
     results = [
@@ -305,9 +306,10 @@ def test_short_kernels_put_no_card_out_of_line(level: float, named: bool) -> Non
 
 def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missed threshold has exit code 4, stands in the results file, and is a failure in its JUnit export."""
-    from cudabench import session, stats, trial
     from cudabench.devices import probe
+    from cudabench.measure import context, session
     from cudabench.model import DeviceInfo, Verification
+    from cudabench.results import stats
 
     monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=1))
     monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
@@ -318,7 +320,7 @@ def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pyt
         for case in cases:
             right = Verification(0, None, 0.0, 0.0, ("before", "after"))
             timing = stats.summarize([1e-4] * 10, "cold")
-            blank = trial.describe(case, choice.name)
+            blank = context.describe(case, choice.name)
             yield session.Finished(replace(blank, time=timing, bandwidth_gbps=50.0, verification=right))
 
     monkeypatch.setattr(session, "run", run)

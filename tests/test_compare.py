@@ -18,11 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudabench import compare, ratio, results, stats
 from cudabench.cli.compare import Percentage
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.model import Access, DeviceInfo, Hazard, Result
-from cudabench.results import ResultsFile
+from cudabench.results import compare, ratio, stats
+from cudabench.results import file as results
+from cudabench.results.file import ResultsFile
 from tests.conftest import Ran, on_cards
 
 DATA = Path(__file__).parent / "data"

@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from cudabench import compiler
-from cudabench.compiler import compile_ptx, nvcc_version, resources, supported_architectures, without_host_code
 from cudabench.errors import CompilerError, DeviceUnusable, UsageError
+from cudabench.toolchain import compiler
+from cudabench.toolchain.compiler import (
+    compile_ptx,
+    nvcc_version,
+    resources,
+    supported_architectures,
+    without_host_code,
+)
 
 BACKENDS = [
     pytest.param("nvrtc", marks=pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs NVRTC")),
@@ -301,7 +307,7 @@ def test_headers_are_unpacked_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_import_is_cheap() -> None:
     """Importing the module loads neither NumPy nor the library nor ctypes."""
-    code = "import sys, cudabench.compiler; sys.exit(bool({'numpy', 'ctypes'} & set(sys.modules)))"
+    code = "import sys, cudabench.toolchain.compiler; sys.exit(bool({'numpy', 'ctypes'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

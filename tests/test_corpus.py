@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench.compiler import compile_ptx, nvrtc_version
-from cudabench.source import find, read
+from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
+from cudabench.toolchain.source import find, read
 
 try:
     from cudabench.simulator import run as simulate

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabench import advice, pictures
+from cudabench.explain import advice, drawings
 from cudabench.model import Access
 from tests.conftest import Ran
 
@@ -60,9 +60,9 @@ def test_passes_serve_every_lane_once(addresses: list[int | None]) -> None:
     """The passes drawn serve each active lane once, in its own bank, and are as many as the bank model counts."""
     import numpy as np
 
-    from cudabench.simulator.banks import wavefronts
+    from cudabench.simulator.count.banks import wavefronts
 
-    rows = pictures.passes(addresses, 4)
+    rows = drawings.passes(addresses, 4)
     served = [(lane, bank) for row in rows for bank, group in enumerate(row) for lane in group]
     wanted = [(lane, address // 4 % 32) for lane, address in enumerate(addresses) if address is not None]
     assert sorted(served) == wanted

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabench import export
 from cudabench.errors import CudabenchError
 from cudabench.model import Result
-from cudabench.results import ResultsFile
+from cudabench.results import export
+from cudabench.results.file import ResultsFile
 from tests.conftest import Ran, on_cards
 from tests.test_compare import RECORDED, changed, failed, simulated, wrong
 

@@ -14,9 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudabench import cases, operations, verify
+from cudabench import operations
 from cudabench.errors import UsageError
+from cudabench.measure import verify
 from cudabench.model import Operation
+from cudabench.plan import cases
 
 pytestmark = pytest.mark.gpu
 

@@ -70,24 +70,28 @@ def test_heavy_packages_have_one_home(path: Path) -> None:
 
 # A module may import those of its own rank and below.
 RANKS = [
-    {"errors", "model", "occupancy", "source", "stats", "ratio", "verify", "chapters", "units", "thresholds"},
-    {"compiler", "simulator", "operations", "advice", "cases"},
-    {"devices", "results", "userkernel"},
-    {"trial", "placement", "compare", "export", "plot"},
-    {"bench", "examine"},
-    {"session", "worker", "render", "sweep"},
-    {"cli"},
+    {"__init__", "errors", "floats", "model", "occupancy", "outputs"},
+    {"toolchain", "simulator"},
+    {"devices", "operations"},
+    {"plan", "userkernel", "explain"},
+    {"results"},
+    {"measure"},
+    {"render"},
+    {"cli", "__main__"},
 ]
+RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
+
+
+def stage(parts: tuple[str, ...]) -> str:
+    """Return the first part of a module's path inside the package: the stage that it works at."""
+    return parts[0].removesuffix(".py")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_run_one_way(path: Path) -> None:
-    """No module imports one of a higher rank."""
-    ranks = {name: rank for rank, names in enumerate(RANKS) for name in names}
-    own = ranks.get(path.relative_to(PACKAGE).parts[0].removesuffix(".py"))
-    if own is None:
-        return
+    """Every module stands in the ranks, and none imports one of a higher rank."""
+    own = RANK[stage(path.relative_to(PACKAGE).parts)]
     for name in imports(path, top_only=False):
         parts = name.split(".")
-        if parts[0] == "cudabench" and len(parts) > 1 and parts[1] in ranks:
-            assert ranks[parts[1]] <= own, f"{path} imports {name}"
+        if parts[0] == "cudabench" and len(parts) > 1 and parts[1] in RANK:
+            assert RANK[parts[1]] <= own, f"{path} imports {name}"

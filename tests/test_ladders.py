@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cudabench import cases, operations
+from cudabench import operations
 from cudabench.devices.sim import SimDevice
-from cudabench.examine import Examination
+from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Result, Settings
+from cudabench.plan import cases
 
 SIZES = [(1, 1), (1, 127), (127, 1), (31, 33), (64, 64), (127, 129), (200, 72)]
 BLOCKS = [(32, 8), (32, 32), (16, 16), (8, 32), (7, 3), (33, 5), (1, 1), (1024, 1), (1, 1024)]
@@ -18,7 +19,7 @@ DEVICE = SimDevice("sm_90")
 def faults(size: tuple[int, int], **changes: object) -> list[str]:
     """Run the whole ladder and return what is not right."""
     ladder = cases.build(TRANSPOSE, cases.Request(size=size, seed=sum(size), **changes))  # type: ignore[arg-type]
-    examination = Examination(TRANSPOSE, ladder[0].problem, Settings(cpu=False), DEVICE)
+    examination = SimulatedRun(TRANSPOSE, ladder[0].problem, Settings(cpu=False), DEVICE)
     results = [examination.examine(case) for case in ladder]
     return [f"{r.kernel} {size} {r.block}: {r.status}, {r.reason}" for r in results if r.status != "ok"]
 
@@ -40,14 +41,14 @@ def test_every_type(dtype: str) -> None:
 def test_every_architecture(architecture: str) -> None:
     """The last rung runs as compiled for old and new architectures."""
     (case,) = cases.build(TRANSPOSE, cases.Request(kernels=("vector",), size=(65, 132)))
-    examination = Examination(TRANSPOSE, case.problem, Settings(cpu=False), SimDevice(architecture))
+    examination = SimulatedRun(TRANSPOSE, case.problem, Settings(cpu=False), SimDevice(architecture))
     assert examination.examine(case).status == "ok"
 
 
 def counted(kernel: str, block: tuple[int, int]) -> Result:
     """Return a kernel's result at 256 x 256."""
     (case,) = cases.build(TRANSPOSE, cases.Request(kernels=(kernel,), size=(256, 256), block=block))
-    return Examination(TRANSPOSE, case.problem, Settings(cpu=False), DEVICE).examine(case)
+    return SimulatedRun(TRANSPOSE, case.problem, Settings(cpu=False), DEVICE).examine(case)
 
 
 def per_request(result: Result, space: str, op: str) -> float:

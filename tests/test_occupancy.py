@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cudabench.compiler import _header_folders
 from cudabench.errors import UsageError
 from cudabench.occupancy import Occupancy, capabilities, multiprocessor, occupancy
+from cudabench.toolchain.compiler import _header_folders
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import cases, operations, verify
-from cudabench.cases import Request
-from cudabench.compiler import nvrtc_version
+from cudabench import operations
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.measure import verify
 from cudabench.model import Case, Operation, Problem
 from cudabench.operations import blas, matmul, solve
+from cudabench.plan import cases
+from cudabench.plan.cases import Request
+from cudabench.toolchain.compiler import nvrtc_version
 
 needs_compiler = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 MATMUL, SOLVE = operations.get("matmul"), operations.get("solve")

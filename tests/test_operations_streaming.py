@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import cases, operations, verify
-from cudabench.cases import Request
-from cudabench.compiler import nvrtc_version
+from cudabench import operations
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.measure import verify
 from cudabench.model import Case, Operation, Problem
-from cudabench.operations import blur, distance, matvec, pi, pictures
+from cudabench.operations import blur, distance, images, matvec, pi
+from cudabench.plan import cases
+from cudabench.plan.cases import Request
+from cudabench.toolchain.compiler import nvrtc_version
 
 NAMES = ["vecadd", "distance", "pi", "matvec", "grayscale", "blur"]
 needs_compiler = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
@@ -315,7 +317,7 @@ def test_picture_errors(tmp_path: Path, picture: Path, monkeypatch: pytest.Monke
     with pytest.raises(UsageError, match="contradicts the picture, which has 3"):
         build("blur", options={"image": str(picture), "channels": 1})
     monkeypatch.setitem(sys.modules, "PIL", None)
-    pictures._load.cache_clear()
+    images._load.cache_clear()
     with pytest.raises(CudabenchError, match=r"pip install 'cudabench\[image\]'"):
         build("grayscale", options={"image": str(picture)})
 

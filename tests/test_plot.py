@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudabench import plot
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.model import Result
-from cudabench.results import ResultsFile
+from cudabench.results import plot
+from cudabench.results.file import ResultsFile
 from tests.conftest import Ran, on_cards
 from tests.test_compare import RECORDED, changed, failed, simulated, slowed, wrong
 

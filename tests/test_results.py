@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudabench import cases, operations
-from cudabench.bench import Bench
+from cudabench import operations
 from cudabench.errors import CudabenchError
+from cudabench.measure.gpu_run import GpuRun
 from cudabench.model import DeviceInfo, Result, Settings
-from cudabench.results import ResultsFile, check_target
+from cudabench.outputs import check_target
+from cudabench.plan import cases
+from cudabench.results.file import ResultsFile
 from tests.conftest import FakeDevice
 
 # DESIGN: the contract's keys, by level.
@@ -37,7 +39,7 @@ def result() -> Result:
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=("1",), size=(8, 16)))
     settings = Settings(min_time=0, max_time=1, cpu=True)
-    return Bench(operation, case.problem, settings, FakeDevice(right)).measure(case)
+    return GpuRun(operation, case.problem, settings, FakeDevice(right)).measure(case)
 
 
 def file() -> ResultsFile:

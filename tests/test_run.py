@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import verify
-from cudabench.bench import Bench
-from cudabench.compiler import nvrtc_version
 from cudabench.errors import UsageError
+from cudabench.floats import from_bfloat16, to_bfloat16
+from cudabench.measure.gpu_run import GpuRun
 from cudabench.model import Settings
+from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel import plan
 from cudabench.userkernel.plan import Request
 from tests.conftest import FakeDevice, Ran
@@ -112,7 +112,7 @@ def test_unverified_figures_miss_every_threshold() -> None:
 
     device = FakeDevice(lambda buffers: None)
     part = plan.build([request(expect=())])
-    result = Bench(part.make(), part.cases[0].problem, FAST, device).measure(part.cases[0])
+    result = GpuRun(part.make(), part.cases[0].problem, FAST, device).measure(part.cases[0])
     assert result.bandwidth_gbps is not None
     said: list[str] = []
     assert exit_code([result], {"min_bandwidth": 1e-9}, said.append) == 4
@@ -329,7 +329,7 @@ def test_bfloat16(run: Runner) -> None:
     words = (path, "-g", 1, "-b", 32, "--arg", "x=bfloat16[32]:random", "--arg", "y=bfloat16[32]:empty", *SIM)
     result = one(run(*words, "--expect", "y=0.3*x", "--save", "y=y.npy", "--save", "x=x.npy", "--json", "-"))
     assert (result["status"], result["dtype"], result["verification"]["rtol"]) == ("ok", "bfloat16", 1e-2)
-    x, y = (verify.from_bfloat16(np.load(name)) for name in ("x.npy", "y.npy"))
+    x, y = (from_bfloat16(np.load(name)) for name in ("x.npy", "y.npy"))
     np.testing.assert_allclose(y, 0.3 * x, rtol=4e-3)
     assert run(*words, "--expect", "y=0.31*x").code == 3
     assert run(*words, "--expect", "y=@y.npy", "--rtol", 0, "--atol", 0).code == 0
@@ -337,12 +337,11 @@ def test_bfloat16(run: Runner) -> None:
 
 def test_bfloat16_is_rounded_to_nearest() -> None:
     """Ties go to even, and NaN, infinities and the largest numbers survive."""
-    from cudabench.userkernel.arguments import to_bfloat16
 
     values = np.array([1.0, 1 + 2**-8, 1 + 3 * 2**-8, -0.0, np.inf, -np.inf, 3.4e38], np.float32)
-    back = verify.from_bfloat16(to_bfloat16(values))
+    back = from_bfloat16(to_bfloat16(values))
     np.testing.assert_array_equal(back, np.array([1, 1, 1 + 2**-6, -0.0, np.inf, -np.inf, np.inf], np.float32))
-    assert np.isnan(verify.from_bfloat16(to_bfloat16(np.array([np.nan], np.float32)))).all()
+    assert np.isnan(from_bfloat16(to_bfloat16(np.array([np.nan], np.float32)))).all()
 
 
 @simulated
@@ -362,7 +361,7 @@ def test_random_arrays_are_seeded_and_independent() -> None:
         np.testing.assert_array_equal(made, array.make(3, 0))
         assert made.dtype == np.dtype(array.storage)
         if dtype == "bfloat16":
-            assert 0 <= verify.from_bfloat16(made).min() <= verify.from_bfloat16(made).max() <= 1
+            assert 0 <= from_bfloat16(made).min() <= from_bfloat16(made).max() <= 1
             continue
         assert (made != array.make(4, 0)).any()
         assert (made != array.make(3, 1)).any()
@@ -774,7 +773,7 @@ def test_in_place_kernels_run_on_fresh_inputs() -> None:
         seen.append(buffers["y"].view(np.float32)[0])
         saxpy(buffers)
 
-    result = Bench(part.make(), part.cases[0].problem, FAST, FakeDevice(watched)).measure(part.cases[0])
+    result = GpuRun(part.make(), part.cases[0].problem, FAST, FakeDevice(watched)).measure(part.cases[0])
     assert result.status == "ok"
     assert result.verification is not None
     assert result.verification.checked == ("before", "after")
@@ -786,7 +785,7 @@ def test_hot_in_place_kernels_run_once_a_sample() -> None:
     """Back-to-back runs would see their own output, so a hot sample of an in-place kernel is one run."""
     part = plan.build([request()])
     device = FakeDevice(saxpy, seconds=lambda at: 5e-6)
-    result = Bench(part.make(), part.cases[0].problem, replace(FAST, cache="hot"), device).measure(part.cases[0])
+    result = GpuRun(part.make(), part.cases[0].problem, replace(FAST, cache="hot"), device).measure(part.cases[0])
     assert result.time is not None
     assert (result.status, result.time.runs_per_sample) == ("ok", 1)
 
@@ -802,7 +801,7 @@ def test_a_kernel_that_goes_wrong_later_is_caught() -> None:
         if calls == 1:
             saxpy(buffers)
 
-    result = Bench(part.make(), part.cases[0].problem, FAST, FakeDevice(fading)).measure(part.cases[0])
+    result = GpuRun(part.make(), part.cases[0].problem, FAST, FakeDevice(fading)).measure(part.cases[0])
     assert (result.status, result.bandwidth_gbps) == ("wrong", None)
 
 
@@ -817,7 +816,7 @@ def test_writing_into_const_is_caught_on_the_device() -> None:
 
     kept: dict[str, np.ndarray] = {}
 
-    result = Bench(part.make(), part.cases[0].problem, FAST, FakeDevice(cheating)).measure(part.cases[0])
+    result = GpuRun(part.make(), part.cases[0].problem, FAST, FakeDevice(cheating)).measure(part.cases[0])
     assert result.status == "wrong"
     assert "wrote into x, which is const in its signature: x[2] was" in (result.reason or "")
 
@@ -825,7 +824,7 @@ def test_writing_into_const_is_caught_on_the_device() -> None:
 def test_an_expectation_that_fails_ends_the_run() -> None:
     """What is known only once the inputs are there, an expression that raises, is the user's mistake: no result."""
     part = plan.build([request(expect=("y=x[5000]+y0",))])
-    bench = Bench(part.make(), part.cases[0].problem, FAST, FakeDevice(saxpy))
+    bench = GpuRun(part.make(), part.cases[0].problem, FAST, FakeDevice(saxpy))
     with pytest.raises(UsageError, match="out of bounds"):
         bench.measure(part.cases[0])
 

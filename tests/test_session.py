@@ -7,10 +7,12 @@ from functools import partial
 
 import pytest
 
-from cudabench import cases, operations, session
+from cudabench import operations
 from cudabench.devices import Choice
 from cudabench.errors import DeviceError, OutOfMemory
+from cudabench.measure import session
 from cudabench.model import Result, Settings
+from cudabench.plan import cases
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.source import find, first_sentence, numpy_dtype, parse, read, vector_type, without_kernels
+from cudabench.toolchain.source import find, first_sentence, numpy_dtype, parse, read, vector_type, without_kernels
 
 
 def names(text: str) -> list[str]:
@@ -408,5 +408,5 @@ def test_any_text(text: str) -> None:
 
 def test_import_is_cheap() -> None:
     """Reading source imports neither NumPy nor ctypes."""
-    code = "import sys, cudabench.source; sys.exit(bool({'numpy', 'ctypes'} & set(sys.modules)))"
+    code = "import sys, cudabench.toolchain.source; sys.exit(bool({'numpy', 'ctypes'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabench import stats
+from cudabench.results import stats
 
 samples = st.lists(st.floats(1e-6, 1e-2), min_size=1, max_size=200)
 

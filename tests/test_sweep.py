@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabench import devices, operations, session, stats, sweep
-from cudabench.cases import Request
+from cudabench import devices, operations
 from cudabench.devices import Choice
 from cudabench.errors import UsageError
+from cudabench.measure import session, sweep
+from cudabench.measure.context import describe
 from cudabench.model import WARP, Access, Case, DeviceInfo, Dim, Result, Settings
-from cudabench.trial import describe
+from cudabench.plan.cases import Request
+from cudabench.results import stats
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]

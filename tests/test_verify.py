@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabench import verify
+from cudabench.measure import verify
 from cudabench.model import EXACT, Tolerance
 
 LOOSE = Tolerance(1e-5, 1e-6, "test")

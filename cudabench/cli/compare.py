@@ -13,8 +13,8 @@ from cudabench.errors import CudabenchError, UsageError
 
 if TYPE_CHECKING:
     from cudabench.cli.report import Output
-    from cudabench.compare import Comparison, Failure
-    from cudabench.results import ResultsFile
+    from cudabench.results.compare import Comparison, Failure
+    from cudabench.results.file import ResultsFile
 
 
 class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -81,8 +81,10 @@ def command(
     A kernel that was right and is wrong exits 3, always; one that fails now exits 1. Where BASE.json does not exist
     yet, this is a first run: it passes and says so.
     """
-    from cudabench import compare, results
+    from cudabench import outputs
     from cudabench.cli.report import Output
+    from cudabench.results import compare
+    from cudabench.results import file as results
 
     if len(files) < 2:
         raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
@@ -98,7 +100,7 @@ def command(
     found = [failure for comparison in made for failure in compare.failures(comparison, threshold, strict)]
     document = json.dumps(compare.document(files, made, found), indent=2) + "\n" if json_path else ""
     if output.path:
-        results.write_whole(output.path, document.encode())
+        outputs.write_whole(output.path, document.encode())
     elif output.to_stdout:
         click.echo(document, nl=False)
     _show(files, made, found, threshold, noise, first, markdown, output)
@@ -106,7 +108,7 @@ def command(
 
 
 def _measured(name: str) -> ResultsFile:
-    from cudabench import results
+    from cudabench.results import file as results
 
     file = results.load(name)
     if not file.results:

@@ -114,8 +114,8 @@ def picture_options() -> list[click.Parameter]:
 
 def _explain(name: str, **given: Any) -> int:
     """Explain an operation's kernels and return the exit code."""
-    from cudabench import cases
     from cudabench.cli.operation import request_of
+    from cudabench.plan import cases
 
     operation = operations.get(name)
     request = request_of(operation, {**given, "device": simulated(given["device"])})

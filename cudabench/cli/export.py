@@ -32,14 +32,16 @@ def command(results_path: str, target_format: str, output: str | None, metric: s
     """
     from datetime import datetime, timezone
 
-    from cudabench import export, results
+    from cudabench import outputs
+    from cudabench.results import export
+    from cudabench.results import file as results
 
     if metric and target_format != "github-benchmark":
         raise UsageError(f"--metric is of --to github-benchmark; {target_format} holds every figure: leave it out.")
     target = None
     if output not in (None, "-"):
         target = Path(str(output))
-        results.check_target(target, "--output")
+        outputs.check_target(target, "--output")
     file = results.load(results_path)
     if target_format == "csv":
         text = export.to_csv(file)
@@ -53,7 +55,7 @@ def command(results_path: str, target_format: str, output: str | None, metric: s
         except CudabenchError as error:
             raise CudabenchError(f"{results_path}: {error}") from None
     if target:
-        results.write_whole(target, text.encode())
+        outputs.write_whole(target, text.encode())
     else:
         click.echo(text, nl=False)
     return 0

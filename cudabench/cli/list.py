@@ -11,8 +11,9 @@ from cudabench import operations
 @click.argument("operation", required=False)
 def command(operation: str | None) -> int:
     """Show the kernels of OPERATION, or of all: id, name, the idea in a sentence, default block."""
-    from cudabench import chapters, source
+    from cudabench.plan import chapters
     from cudabench.render import catalogue
+    from cudabench.toolchain import source
 
     names = [operation] if operation else list(operations.SUMMARIES)
     for name in names:

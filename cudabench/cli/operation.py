@@ -23,9 +23,9 @@ from cudabench.errors import (
 from cudabench.model import Operation, Result
 
 if TYPE_CHECKING:
-    from cudabench.cases import Request
     from cudabench.cli.report import Report
     from cudabench.devices import Choice
+    from cudabench.plan.cases import Request
 
 
 def operation_command(name: str) -> click.Command:
@@ -101,7 +101,8 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
 
 def request_of(operation: Operation, given: dict[str, Any]) -> Request:
     """Return what the problem options ask for."""
-    from cudabench import cases, devices
+    from cudabench import devices
+    from cudabench.plan import cases
 
     size = given["size"]
     options = {option.name: given[option.name] for option in operation.options}
@@ -123,8 +124,9 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
 
 def _run(name: str, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
-    from cudabench import cases, devices
+    from cudabench import devices
     from cudabench.cli.report import Output, Report
+    from cudabench.plan import cases
 
     operation = operations.get(name)
     request = request_of(operation, given)
@@ -203,7 +205,7 @@ def positional(
 
 def exit_code(results: list[Result], thresholds: dict[str, float], say: Callable[[str], None]) -> int:
     """Return the exit code of finished results: a wrong one outweighs a failed one, that a missed threshold."""
-    from cudabench.thresholds import missed
+    from cudabench.results.thresholds import missed
 
     if any(result.status == "wrong" for result in results):
         return EXIT_WRONG

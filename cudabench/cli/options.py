@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cudabench.model import Settings
-from cudabench.thresholds import THRESHOLDS
+from cudabench.results.thresholds import THRESHOLDS
 
 
 def option(*names: str, **settings: Any) -> click.Option:

@@ -24,7 +24,9 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
     size    bandwidth over size, from the files of several runs
     sweep   the map of a sweep's blocks
     """
-    from cudabench import plot, results
+    from cudabench import outputs
+    from cudabench.results import file as results
+    from cudabench.results import plot
 
     if not files:
         raise UsageError("plot takes a results file or more: cudabench plot RESULTS.json -o out.svg.")
@@ -33,7 +35,7 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
     if suffix not in SUFFIXES:
         near = did_you_mean(suffix, SUFFIXES)
         raise UsageError(f"--output {output} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}")
-    results.check_target(target, "--output")
+    outputs.check_target(target, "--output")
     figure = plot.draw([results.load(name) for name in files], files, kind)
-    results.write_whole(target, plot.render(figure, suffix))
+    outputs.write_whole(target, plot.render(figure, suffix))
     return 0

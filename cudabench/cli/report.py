@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cudabench import session
-from cudabench.cases import Request
 from cudabench.devices import Choice, probe
+from cudabench.measure import session
 from cudabench.model import Case, CpuTime, Operation, Result, Settings
+from cudabench.outputs import check_target
+from cudabench.plan.cases import Request
 from cudabench.render.progress import Progress
-from cudabench.results import ResultsFile, check_target
+from cudabench.results.file import ResultsFile
 
 
 @dataclass(frozen=True)

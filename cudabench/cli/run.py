@@ -128,7 +128,7 @@ def _key(param: click.Parameter) -> str:
 
 
 def _request(given: dict[str, Any]) -> Request:
-    from cudabench import cases
+    from cudabench.plan import cases
     from cudabench.userkernel.plan import Request
 
     if not given["file"]:

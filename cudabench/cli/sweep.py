@@ -12,8 +12,8 @@ from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_WRONG, did_you_mean
 
 if TYPE_CHECKING:
     from cudabench.cli.report import Report
+    from cudabench.measure.sweep import Final, Plan
     from cudabench.model import Operation, Result, Settings
-    from cudabench.sweep import Final, Plan
 
 HELP = """Measure one kernel of OPERATION with every sensible block, and the best ones again, in turns.
 
@@ -72,7 +72,7 @@ def sweep_command(name: str) -> click.Command:
     from cudabench.cli import options
     from cudabench.cli.arguments import SpreadCommand
     from cudabench.cli.operation import problem_options
-    from cudabench.thresholds import THRESHOLDS
+    from cudabench.results.thresholds import THRESHOLDS
 
     operation = operations.get(name)
     dims = operation.block_dimensions
@@ -102,10 +102,11 @@ def sweep_command(name: str) -> click.Command:
 
 def _run(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: Any) -> int:
     """Sweep, show the map and the best blocks, and return the exit code."""
-    from cudabench import devices, sweep
+    from cudabench import devices
     from cudabench.cli import options
     from cudabench.cli.operation import request_of
     from cudabench.cli.report import Output, Report
+    from cudabench.measure import sweep
 
     operation = operations.get(name)
     given |= {"words": (), "kernels": (kernel,), "block": None, "grid": None}
@@ -142,7 +143,7 @@ def _run(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: An
 
 def _again(report: Report, plan: Plan, operation: Operation, settings: Settings) -> list[Final]:
     """Measure the best blocks again, in turns, and put what comes out in the place of the first results."""
-    from cudabench import session, sweep
+    from cudabench.measure import session, sweep
     from cudabench.render.progress import Progress
 
     chosen = sweep.finalists(report.file.results)

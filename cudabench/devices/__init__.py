@@ -71,7 +71,7 @@ def _simulator(architecture: str, note: str | None) -> Choice:
     lack = probe.nvrtc()
     if not lack.usable:
         raise DeviceUnusable(f"The simulator cannot compile kernels: {lack.problem}; {lack.repair}.")
-    from cudabench import compiler
+    from cudabench.toolchain import compiler
 
     known = compiler.supported_architectures("nvrtc")
     if architecture.rstrip("af") not in {name.rstrip("af") for name in known}:

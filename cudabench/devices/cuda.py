@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.compiler import match_entries, name_queries, without_host_code
 from cudabench.devices import probe
 from cudabench.errors import CompilerError, DeviceError, OutOfMemory, UsageError
 from cudabench.model import POISON, Launch, Resources, Source
-from cudabench.source import parse
+from cudabench.toolchain.compiler import match_entries, name_queries, without_host_code
+from cudabench.toolchain.source import parse
 
 Work = Callable[[], None]
 

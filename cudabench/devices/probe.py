@@ -167,7 +167,7 @@ def _package(name: str, module: str, distribution: str, repair: str) -> Part:
 
 def nvrtc() -> Part:
     """Return NVIDIA's run-time compiler, which the simulator needs."""
-    from cudabench import compiler
+    from cudabench.toolchain import compiler
 
     version = compiler.nvrtc_version()
     if version is None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import compiler, simulator
+from cudabench import simulator
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
 from cudabench.model import POISON, Case, DeviceInfo, Launch, Resources
 from cudabench.occupancy import Occupancy, capability, occupancy
+from cudabench.toolchain import compiler
 
 Arrays = dict[str, np.ndarray]
 

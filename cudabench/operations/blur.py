@@ -12,7 +12,7 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.model import WARP, Baseline, Buffer, Dim, Kernel, Launch, Operation, Option, Problem, Tolerance, cdiv
-from cudabench.operations import pictures
+from cudabench.operations import images
 from cudabench.operations.flat import in_strips
 from cudabench.operations.inputs import random_array
 
@@ -43,7 +43,7 @@ def radius(problem: Problem) -> int:
 def channels(problem: Problem) -> int:
     """Return the values of a pixel: the picture's, or those asked for. Raises UsageError where the two disagree."""
     asked = problem.options.get("channels")
-    picture = pictures.load(problem.options)
+    picture = images.load(problem.options)
     if asked is not None and not 1 <= asked <= MAX_CHANNELS:
         raise UsageError(f"--channels {asked} is out of range: it is 1 to {MAX_CHANNELS}.")
     if picture is None:
@@ -55,8 +55,8 @@ def channels(problem: Problem) -> int:
 
 def size(options: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Return the size of the picture that the options name; checks where the result is to go."""
-    pictures.check_target(options)
-    picture = pictures.load(options)
+    images.check_target(options)
+    picture = images.load(options)
     return None if picture is None else picture.shape[:2]
 
 
@@ -158,7 +158,7 @@ def shape(problem: Problem) -> tuple[int, ...]:
 
 def inputs(problem: Problem) -> Arrays:
     """Return the picture that the options name, in levels of 0 to 255, or random elements; and the radius."""
-    picture = pictures.load(problem.options)
+    picture = images.load(problem.options)
     if picture is None:
         picture = random_array(np.random.default_rng(problem.seed), shape(problem), problem.dtype)
     return {"in": picture.reshape(shape(problem)).astype(problem.dtype), "radius": np.array(radius(problem))}
@@ -248,7 +248,7 @@ def save(problem: Problem, outputs: Arrays) -> None:
     picture = outputs["out"]
     if picture.dtype.kind == "f" and not problem.options.get("image"):
         picture = picture * 255  # random elements lie in [0, 1)
-    pictures.save(problem.options, picture)
+    images.save(problem.options, picture)
 
 
 OPERATION = Operation(
@@ -281,7 +281,7 @@ OPERATION = Operation(
     options=(
         Option("radius", int, 1, "R", "Neighbours to each side."),
         Option("channels", int, None, "N", "Values of a pixel; left out, 1 or the picture's."),
-        *pictures.OPTIONS,
+        *images.OPTIONS,
     ),
     defines=lambda problem: {
         "RADIUS": str(radius(problem)),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.model import Baseline, Buffer, Dim, Kernel, Operation, Problem, Tolerance, cdiv
-from cudabench.operations import pictures
+from cudabench.operations import images
 from cudabench.operations.flat import in_strips
 from cudabench.operations.inputs import random_array
 
@@ -33,14 +33,14 @@ def over_pixels(per_thread: int) -> Callable[[Problem, Dim], Dim]:
 
 def size(options: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Return the size of the picture that the options name; checks where the result is to go."""
-    pictures.check_target(options)
-    picture = pictures.load(options, "RGB")
+    images.check_target(options)
+    picture = images.load(options, "RGB")
     return None if picture is None else picture.shape[:2]
 
 
 def inputs(problem: Problem) -> Arrays:
     """Return the picture that the options name, or random bytes."""
-    picture = pictures.load(problem.options, "RGB")
+    picture = images.load(problem.options, "RGB")
     if picture is None:
         shape = (problem.size["rows"], problem.size["cols"], 3)
         picture = random_array(np.random.default_rng(problem.seed), shape, problem.dtype)
@@ -83,7 +83,7 @@ def buffers(problem: Problem) -> tuple[Buffer, ...]:
 
 def save(problem: Problem, outputs: Arrays) -> None:
     """Write the greys as a picture where the options say so."""
-    pictures.save(problem.options, outputs["grey"])
+    images.save(problem.options, outputs["grey"])
 
 
 OPERATION = Operation(
@@ -112,7 +112,7 @@ OPERATION = Operation(
     bytes_formula="4 * ROWS * COLS",
     flops=lambda problem: 5 * problem.size["rows"] * problem.size["cols"],
     flops_formula="5 * ROWS * COLS",
-    options=pictures.OPTIONS,
+    options=images.OPTIONS,
     size=size,
     save=save,
 )

@@ -60,7 +60,7 @@ def padding(block: Dim, itemsize: int) -> int:
     Thread t stores element t of the linear tile and loads element (t % by) * bx + t / by. IPAD unused elements follow
     every tile row, or every row of the 32 banks (128 bytes) where that is longer.
     """
-    from cudabench.simulator.banks import wavefronts
+    from cudabench.simulator.count.banks import wavefronts
 
     bx, by = block[0], block[1]
     threads = bx * by

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cudabench import compare, ratio, units
-from cudabench.compare import Comparison, Failure, Row
 from cudabench.errors import did_you_mean_file
-from cudabench.export import markdown_table, markdown_text
 from cudabench.model import DeviceInfo, Result, dim_text
-from cudabench.results import ResultsFile
+from cudabench.results import compare, ratio, units
+from cudabench.results.compare import Comparison, Failure, Row
+from cudabench.results.export import markdown_table, markdown_text
+from cudabench.results.file import ResultsFile
 
 if TYPE_CHECKING:
     from rich.console import Console

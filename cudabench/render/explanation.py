@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cudabench import advice, units
+from cudabench.explain import advice
 from cudabench.model import Access, BankRequest, Hazard, Result, ThreadAccess, dim_text
+from cudabench.results import units
 
 if TYPE_CHECKING:
     from rich.console import Console

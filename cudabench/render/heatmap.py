@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cudabench import compare, stats, sweep, units
+from cudabench.measure import sweep
 from cudabench.model import DeviceInfo, Dim, Operation, Result, Settings, dim_text
 from cudabench.render.table import device_line, problem_line
+from cudabench.results import compare, stats, units
 
 if TYPE_CHECKING:
     from rich.console import Console

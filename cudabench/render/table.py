@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cudabench import stats, units
 from cudabench.model import CpuTime, DeviceInfo, Operation, Result, Settings, dim_text
-from cudabench.ratio import RUN_TO_RUN_S
+from cudabench.results import stats, units
+from cudabench.results.ratio import RUN_TO_RUN_S
 
 if TYPE_CHECKING:
     from rich.console import Console

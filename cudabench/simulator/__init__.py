@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from cudabench.simulator.errors import BudgetExceeded, KernelTrap, LaunchError, PtxError, UnsupportedKernel
-from cudabench.simulator.lower import Unsupported
-from cudabench.simulator.program import DEFAULT_BUDGET, Entry, Parameter, Program, load, run
+from cudabench.simulator.program.load import DEFAULT_BUDGET, Entry, Parameter, Program, load, run
+from cudabench.simulator.program.lower import Unsupported
 from cudabench.simulator.report import Access, Hazard, Report, merge
 
 __all__ = [

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.simulator.counters import Counters, active_warps
+from cudabench.simulator.check.hazards import Hazards
+from cudabench.simulator.check.races import GlobalRaces, SharedRaces
+from cudabench.simulator.count.counters import Counters, active_warps
 from cudabench.simulator.errors import BudgetExceeded
-from cudabench.simulator.hazards import Hazards
-from cudabench.simulator.lower import Block, Code, Op
 from cudabench.simulator.memory import AddressSpace, Region
-from cudabench.simulator.races import GlobalRaces, SharedRaces
+from cudabench.simulator.program.lower import Block, Code, Op
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, truth
 
 CHUNK_LANES = 131072

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import source
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
-from cudabench.source import KernelSource, Parameter
+from cudabench.floats import to_bfloat16
+from cudabench.toolchain import source
+from cudabench.toolchain.source import KernelSource, Parameter
 from cudabench.userkernel import expressions
 
 TYPES = (
@@ -101,13 +102,6 @@ class Null:
 
 
 Argument = Scalar | Array | Null
-
-
-def to_bfloat16(array: np.ndarray) -> np.ndarray:
-    """Return floats as bfloat16 bits, rounded to the nearest, ties to even; NaN stays NaN."""
-    bits = array.astype(np.float32).view(np.uint32)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    return np.where(np.isnan(array), np.uint16(0x7FC0), rounded)
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:

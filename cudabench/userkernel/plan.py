@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import source, verify
-from cudabench.cases import check_block, check_grid
 from cudabench.errors import CudabenchError, UsageError, did_you_mean
+from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.model import Baseline, Buffer, Case, Dim, Launch, Operation, Problem, Source, Tolerance
 from cudabench.operations import blas
-from cudabench.results import check_target
-from cudabench.source import KernelSource, Parameter, SourceFile
+from cudabench.outputs import check_target
+from cudabench.plan.cases import check_block, check_grid
+from cudabench.toolchain import source
+from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import arguments, expressions
 from cudabench.userkernel.arguments import Argument, Array, Scalar
 from cudabench.userkernel.expressions import Expression
@@ -475,7 +476,7 @@ def _values(work: Work, inputs: Mapping[str, np.ndarray], names: frozenset[str],
         for name in (work.before(array.name), array.name):
             if name in names and array.name in inputs:
                 held = inputs[array.name]
-                held = verify.from_bfloat16(held) if array.dtype == "bfloat16" else held
+                held = from_bfloat16(held) if array.dtype == "bfloat16" else held
                 values[name] = _widened(held) if wide else held
     return values
 
@@ -529,7 +530,7 @@ def _conform(value: Any, array: Array, option: str, *, constant: bool) -> np.nda
         value = np.broadcast_to(value, array.shape)
     if array.dtype == "bfloat16" and value.dtype != np.uint16:  # a file may hold the bits
         exact = _conform(value, replace(array, dtype="float32"), option, constant=constant)
-        return arguments.to_bfloat16(exact)
+        return to_bfloat16(exact)
     kind = np.dtype(array.storage)
     if value.dtype == kind:
         return np.ascontiguousarray(value)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudabench import simulator
-from cudabench.simulator import banks
+from cudabench.simulator.count import banks
 
 
 def brute(addresses: list[int], width: int) -> tuple[int, int]:

@@ -1,0 +1,117 @@
+"""Where the buffers of a problem lie in the memory of a device.
+
+The place decides the level of a short kernel's time. A transpose of 1024 x 1024 floats, timed again and again on the
+same buffers of an H200, gives the same median to a clock tick of 32 ns, also with its code loaded elsewhere; on other
+buffers of the same process it lies up to 4% higher or lower, each place at its own level for as long as it lives. So
+does each stream, whose own queue lies somewhere too (benchmarks/results/verdicts_h200.md). A run that takes the one
+place it happens to get would measure that place. So a small problem is laid out several times and all places are
+sampled in turn, each on a stream of its own. Large arrays lie everywhere, and one place is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cudabench.devices.protocol import Device, Work
+from cudabench.errors import OutOfMemory
+from cudabench.model import Buffer, Operation, Problem
+
+MOST = 8  # places
+TOGETHER_BYTES = 128 << 20  # all places of a problem, unless one is larger
+
+
+@dataclass(frozen=True)
+class BufferSet:
+    """All buffers of a problem at one place: the addresses, by name, and the bytes that a copy in comparison reads."""
+
+    device: Device
+    buffers: Sequence[Buffer]
+    addresses: Mapping[str, int]
+    copied: int
+
+    def fill(self, inputs: Mapping[str, np.ndarray]) -> None:
+        """Set the inputs, and poison what a kernel has to write."""
+        for buffer in self.buffers:
+            if buffer.role not in ("in", "inout"):
+                self.device.poison(self.addresses[buffer.name], buffer.nbytes)
+                continue
+            for name in {buffer.name, _before(buffer.name)} & set(self.addresses):
+                self.device.upload(self.addresses[name], inputs[buffer.name])
+
+    def restore(self) -> Work | None:
+        """Return what sets all buffers that are read and written back to their inputs; None where there are none."""
+        copies = [
+            self.device.copy(self.addresses[_before(b.name)], self.addresses[b.name], b.nbytes)
+            for b in self.buffers
+            if b.role == "inout"
+        ]
+
+        def work() -> None:
+            for copy in copies:
+                copy()
+
+        return work if copies else None
+
+    def copy(self) -> Work | None:
+        """Return a copy that moves the operation's bytes: half are read, half written. None where it has no room."""
+        source, target = (self._room(role) for role in _ENDS)
+        return None if source is None or target is None else self.device.copy(source, target, self.copied)
+
+    def _room(self, role: str) -> int | None:
+        found = next((b.name for b in self.buffers if b.role == role and b.nbytes >= self.copied > 0), _ENDS[role])
+        return self.addresses.get(found)
+
+    def download(self, buffers: Iterable[Buffer]) -> dict[str, np.ndarray]:
+        """Return the content of some buffers."""
+        got = {buffer.name: np.empty(buffer.shape, buffer.dtype) for buffer in buffers}
+        for name, array in got.items():
+            self.device.download(self.addresses[name], array)
+        return got
+
+
+# What a copy reads and writes where no buffer of the role is long enough. The output is a good target: the kernel must
+# then write all of it again before it is verified.
+_ENDS = {"in": "copy source", "out": "copy target"}
+
+
+def _before(name: str) -> str:
+    """Return the name of the copy that a buffer is restored from."""
+    return f"{name} before"
+
+
+def place(device: Device, operation: Operation, problem: Problem) -> tuple[BufferSet, ...]:
+    """Return the places of a problem's buffers, one or several.
+
+    Raises OutOfMemory, before anything runs, where they do not fit. Only the room for a copy may be missing.
+    """
+    buffers = operation.buffers(problem)
+    sizes = {b.name: b.nbytes for b in buffers} | {_before(b.name): b.nbytes for b in buffers if b.role == "inout"}
+    needed, free = sum(sizes.values()), device.free_bytes()
+    if needed > free:
+        raise OutOfMemory(
+            f"{operation.name} of this size needs {needed / 1e9:.2f} GB, {device.info.name} has {free / 1e9:.2f} GB "
+            f"free: use {operation.smaller}."
+        )
+    half = operation.bytes(problem) // 2
+    for role, name in _ENDS.items():
+        if half and needed + half <= free and not any(b.role == role and b.nbytes >= half for b in buffers):
+            sizes[name] = half
+            needed += half
+    count = how_many(needed, free)
+    places = []
+    for _ in range(count):
+        # What shares a page shares a place.
+        addresses = {name: device.allocate(nbytes, own_page=count > 1) for name, nbytes in sizes.items()}
+        for name in _ENDS.values():
+            if name in addresses:
+                device.poison(addresses[name], half)
+        places.append(BufferSet(device, buffers, addresses, half))
+    return tuple(places)
+
+
+def how_many(nbytes: int, free: int) -> int:
+    """Return the number of places for a problem that takes nbytes at each."""
+    return max(1, min(MOST, min(TOGETHER_BYTES, free) // max(nbytes, 1)))

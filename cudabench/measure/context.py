@@ -1,0 +1,169 @@
+"""What measuring and simulating a kernel share: inputs, references, the CPU baseline, and what is said of an output."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cudabench.measure import verify
+from cudabench.model import (
+    WARP,
+    Baseline,
+    Buffer,
+    Case,
+    CpuTime,
+    Operation,
+    Problem,
+    Result,
+    Settings,
+    Tolerance,
+    Verification,
+    Warning,
+)
+
+Arrays = dict[str, np.ndarray]
+Progress = Callable[[str, float], None]
+
+BASELINE_S = 0.4
+
+
+@dataclass
+class RunContext:
+    """What the kernels of one run share on the host, made when first needed."""
+
+    operation: Operation
+    problem: Problem
+    settings: Settings
+    progress: Progress = field(default=lambda phase, fraction: None, kw_only=True)
+    cpu: CpuTime | None = field(default=None, kw_only=True)
+    _inputs: Arrays | None = field(default=None, init=False)
+    _references: dict[str, Arrays] = field(default_factory=dict, init=False)
+
+    @property
+    def inputs(self) -> Arrays:
+        """The seeded inputs, in host memory."""
+        if self._inputs is None:
+            self.progress("making inputs", 0)
+            self._inputs = self.operation.inputs(self.problem)
+        return self._inputs
+
+    def expected(self, name: str) -> Arrays:
+        """Return the right outputs of a kernel, by the `expects` of its case."""
+        if name not in self._references:
+            self.progress("computing the reference", 0)
+            self._references[name] = self.operation.right(name, self.problem, self.inputs)
+        return self._references[name]
+
+    def measure_cpu(self) -> CpuTime:
+        """Return the time of the CPU baseline, measured once."""
+        if self.cpu is None:
+            threads = self.settings.cpu_threads
+            self.cpu = time_baseline(self.operation, self.problem, self.inputs, threads, self.progress)
+        return self.cpu
+
+
+def time_baseline(operation: Operation, problem: Problem, arrays: Arrays, threads: int, progress: Progress) -> CpuTime:
+    """Return the median time of the CPU baseline over runs that fill 0.4 s; the first, which touches the pages, is left
+    out unless it alone takes longer."""
+    baseline: Baseline = operation.baseline
+    outputs = {
+        b.name: arrays[b.name].copy() if b.role == "inout" else np.empty(b.shape, b.dtype)
+        for b in operation.buffers(problem)
+        if b.role in ("out", "inout")
+    }
+    times: list[float] = []
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < BASELINE_S or not times:
+        progress("timing the CPU", min((time.perf_counter() - begin) / BASELINE_S, 1.0))
+        start = time.perf_counter()
+        baseline.run(arrays, outputs, threads)
+        times.append(time.perf_counter() - start)
+    median = float(np.median(times[1:] or times))
+    nbytes = operation.bytes(problem)
+    return CpuTime(median, nbytes / median / 1e9 if nbytes else None, threads, baseline.implementation)
+
+
+def describe(case: Case, device: str) -> Result:
+    """Return the part of a result that is known before anything runs."""
+    return Result(
+        operation=case.operation,
+        kernel=case.kernel,
+        id=case.id,
+        function=case.function,
+        source=case.source.name,
+        size=case.problem.size,
+        dtype=case.problem.dtype,
+        block=case.block,
+        grid=case.grid,
+        device=device,
+        status="ok",
+    )
+
+
+def right_output(operation: Operation, problem: Problem, inputs: Arrays, outputs: Arrays) -> dict[str, float]:
+    """Keep a right output where the options say so, and return the figures about it."""
+    if operation.save:
+        operation.save(problem, outputs)
+    return operation.figures(problem, inputs, outputs) if operation.figures else {}
+
+
+LOOKS = {"before": "before timing", "after": "after timing", "simulated": "simulated"}
+
+
+def wrong_reason(verification: Verification) -> str:
+    """Return one sentence about what is wrong with an output."""
+    first = verification.first
+    if first is None:
+        return "the output is right"
+    index = ", ".join(str(i) for i in first.index)
+    bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
+    return (
+        f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first {first.output}[{index}]: "
+        f"got {first.got:g}, expected {first.expected:g}{bound}"
+    )
+
+
+def launch_warnings(case: Case) -> list[Warning]:
+    """Return what the launch itself gives away."""
+    threads = case.threads
+    if threads % WARP == 0:
+        return []
+    idle = -threads % WARP
+    return [
+        Warning(
+            "partial-warp",
+            f"{threads} threads a block leave {idle} lanes of the last warp idle: make --block a multiple of {WARP}",
+        )
+    ]
+
+
+def compare(expected: Arrays, got: Arrays, tolerance: Tolerance, when: str) -> Verification | None:
+    """Return how outputs compare with what is expected; None where nothing is."""
+    return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
+
+
+def unverified_warnings(
+    verification: Verification | None, expected: Arrays, buffers: Sequence[Buffer]
+) -> list[Warning]:
+    """Return what is to be said of a result, or of an output of it, that nothing was compared with."""
+    if verification is not None:
+        names = [buffer.name for buffer in buffers if buffer.role == "out" and buffer.name not in expected]
+        if not names:
+            return []
+        verb = "is" if len(names) == 1 else "are"
+        return [
+            Warning(
+                "not-compared",
+                f"{', '.join(names)} {verb} compared with nothing: add --expect '{names[0]}=EXPRESSION'",
+            )
+        ]
+    return [
+        Warning(
+            "unverified",
+            "nothing says that the output is right, so its figures count for no threshold: add --expect "
+            "'NAME=EXPRESSION' or NAME=@FILE.npy",
+        )
+    ]

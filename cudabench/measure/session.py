@@ -1,0 +1,259 @@
+"""A run of several kernels on one device, as a stream of events.
+
+A GPU is used from a process of its own: an illegal address spoils a CUDA context for good and a kernel that never ends
+cannot be stopped from within. The worker that met it is ended, the kernel is reported as failed, and a new worker
+goes on with the rest. The simulator runs in this process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cudabench.devices import Choice
+from cudabench.errors import CudabenchError, DeviceError
+from cudabench.model import Case, CpuTime, DeviceInfo, Operation, Result, Settings
+
+WATCHED = ("running", "warming up", "timing")  # phases in which the GPU must give a sign of life
+START_TIMEOUT_S = 120.0
+WORKER = "cudabench.measure.worker"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker does: `operation` makes the operation, whose functions cannot travel themselves."""
+
+    operation: Callable[[], Operation]
+    cases: tuple[Case, ...]
+    settings: Settings
+    index: int
+    cpu: CpuTime | None = None
+
+
+@dataclass(frozen=True)
+class Started:
+    """The device is ready."""
+
+    device: DeviceInfo
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The CPU baseline is known."""
+
+    cpu: CpuTime
+
+
+@dataclass(frozen=True)
+class Working:
+    """A kernel is in a phase, of which a fraction is done."""
+
+    kernel: str
+    phase: str
+    fraction: float
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A kernel is done; `output` is what it printed. `poisoned`: the worker's context is spoilt and it ends now.
+
+    `printed` is how many bytes the worker's kernels have printed so far, so that each gets its own.
+    """
+
+    result: Result
+    output: str = ""
+    poisoned: bool = False
+    printed: int | None = None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The run cannot go on: an error for the user."""
+
+    error: CudabenchError
+
+
+Event = Started | Measured | Working | Finished | Refused
+
+
+def run(
+    choice: Choice,
+    operation: Callable[[], Operation],
+    cases: Sequence[Case],
+    settings: Settings,
+    *,
+    progress: Callable[[Working], None] = lambda working: None,
+    trace: bool = False,
+    cpu: CpuTime | None = None,
+) -> Iterator[Event]:
+    """Run the cases in order and yield what happens: Started once, Finished once a case.
+
+    `progress` is called often with what is being done. `trace` keeps every access in the simulator, for small problems.
+    `cpu` is the baseline where it is known already.
+
+    Raises CudabenchError where nothing can run at all.
+    """
+    if choice.kind == "sim":
+        yield from _simulate(choice.architecture, operation(), cases, settings, progress, trace, cpu)
+        return
+    left = list(cases)
+    started = False
+    while left:
+        with _Worker(Job(operation, tuple(left), settings, choice.index, cpu)) as worker:
+            for event in worker.events(left[0]):
+                if isinstance(event, Refused):
+                    raise event.error
+                if isinstance(event, Measured):
+                    cpu = event.cpu
+                if isinstance(event, Finished):
+                    left.pop(0)
+                if isinstance(event, Working):
+                    progress(event)
+                    continue
+                if isinstance(event, Started) and started:
+                    continue
+                started = started or isinstance(event, Started)
+                yield event
+                if isinstance(event, Finished) and (event.poisoned or not left):
+                    break
+
+
+def _simulate(
+    architecture: str,
+    operation: Operation,
+    cases: Sequence[Case],
+    settings: Settings,
+    progress: Callable[[Working], None],
+    trace: bool,
+    cpu: CpuTime | None,
+) -> Iterator[Event]:
+    from cudabench.devices.sim import SimDevice
+    from cudabench.measure.simulated_run import SimulatedRun
+
+    device = SimDevice(architecture)
+    yield Started(device.info)
+    examination = SimulatedRun(operation, cases[0].problem, settings, device, trace, cpu=cpu)
+    for case in cases:
+        examination.progress = partial(_working, progress, case.kernel)
+        result = examination.examine(case)
+        if examination.cpu is not None and examination.cpu is not cpu:
+            cpu = examination.cpu
+            yield Measured(cpu)
+        yield Finished(result, examination.output)
+
+
+def _working(progress: Callable[[Working], None], kernel: str, phase: str, fraction: float) -> None:
+    progress(Working(kernel, phase, fraction))
+
+
+class _Worker:
+    """The parent's end of a worker process."""
+
+    def __init__(self, job: Job) -> None:
+        from multiprocessing.connection import Connection
+
+        self._job = job
+        ours, theirs = os.pipe()
+        back_read, back_write = os.pipe()
+        # What libraries and kernels print goes to files, never between the lines of a report.
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
+        self._noise = tempfile.TemporaryFile()  # noqa: SIM115
+        self._shown = 0
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_package_root(), *_python_path()])}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", WORKER, str(ours), str(back_write)],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._noise,
+            pass_fds=(ours, back_write),
+            env=environment,
+            start_new_session=True,  # Ctrl-C reaches the parent alone, which ends the worker
+        )
+        os.close(ours)
+        os.close(back_write)
+        self._to = Connection(theirs, readable=False)
+        self._from = Connection(back_read, writable=False)
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            try:
+                self._process.wait(0 if sys.exc_info()[0] else 5)  # profilers want a clean end
+            except subprocess.TimeoutExpired:
+                self._process.send_signal(signal.SIGKILL)
+                self._process.wait()
+        for closing in (self._to, self._from, self._output, self._noise):
+            closing.close()
+
+    def events(self, first: Case) -> Iterator[Event]:
+        """Yield the worker's events; a death or a hang becomes a failed result of the kernel in hand."""
+        cases = iter(self._job.cases)
+        case, phase, started = next(cases), "starting", False
+        with suppress(BrokenPipeError):  # a worker that died at once: reading tells
+            self._to.send(self._job)
+        while True:
+            limit = self._job.settings.timeout if phase in WATCHED else None if started else START_TIMEOUT_S
+            if not self._from.poll(limit):
+                self._process.send_signal(signal.SIGKILL)
+                if not started:
+                    raise DeviceError(f"The GPU did not start within {START_TIMEOUT_S:g} s; check it with nvidia-smi.")
+                yield self._failed(
+                    case, f"no sign of life for {limit:g} s while {phase}; raise --timeout if it is just slow"
+                )
+                return
+            try:
+                event: Any = self._from.recv()
+            except (EOFError, ConnectionResetError):
+                self._process.wait()
+                if not started:
+                    raise DeviceError(f"The GPU did not start: {self._last_words()}.") from None
+                yield self._failed(case, f"the process that ran it ended ({self._last_words()})")
+                return
+            if isinstance(event, Started):
+                started = True
+            elif isinstance(event, Working):
+                phase = event.phase
+            elif isinstance(event, Finished):
+                case, phase = next(cases, case), "between"
+                event = replace(event, output=self._printed(event.printed))
+            yield event
+
+    def _failed(self, case: Case, reason: str) -> Finished:
+        from cudabench.measure.context import describe
+
+        blank = describe(case, f"cuda:{self._job.index}")
+        return Finished(replace(blank, status="failed", reason=reason), self._printed(), poisoned=True)
+
+    def _printed(self, end: int | None = None) -> str:
+        text = _content(self._output.fileno())[self._shown : end]
+        self._shown += len(text)
+        return text.decode("utf-8", "replace")
+
+    def _last_words(self) -> str:
+        lines = _content(self._noise.fileno()).decode("utf-8", "replace").strip().splitlines()
+        status = self._process.returncode
+        return lines[-1] if lines else f"signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def _content(file: int) -> bytes:
+    """Return a file's bytes without moving its position, which the worker shares and writes at."""
+    return os.pread(file, os.fstat(file).st_size, 0)
+
+
+def _package_root() -> str:
+    return str(Path(__file__).resolve().parent.parent.parent)
+
+
+def _python_path() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

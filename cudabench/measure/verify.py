@@ -1,0 +1,89 @@
+"""Comparison of an output with its reference: pure, in chunks, and deaf to excuses: NaN never passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+import numpy as np
+
+from cudabench.floats import from_bfloat16
+from cudabench.model import Mismatch, Tolerance, Verification
+
+CHUNK = 1 << 22  # elements; keeps the temporaries of a comparison in tens of megabytes
+
+
+def compare(
+    expected: np.ndarray, got: np.ndarray, tolerance: Tolerance, *, checked: str = "before", output: str = ""
+) -> Verification:
+    """Compare two arrays of one shape element by element.
+
+    An element is right when |got - expected| <= atol + rtol * |expected| (numpy.isclose's rule), or when both are
+    the same infinity. Raises ValueError where shapes differ, since then nothing can be said.
+    """
+    if expected.shape != got.shape:
+        raise ValueError(f"the output has shape {got.shape}, the reference {expected.shape}")
+    flat_expected, flat_got = expected.reshape(-1), got.reshape(-1)
+    mismatches, first = 0, None
+    for start in range(0, flat_expected.size, CHUNK):
+        want, have = flat_expected[start : start + CHUNK], flat_got[start : start + CHUNK]
+        if tolerance.bfloat16:
+            want, have = from_bfloat16(want), from_bfloat16(have)
+        wrong = _wrong(want, have, tolerance)
+        count = int(np.count_nonzero(wrong))
+        if count and first is None:
+            at = int(np.argmax(wrong))
+            index = tuple(int(i) for i in np.unravel_index(start + at, expected.shape))
+            first = Mismatch(index, have[at].item(), want[at].item(), output)
+        mismatches += count
+    return Verification(mismatches, first, tolerance.rtol, tolerance.atol, (checked,))
+
+
+def _wrong(want: np.ndarray, have: np.ndarray, tolerance: Tolerance) -> np.ndarray:
+    unequal: np.ndarray = want != have
+    if tolerance.rtol == 0 and tolerance.atol == 0:
+        return unequal
+    if not unequal.any():
+        return unequal
+    wide_want, wide_have = want.astype(np.float64), have.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(wide_have - wide_want) <= tolerance.atol + tolerance.rtol * np.abs(wide_want)
+    # An infinite tolerance (infinite reference) would let every finite value pass.
+    return unequal & ~(near & np.isfinite(wide_want))
+
+
+def compare_all(
+    expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], tolerance: Tolerance, *, checked: str
+) -> Verification:
+    """Compare all outputs of a kernel that something is expected of; at least one is needed."""
+    looks = [
+        compare(array, got[name], tolerance.of(name), checked=checked, output=name) for name, array in expected.items()
+    ]
+    return reduce(merge, looks)
+
+
+def changed(inputs: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> str | None:
+    """Return a sentence about the first input that a kernel wrote into, byte for byte, or None."""
+    for name, array in got.items():
+        before, after = (a.reshape(-1).view(np.uint8) for a in (np.ascontiguousarray(inputs[name]), array))
+        for start in range(0, before.size, CHUNK):
+            differs = before[start : start + CHUNK] != after[start : start + CHUNK]
+            if differs.any():
+                at = (start + int(np.argmax(differs))) // array.itemsize
+                index = ", ".join(str(int(i)) for i in np.unravel_index(at, array.shape))
+                was, now = inputs[name].reshape(-1)[at].item(), array.reshape(-1)[at].item()
+                place = f"{name}[{index}] was {was}, is {now}"
+                return f"the kernel wrote into {name}, which is const in its signature: {place}"
+    return None
+
+
+def merge(first: Verification, second: Verification) -> Verification:
+    """Return what two looks at outputs say together, with the tolerance of the wrong one, or the wider one."""
+    ranked = sorted((first, second), key=lambda look: (look.first is None, -look.rtol))
+    return Verification(
+        first.mismatches + second.mismatches,
+        first.first or second.first,
+        ranked[0].rtol,
+        ranked[0].atol,
+        first.checked + tuple(c for c in second.checked if c not in first.checked),
+    )

@@ -1,0 +1,93 @@
+"""The process that owns the GPU: takes one job, sends events, ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing.connection import Connection
+
+from cudabench.errors import CudabenchError
+from cudabench.measure.session import Event, Finished, Job, Measured, Refused, Started, Working
+
+HEARTBEAT_S = 0.1
+
+
+def main(receive: int, send: int) -> None:
+    """Run the job that arrives on one pipe and send events through the other."""
+    _die_with_parent()
+    job: Job = Connection(receive, writable=False).recv()
+    channel = Connection(send, readable=False)
+    try:
+        _run(job, channel.send)
+    except CudabenchError as error:
+        channel.send(Refused(error))
+    sys.stdout.flush()
+    # A spoilt context makes PyCUDA warn about every object and abort at exit; the driver cleans up without it.
+    os._exit(0)
+
+
+def _run(job: Job, emit: Callable[[Event], None]) -> None:
+    from cudabench.devices.cuda import CudaDevice
+    from cudabench.measure.gpu_run import GpuRun
+
+    send = _Send(emit)
+    operation = job.operation()
+    with CudaDevice(job.index) as device:
+        send(Started(device.info))
+        bench = GpuRun(operation, job.cases[0].problem, job.settings, device, cpu=job.cpu)
+        for case in job.cases:
+            bench.progress = send.progress(case.kernel)
+            result = bench.measure(case)
+            if bench.cpu is not None and job.cpu is None:
+                send(Measured(bench.cpu))
+                job = replace(job, cpu=bench.cpu)
+            poisoned = result.status == "failed" and not device.alive()
+            send(Finished(result, poisoned=poisoned, printed=printed_bytes()))
+            if poisoned:
+                return
+
+
+def printed_bytes() -> int | None:
+    """Return how much has been printed, where standard output is a file."""
+    sys.stdout.flush()
+    if os.name == "posix":
+        ctypes.CDLL(None).fflush(None)  # kernels print through the C library, which keeps what goes to a file
+    try:
+        return os.lseek(1, 0, os.SEEK_CUR)
+    except OSError:
+        return None
+
+
+class _Send:
+    """Sends events, and what is being done no more than ten times a second."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._last = ("", "", 0.0)
+
+    def __call__(self, event: Event) -> None:
+        self._emit(event)
+
+    def progress(self, kernel: str) -> Callable[[str, float], None]:
+        """Return what a kernel reports its phase to."""
+
+        def report(phase: str, fraction: float) -> None:
+            now = time.monotonic()
+            if (kernel, phase) != self._last[:2] or now - self._last[2] > HEARTBEAT_S:
+                self._last = (kernel, phase, now)
+                self(Working(kernel, phase, fraction))
+
+        return report
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,1 @@
+"""What came of a run: the results file, statistics, comparison, thresholds, exports."""

@@ -1,0 +1,501 @@
+"""What changed between two results files: pure, records in and records out.
+
+Times. The ratio is new over base, of the medians, with the interval that `ratio` gives it.
+
+Verdicts. `slower` and `faster`: the whole interval lies on one side of 1. `same`: it holds 1 and reaches no further
+than the change that is asked about. `unclear`: anything else, too few samples included; never a guess.
+
+Counts of the simulator are exact: any difference is one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any, Literal
+
+from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, UsageError
+from cudabench.model import DeviceInfo, Dim, Result, dim_text
+from cudabench.results.file import ResultsFile
+from cudabench.results.ratio import RUN_TO_RUN, RUN_TO_RUN_S, Ratio, time_ratio
+from cudabench.results.thresholds import THRESHOLDS
+
+SAME_WITHIN = 0.03  # unless a larger change is asked about; twice RUN_TO_RUN
+MIN_SAMPLES = 8  # fewer hold no distribution-free 99% interval of the median: 2 * (1/2)^7 > 0.01
+COPY_MOVED = 0.02  # a copy that changed by more says that the card changed
+
+# Verdicts on a change, which need the same problem on both sides
+CHANGES = frozenset({"faster", "slower", "same", "fewer", "more", "mixed"})
+
+Scope = Literal["gpu", "hardware", "counts"]
+Verdict = Literal[
+    "faster",
+    "slower",
+    "same",
+    "unclear",
+    "fewer",
+    "more",
+    "mixed",
+    "wrong",
+    "failed",
+    "mended",
+    "still wrong",
+    "still failed",
+    "new",
+    "missing",
+    "shown",
+]
+
+
+@dataclass(frozen=True)
+class Key:
+    """What makes two results the same measurement.
+
+    `card` is the device where a file holds several; `occurrence` tells apart those that are equal in all else.
+    """
+
+    operation: str
+    kernel: str
+    size: tuple[tuple[str, float], ...]
+    dtype: str
+    block: Dim
+    kind: str
+    card: str = ""
+    occurrence: int = 0
+
+
+@dataclass(frozen=True)
+class Count:
+    """One count of the simulator in both files."""
+
+    name: str
+    base: int
+    new: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel: what both files have of it and what follows. `reason` says why a verdict is none."""
+
+    key: Key
+    base: Result | None
+    new: Result | None
+    verdict: Verdict
+    ratio: Ratio | None = None
+    reason: str | None = None
+    counts: tuple[Count, ...] = ()
+
+    @property
+    def grown(self) -> tuple[Count, ...]:
+        """The counts that are larger than they were."""
+        return tuple(count for count in self.counts if count.new > count.base)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rows of two files, in the order of the new one, then what is missing in it.
+
+    `scope` is what they allow: a verdict on one GPU, a look at two kinds of hardware, or counts. `changed` lists what
+    else differs between the two runs.
+    """
+
+    base: ResultsFile
+    new: ResultsFile
+    scope: Scope
+    rows: tuple[Row, ...]
+    changed: tuple[str, ...] = ()
+
+    @property
+    def geometric_mean(self) -> float | None:
+        """The geometric mean of the ratios, or None without any."""
+        # Cold against hot, or another problem, has a ratio and no place in a mean.
+        comparable = CHANGES | {"shown"}
+        logs = [math.log(row.ratio.value) for row in self.rows if row.ratio and row.verdict in comparable]
+        return math.exp(sum(logs) / len(logs)) if logs else None
+
+    def count(self, verdict: Verdict) -> int:
+        """Return how many rows have a verdict."""
+        return sum(row.verdict == verdict for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a comparison fails: an exit code and a sentence."""
+
+    code: int
+    message: str
+
+
+# Matching ------------------------------------------------------------------------------------------------------------
+
+
+def compare(
+    base: ResultsFile,
+    new: ResultsFile,
+    *,
+    threshold: float | None = None,
+    run_to_run: float = RUN_TO_RUN,
+    same_model: bool = False,
+) -> Comparison:
+    """Return what changed from base to new.
+
+    `threshold` is the slow-down asked about, as a fraction; `run_to_run` replaces RUN_TO_RUN. With `same_model` two
+    cards of one name count as one GPU. Raises UsageError for files that have nothing in common.
+    """
+    before, after = index(base), index(new)
+    if before and after and not set(before) & set(after):
+        raise UsageError(nothing_in_common(before, after))
+    simulated = {key.kind for key in (*before, *after)} == {"sim"}
+    scope: Scope = "counts" if simulated else _scope(base, new, same_model)
+    if len(base.devices) > 1 or len(new.devices) > 1:
+        before, after = _by_card(base, new, scope, same_model)
+    margin = max(threshold or 0.0, SAME_WITHIN, 2 * run_to_run)
+    rows = [_row(key, before.get(key), result, scope, margin, run_to_run) for key, result in after.items()]
+    rows += [_row(key, result, None, scope, margin, run_to_run) for key, result in before.items() if key not in after]
+    other = other_problem(base, new)
+    if other:
+        rows = [replace(r, verdict="unclear", reason=other) if r.verdict in CHANGES else r for r in rows]
+    return Comparison(base, new, scope, tuple(rows), differences(base, new))
+
+
+def other_problem(base: ResultsFile, new: ResultsFile) -> str | None:
+    """Return which options of the operation, such as a blur's radius, make another problem of the same size."""
+    before, after = (
+        {name: value for name, value in (file.settings.get("options") or {}).items() if name not in ("image", "save")}
+        for file in (base, new)
+    )
+    if before == after:
+        return None
+    return f"another problem: {_value(before)} -> {_value(after)}"
+
+
+def index(file: ResultsFile) -> dict[Key, Result]:
+    """Return a file's results by what they measure. What was skipped was not measured and is left out."""
+    seen: Counter[Key] = Counter()
+    found = {}
+    for result in file.results:
+        if result.status == "skipped":
+            continue
+        kind = "sim" if result.device.startswith("sim") else "cuda" if result.device else _kind(file.device)
+        key = Key(
+            result.operation, result.kernel, tuple(result.size.items()), result.dtype, result.block, kind or "cuda"
+        )
+        seen[key] += 1
+        found[Key(**{**vars(key), "occurrence": seen[key] - 1})] = result
+    return found
+
+
+def _by_card(
+    base: ResultsFile, new: ResultsFile, scope: Scope, same_model: bool
+) -> tuple[dict[Key, Result], dict[Key, Result]]:
+    """Return both files' results by what they measure and by card: the same card in both, or hardware side by side."""
+    left, parts = base.by_device(), new.by_device()
+    pairs: list[tuple[ResultsFile | None, ...]] = []
+    if scope == "hardware":
+        pairs += zip_longest(left, parts)
+    else:
+        for part in parts:
+            same = next((file for file in left if _same(file.device, part.device, same_model)), None)
+            left = [file for file in left if file is not same]
+            pairs.append((same, part))
+        pairs += [(file, None) for file in left]
+    before: dict[Key, Result] = {}
+    after: dict[Key, Result] = {}
+    for pair in pairs:
+        card = _card(*(side.device if side else None for side in pair))
+        for found, side in zip((before, after), pair, strict=True):
+            found |= {replace(key, card=card): result for key, result in index(side).items()} if side else {}
+    return before, after
+
+
+def _card(old: DeviceInfo | None, new: DeviceInfo | None) -> str:
+    """Return one card by its UUID, however its host counts, and two that stand side by side by number."""
+    device = new or old
+    if device is None:
+        return ""
+    one = old is None or new is None or old.uuid == new.uuid
+    return device.uuid[:12] if one and device.uuid else f"cuda:{device.index}"
+
+
+def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:
+    """Return the sentence that names the first thing in which two files differ throughout."""
+    before, after = list(before), list(after)
+    texts: dict[str, Callable[[Key], str]] = {
+        "kind": lambda key: {"cuda": "on a GPU", "sim": "in the simulator"}[key.kind],
+        "operation": lambda key: key.operation,
+        "size": size_text,
+        "dtype": lambda key: key.dtype,
+        "kernel": lambda key: key.kernel,
+        "block": lambda key: dim_text(key.block, 2),
+    }
+    for what, text in texts.items():
+        ours, theirs = (list(dict.fromkeys(map(text, keys))) for keys in (before, after))
+        if not set(ours) & set(theirs):
+            verb = "ran" if what == "kind" else f"has the {what}"
+            return (
+                f"The files have no measurement in common: the base {verb} {_some(ours)}, the new one {_some(theirs)}."
+            )
+    return "The files have no measurement in common: no kernel has the same size, type and block in both."
+
+
+def _some(texts: list[str]) -> str:
+    return ", ".join(texts[:3]) + (", ..." if len(texts) > 3 else "")
+
+
+def size_text(key: Key) -> str:
+    """Return a size as '4096 x 4096', or as 'n=64, a=2.5' for a kernel of the user's own."""
+    if key.operation == "run":
+        return ", ".join(f"{name}={value}" for name, value in key.size)
+    return " x ".join(str(value) for _, value in key.size)
+
+
+def _kind(device: DeviceInfo | None) -> str | None:
+    return device.kind if device else None
+
+
+def same_gpu(a: DeviceInfo, b: DeviceInfo, same_model: bool = False) -> bool:
+    """Tell whether two devices are one: by UUID where both have one, else by name."""
+    if a.kind != b.kind:
+        return False
+    if a.uuid and b.uuid and not same_model:
+        return a.uuid == b.uuid
+    return a.name == b.name
+
+
+def _same(a: DeviceInfo | None, b: DeviceInfo | None, same_model: bool) -> bool:
+    # An interrupted run without a device has no result either.
+    return a is None or b is None or same_gpu(a, b, same_model)
+
+
+def _scope(base: ResultsFile, new: ResultsFile, same_model: bool) -> Literal["gpu", "hardware", "counts"]:
+    if _kind(base.device) == _kind(new.device) == "sim":
+        return "counts"
+    pairs = ((old.device, part.device) for old in base.by_device() for part in new.by_device())
+    return "gpu" if any(_same(*pair, same_model) for pair in pairs) else "hardware"
+
+
+# What is of the run and not of the kernel
+QUIET_SETTINGS = frozenset(
+    {"kernels", "block", "size", "dtype", "device", "timeout", "cpu", "cpu_threads"} | {*THRESHOLDS, "sweep"}
+)
+
+
+def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
+    """Return what else differs between two runs, as 'nvcc 12.9 -> 13.0': versions, driver, settings."""
+
+    def changes(before: Any, after: Any, skip: frozenset[str]) -> list[str]:
+        names = [name for name in {**before, **after} if name not in skip and before.get(name) != after.get(name)]
+        shown = {"version": "cudabench"}
+        return [f"{shown.get(n, n)} {_value(before.get(n))} -> {_value(after.get(n))}" for n in names]
+
+    drivers = ({"driver": f.device.driver, "simulated": f.device.name} if f.device else {} for f in (base, new))
+    old_driver, new_driver = drivers
+    simulated = _kind(base.device) == _kind(new.device) == "sim"
+    return (
+        *changes(base.tool, new.tool, frozenset({"name"})),
+        *changes(old_driver, new_driver, frozenset({"driver"} if simulated else {"simulated"})),
+        *changes(base.settings, new.settings, QUIET_SETTINGS),
+    )
+
+
+def _value(value: Any) -> str:
+    if value is None or value in ({}, [], ""):
+        return "none"
+    if isinstance(value, dict):
+        return " ".join(f"{name}={item}" for name, item in value.items())
+    return str(value)
+
+
+# One kernel ----------------------------------------------------------------------------------------------------------
+
+
+def _row(key: Key, base: Result | None, new: Result | None, scope: str, margin: float, run_to_run: float) -> Row:
+    if new is None:
+        return Row(key, base, new, "missing")
+    if base is None:
+        return Row(key, base, new, "new" if new.status == "ok" else _bad(new), reason=new.reason)
+    counts = count_changes(base, new)
+    hazards = next((count for count in counts if count.name == "hazards"), None)
+    if base.status != "ok" or new.status != "ok":
+        if new.status == "ok":
+            return Row(key, base, new, "mended", counts=counts)
+        if new.status == base.status:
+            return Row(key, base, new, "still wrong" if new.status == "wrong" else "still failed", None, None, counts)
+        return Row(key, base, new, _bad(new), reason=new.reason, counts=counts)
+    if hazards and hazards.new > 0 == hazards.base:
+        first = new.hazards[0] if new.hazards else None
+        return Row(key, base, new, "wrong", reason=first.message if first else None, counts=counts)
+    if key.kind == "sim":
+        return Row(key, base, new, _counted(counts), counts=counts, reason=None if counts else "no counts in one file")
+    if scope == "hardware":
+        ratio = new.time.median_s / base.time.median_s if base.time and new.time else None
+        return Row(key, base, new, "shown", Ratio(ratio, ratio, ratio) if ratio else None)
+    return _timed(key, base, new, margin, run_to_run)
+
+
+def _bad(result: Result) -> Verdict:
+    return "wrong" if result.status == "wrong" else "failed"
+
+
+def _timed(key: Key, base: Result, new: Result, margin: float, run_to_run: float) -> Row:
+    if base.time is None or new.time is None:
+        return Row(key, base, new, "unclear", reason="one of the files has no time")
+    if min(base.time.median_s, new.time.median_s, *base.time.samples_s, *new.time.samples_s) <= 0:
+        return Row(key, base, new, "unclear", reason="a time of zero")
+    found = time_ratio(base.time, new.time, run_to_run)
+    if base.time.cache != new.time.cache:
+        return Row(key, base, new, "unclear", found, f"{base.time.cache} against {new.time.cache} L2")
+    fewest = min(len(base.time.samples_s), len(new.time.samples_s))
+    if fewest < MIN_SAMPLES:
+        return Row(key, base, new, "unclear", found, f"{fewest} samples, at least {MIN_SAMPLES} are needed")
+    word = verdict(found, margin)
+    if word == "unclear":
+        short = RUN_TO_RUN_S / min(base.time.median_s, new.time.median_s) > run_to_run
+        because = f": times this short differ by {RUN_TO_RUN_S * 1e6:g} µs from run to run" if short else ""
+        return Row(key, base, new, word, found, f"a change of {found.reach:.1%} is possible{because}")
+    copy = copy_moved(base, new)
+    if word != "same" and copy is not None and found.low / copy <= 1 <= found.high / copy:
+        direction = "slower" if copy > 1 else "faster"
+        by = max(copy, 1 / copy) - 1
+        return Row(key, base, new, "unclear", found, f"the copy is {by:.1%} {direction} too: the card changed")
+    return Row(key, base, new, word, found)
+
+
+def copy_moved(base: Result, new: Result) -> float | None:
+    """Return the ratio of the times of the copies beside a kernel where it says that the card changed, else None."""
+    if not (base.copy_gbps and new.copy_gbps and base.bytes):
+        return None
+    ratio = base.copy_gbps / new.copy_gbps
+    copy_s = base.bytes / base.copy_gbps / 1e9
+    if RUN_TO_RUN_S / copy_s > COPY_MOVED or abs(math.log(ratio)) <= math.log1p(COPY_MOVED):
+        return None  # too short to say anything, or as it was
+    return ratio
+
+
+def verdict(ratio: Ratio, margin: float) -> Verdict:
+    """Return what an interval says; `margin` is the change, as a fraction, that `same` excludes in both directions."""
+    if ratio.low > 1:
+        return "slower"
+    if ratio.high < 1:
+        return "faster"
+    return "same" if ratio.reach <= margin else "unclear"
+
+
+# Counts --------------------------------------------------------------------------------------------------------------
+
+
+def counts(result: Result) -> dict[str, int]:
+    """Return what the simulator counted, summed over a kernel; what it did not count is left out."""
+    found = {}
+    if result.access is not None:
+        for name, space, what in (
+            ("global sectors", "global", "sectors"),
+            ("local sectors", "local", "sectors"),
+            ("shared wavefronts", "shared", "wavefronts"),
+        ):
+            found[name] = sum(getattr(access, what) or 0 for access in result.access if access.space == space)
+    if result.instructions is not None:
+        found["instructions"] = result.instructions
+    if result.hazards is not None:
+        found["hazards"] = sum(hazard.count for hazard in result.hazards)
+    return found
+
+
+def count_changes(base: Result, new: Result) -> tuple[Count, ...]:
+    """Return the counts that both results have."""
+    before, after = counts(base), counts(new)
+    return tuple(Count(name, before[name], after[name]) for name in after if name in before)
+
+
+def _counted(counts: Sequence[Count]) -> Verdict:
+    more, fewer = any(c.new > c.base for c in counts), any(c.new < c.base for c in counts)
+    return "unclear" if not counts else "mixed" if more and fewer else "more" if more else "fewer" if fewer else "same"
+
+
+# What fails ----------------------------------------------------------------------------------------------------------
+
+
+def failures(comparison: Comparison, threshold: float | None, strict: bool = False) -> list[Failure]:
+    """Return why a comparison fails.
+
+    Always: a kernel that is wrong and was not (3), one that failed and did not (1). With a threshold: one that is
+    slower by more and whose interval says that it is slower (4); in the simulator, any count that grew (4). With
+    `strict`: what is unclear or missing (4).
+    """
+    found = []
+    for row in comparison.rows:
+        name = name_of(row.key)
+        because = f": {row.reason}" if row.reason else ""
+        if row.verdict == "wrong":
+            found.append(Failure(EXIT_WRONG, f"{name} is wrong{'' if row.base is None else ' and was right'}{because}"))
+        elif row.verdict == "failed":
+            found.append(Failure(EXIT_FAILED, f"{name} failed{'' if row.base is None else ' and ran before'}{because}"))
+        elif threshold is not None and row.grown and row.verdict != "unclear":
+            grown = ", ".join(f"{count.name} {count.base} -> {count.new}" for count in row.grown)
+            found.append(Failure(EXIT_THRESHOLD, f"{name} takes more: {grown}"))
+        elif threshold is not None and row.verdict == "slower" and row.ratio and row.ratio.change > threshold:
+            by = f"{row.ratio.change:.1%} slower ({row.ratio.low - 1:+.1%} to {row.ratio.high - 1:+.1%})"
+            found.append(Failure(EXIT_THRESHOLD, f"{name} is {by}, over --fail-on-regression {threshold * 100:.4g}%"))
+        elif strict and row.verdict in ("unclear", "missing"):
+            found.append(Failure(EXIT_THRESHOLD, f"{name} is {row.verdict}{because}, and --strict asks for certainty"))
+    return found
+
+
+def exit_code(found: Iterable[Failure]) -> int:
+    """Return the exit code of all failures: a wrong result outweighs a failed one, that a regression."""
+    codes = {failure.code for failure in found}
+    return next((code for code in (EXIT_WRONG, EXIT_FAILED, EXIT_THRESHOLD) if code in codes), EXIT_OK)
+
+
+def name_of(key: Key) -> str:
+    """Return a measurement as one names it in a sentence: smem-pad (32 x 8)."""
+    block = f" ({dim_text(key.block, 2)})" if key.block[0] else ""
+    return key.kernel + block + (f" on {key.card}" if key.card else "")
+
+
+# For scripts ---------------------------------------------------------------------------------------------------------
+
+
+def document(names: Sequence[str], comparisons: Sequence[Comparison], found: Sequence[Failure]) -> dict[str, Any]:
+    """Return comparisons of the first file with each other one as plain values; times in seconds."""
+    return {
+        "schema": "cudabench-comparison/1",
+        "base": names[0],
+        "comparisons": [
+            {
+                "new": name,
+                "scope": comparison.scope,
+                "geometric_mean": comparison.geometric_mean,
+                "changed": list(comparison.changed),
+                "rows": [_plain(row) for row in comparison.rows],
+            }
+            for name, comparison in zip(names[1:], comparisons, strict=True)
+        ],
+        "failures": [{"exit_code": failure.code, "message": failure.message} for failure in found],
+        "exit_code": exit_code(found),
+    }
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    def seconds(result: Result | None) -> float | None:
+        return result.time.median_s if result and result.time else None
+
+    return {
+        "operation": row.key.operation,
+        "kernel": row.key.kernel,
+        "size": dict(row.key.size),
+        "dtype": row.key.dtype,
+        "block": list(row.key.block),
+        "device": result.device if (result := row.new or row.base) else "",
+        "verdict": row.verdict,
+        "reason": row.reason,
+        "base_s": seconds(row.base),
+        "new_s": seconds(row.new),
+        "ratio": row.ratio.value if row.ratio else None,
+        "ratio_low": row.ratio.low if row.ratio else None,
+        "ratio_high": row.ratio.high if row.ratio else None,
+        "counts": {count.name: {"base": count.base, "new": count.new} for count in row.counts},
+    }

@@ -1,0 +1,266 @@
+"""The results file: its schema, writing it so that nothing is ever half there, reading it back.
+
+Reading is lenient where nothing is lost: unknown keys are ignored and missing ones take their empty value, so that
+files of older schemas and of hand are read. What decides a comparison must be there and of its type.
+
+Schema history
+1  first version
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from cudabench import __version__
+from cudabench.errors import CudabenchError, no_such_file
+from cudabench.model import DeviceInfo, Dim, Result, Size, Timing
+from cudabench.outputs import write_whole
+
+SCHEMA = "cudabench/1"
+
+# Keys without which a record says nothing; every other missing key is empty.
+ESSENTIAL: dict[type, frozenset[str]] = {
+    Result: frozenset({"operation", "kernel", "status"}),
+    Timing: frozenset({"median_s"}),
+    DeviceInfo: frozenset({"name", "kind"}),
+}
+
+
+@dataclass
+class ResultsFile:
+    """Everything that one run leaves behind; `write` may be called after every kernel.
+
+    `devices` are several for a run on all cards of a machine, and none before the first is ready.
+    """
+
+    settings: Mapping[str, Any]
+    tool: Mapping[str, Any]
+    host: Mapping[str, Any]
+    devices: list[DeviceInfo] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+
+    @property
+    def device(self) -> DeviceInfo | None:
+        """The device, or the first of several; None where the run ended before it was ready."""
+        return self.devices[0] if self.devices else None
+
+    def device_of(self, result: Result) -> DeviceInfo | None:
+        """Return the device that a result is of."""
+        return next((d for d in self.devices if result.device == f"{d.kind}:{d.index}"), self.device)
+
+    def by_device(self) -> list[ResultsFile]:
+        """Return a file for each device; this one where there is one device or none."""
+        if len(self.devices) < 2:
+            return [self]
+        return [
+            replace(self, devices=[d], results=[r for r in self.results if self.device_of(r) == d])
+            for d in self.devices
+        ]
+
+    def document(self) -> dict[str, Any]:
+        """Return the file's content as plain values."""
+        return {
+            "schema": SCHEMA,
+            "tool": {"name": "cudabench", "version": __version__, **self.tool},
+            "host": dict(self.host),
+            "device": asdict(self.device) if self.device else None,
+            **({"devices": [asdict(device) for device in self.devices]} if len(self.devices) > 1 else {}),
+            "settings": dict(self.settings),
+            "results": [_plain(result) for result in self.results],
+        }
+
+    def text(self) -> str:
+        """Return the file's text: one line a value, but lists of samples on one line."""
+        return _dump(self.document()) + "\n"
+
+    def write(self, path: Path) -> None:
+        """Write the file whole; see `write_whole`."""
+        write_whole(path, self.text().encode())
+
+
+def _plain(result: Result) -> dict[str, Any]:
+    """Return a result under the keys of the schema, in its order."""
+    values = asdict(result)
+    if values["time"]:
+        values["time"]["samples_s"] = [float(f"{sample:.7g}") for sample in values["time"]["samples_s"]]
+    return values
+
+
+def _dump(value: Any, indent: str = "") -> str:
+    """Return JSON with short lists on one line: a thousand samples would otherwise be a thousand lines."""
+    inner = indent + "  "
+    if isinstance(value, Mapping) and value:
+        rows = (f"{inner}{json.dumps(str(key))}: {_dump(item, inner)}" for key, item in value.items())
+        return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+    if isinstance(value, Sequence) and not isinstance(value, str) and any(isinstance(i, Mapping) for i in value):
+        return "[\n" + ",\n".join(f"{inner}{_dump(item, inner)}" for item in value) + f"\n{indent}]"
+    return json.dumps(_finite(value))
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with NaN and infinities as text, which JSON lacks."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+def load(path: str | Path) -> ResultsFile:
+    """Read a results file of this schema or an older one.
+
+    Raises CudabenchError, with one sentence, for a file that is missing, unreadable, cut off, no JSON, no results file,
+    or of a newer schema.
+    """
+    path = Path(path)
+    return parse(_read(path), str(path))
+
+
+def parse(text: str, name: str) -> ResultsFile:
+    """Return the content of a results file; `name` is what errors call it. Raises CudabenchError as `load` does."""
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        if not text.strip():
+            raise CudabenchError(f"{name} is empty: the run that should have written it left nothing.") from None
+        cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        if cut_off and text.lstrip().startswith("{"):
+            raise CudabenchError(
+                f"{name} is cut off at line {error.lineno}: it is no whole JSON; copy it again or measure anew."
+            ) from None
+        raise CudabenchError(f"{name} is no JSON (line {error.lineno}: {error.msg}): name a file of --json.") from None
+    except RecursionError:
+        raise CudabenchError(f"{name} is no cudabench results file: its JSON is nested too deeply.") from None
+    if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
+        raise CudabenchError(f'{name} is no cudabench results file: it has no "schema"; name a file of --json.')
+    schema = document["schema"]
+    match = re.fullmatch(r"cudabench/(\d+)", schema)
+    if not match:
+        raise CudabenchError(f"{name} is no cudabench results file: its schema is '{schema}', not '{SCHEMA}'.")
+    if int(match[1]) > int(SCHEMA.partition("/")[2]):
+        raise CudabenchError(
+            f"{name} has schema {schema}; cudabench {__version__} reads up to {SCHEMA}: upgrade cudabench."
+        )
+    if not isinstance(document.get("results"), list):
+        raise CudabenchError(f'{name} is no cudabench results file: it has no list "results".')
+    try:
+        device = _decode(DeviceInfo | None, document.get("device"), "device")
+        devices = [_decode(DeviceInfo, d, f"devices[{at}]") for at, d in enumerate(document.get("devices") or [])]
+        return ResultsFile(
+            settings=_mapping(document.get("settings"), "settings"),
+            tool=_mapping(document.get("tool"), "tool"),
+            host=_mapping(document.get("host"), "host"),
+            devices=devices or ([device] if device else []),
+            results=[_decode(Result, value, f"results[{at}]") for at, value in enumerate(document["results"])],
+        )
+    except _Misfit as error:
+        raise CudabenchError(f"{name} does not follow {schema}: {error}.") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise no_such_file(path, "*.json") from None
+    except IsADirectoryError:
+        raise CudabenchError(f"{path} is a directory: name a results file in it.") from None
+    except UnicodeDecodeError:
+        raise CudabenchError(f"{path} is no cudabench results file: it is not UTF-8 text.") from None
+    except OSError as error:
+        raise CudabenchError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+class _Misfit(Exception):
+    """A value that is not of its key's type: which key, and what it is instead."""
+
+
+def _mapping(value: Any, where: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _Misfit(f"{where} is {_shown(value)}, not an object")
+    return value
+
+
+def _decode(hint: Any, value: Any, where: str) -> Any:
+    """Return a JSON value as the type that a record's annotation asks for."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (types.UnionType,) or type(None) in arguments:
+        return None if value is None else _decode(next(a for a in arguments if a is not type(None)), value, where)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return _record(hint, _object(value, where), where)
+    if origin is Literal:
+        if value not in arguments:
+            raise _Misfit(f"{where} is {_shown(value)}, not one of {', '.join(arguments)}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise _Misfit(f"{where} is {_shown(value)}, not a list")
+        if hint == Dim:
+            value = [*value, 1, 1, 1][:3]
+        return tuple(_decode(arguments[0], item, f"{where}[{at}]") for at, item in enumerate(value))
+    if hint == Size:
+        # The size of a user's own kernel are its scalars, which need not be whole.
+        return {
+            key: _scalar(int if isinstance(item, int) else float, item, f"{where}.{key}")
+            for key, item in _object(value, where).items()
+        }
+    if origin is not None and issubclass(origin, Mapping):
+        return {str(key): _decode(arguments[1], item, f"{where}.{key}") for key, item in _object(value, where).items()}
+    return _scalar(hint, value, where)
+
+
+def _scalar(hint: type, value: Any, where: str) -> Any:
+    """Return a number or text; NaN and infinities were written as text."""
+    if hint is float and (isinstance(value, (int, float)) or value in ("nan", "inf", "-inf")):
+        if not isinstance(value, bool):
+            return float(value)
+    elif hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    names = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
+    raise _Misfit(f"{where} is {_shown(value)}, not {names.get(hint, hint.__name__)}")
+
+
+def _record(kind: type, value: dict[str, Any], where: str) -> Any:
+    hints = get_type_hints(kind)
+    given: dict[str, Any] = {}
+    for spec in fields(kind):
+        if spec.name in value:
+            given[spec.name] = _decode(hints[spec.name], value[spec.name], f"{where}.{spec.name}")
+        elif spec.name in ESSENTIAL.get(kind, ()):
+            raise _Misfit(f'{where} has no "{spec.name}"')
+        elif spec.default is MISSING and spec.default_factory is MISSING:
+            given[spec.name] = _empty(hints[spec.name])
+    return kind(**given)
+
+
+def _empty(hint: Any) -> Any:
+    if type(None) in get_args(hint):
+        return None
+    if hint == Dim:
+        return (0, 0, 0)
+    return (get_origin(hint) or hint)() if get_origin(hint) is not Mapping else {}
+
+
+def _object(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _Misfit(f"{where} is {_shown(value)}, not an object")
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,443 @@
+"""Results as pictures: a ladder against copy and peak, bandwidth over size, the map of a sweep.
+
+Drawn in black and white: greys, hatches, markers and dashes tell things apart, so that a printed page or a reader who
+sees no colours loses nothing. matplotlib is imported when something is drawn, and never its window toolkit.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from cudabench.errors import CudabenchError, UsageError
+from cudabench.model import Result, dim_text
+from cudabench.results import units
+from cudabench.results.file import ResultsFile
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH_IN = 7.2
+DPI = 150
+GREYS = ("0.35", "0.75", "0.55", "0.9")
+HATCHES = ("", "///", "...", "xxx")
+MARKERS = "osD^vP*X<>"
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is drawn: its name with the unit, a result's value, how a value is written, what would do (or None)."""
+
+    name: str
+    value: Callable[[Result], float | None]
+    text: Callable[[float], str]
+    ideal: Callable[[Result], float | None] = lambda result: None
+    more: bool = True
+
+
+def bandwidth() -> Quantity:
+    """Return the effective bandwidth."""
+    return Quantity("bandwidth in GB/s", lambda r: r.bandwidth_gbps, units.digits)
+
+
+def count_of(space: str, what: str) -> Quantity:
+    """Return a count of the simulator, with what would do."""
+
+    def total(result: Result, name: str) -> float | None:
+        rows = [a for a in result.access or () if a.space == space]
+        return float(sum(getattr(a, name) or 0 for a in rows)) if rows else None
+
+    return Quantity(
+        f"{space} {what}",
+        lambda r: total(r, what),
+        lambda value: units.count(round(value)),
+        lambda r: total(r, f"ideal_{what}"),
+        more=False,
+    )
+
+
+def quantities(results: Sequence[Result]) -> list[Quantity]:
+    """Return what a set of results has to show. Raises CudabenchError where there is nothing."""
+    right = [r for r in results if r.status == "ok"]
+    if any(r.time for r in right):
+        if all(r.gflops is not None and (r.bytes is None or (r.flops or 0) >= 10 * r.bytes) for r in right):
+            return [Quantity("GFLOP/s", lambda r: r.gflops, units.digits)]
+        if any(r.bandwidth_gbps is not None for r in right):
+            return [bandwidth()]
+        return [
+            Quantity(
+                "time in µs", lambda r: r.time.median_s * 1e6 if r.time else None, lambda v: units.digits(v), more=False
+            )
+        ]
+    counted = [count_of("global", "sectors"), count_of("shared", "wavefronts")]
+    found = [q for q in counted if any(q.value(r) is not None for r in right)]
+    if not found:
+        raise CudabenchError("There is nothing to draw: no right result has a time or a count.")
+    return found
+
+
+# What to draw --------------------------------------------------------------------------------------------------------
+
+
+def kind_of(files: Sequence[ResultsFile]) -> str:
+    """Return what files show by themselves: a sweep of blocks, a curve over sizes, or a ladder."""
+    results = [result for file in files for result in file.results]
+    kernels = {result.kernel for result in results}
+    blocks = {result.block for result in results if result.status == "ok"}
+    sizes = {tuple(result.size.items()) for result in results}
+    if len(kernels) == 1 and len(blocks) > 2 and len(sizes) == 1 and len(files) == 1:
+        return "sweep"
+    return "size" if len(sizes) > 1 else "ladder"
+
+
+def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = None) -> Figure:
+    """Return a figure of the files; `kind` is ladder, size or sweep, or None for what they show by themselves.
+
+    Raises CudabenchError where matplotlib is not installed or there is nothing to draw, and UsageError where the files
+    do not fit the kind.
+    """
+    try:
+        from matplotlib.figure import Figure as NewFigure
+    except ImportError:
+        raise CudabenchError("Plots need matplotlib, which is not here: pip install 'cudabench[plot]'.") from None
+    results = [result for file in files for result in file.results]
+    if not results:
+        raise CudabenchError("There is nothing to draw: the files hold no results.")
+    operations = sorted({result.operation for result in results})
+    if len(operations) > 1:
+        raise UsageError(f"A plot is of one operation; the files hold {', '.join(operations)}: plot them one by one.")
+    figure = NewFigure(figsize=(WIDTH_IN, 3), dpi=DPI, layout="constrained")
+    names = [label for file, name in zip(files, names, strict=True) for label in _names_by_device(file, name)]
+    files = [part for file in files for part in file.by_device()]
+    {"ladder": _ladder, "size": _sizes, "sweep": _sweep}[kind or kind_of(files)](figure, files, names)
+    return figure
+
+
+def render(figure: Figure, suffix: str) -> bytes:
+    """Return a figure as svg, png or pdf; the same figure gives the same bytes."""
+    import matplotlib
+
+    stream = io.BytesIO()
+    metadata: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
+    with matplotlib.rc_context({"svg.hashsalt": "cudabench"}):
+        figure.savefig(stream, format=suffix, metadata=metadata)
+    return stream.getvalue()
+
+
+def heading(files: Sequence[ResultsFile]) -> str:
+    """Return what all files have in common: the problem and the device."""
+    results = [result for file in files for result in file.results]
+    first = results[0]
+    sizes = {tuple(result.size.values()) for result in results}
+    dtypes = {result.dtype for result in results}
+    devices = list(dict.fromkeys(file.device.name for file in files if file.device))
+    parts = [
+        first.operation,
+        units.size(first) if len(sizes) == 1 else "",
+        first.dtype if len(dtypes) == 1 else "",
+    ]
+    caches = {result.time.cache for result in results if result.time}
+    state = f", {caches.pop()} L2" if len(caches) == 1 else ""
+    return " ".join(part for part in parts if part) + (f" on {', '.join(devices)}" if devices else "") + state
+
+
+def labels_of(names: Sequence[str], files: Sequence[ResultsFile]) -> list[str]:
+    """Return how to tell files apart: by device where each has its own, else by name."""
+    devices = [file.device.name if file.device else "" for file in files]
+    if len(set(devices)) == len(files) > 1:
+        return devices
+    return [name.rpartition("/")[2].removesuffix(".json") for name in names]
+
+
+def _names_by_device(file: ResultsFile, name: str) -> list[str]:
+    if len(file.devices) < 2:
+        return [name]
+    return [f"{name.removesuffix('.json')} cuda:{device.index}" for device in file.devices]
+
+
+def cards_of(files: Sequence[ResultsFile]) -> list[str]:
+    """Return the card of each file by name, with its number where others are called the same."""
+    devices = [file.device for file in files]
+    cards: dict[str, set[Any]] = {}
+    for device in devices:
+        if device:
+            cards.setdefault(device.name, set()).add(device.uuid or device.index)
+    return [
+        "" if device is None else device.name + (f" (cuda:{device.index})" if len(cards[device.name]) > 1 else "")
+        for device in devices
+    ]
+
+
+def _plain_axes(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(length=3)
+    axes.set_axisbelow(True)
+
+
+# A ladder ------------------------------------------------------------------------------------------------------------
+
+
+def row_name(result: Result, results: Sequence[Result]) -> str:
+    """Return a kernel's name, with what else tells it from the others of a file."""
+    same = [other for other in results if other.kernel == result.kernel]
+    block = f" {dim_text(result.block, 2)}" if len({other.block for other in same}) > 1 else ""
+    dtype = f" {result.dtype}" if len({other.dtype for other in results}) > 1 else ""
+    return f"{result.kernel}{block}{dtype}"
+
+
+def _ladder(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
+    results = [r for file in files for r in file.results if r.status != "skipped"]
+    shown = quantities(results)
+    rows = list(dict.fromkeys(row_name(r, file.results) for file in files for r in file.results if r in results))
+    figure.set_size_inches(WIDTH_IN, 1.3 + max(0.32, 0.2 * len(files) + 0.1) * len(rows) * 1.0)
+    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    labels = labels_of(names, files)
+    one_card = len({(file.device.name, file.device.peak_gbps) if file.device else None for file in files}) == 1
+    for axes, quantity in zip(panels, shown, strict=True):
+        _plain_axes(axes)
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        most = max((v for r in results if (v := quantity.value(r)) is not None), default=1.0)
+        height = 0.8 / len(files)
+        for at, file in enumerate(files):
+            by_row = {row_name(r, file.results): r for r in file.results}
+            offset = (at - (len(files) - 1) / 2) * height
+            for y, row in enumerate(rows):
+                _bar(axes, quantity, by_row.get(row), y + offset, height * 0.92, at, most)
+            if quantity.name == bandwidth().name and one_card:
+                if at == 0:
+                    _scale(axes, file)
+            elif quantity.name == bandwidth().name:
+                _own_scale(axes, file, [rows.index(row) + offset for row in by_row if row in rows], height)
+        if shown[0].ideal(results[0]) is not None:
+            axes.plot([], [], "k|", markersize=9, markeredgewidth=2, label="the least that would do")
+        axes.set_yticks(range(len(rows)), rows)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_xlim(0, max(most * 1.16, axes.get_xlim()[1] * 1.02))
+        axes.set_xlabel(quantity.name + ("" if quantity.more else ", less is better"))
+        if not quantity.more:
+            from matplotlib.ticker import MaxNLocator
+
+            axes.xaxis.set_major_locator(MaxNLocator(4))
+    if len(files) > 1:
+        from matplotlib.patches import Patch
+
+        handles: list[Any] = [
+            Patch(facecolor=GREYS[i % 4], hatch=HATCHES[i % 4], edgecolor="k", linewidth=0.5, label=label)
+            for i, label in enumerate(labels)
+        ]
+        handles += panels[0].get_legend_handles_labels()[0]
+        figure.legend(
+            handles=handles, loc="outside lower center", ncols=min(4, len(handles)), frameon=False, fontsize=8
+        )
+    elif shown[0].ideal(results[0]) is not None:
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", frameon=False)
+    figure.suptitle(heading(files), fontsize=10)
+
+
+def _bar(axes: Axes, quantity: Quantity, result: Result | None, y: float, height: float, at: int, most: float) -> None:
+    """Draw one bar with its value behind it, or the word for what has none."""
+    if result is None:
+        return
+    value = quantity.value(result) if result.status == "ok" else None
+    if value is None:
+        word = result.status if result.status != "ok" else "none"
+        axes.text(most * 0.01, y, word, va="center", fontsize=8, style="italic")
+        return
+    axes.barh(y, value, height, color=GREYS[at % 4], hatch=HATCHES[at % 4], edgecolor="k", linewidth=0.5)
+    ideal = quantity.ideal(result)
+    if ideal is not None:
+        axes.plot([ideal], [y], "k|", markersize=14 * height + 4, markeredgewidth=2)
+    # White behind the figure, so that the lines of copy and peak do not cross it.
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    end = max(value, ideal or 0)
+    axes.text(end + most * 0.012, y, quantity.text(value), va="center", fontsize=8, bbox=box, zorder=4)
+
+
+def _copy(file: ResultsFile) -> float | None:
+    copies = [r.copy_gbps for r in file.results if r.copy_gbps]
+    return median(copies) if copies else None
+
+
+def _scale(axes: Axes, file: ResultsFile) -> None:
+    """Draw the copy of the run and the card's peak as lines."""
+    for name, value, style in (("copy", _copy(file), "--"), ("peak", _peak(file), "-")):
+        if value is None:
+            continue
+        axes.axvline(value, color="k", linestyle=style, linewidth=0.9, zorder=1)
+        axes.text(
+            value, 1.0, f"{name}\n{units.digits(value)}", transform=axes.get_xaxis_transform(), ha="center",
+            va="bottom", fontsize=8, linespacing=1.0,
+        )  # fmt: skip
+        axes.set_xlim(0, max(axes.get_xlim()[1], value * 1.02))
+
+
+def _own_scale(axes: Axes, file: ResultsFile, middles: Sequence[float], height: float) -> None:
+    """Draw copy and peak beside each bar of one card among several: each card has its own."""
+    for name, value, style in (("its own copy", _copy(file), ":"), ("its own peak", _peak(file), "-")):
+        if value is None:
+            continue
+        known = axes.get_legend_handles_labels()[1]
+        low, high = [y - height / 2 for y in middles], [y + height / 2 for y in middles]
+        axes.vlines(
+            [value] * len(middles), low, high, color="k", linestyle=style, linewidth=1.6, zorder=2,
+            label="_nolegend_" if name in known else name,
+        )  # fmt: skip
+        axes.set_xlim(0, max(axes.get_xlim()[1], value * 1.02))
+
+
+def _peak(file: ResultsFile) -> float | None:
+    return file.device.peak_gbps if file.device else None
+
+
+# Over sizes ----------------------------------------------------------------------------------------------------------
+
+
+def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
+    results = [r for file in files for r in file.results if r.status == "ok"]
+    quantity = quantities(results)[0]
+    figure.set_size_inches(WIDTH_IN, 4.2)
+    axes = figure.subplots()
+    _plain_axes(axes)
+    cards = cards_of(files)
+    curves: dict[str, dict[float, float]] = {}
+    copies: dict[str, dict[float, list[float]]] = {}
+    for file, card in zip(files, cards, strict=True):
+        on = f", {card}" if card and len(set(cards)) > 1 else ""
+        for result in file.results:
+            value = quantity.value(result) if result.status == "ok" else None
+            if value is None:
+                continue
+            extent = elements(result)
+            curves.setdefault(f"{row_name(result, file.results)}{on}", {})[extent] = value
+            if result.copy_gbps:
+                copies.setdefault(f"copy{on}", {}).setdefault(extent, []).append(result.copy_gbps)
+    if max(map(len, curves.values())) < 2:
+        raise UsageError("A plot over sizes takes one kernel at two sizes or more: give the files of several --size.")
+    for at, (label, points) in enumerate(curves.items()):
+        xs = sorted(points)
+        axes.plot(
+            xs, [points[x] for x in xs], color="k" if at % 2 == 0 else "0.5", linestyle=DASHES[at // 2 % 4],
+            marker=MARKERS[at % len(MARKERS)], markersize=5, markerfacecolor="w" if at % 2 else None, linewidth=1.2,
+            label=label,
+        )  # fmt: skip
+    if quantity.name == bandwidth().name:
+        for label, found in copies.items():
+            xs = sorted(found)
+            axes.plot(xs, [median(found[x]) for x in xs], color="k", linestyle="--", linewidth=2, label=label)
+        for peak in {_peak(file) for file in files} - {None}:
+            assert peak is not None
+            axes.axhline(peak, color="k", linewidth=0.9)
+            axes.annotate(
+                f"peak {units.digits(peak)}", (0, peak), (2, 2), xycoords=("axes fraction", "data"),
+                textcoords="offset points", fontsize=8,
+            )  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_ylim(bottom=0)
+    ticks = dict(sorted((elements(r), size_label(r)) for r in results))
+    axes.set_xticks(list(ticks), list(ticks.values()), rotation=30 if len(ticks) > 5 else 0, fontsize=8)
+    axes.minorticks_off()
+    axes.set_xlabel("size")
+    axes.set_ylabel(quantity.name)
+    axes.grid(axis="y", color="0.88", linewidth=0.6)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    figure.suptitle(heading(files), fontsize=10)
+
+
+def elements(result: Result) -> float:
+    """Return the product of a size's numbers, which orders sizes."""
+    return math.prod(map(float, result.size.values()))
+
+
+def size_label(result: Result) -> str:
+    """Return a size in short: 4096 x 4096, or 2^25 for a long single number."""
+    numbers = list(result.size.values())
+    if len(numbers) == 1 and numbers[0] >= 2**17 and math.log2(numbers[0]).is_integer():
+        return f"$2^{{{round(math.log2(numbers[0]))}}}$"
+    return units.size(result)
+
+
+# A sweep -------------------------------------------------------------------------------------------------------------
+
+
+def _sweep(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
+    results = [r for file in files for r in file.results]
+    kernels = list(dict.fromkeys(r.kernel for r in results))
+    if len(kernels) > 1:
+        raise UsageError(f"The map of a sweep is of one kernel; the files hold {', '.join(kernels)}.")
+    shown = quantities(results)
+    # In the simulator a count that every block shares tells nothing.
+    shown = [q for q in shown if len({q.value(r) for r in results if r.status == "ok"}) > 1] or shown[:1]
+    two = any(r.block[1] > 1 for r in results)
+    rows = len({r.block[1] for r in results}) if two else 6
+    figure.set_size_inches(WIDTH_IN, len(shown) * (1.1 + 0.34 * rows))
+    panels = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
+    for axes, quantity in zip(panels, shown, strict=True):
+        (_map if two else _line)(figure, axes, quantity, results)
+    figure.suptitle(f"{kernels[0]}, {heading(files)}", fontsize=10)
+
+
+def _map(figure: Figure, axes: Axes, quantity: Quantity, results: Sequence[Result]) -> None:
+    import numpy as np
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.patches import Rectangle
+
+    xs = sorted({r.block[0] for r in results})
+    ys = sorted({r.block[1] for r in results})
+    grid = np.full((len(ys), len(xs)), np.nan)
+    words = {}
+    for result in results:
+        at = ys.index(result.block[1]), xs.index(result.block[0])
+        value = quantity.value(result) if result.status == "ok" else None
+        if value is None:
+            words[at] = result.status
+        else:
+            grid[at] = value
+    # Neither black nor white: figures stay readable, and the best cell is not taken for an empty one.
+    ends = ["0.15", "0.92"] if quantity.more else ["0.92", "0.15"]
+    image = axes.imshow(grid, cmap=LinearSegmentedColormap.from_list("greys", ends), aspect="auto")
+    low, high = image.get_clim()
+    for y, x in np.argwhere(~np.isnan(grid)):
+        axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, edgecolor="w", linewidth=1))
+        share = (grid[y, x] - low) / (high - low) if high > low else 1.0
+        light = share > 0.45 if quantity.more else share < 0.55
+        text = quantity.text(grid[y, x])
+        axes.text(x, y, text, ha="center", va="center", fontsize=7.5, color="k" if light else "w")
+    for (y, x), word in words.items():
+        axes.text(x, y, word, ha="center", va="center", fontsize=7, style="italic")
+    if not np.isnan(grid).all():
+        best = np.nanmax(grid) if quantity.more else np.nanmin(grid)
+        for y, x in np.argwhere(grid == best):
+            axes.add_patch(Rectangle((x - 0.46, y - 0.44), 0.92, 0.88, fill=False, edgecolor="k", linewidth=2))
+    axes.set_xticks(range(len(xs)), [str(x) for x in xs])
+    axes.set_yticks(range(len(ys)), [str(y) for y in ys])
+    axes.set_xlabel("block X")
+    axes.set_ylabel("block Y")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    bar = figure.colorbar(image, ax=axes, pad=0.02)
+    bar.set_label(quantity.name + ("" if quantity.more else ",\nless is better"), fontsize=8)
+
+
+def _line(figure: Figure, axes: Axes, quantity: Quantity, results: Sequence[Result]) -> None:
+    points = {r.block[0]: v for r in results if r.status == "ok" and (v := quantity.value(r)) is not None}
+    xs = sorted(points)
+    _plain_axes(axes)
+    axes.plot(xs, [points[x] for x in xs], "ko-", markersize=4, linewidth=1)
+    if xs:
+        best = (max if quantity.more else min)(xs, key=lambda x: points[x])
+        axes.annotate(
+            f"{best}: {quantity.text(points[best])}", (best, points[best]), (0, 7), textcoords="offset points",
+            ha="center", fontsize=8,
+        )  # fmt: skip
+        axes.plot([best], [points[best]], "ko", markersize=8, fillstyle="none")
+    axes.set_ylim(bottom=0, top=max(points.values(), default=1) * 1.12)
+    axes.set_xlabel("threads per block")
+    axes.set_ylabel(quantity.name)
+    axes.grid(axis="y", color="0.88", linewidth=0.6)

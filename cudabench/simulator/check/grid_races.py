@@ -1,0 +1,173 @@
+"""Races between blocks over global memory.
+
+Blocks run in any order and at once, and nothing in a launch orders them but what they do to each other: atomics, fences
+and accesses that are volatile or have an order of their own. A kernel with fences or such accesses is left alone, and a
+block is from its first atomic on, since it may then have waited for another. So what is reported is a race, and not
+every race is found.
+
+Each granule of a region that the kernel writes remembers the last block that wrote, read and updated it. Two blocks
+that write the same value do no harm.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cudabench.simulator.check.hazards import VERBS
+from cudabench.simulator.memory import flat
+from cudabench.simulator.values import Array, Value, as_array
+
+MOST_LANES = 1 << 20  # of a launch that is examined; the time of an access grows with them
+MOST_GRANULES = 1 << 24  # of a region
+MANY = np.int32(-1)  # blocks
+# What an access of each kind races with
+AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}
+
+
+class Trail:
+    """For each granule of a region the last block, as its number from 1 on, that accessed it, and with what."""
+
+    def __init__(self, granules: int) -> None:
+        self.granules = granules
+        self.kinds: dict[str, tuple[Array, Array]] = {}
+
+    def others(self, kind: str, granules: Array, blocks: Array) -> Array | None:
+        """Return whether another block did this to each granule, or None where none did."""
+        found = self.kinds.get(kind)
+        if found is None:
+            return None
+        last = found[0][granules]
+        return (last != 0) & (last != blocks)
+
+    def leave(self, kind: str, granules: Array, blocks: Array, access: int) -> bool:
+        """Note who accessed what, and return whether blocks met in this one access."""
+        if kind not in self.kinds:
+            self.kinds[kind] = (np.zeros(self.granules, np.int32), np.zeros(self.granules, np.int32))
+        last, what = self.kinds[kind]
+        several = (last[granules] != 0) & (last[granules] != blocks)
+        last[granules] = blocks
+        meeting = last[granules] != blocks
+        if kind != "store":
+            last[granules[several | meeting]] = MANY
+        what[granules] = access
+        return bool(meeting.any())
+
+
+class BetweenBlocks:
+    """Looks for races between the blocks of one launch."""
+
+    def __init__(self, machine: Any, width: int) -> None:
+        x, y, z = machine.grid
+        bx, by, bz = machine.block
+        self.machine, self.width = machine, width
+        blocks = x * y * z
+        self.looks = blocks > 1 and blocks * bx * by * bz <= MOST_LANES and not machine.code.orders
+        self.free = np.zeros(blocks + 1 if self.looks else 0, dtype=bool)  # which may have waited for others
+        self.trails: dict[int, Trail] = {}
+
+    def log(self, access: Any, region: Any, address: Value, offset: int, mask: Array | None, data: Any) -> None:
+        """Examine and note one access, before it is carried out."""
+        if not self.looks or region.size > MOST_GRANULES * self.width:
+            return
+        chunk = self.machine.chunk
+        lanes = chunk.root if mask is None else mask
+        chosen = np.flatnonzero(np.broadcast_to(True if lanes is None else lanes, chunk.shape))
+        blocks = self.numbers(chunk)[chosen // chunk.threads]
+        held = ~self.free[blocks]
+        if access.kind == "atomic":
+            self.free[blocks] = True
+        else:
+            chosen, blocks = chosen[held], blocks[held]
+            held = held[held]
+        if not chosen.size:
+            return
+        start = np.broadcast_to(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen] - region.base
+        each = access.size // self.width
+        granules = ((start // self.width)[:, None] + np.arange(each)).reshape(-1)
+        owners = np.repeat(blocks, each)
+        trail = self.trails.get(region.base)
+        if trail is None:
+            trail = self.trails[region.base] = Trail(-(-region.size // self.width))
+        loud: Array = np.repeat(held, each)
+        values: Array = None
+        if access.kind == "store":
+            values = self.values(access, data, chosen)
+            place = (start // access.width)[:, None] + np.arange(access.count)
+            changed = region.view(values.dtype)[place] != values
+            parts = each // access.count  # granules of an element
+            values, changed = (np.repeat(array, parts, axis=1).reshape(-1) for array in (values, changed))
+            loud &= changed
+        for kind in AGAINST[access.kind]:
+            others = trail.others(kind, granules, owners)
+            if others is not None and (others & loud).any():
+                self.report(access, region, chosen, granules, others & loud, kind, trail)
+        met = trail.leave(access.kind, granules, owners, access.numbers["global"])
+        if met and values is not None:
+            self.written_twice(access, region, chosen, granules, owners, values)
+
+    def numbers(self, chunk: Any) -> Array:
+        """Return the number of each block of a chunk in the grid, from 1 on."""
+        x, y, _ = self.machine.grid
+        own = [axis.reshape(-1) + first for axis, first in zip(chunk.axes[3:], chunk.origin, strict=True)]
+        found: Array = (own[0] + x * (own[1] + y * own[2]) + 1).astype(np.int32)
+        return found
+
+    def values(self, access: Any, data: Any, chosen: Array) -> Array:
+        """Return the bits that lanes store, (lanes, elements)."""
+        chunk = self.machine.chunk
+        bits = np.dtype(f"u{access.width}")
+        columns = [np.broadcast_to(as_array(value, bits, chunk), chunk.shape).reshape(-1)[chosen] for value in data]
+        return np.stack(columns, axis=1)
+
+    def written_twice(
+        self, access: Any, region: Any, chosen: Array, granules: Array, owners: Array, values: Array
+    ) -> None:
+        """Report granules that blocks give different values with one and the same store."""
+        order = np.argsort(granules, kind="stable")
+        later, earlier = order[1:], order[:-1]
+        bad = (granules[later] == granules[earlier]) & (owners[later] != owners[earlier])
+        bad &= values[later] != values[earlier]
+        if bad.any():
+            place, other = int(later[bad][0]), int(earlier[bad][0])
+            self.add(access, region, chosen, granules, place, int(bad.sum()), int(owners[other]), "store", access)
+
+    def report(
+        self, access: Any, region: Any, chosen: Array, granules: Array, bad: Array, kind: str, trail: Trail
+    ) -> None:
+        """Report an access to what other blocks accessed."""
+        place = int(np.argmax(bad))
+        last, what = (array[granules[place]] for array in trail.kinds[kind])
+        lanes = bad.reshape(chosen.size, -1).any(axis=1)
+        self.add(access, region, chosen, granules, place, int(lanes.sum()), int(last), kind, int(what))
+
+    def add(
+        self,
+        access: Any,
+        region: Any,
+        chosen: Array,
+        granules: Array,
+        place: int,
+        count: int,
+        other: int,
+        kind: str,
+        what: Any,
+    ) -> None:
+        """Record the race of one access with another block's."""
+        machine, chunk = self.machine, self.machine.chunk
+        lane = int(chosen[place // (granules.size // chosen.size)])
+        block, thread = chunk.block_index(lane // chunk.threads), chunk.thread_index(lane % chunk.threads)
+        location = access.location if what is access else machine.code.accesses[what][0]
+        line = "the same line" if location.line == access.location.line else f"line {location.line}"
+        x, y, _ = machine.grid
+        party = "another block"
+        if other != MANY:
+            number = other - 1
+            party = f"block {(number % x, number // x % y, number // (x * y))}"
+        text = (
+            f"thread {thread} of block {block} {VERBS[access.kind]} byte {int(granules[place]) * self.width} of "
+            f"'{region.name}', which {party} {VERBS[kind]} in {line}; blocks run in any order: use atomics, or another "
+            "launch."
+        )
+        machine.hazards.add("race", access.location, count, block, thread, text)

@@ -1,0 +1,1 @@
+"""What the hardware would count: requests, sectors, wavefronts."""

@@ -1,0 +1,90 @@
+"""cp.async (PTX ISA 9.7.9.25): copied at once, but raced with until its group is waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cudabench.simulator.isa.access import Access, load_global, store_shared
+from cudabench.simulator.isa.opcodes import Run, instruction
+from cudabench.simulator.program.lower import Builder, Op, Refuse
+from cudabench.simulator.program.ptx import Immediate, Instruction
+from cudabench.simulator.values import UNSIGNED, Affine, Value, as_array
+
+
+@instruction("cp")
+def build_cp(builder: Builder, ins: Instruction) -> Run | Op:
+    """Build cp.async with its commit and wait; bulk copies are refused."""
+    words = ins.modifiers
+    if "bulk" in words or "reduce" in words or "tensor" in words:
+        raise Refuse("asynchronous bulk copies (TMA)")
+    if "mbarrier" in words:
+        raise Refuse("asynchronous barriers (mbarrier)")
+    if words[0] != "async":
+        raise Refuse(f"instruction {ins.text}")
+    if "commit_group" in words:
+
+        def commit(machine: Any) -> None:
+            machine.shared_races.commit(machine.mask)
+
+        return commit
+    if "wait_all" in words or "wait_group" in words:
+        count = ins.operands[0].value if "wait_group" in words and isinstance(ins.operands[0], Immediate) else None
+
+        def wait(machine: Any) -> None:
+            machine.shared_races.wait(count, machine.mask)
+
+        return wait
+    return _build_copy(builder, ins)
+
+
+def _build_copy(builder: Builder, ins: Instruction) -> Run:
+    into, into_offset = builder.address(ins.operands[0])
+    out_of, out_offset = builder.address(ins.operands[1])
+    size = ins.operands[2]
+    if not isinstance(size, Immediate):
+        raise Refuse(f"instruction {ins.text}")
+    given = None
+    ignore: tuple[int, bool] | None = None
+    if len(ins.operands) > 3 and not any("cache_hint" in word for word in ins.modifiers):
+        operand = ins.operands[3]
+        try:
+            given = builder.source(operand, "u32")
+        except Refuse:
+            ignore = builder.predicate(operand)
+        if given is not None and builder.width(given) == 1:
+            ignore, given = (given, False), None
+    words = size.value // 4
+    load = Access(builder, "load", UNSIGNED[32], words, "global")
+    store = Access(builder, "store", UNSIGNED[32], words, "shared")
+
+    def run(machine: Any) -> None:
+        registers = machine.registers
+        mask, warps = machine.mask, machine._warps
+        amount: Value = Affine(size.value) if given is None else registers[given]
+        if ignore is not None:
+            skip = as_array(registers[ignore[0]], np.dtype(bool), machine.chunk)
+            amount = np.where(skip != ignore[1], np.uint32(0), np.uint32(size.value))
+        found = None
+        whole = type(amount) is Affine and amount.coefficients is None and amount.base >= size.value
+        some = None
+        if not whole:
+            some = as_array(amount, UNSIGNED[32], machine.chunk)
+            reads = some > 0
+            machine.mask = reads if mask is None else mask & reads
+            machine._warps = -1
+        if machine.mask is None or machine.mask.any():
+            found = load_global(machine, load, registers[out_of], out_offset)
+        machine.mask, machine._warps = mask, warps
+        data: list[Value] = []
+        for place in range(words):
+            value: Value = Affine(0) if found is None else found[place]
+            if some is not None and found is not None:
+                value = np.where(some >= 4 * place + 4, value, np.uint32(0))
+            data.append(value)
+        machine.shared_races.asynchronous = True
+        store_shared(machine, store, registers[into], into_offset, data)
+        machine.shared_races.asynchronous = False
+
+    return run

@@ -1,0 +1,300 @@
+"""Atomic operations (PTX ISA 9.7.13.5 to 9.7.13.7): one order of the lanes, chosen as block by block, thread by thread.
+
+Without a returned value a whole chunk is one scatter. With one, lanes are sorted by address and prefix operations
+give each lane what it would have read in its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cudabench.simulator.isa.access import Access, Lanes, _row_starts, check, find, read_only, space_of, spaces
+from cudabench.simulator.isa.opcodes import Run, instruction
+from cudabench.simulator.program.lower import Builder, Refuse
+from cudabench.simulator.program.ptx import BITS, Instruction, Symbol, Vector
+from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, canonical
+
+_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+Combine = Callable[..., Array]
+
+
+def _increment(old: Array, limit: Array) -> Array:
+    return np.where(old >= limit, old.dtype.type(0), old + old.dtype.type(1))
+
+
+def _decrement(old: Array, limit: Array) -> Array:
+    return np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1))
+
+
+def _halves(type_: str) -> Combine:
+    from cudabench.simulator.isa.floating import compute_halves
+
+    return compute_halves(np.add, type_)
+
+
+def combination(name: str, type_: str) -> Combine:
+    """Return the function (old, operand, ...) -> new of an operation."""
+    if type_ in ("f16", "bf16", "f16x2", "bf16x2"):
+        if name == "add":
+            return _halves(type_)
+        if name in ("min", "max"):
+            from cudabench.simulator.isa.floating import compute_halves, largest, smallest
+
+            return compute_halves(smallest if name == "min" else largest, type_)
+    functions: dict[str, Combine] = {
+        "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+        "xor": np.bitwise_xor, "exch": lambda old, new: new, "inc": _increment, "dec": _decrement,
+        "cas": lambda old, expected, new: np.where(old == expected, new, old),
+    }  # fmt: skip
+    return functions[name]
+
+
+def update(view: Array, index: Array, operands: list[Array], name: str, combine: Combine, wanted: bool) -> Array | None:
+    """Apply an operation to view[index] lane after lane; return what each lane found, if wanted.
+
+    view: flat memory; index, operands: one element for each active lane.
+    """
+    values = operands[0]
+    plain = {
+        "add": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
+    count = index.size
+    if count == 1:
+        old = view[index]
+        view[index] = combine(old, *operands)
+        return old
+    native = name in plain and combine is plain[name]
+    if not wanted:
+        if native:
+            ufunc = plain[name]
+            if view.dtype.kind in "iu" and (index == index[0]).all():
+                view[index[0]] = ufunc(view[index[0]], ufunc.reduce(values, dtype=values.dtype))
+            else:
+                ufunc.at(view, index, values)
+            return None
+        if name == "exch":
+            view[index] = values
+            return None
+    order = np.argsort(index, kind="stable")
+    places = index[order]
+    sorted_operands = [operand[order] for operand in operands]
+    first = np.ones(count, dtype=bool)
+    np.not_equal(places[1:], places[:-1], out=first[1:])
+    starts = np.flatnonzero(first)
+    old = np.empty(count, dtype=view.dtype)
+    if first.all():
+        old = view[places]
+        view[places] = combine(old, *sorted_operands)
+    elif native and name == "add" and view.dtype.kind in "iu":
+        unsigned = UNSIGNED[view.dtype.itemsize * 8]
+        added = sorted_operands[0].view(unsigned)
+        running = np.cumsum(added, dtype=unsigned)
+        segment = np.cumsum(first) - 1
+        before = running - added
+        old = (view[places].view(unsigned) + before - before[starts][segment]).view(view.dtype)
+        ends = np.append(starts[1:], count) - 1
+        view[places[ends]] = (old[ends].view(unsigned) + added[ends]).view(view.dtype)
+    elif name == "exch":
+        old[1:] = sorted_operands[0][:-1]
+        old[starts] = view[places[starts]]
+        ends = np.append(starts[1:], count) - 1
+        view[places[ends]] = sorted_operands[0][ends]
+    elif name == "cas":
+        _compare_and_swap(view, places, sorted_operands, starts, first, old)
+    else:
+        # Round k serves the k-th lane of each address.
+        segment = np.cumsum(first) - 1
+        rank = np.arange(count) - starts[segment]
+        by_rank = np.argsort(rank, kind="stable")
+        edges = np.flatnonzero(np.diff(rank[by_rank], prepend=-1, append=rank.max() + 1))
+        for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            lanes = by_rank[start:end]
+            now = view[places[lanes]]
+            old[lanes] = now
+            view[places[lanes]] = combine(now, *[operand[lanes] for operand in sorted_operands])
+    result = np.empty_like(old)
+    result[order] = old
+    return result
+
+
+def _compare_and_swap(
+    view: Array, places: Array, operands: list[Array], starts: Array, first: Array, old: Array
+) -> None:
+    """Serve compare-and-swap: each round finds every address' next lane that succeeds."""
+    expected, new = operands
+    count = places.size
+    segment = np.cumsum(first) - 1
+    current = view[places[starts]]
+    old[:] = current[segment]
+    done = np.zeros(count, dtype=bool)
+    while True:
+        hits = np.flatnonzero((expected == current[segment]) & ~done)
+        if not hits.size:
+            break
+        _, firsts = np.unique(segment[hits], return_index=True)
+        winners = hits[firsts]
+        touched = segment[winners]
+        # Lanes up to the winner have had their turn; those behind it see the new value.
+        limit = np.full(starts.size, -1, dtype=np.int64)
+        limit[touched] = winners
+        passed = np.arange(count) <= limit[segment]
+        current[touched] = new[winners]
+        done |= passed
+        changed = ~done & (limit[segment] >= 0)
+        old[changed] = current[segment[changed]]
+    view[places[starts]] = current
+
+
+class Atomic:
+    """One atomic instruction."""
+
+    def __init__(self, builder: Builder, ins: Instruction, target: int | None) -> None:
+        words = ins.modifiers
+        self.name = next((word for word in words if word in _OPERATIONS), "")
+        self.type = words[-1]
+        if not self.name or self.type not in DTYPES or any(word in ("v2", "v4", "v8", "vec_32_bit") for word in words):
+            raise Refuse(f"instruction {ins.text}")
+        self.space = space_of(ins)
+        bits = self.type if BITS[self.type] != 16 else "b16"
+        if self.type in ("f16x2", "bf16x2"):
+            bits = "b32"
+        dtype = DTYPES[bits]
+        place = 0 if target is None else 1
+        self.sources = [
+            builder.source(operand, bits) for operand in ins.operands[place + 1 :] if not isinstance(operand, Vector)
+        ]
+        wanted_operands = 2 if self.name == "cas" else 1
+        self.sources = self.sources[:wanted_operands]
+        self.address, self.offset = builder.address(ins.operands[place])
+        self.access = Access(builder, "atomic", dtype, 1, self.space)
+        builder.taint = 1 if BITS[self.type] == 64 else 0
+        self.combine = combination(self.name, self.type)
+        self.target = target
+        self.width = builder.width(target) if target is not None else 0
+        self.dtype = dtype
+
+    def __call__(self, machine: Any) -> None:
+        """Run the instruction."""
+        address = machine.registers[self.address]
+        if self.space != "generic":
+            result = self.apply(machine, self.space, address, self.offset)
+        else:
+            parts = spaces(machine, address, self.offset)
+            if len(parts) == 1:
+                result = self.apply(machine, parts[0][0], address, self.offset - parts[0][1])
+            else:
+                result = None
+                mask, warps = machine.mask, machine._warps
+                for name, start, lanes in parts:
+                    machine.mask, machine._warps = lanes, -1
+                    part = self.apply(machine, name, address, self.offset - start)
+                    if part is not None:
+                        result = part if result is None else np.where(lanes, part, result)  # type: ignore[arg-type]
+                machine.mask, machine._warps = mask, warps
+        if self.target is not None:
+            machine.put(self.target, Affine(0) if result is None else canonical(result))
+
+    def apply(self, machine: Any, space: str, address: Value, offset: int) -> Array | None:
+        """Update one memory and return what the lanes found, (blocks, threads), or None if nobody wants it."""
+        chunk = machine.chunk
+        access = self.access
+        lanes = Lanes(machine, address, offset)
+        wanted = self.target is not None and self.target in machine.code.read
+        data = [machine.registers[source] for source in self.sources]
+        if space == "shared":
+            low, high, bits = lanes.extremes()
+            if (low < 0 or high + access.size > machine.shared_size or bits & (access.size - 1)) and not check(
+                machine, access, lanes, 0, machine.shared_size, access.size
+            ):
+                return None
+            mask = (
+                machine.mask
+                if lanes.mask is None
+                else lanes.mask
+                if machine.mask is None
+                else lanes.mask & machine.mask
+            )
+            machine.counters.shared(
+                access.numbers["shared"], lanes.address, 0, access.size, mask, machine.warps, chunk, False
+            )
+            machine.shared_races.log(access, lanes.address, 0, mask, data)
+            if machine.trace is not None:
+                machine.trace.record(machine, access, "shared", lanes.address, mask)
+            view = machine.shared.reshape(-1).view(self.dtype)
+            return self.perform(machine, view, lanes.address + _row_starts(chunk, machine.shared), mask, data, wanted)
+        if space != "global":
+            raise_local(machine, access)
+        regions = find(machine, access, lanes)
+        result: Array | None = None
+        mask = lanes.exact(machine)
+        if regions:
+            machine.counters.global_(
+                access.numbers["global"], lanes.address, 0, access.size, mask, machine.warps, chunk
+            )
+            if machine.trace is not None:
+                machine.trace.record(machine, access, "global", lanes.address, mask)
+        for region, part in regions:
+            if not region.writable:
+                read_only(machine, access, region)
+            exact = mask if part is None else part if machine.mask is None else part & machine.mask
+            machine.global_races.log(access, region, lanes.address, 0, exact, data)
+            found = self.perform(machine, region.view(self.dtype), lanes.address - region.base, exact, data, wanted)
+            if found is not None:
+                result = found if result is None or exact is None else np.where(exact, found, result)
+        return result
+
+    def perform(
+        self, machine: Any, view: Array, offsets: Array, mask: Array | None, data: list[Value], wanted: bool
+    ) -> Array | None:
+        """Flatten the active lanes and update a flat view of the memory."""
+        chunk = machine.chunk
+        if mask is None and chunk.root is not None:
+            mask = chunk.root
+        shift = self.dtype.itemsize.bit_length() - 1
+        index = np.broadcast_to(offsets >> shift, chunk.shape)
+        operands = [np.broadcast_to(as_array(value, self.dtype, chunk), chunk.shape) for value in data]
+        if mask is None:
+            found = update(
+                view, index.reshape(-1), [operand.reshape(-1) for operand in operands], self.name, self.combine, wanted
+            )
+            return None if found is None else found.reshape(chunk.shape)
+        chosen = np.broadcast_to(mask, chunk.shape)
+        found = update(view, index[chosen], [operand[chosen] for operand in operands], self.name, self.combine, wanted)
+        if found is None:
+            return None
+        result = np.zeros(chunk.shape, dtype=self.dtype)
+        result[chosen] = found
+        return result
+
+
+def raise_local(machine: Any, access: Access) -> None:
+    """Stop at an atomic operation on local memory, which hardware does not have."""
+    from cudabench.simulator.errors import KernelTrap
+
+    file = machine.code.files.get(access.location.file, "")
+    raise KernelTrap(f"an atomic operation on local memory at {file}:{access.location.line}.")
+
+
+@instruction("atom")
+def build_atom(builder: Builder, ins: Instruction) -> Run:
+    """Build atom."""
+    into = ins.operands[0]
+    if isinstance(into, Symbol) and into.name == "_":
+        return Atomic(builder, ins, builder.new(BITS[ins.modifiers[-1]], Affine(0)))
+    return Atomic(builder, ins, builder.target(into))
+
+
+@instruction("red")
+def build_red(builder: Builder, ins: Instruction) -> Run:
+    """Build red: an atomic operation that returns nothing."""
+    if "async" in ins.modifiers:
+        raise Refuse("thread block clusters")
+    return Atomic(builder, ins, None)

@@ -1,0 +1,160 @@
+"""Control flow and barriers (PTX ISA 9.7.12, 9.7.13.1): how an instruction ends or parks its lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cudabench.simulator.errors import KernelTrap
+from cudabench.simulator.isa.opcodes import Run, instruction
+from cudabench.simulator.program.lower import Builder, Op, Refuse
+from cudabench.simulator.program.ptx import Immediate, Instruction, Operand, Symbol
+from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, as_array, truth
+
+
+@instruction("bra")
+def build_bra(builder: Builder, ins: Instruction) -> Op:
+    """Build bra."""
+    op = Op(None, "branch", ins.location)
+    target = ins.operands[0]
+    assert isinstance(target, Symbol)
+    op.target = target.name
+    return op
+
+
+@instruction("brx")
+def build_brx(builder: Builder, ins: Instruction) -> Op:
+    """Build brx.idx: a branch through a table of labels."""
+    index, table = ins.operands
+    assert isinstance(table, Symbol)
+    op = Op(None, "table", ins.location)
+    names = builder.frame.function.tables.get(table.name.partition("@")[0])
+    if names is None:
+        raise Refuse("indirect branches without a table")
+    op.target = names
+    op.collective = builder.source(index, "u32")
+    return op
+
+
+@instruction("ret", "exit")
+def build_exit(builder: Builder, ins: Instruction) -> Op:
+    """Build ret of the kernel and exit."""
+    return Op(None, "exit", ins.location)
+
+
+@instruction("trap", "brkpt")
+def build_trap(builder: Builder, ins: Instruction) -> Run | None:
+    """Build trap: it ends the launch with an error."""
+    if ins.opcode == "brkpt":
+        return None
+    location = ins.location
+
+    def run(machine: Any) -> None:
+        block, thread = named_place(machine)
+        file = machine.code.files.get(location.file, "")
+        raise KernelTrap(
+            f"kernel {machine.code.name} executed a trap at {file}:{location.line} in block {block}, thread {thread}."
+        )
+
+    return run
+
+
+class Barrier:
+    """What a bar instruction asks for: its number, how many threads it counts, and a reduction of predicates."""
+
+    def __init__(self, number: int, count: int | None, arrive: bool) -> None:
+        self.number, self.count, self.arrive = number, count, arrive
+        self.reduction: Callable[[Any, Array | None], None] | None = None
+
+    def reduce(self, machine: Any, mask: Array | None) -> None:
+        """Give the lanes that pass together the result of bar.red."""
+        if self.reduction is not None:
+            self.reduction(machine, mask)
+
+    def identity(self, machine: Any, mask: Array | None) -> tuple[int, int | None]:
+        """Return (number of the barrier, threads that it waits for; None for all of the block)."""
+        number = machine.registers[self.number]
+        name = number.base if type(number) is Affine else int(as_array(number, UNSIGNED[32], machine.chunk).flat[0])
+        if self.count is None:
+            return name, None
+        count = machine.registers[self.count]
+        return name, count.base if type(count) is Affine else int(as_array(count, UNSIGNED[32], machine.chunk).flat[0])
+
+
+@instruction("bar", "barrier")
+def build_bar(builder: Builder, ins: Instruction) -> Op | Run | None:
+    """Build bar.sync, bar.arrive, bar.red, their barrier.* forms, and bar.warp.sync."""
+    words = [word for word in ins.modifiers if word not in ("cta", "aligned")]
+    if "cluster" in words:
+        raise Refuse("thread block clusters")
+    if words and words[0] == "warp":
+        from cudabench.simulator.isa.warp import build_warp_sync
+
+        return build_warp_sync(builder, ins)
+    kind = words[0] if words else "sync"
+    operands = list(ins.operands)
+    target = None
+    if kind == "red":
+        target = builder.target(operands.pop(0))
+        predicate, flip = builder.predicate(operands.pop())
+    number = builder.source(operands[0] if operands else Immediate(0), "u32")
+    count = builder.source(operands[1], "u32") if len(operands) > 1 else None
+    op = Op(None, "barrier", ins.location)
+    barrier = op.collective = Barrier(number, count, kind == "arrive")
+    if target is not None:
+        name = words[1]
+        place = target
+
+        def reduction(machine: Any, mask: Array | None) -> None:
+            chunk = machine.chunk
+            values = np.broadcast_to(as_array(machine.registers[predicate], BOOL, chunk), chunk.shape)
+            if flip:
+                values = ~values
+            lanes = np.broadcast_to(np.True_ if mask is None else mask, chunk.shape)
+            result: Any
+            if name == "popc":
+                result = (values & lanes).sum(axis=1, keepdims=True).astype(np.uint32)
+            elif name == "and":
+                result = truth((values | ~lanes).all(axis=1, keepdims=True))
+            else:
+                result = truth((values & lanes).any(axis=1, keepdims=True))
+            machine.mask = mask
+            if mask is not None:
+                machine.registers[place] = machine.merge(place, result)
+            else:
+                machine.registers[place] = result
+
+        barrier.reduction = reduction
+    return op
+
+
+@instruction("membar", "fence")
+def build_fence(builder: Builder, ins: Instruction) -> Run | None:
+    """Build membar and fence: all memory of the simulator is always consistent."""
+    if any(word in ("mbarrier_init", "proxy") or word.startswith("proxy") for word in ins.modifiers):
+        raise Refuse("asynchronous proxies (TMA)")
+    builder.orders |= "cta" not in ins.modifiers
+    return None
+
+
+@instruction(
+    "nanosleep", "discard", "applypriority", "prefetch", "prefetchu", "pmevent", "setmaxnreg", "griddepcontrol"
+)
+def build_nothing(builder: Builder, ins: Instruction) -> Run | None:
+    """Build hints, which change nothing that the simulator shows."""
+    return None
+
+
+def named_place(machine: Any) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Return (block, thread) of the first active lane."""
+    lanes = machine.lanes()
+    place = int(np.argmax(lanes))
+    return (
+        machine.chunk.block_index(place // machine.chunk.threads),
+        machine.chunk.thread_index(place % machine.chunk.threads),
+    )
+
+
+Operands = tuple[Operand, ...]

@@ -1,0 +1,50 @@
+"""All instruction builders, by importing the modules that register them; and those that are refused by name."""
+
+from __future__ import annotations
+
+from cudabench.simulator.isa import (
+    access,
+    async_copy,
+    atomics,
+    control,
+    floating,
+    integer,
+    moves,
+    syscalls,
+    tensor,
+    warp,
+)
+from cudabench.simulator.isa.opcodes import TABLE, Run
+from cudabench.simulator.program.lower import Builder, Refuse
+from cudabench.simulator.program.ptx import Instruction
+
+_REFUSED = {
+    "textures and surfaces": ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"),
+    "tensor cores (wmma, ldmatrix)": ("wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05"),
+    "asynchronous barriers (mbarrier)": ("mbarrier",),
+    "thread block clusters": ("mapa", "getctarank", "clusterlaunchcontrol"),
+    "asynchronous bulk reductions (TMA)": ("cp.reduce",),
+    "dynamic stack allocation (alloca)": ("alloca", "stacksave", "stackrestore"),
+    "multimem": ("multimem",),
+    "video instructions": (
+        "vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset", "vadd2", "vsub2", "vavrg2",
+        "vabsdiff2", "vmin2", "vmax2", "vset2", "vadd4", "vsub4", "vavrg4", "vabsdiff4", "vmin4", "vmax4", "vset4",
+    ),
+    "address space tricks (createpolicy, tensormap)": ("tensormap",),
+}  # fmt: skip
+
+
+def _refusal(feature: str) -> None:
+    def build(builder: Builder, ins: Instruction) -> Run:
+        raise Refuse(feature)
+
+    for opcode in _REFUSED[feature]:
+        TABLE[opcode] = build
+
+
+for _feature in _REFUSED:
+    _refusal(_feature)
+
+__all__ = ["MODULES", "TABLE"]
+
+MODULES = (access, async_copy, atomics, control, floating, syscalls, integer, moves, tensor, warp)

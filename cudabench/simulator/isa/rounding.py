@@ -1,0 +1,249 @@
+"""Correctly rounded arithmetic that NumPy lacks: fused multiply-add, directed rounding, narrow formats.
+
+Results are found in a wider precision or as an exact sum of two floats (Knuth's TwoSum, Dekker's product), then
+rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cudabench import floats
+from cudabench.simulator.values import Array
+
+F32: np.dtype[Any] = np.dtype(np.float32)
+F64: np.dtype[Any] = np.dtype(np.float64)
+TILE = 16384
+_SPLITTER = 134217729.0  # 2^27 + 1
+_HALFWAY = np.uint64(0x10000000)
+_SMALLEST = np.float32(1.17549435e-38)
+_LOW29 = np.uint64(0x1FFFFFFF)
+
+
+def two_sum(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return (s, e) with s = x + y rounded and s + e = x + y exactly."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+def two_product(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return (p, e) with p = x * y rounded and p + e = x * y exactly, for float64 without over- or underflow."""
+    product = x * y
+    big = x * _SPLITTER
+    x1 = big - (big - x)
+    x0 = x - x1
+    big = y * _SPLITTER
+    y1 = big - (big - y)
+    y0 = y - y1
+    return product, ((x1 * y1 - product) + x1 * y0 + x0 * y1) + x0 * y0
+
+
+def _odd_sum(x: Array, y: Array) -> Array:
+    """Return x + y rounded to odd: inexact results get an odd last bit, so that a second rounding does no harm."""
+    total, error = two_sum(x, y)
+    bits = total.view(np.int64)
+    even = (error != 0) & ((bits & 1) == 0) & np.isfinite(total)
+    # Toward the error: up in magnitude if the error has the sign of the sum.
+    step = np.where((error > 0) == (total > 0), 1, -1)
+    return np.where(even, bits + step, bits).view(np.float64)
+
+
+def fma32(x: Array, y: Array, z: Array) -> Array:
+    """Return x * y + z with one rounding; float32 arrays that broadcast.
+
+    The product is exact in float64; where the float64 sum happens to lie halfway between two float32 values (or the
+    result is subnormal) its own rounding error decides. Large arrays go through in pieces that stay in the cache.
+    """
+    if x.shape != y.shape or x.shape != z.shape:
+        shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
+        if shape[0] * shape[1] <= TILE:
+            return _fma32(x, y, z, np.empty(shape, dtype=F32))
+        x, y, z = np.broadcast_to(x, shape), np.broadcast_to(y, shape), np.broadcast_to(z, shape)
+    result: Array = np.empty(x.shape, dtype=F32)
+    if x.size <= TILE:
+        return _fma32(x, y, z, result)
+    rows = max(1, TILE // x.shape[1])
+    for start in range(0, x.shape[0], rows):
+        piece = slice(start, start + rows)
+        _fma32(x[piece], y[piece], z[piece], result[piece])
+    return result
+
+
+def _fma32(x: Array, y: Array, z: Array, result: Array) -> Array:
+    total = np.multiply(x, y, dtype=F64)
+    if total.shape != result.shape:
+        total = np.broadcast_to(total, result.shape) + z
+    else:
+        np.add(total, z, out=total)
+    np.copyto(result, total, casting="same_kind")
+    suspect = (total.view(np.uint64) & _LOW29) == _HALFWAY
+    np.logical_or(suspect, np.abs(result) < _SMALLEST, out=suspect)
+    if suspect.any():
+        suspect &= (total != 0) & np.isfinite(total)
+        if suspect.any():
+            _mend(result, x, y, z, suspect)
+    return result
+
+
+def _mend(result: Array, x: Array, y: Array, z: Array, where: Array) -> None:
+    """Round the chosen elements by way of an exact sum."""
+    a, b, c = (np.broadcast_to(value, result.shape)[where].astype(F64) for value in (x, y, z))
+    result[where] = _odd_sum(a * b, c).astype(F32)
+
+
+def fma64(x: Array, y: Array, z: Array) -> Array:
+    """Return x * y + z with one rounding; float64 arrays that broadcast (Boldo and Melquiond, IEEE Trans. Comp. 2008).
+
+    Where the product over- or underflows its error term is lost and the result may be off by one unit in the last
+    place.
+    """
+    high, low = two_product(x, y)
+    plain = high + z
+    safe = np.isfinite(low) & np.isfinite(plain) & (np.abs(high) > 1e-290)
+    top, rest = two_sum(np.broadcast_to(z, high.shape) if z.shape != high.shape and z.size < high.size else z, low)
+    head, tail = two_sum(high, top)
+    result = head + _odd_sum(tail, rest)
+    return np.where(safe & np.isfinite(result), result, plain)
+
+
+def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
+    """Return high + low rounded toward zero (rz), minus (rm) or plus (rp) infinity; `low` may be just a sign."""
+    near = high.astype(dtype)
+    back = near.astype(high.dtype)
+    # The exact value lies above, at or below the nearest float.
+    above = (back < high) | ((back == high) & (low > 0))
+    below = (back > high) | ((back == high) & (low < 0))
+    infinite = np.isinf(near) & np.isfinite(high)
+    down = np.nextafter(near, dtype.type(-np.inf))
+    up = np.nextafter(near, dtype.type(np.inf))
+    if mode == "rm":
+        found = np.where(below, down, near)
+    elif mode == "rp":
+        found = np.where(above, up, near)
+    else:
+        found = np.where((near > 0) & below, down, np.where((near < 0) & above, up, near))
+    if infinite.any():
+        largest = np.finfo(dtype).max
+        limit = {"rm": np.where(near > 0, largest, near), "rp": np.where(near < 0, -largest, near)}
+        found = np.where(infinite, limit.get(mode, np.copysign(largest, near)), found)
+    # A directed rounding to zero keeps the sign of the value.
+    return np.where(found == 0, np.copysign(found, np.where(high == 0, near, high)), found).astype(dtype)
+
+
+def _bounded(result: Array, mode: str, *arguments: Array) -> Array:
+    """Return a result of finite arguments, the largest float in place of infinity where the mode rounds toward zero."""
+    wrong = np.isinf(result)
+    if not wrong.any():
+        return result
+    for argument in arguments:
+        wrong = wrong & np.isfinite(argument)
+    if mode != "rz":
+        wrong = wrong & ((result > 0) == (mode == "rm"))
+    return np.where(wrong, np.copysign(np.finfo(result.dtype).max, result), result).astype(result.dtype)
+
+
+def add(x: Array, y: Array, mode: str) -> Array:
+    """Return x + y with a directed rounding."""
+    dtype = x.dtype
+    high, low = two_sum(x.astype(F64), y.astype(F64))
+    if mode == "rm":
+        # x - x is -0 when rounding down (IEEE 754, 6.3).
+        exact_zero = (high == 0) & (low == 0) & ~((x == 0) & (y == 0) & (np.signbit(x) == np.signbit(y)))
+        low = np.where(np.isfinite(high), low, 0)
+        return _bounded(np.where(exact_zero, dtype.type(-0.0), directed(high, low, dtype, mode)), mode, x, y)
+    return _bounded(directed(high, np.where(np.isfinite(high), low, 0), dtype, mode), mode, x, y)
+
+
+def multiply(x: Array, y: Array, mode: str) -> Array:
+    """Return x * y with a directed rounding."""
+    if x.dtype == F64:
+        high, low = two_product(x, y)
+        return _bounded(directed(high, np.where(np.isfinite(low), low, 0), F64, mode), mode, x, y)
+    high = x.astype(F64) * y
+    return directed(high, np.zeros_like(high), F32, mode)
+
+
+def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
+    """Return x * y + z with a directed rounding."""
+    dtype = x.dtype
+    if dtype == F64:
+        product, error = two_product(x, y)
+        high, low = two_sum(product, z)
+        low = np.where(np.isfinite(low), low, 0) + np.where(np.isfinite(error), error, 0)
+        high, low = two_sum(high, low)
+        return _bounded(directed(high, low, F64, mode), mode, x, y, z)
+    high, low = two_sum(x.astype(F64) * y, np.asarray(z, dtype=F64))
+    return directed(high, np.where(np.isfinite(low), low, 0), F32, mode)
+
+
+def divide(x: Array, y: Array, mode: str) -> Array:
+    """Return x / y with a directed rounding: the sign of the remainder says on which side the quotient lies."""
+    quotient = (x / y).astype(x.dtype)
+    if x.dtype == F32:
+        wide = quotient.astype(F64)
+        rest = x.astype(F64) - wide * y
+    else:
+        wide = quotient
+        product, error = two_product(quotient, y)
+        rest = (x - product) - error
+    sign = np.where(np.isfinite(rest), np.sign(rest) * np.where(np.signbit(y), -1.0, 1.0), 0.0)
+    return _bounded(directed(wide, sign, x.dtype, mode), mode, x, np.where(y == 0, np.nan, y))
+
+
+def square_root(x: Array, mode: str) -> Array:
+    """Return the square root with a directed rounding."""
+    root = np.sqrt(x)
+    if x.dtype == F32:
+        wide = root.astype(F64)
+        rest = x.astype(F64) - wide * wide
+    else:
+        wide = root
+        product, error = two_product(root, root)
+        rest = (x - product) - error
+    return directed(wide, np.where(np.isfinite(rest), rest, 0.0), x.dtype, mode)
+
+
+# Formats that NumPy lacks.
+
+
+def from_bf16(bits: Array) -> Array:
+    """Return the float32 values of bfloat16 bits (uint16)."""
+    return floats.from_bfloat16(bits)
+
+
+def to_bf16(x: Array, mode: str = "rn") -> Array:
+    """Return float32 (or wider) values rounded to bfloat16, as uint16 bits."""
+    if x.dtype == F64:
+        # Round to odd first: the second rounding is then the only one that counts.
+        near = x.astype(F32)
+        bits = near.view(np.uint32)
+        wrong = (near.astype(F64) != x) & ((bits & np.uint32(1)) == 0) & np.isfinite(near)
+        step = np.where(np.abs(near.astype(F64)) < np.abs(x), 1, -1).astype(np.int64)
+        near = np.where(wrong, bits.astype(np.int64) + step, bits).astype(np.uint32).view(F32)
+        x = near
+    x = np.asarray(x, dtype=F32)
+    bits = x.view(np.uint32)
+    if mode == "rn":
+        found = floats.to_bfloat16(x).astype(np.uint32)
+    elif mode == "rz":
+        found = bits >> np.uint32(16)
+    else:
+        up = (bits & np.uint32(0xFFFF) != 0) & (np.signbit(x) == (mode == "rm"))
+        found = (bits >> np.uint32(16)) + up.astype(np.uint32)
+    return np.where(np.isnan(x), np.uint32(0x7FFF), found).astype(np.uint16)
+
+
+def flush(x: Array) -> Array:
+    """Return x with subnormals replaced by zeros of their sign (.ftz)."""
+    tiny = np.abs(x) < np.finfo(x.dtype).tiny
+    if tiny.any():
+        return np.where(tiny, np.copysign(x.dtype.type(0), x), x)
+    return x
+
+
+def saturate(x: Array) -> Array:
+    """Return x clamped to [0, 1], NaN as 0 (.sat)."""
+    return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0)).astype(x.dtype)

@@ -1,0 +1,136 @@
+"""Functions that the machine supplies: vprintf (printf in kernels) and __assertfail (assert)."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any
+
+import numpy as np
+
+from cudabench.simulator.errors import KernelTrap
+from cudabench.simulator.isa.opcodes import TABLE
+from cudabench.simulator.memory import LOCAL_WINDOW
+from cudabench.simulator.program.lower import Builder, Op, Refuse
+from cudabench.simulator.program.ptx import Operand, Symbol
+from cudabench.simulator.values import INT64, as_array
+
+_SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
+MAX_STRING = 1 << 16
+
+
+def _arguments(builder: Builder, arguments: tuple[Operand, ...]) -> list[int]:
+    """Return the registers that hold a call's arguments."""
+    found = []
+    for argument in arguments:
+        name = builder.param_name(argument.name) if isinstance(argument, Symbol) else None
+        slots = builder.slots.get(name or "", {})
+        if name is None:
+            found.append(builder.source(argument, "b64"))
+            continue
+        if not slots:
+            raise Refuse("a call without arguments")
+        index = slots[min(slots)]
+        builder.uses.append(index)
+        found.append(index)
+    return found
+
+
+def read_bytes(machine: Any, address: int, block: int, thread: int, size: int) -> bytes:
+    """Return bytes at a generic address, as one lane sees them; fewer where the memory ends."""
+    if LOCAL_WINDOW <= address < LOCAL_WINDOW + (1 << 32):
+        start = address - LOCAL_WINDOW
+        return bytes(machine.local[block, thread, start : start + size].tobytes())
+    region = machine.space.nearest(address)
+    if region is None or not region.base <= address < region.end:
+        return b""
+    return bytes(region.bytes[address - region.base : address - region.base + size].tobytes())
+
+
+def text_at(machine: Any, address: int, block: int, thread: int) -> str:
+    """Return the zero-terminated string at a generic address."""
+    raw = read_bytes(machine, address, block, thread, MAX_STRING)
+    return raw.partition(b"\0")[0].decode("utf-8", "replace")
+
+
+def format_text(machine: Any, template: str, arguments: int, block: int, thread: int) -> str:
+    """Return what C's printf makes of a template; arguments lie at a generic address, each aligned to its size."""
+    offset = 0
+
+    def take(code: str) -> Any:
+        nonlocal offset
+        size = struct.calcsize(code)
+        offset = -(-offset // size) * size
+        raw = read_bytes(machine, arguments + offset, block, thread, size)
+        offset += size
+        return struct.unpack("<" + code, raw)[0] if len(raw) == size else 0
+
+    def replace(match: re.Match[str]) -> Any:
+        flags, width, precision, length, letter = match.groups()
+        if letter == "%":
+            return "%"
+        width = str(take("i")) if width == "*" else width or ""
+        if precision == "*":
+            precision = str(take("i"))
+        spec = "%" + flags + width + (f".{precision}" if precision is not None else "")
+        long = length in ("l", "ll", "j", "z", "t")
+        if letter in "di":
+            return (spec + "d") % take("q" if long else "i")
+        if letter in "ouxX":
+            return (spec + ("d" if letter == "u" else letter)) % take("Q" if long else "I")
+        if letter in "eEfFgGaA":
+            value = take("d")
+            return value.hex() if letter in "aA" else (spec + letter) % value
+        if letter == "c":
+            return (spec + "c") % (take("i") & 0xFF)
+        if letter == "s":
+            pointer = take("Q")
+            return (spec + "s") % text_at(machine, pointer, block, thread)
+        if letter == "p":
+            return (spec + "s") % hex(take("Q"))
+        return ""
+
+    return _SPECIFIER.sub(replace, template)
+
+
+def build_vprintf(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
+    """Build a call of vprintf(format, arguments)."""
+    template, place = _arguments(builder, arguments)
+    for result in results:
+        if isinstance(result, Symbol):
+            name = builder.param_name(result.name)
+            if name is not None:
+                builder.defs.append(builder.slot(name, 0, 32))
+
+    def run(machine: Any) -> None:
+        chunk = machine.chunk
+        formats = np.broadcast_to(as_array(machine.registers[template], INT64, chunk), chunk.shape)
+        places = np.broadcast_to(as_array(machine.registers[place], INT64, chunk), chunk.shape)
+        for block, thread in np.argwhere(machine.lanes()).tolist():
+            text = text_at(machine, int(formats[block, thread]), block, thread)
+            machine.output.append(format_text(machine, text, int(places[block, thread]), block, thread))
+
+    return Op(run, "plain", builder.ins.location)
+
+
+def build_assertfail(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
+    """Build a call of __assertfail(expression, file, line, function, size of a char): it ends the launch."""
+    registers = _arguments(builder, arguments)
+
+    def run(machine: Any) -> None:
+        chunk = machine.chunk
+        lanes = machine.lanes()
+        place = int(np.argmax(lanes))
+        block, thread = place // chunk.threads, place % chunk.threads
+        values = [int(np.broadcast_to(machine.array(index, INT64), chunk.shape)[block, thread]) for index in registers]
+        expression, file, function = (text_at(machine, values[index], block, thread) for index in (0, 1, 3))
+        raise KernelTrap(
+            f"assertion '{expression}' failed at {file}:{values[2]} ({function}) "
+            f"in block {chunk.block_index(block)}, thread {chunk.thread_index(thread)}."
+        )
+
+    return Op(run, "plain", builder.ins.location)
+
+
+TABLE["vprintf"] = build_vprintf  # type: ignore[assignment]
+TABLE["__assertfail"] = build_assertfail  # type: ignore[assignment]

@@ -1,0 +1,1 @@
+"""PTX as text, parsed, lowered to operations, and loaded as a program."""

@@ -1,0 +1,632 @@
+"""From parsed functions to a flat program of basic blocks for one kernel.
+
+Calls of device functions are inlined, so that one list of blocks with increasing numbers holds the whole kernel and
+"lowest block first" is a good order for divergent lanes. Registers become indices; `.param` variables of calls become
+registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from cudabench.simulator.errors import PtxError
+from cudabench.simulator.program import ptx
+from cudabench.simulator.program.ptx import (
+    Address,
+    Immediate,
+    Instruction,
+    Label,
+    Location,
+    Negated,
+    Operand,
+    Symbol,
+    Vector,
+)
+from cudabench.simulator.values import UNSIGNED, Affine
+
+# Names that may be called without a body in the PTX: the machine supplies them.
+HOST_FUNCTIONS = ("vprintf", "__assertfail")
+_REFUSED_CALLS = {
+    "malloc": "malloc in a kernel", "free": "free in a kernel",
+    "cudaLaunchDeviceV2": "dynamic parallelism", "cudaGetParameterBufferV2": "dynamic parallelism",
+    "cudaLaunchDevice": "dynamic parallelism", "cudaGetParameterBuffer": "dynamic parallelism",
+    "cudaDeviceSynchronize": "dynamic parallelism", "__cudaCDP2LaunchDeviceV2": "dynamic parallelism",
+    "__cudaCDP2GetParameterBufferV2": "dynamic parallelism",
+    "cudaCGGetIntrinsicHandle": "grid sync (cooperative groups)",
+    "cudaCGSynchronize": "grid sync (cooperative groups)",
+}  # fmt: skip
+_SPECIAL = ("%tid", "%ntid", "%ctaid", "%nctaid")
+_SPECIAL_WORDS = (
+    "%laneid", "%warpid", "%nwarpid", "WARP_SZ", "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge",
+    "%lanemask_gt", "%smid", "%nsmid", "%gridid", "%dynamic_smem_size", "%total_smem_size",
+)  # fmt: skip
+_REFUSED_REGISTERS = {
+    "%clock": "clock()", "%clock_hi": "clock()", "%clock64": "clock64()", "%globaltimer": "the global timer",
+    "%globaltimer_lo": "the global timer", "%globaltimer_hi": "the global timer",
+    "%envreg1": "grid sync (cooperative groups)", "%envreg2": "grid sync (cooperative groups)",
+}  # fmt: skip
+MAX_INLINED = 400_000
+
+
+class Unsupported(NamedTuple):
+    """A feature that a kernel uses and the simulator lacks, with its place."""
+
+    file: str
+    line: int
+    feature: str
+
+
+class Refuse(Exception):
+    """Raised by a builder for an instruction that the simulator lacks; the message names the feature."""
+
+
+class Op:
+    """One decoded instruction: `run(machine)` and what the scheduler has to know about it."""
+
+    __slots__ = ("collective", "defs", "guard", "inverted", "line", "run", "taint", "target", "uses", "what")
+
+    def __init__(self, run: Callable[[Any], Any] | None, what: str, line: Location) -> None:
+        self.run = run
+        self.what = what  # 'plain', 'branch', 'table', 'exit', 'barrier', 'collective'
+        self.line = line
+        self.guard = -1
+        self.inverted = False
+        self.defs: tuple[int, ...] = ()
+        self.uses: tuple[int, ...] = ()
+        self.target: Any = None
+        self.collective: Any = None
+        self.taint: int | None = None  # what the results point to (see _written), or None: what the operands point to
+
+
+class Block:
+    """A basic block: straight-line ops, then at most one op that may split, stop or park the lanes."""
+
+    __slots__ = ("live", "number", "ops", "runs", "simple", "successors", "terminator", "weight")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.ops: list[Op] = []
+        self.terminator: Op | None = None
+        self.successors: tuple[int, ...] = ()
+        self.live = 0
+        self.simple = True
+        self.runs: list[Callable[[Any], Any]] = []
+        self.weight = 0
+
+
+class Code(NamedTuple):
+    """A kernel ready to run."""
+
+    name: str
+    blocks: list[Block]
+    widths: list[int]
+    initial: list[Any]
+    special: dict[str, int]
+    parameters: tuple[ptx.Variable, ...]
+    parameter_offsets: dict[str, int]
+    parameter_bytes: int
+    static_shared: int
+    dynamic_symbol: bool
+    local_bytes: int
+    shared_names: tuple[tuple[str, int, int], ...]
+    granule: dict[str, int]
+    accesses: list[tuple[Location, str, str, int]]
+    unsupported: tuple[Unsupported, ...]
+    files: dict[int, str]
+    read: frozenset[int]
+    written: int
+    orders: bool
+
+
+class Frame:
+    """One inlined instance of a function: its names resolve to registers, offsets and param slots of its own."""
+
+    def __init__(self, function: ptx.Function, suffix: str) -> None:
+        self.function = function
+        self.suffix = suffix
+        self.registers: dict[str, int] = {}
+        self.params: dict[str, str] = {}
+        self.variables = {variable.name: variable for variable in function.variables}
+        self.end = f"end{suffix}"
+
+
+class Builder:
+    """Turns the instructions of a kernel into ops; the instruction tables call its `source`, `target`, `address`..."""
+
+    def __init__(self, module: ptx.Module, name: str, symbols: dict[str, int], table: Any) -> None:
+        self.module = module
+        self.kernel = module.functions[name]
+        self.symbols = symbols
+        self.table = table
+        self.widths: list[int] = []
+        self.initial: list[Any] = []
+        self.constants: dict[Any, int] = {}
+        self.special: dict[str, int] = {}
+        self.stream: list[Op | str] = []
+        self.refused: dict[Unsupported, None] = {}
+        self.frames = 0
+        self.local_bytes = 0
+        self.shared: dict[str, tuple[int, int]] = {}
+        self.static_shared = 0
+        self.dynamic: list[str] = []
+        self.granule = {"shared": 16, "global": 16}
+        self.accesses: list[tuple[Location, str, str, int]] = []
+        self.stack: list[str] = []
+        self.frame = Frame(self.kernel, "")
+        self.uses: list[int] = []
+        self.defs: list[int] = []
+        self.slots: dict[str, dict[tuple[int, int], int]] = {}
+        self.slots_local: dict[str, int] = {}
+        self.dynamic_constants: list[int] = []
+        self.taint: int | None = None
+        self.write_addresses: list[int] = []
+        self.orders = False  # whether anything but an atomic may order blocks: a fence, or an access with an order
+        self.address_register = -1
+        self.ins: Instruction = None  # type: ignore[assignment]
+        self.parameter_offsets: dict[str, int] = {}
+        offset = 0
+        for parameter in self.kernel.parameters:
+            offset = -(-offset // max(1, parameter.align)) * max(1, parameter.align)
+            self.parameter_offsets[parameter.name] = offset
+            offset += parameter.size
+        self.parameter_bytes = offset
+
+    # Registers and operands.
+
+    def new(self, width: int, value: Any = None) -> int:
+        """Return a new register of a width in bits (1 for a predicate)."""
+        self.widths.append(width)
+        self.initial.append(value)
+        return len(self.widths) - 1
+
+    def register(self, name: str) -> int | None:
+        """Return the index of a register of the current function, or None if the name is none."""
+        found = self.frame.registers.get(name)
+        if found is None:
+            types = self.frame.function.registers
+            type_ = types.get(name)
+            if type_ is None:
+                base, at, scope = name.partition("@")
+                prefix = base.rstrip("0123456789") + at + scope
+                type_ = types.get(prefix + "<>") if prefix != name else None
+            if type_ is None:
+                return None
+            width = ptx.BITS[type_]
+            found = self.new(width, False if width == 1 else Affine(0))
+            self.frame.registers[name] = found
+        return found
+
+    def width(self, index: int) -> int:
+        """Return a register's width in bits."""
+        return self.widths[index]
+
+    def constant(self, value: Any, width: int) -> int:
+        """Return a register that always holds the integer (or bool)."""
+        key = (value, width)
+        if key not in self.constants:
+            self.constants[key] = self.new(width, value if width == 1 else Affine(value))
+        return self.constants[key]
+
+    def source(self, operand: Operand, type_: str) -> int:
+        """Return the register that holds a source operand, read as the type."""
+        if isinstance(operand, Immediate):
+            return self.immediate(operand, type_)
+        if isinstance(operand, Symbol):
+            index = self.register(operand.name)
+            if index is None:
+                index = self.named(operand, ptx.BITS[type_])
+            self.uses.append(index)
+            return index
+        raise Refuse(f"instruction {self.ins.text} with this operand")
+
+    def immediate(self, operand: Immediate, type_: str) -> int:
+        """Return the register of a literal, as bits of the type."""
+        width = ptx.BITS[type_]
+        value = operand.value
+        if type_ == "pred":
+            return self.constant(bool(value), 1)
+        if operand.float_bits and operand.float_bits != width:
+            import numpy as np
+
+            wide = np.array([value], dtype=UNSIGNED[operand.float_bits]).view(f"f{operand.float_bits // 8}")
+            if width == 32:
+                value = int(wide.astype(np.float32).view(np.uint32)[0])
+            elif width == 64:
+                value = int(wide.astype(np.float64).view(np.uint64)[0])
+        elif not operand.float_bits and type_ in ("f32", "f64"):
+            import numpy as np
+
+            value = int(
+                np.array([value], dtype=type_.replace("f32", "f4").replace("f64", "f8")).view(UNSIGNED[width])[0]
+            )
+        half = 1 << (width - 1)
+        value &= (1 << width) - 1
+        if value >= half and operand.value < 0:
+            value -= 1 << width
+        return self.constant(value, width)
+
+    def named(self, symbol: Symbol, width: int) -> int:
+        """Return the register of a special register or of a variable's address."""
+        name = symbol.name
+        base, _, axis = name.partition(".")
+        if (base in _SPECIAL and axis in ("x", "y", "z")) or name in _SPECIAL_WORDS:
+            if name not in self.special:
+                self.special[name] = self.new(32, Affine(0))
+            return self.special[name]
+        if name in _REFUSED_REGISTERS:
+            raise Refuse(_REFUSED_REGISTERS[name])
+        if name.startswith(("%cluster", "%is_explicit_cluster", "%nclusterid")):
+            raise Refuse("thread block clusters")
+        if name.startswith("%"):
+            raise Refuse(f"register {name}")
+        return self.named_address(name, symbol.offset)
+
+    def named_address(self, name: str, offset: int) -> int:
+        """Return the register of a variable's address plus an offset."""
+        address = self.variable(name)
+        if address != DYNAMIC_SHARED:
+            return self.constant(address + offset, 64)
+        # The dynamic shared memory begins where the static ends, which is known once all is decoded.
+        index = self.new(64, Affine(offset))
+        self.dynamic_constants.append(index)
+        return index
+
+    def variable(self, name: str) -> int:
+        """Return the address of a variable in its own state space."""
+        local = self.frame.variables.get(name)
+        if local is not None and local.space == "local":
+            key = f"{name}{self.frame.suffix}"
+            if key not in self.slots_local:
+                offset = -(-self.local_bytes // local.align) * local.align
+                self.slots_local[key] = offset
+                self.local_bytes = offset + local.size
+            return self.slots_local[key]
+        if local is not None and local.space == "shared":
+            return self.shared_offset(f"{self.frame.function.name}::{name}", local)
+        if local is not None and local.space == "param":
+            raise Refuse(f"the address of a call's parameter ({name.partition('@')[0]})")
+        variable = local or self.module.variables.get(name)
+        if variable is not None and variable.space == "shared":
+            return self.shared_offset(name, variable)
+        key = name if local is None else f"{self.frame.function.name}::{name}"
+        if key in self.symbols:
+            return self.symbols[key]
+        if self.stack == [self.kernel.name] and name in self.parameter_offsets:
+            return PARAMETER_WINDOW + self.parameter_offsets[name]
+        if name in self.module.functions:
+            raise Refuse("function pointers (indirect calls)")
+        if variable is not None and variable.type in ("texref", "samplerref", "surfref"):
+            raise Refuse("textures and surfaces")
+        if variable is not None:
+            raise Refuse(f"the variable {name} that is defined in another file")
+        raise PtxError(f"the PTX uses the unknown name '{name}'.")
+
+    def shared_offset(self, key: str, variable: ptx.Variable) -> int:
+        """Return a shared variable's offset; all dynamic ones begin after the static ones."""
+        if variable.dynamic:
+            if key not in self.dynamic:
+                self.dynamic.append(key)
+            return DYNAMIC_SHARED
+        if key not in self.shared:
+            offset = -(-self.static_shared // variable.align) * variable.align
+            self.shared[key] = (offset, variable.size)
+            self.static_shared = offset + variable.size
+        return self.shared[key][0]
+
+    def target(self, operand: Operand) -> int:
+        """Return the register that a destination operand names; `_` gives a register nobody reads."""
+        if isinstance(operand, Symbol):
+            index = self.register(operand.name)
+            if index is None:
+                if operand.name == "_":
+                    return self.new(64, Affine(0))
+                raise PtxError(f"the PTX writes to '{operand.name}', which is no register.")
+            self.defs.append(index)
+            return index
+        raise Refuse(f"instruction {self.ins.text} with this destination")
+
+    def predicate(self, operand: Operand) -> tuple[int, bool]:
+        """Return (register, inverted) of a predicate operand."""
+        if isinstance(operand, Negated):
+            return self.source(Symbol(operand.name), "pred"), True
+        return self.source(operand, "pred"), False
+
+    def address(self, operand: Operand) -> tuple[int, int]:
+        """Return (register, offset) of an address operand."""
+        if not isinstance(operand, Address):
+            raise Refuse(f"instruction {self.ins.text} with this address")
+        if operand.base is None:
+            self.address_register = self.constant(0, 64)
+        else:
+            self.address_register = self.source(Symbol(operand.base), "b64")
+        return self.address_register, operand.offset
+
+    def access(self, space: str, op: str, size: int, granule: int) -> int:
+        """Return the number under which a memory instruction's requests are counted."""
+        for name in self.granule if space == "generic" else (space,):
+            if name in self.granule:
+                self.granule[name] = min(self.granule[name], granule)
+        self.accesses.append((self.ins.location, space, op, size))
+        return len(self.accesses) - 1
+
+    # Params of calls.
+
+    def param_name(self, name: str) -> str | None:
+        """Return the call-wide name of a .param variable, or None where the name is no such variable."""
+        found = self.frame.params.get(name)
+        if found is None:
+            local = self.frame.variables.get(name)
+            if local is not None and local.space == "param":
+                found = f"{name}{self.frame.suffix}"
+        return found
+
+    def slot(self, variable: str, offset: int, width: int) -> int:
+        """Return the register for some bytes of a .param variable (width in bits)."""
+        slots = self.slots.setdefault(variable, {})
+        if (offset, width) not in slots:
+            slots[offset, width] = self.new(width, Affine(0))
+        return slots[offset, width]
+
+    # The stream.
+
+    def build(self) -> Code:
+        """Decode the kernel with all that it calls."""
+        self.inline(self.frame)
+        base = -(-self.static_shared // 16) * 16
+        for index in self.dynamic_constants:
+            self.initial[index] = Affine(self.initial[index].base + base)
+        granule = {space: min(value, 8) for space, value in self.granule.items()}
+        blocks = self.blocks()
+        _liveness(blocks)
+        return Code(
+            self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
+            self.parameter_offsets, self.parameter_bytes, self.static_shared, bool(self.dynamic), self.local_bytes,
+            tuple((key, offset, size) for key, (offset, size) in self.shared.items()), granule, self.accesses,
+            tuple(self.refused), self.module.files,
+            frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
+            self.written(), self.orders,
+        )  # fmt: skip
+
+    def inline(self, frame: Frame) -> None:
+        """Append a function's ops to the stream."""
+        caller, self.frame = self.frame, frame
+        self.stack.append(frame.function.name)
+        for item in frame.function.body or ():
+            if isinstance(item, Label):
+                self.stream.append(item.name + frame.suffix)
+                continue
+            if len(self.stream) > MAX_INLINED:
+                raise PtxError(f"kernel {self.kernel.name} is too large once its calls are inlined.")
+            self.ins = item
+            try:
+                self.append(item)
+            except Refuse as error:
+                place = self.module.files.get(item.location.file, "")
+                self.refused[Unsupported(place, item.location.line, str(error))] = None
+            self.ins = item
+        self.stack.pop()
+        self.frame = caller
+
+    def append(self, ins: Instruction) -> None:
+        """Append one instruction's op."""
+        self.uses, self.defs, self.taint = [], [], None
+        if ins.opcode == "call":
+            self.call(ins)
+            return
+        if ins.opcode == "ret" and self.frame.suffix:
+            op = Op(None, "branch", ins.location)
+            op.target = self.frame.end
+        else:
+            build = self.table.get(ins.opcode)
+            if build is None:
+                raise Refuse(f"instruction {ins.text}")
+            op = build(self, ins)
+            if op is None:
+                return
+            if not isinstance(op, Op):
+                op = Op(op, "plain", ins.location)
+        if op.what == "branch" and isinstance(op.target, str) and ins.opcode != "ret":
+            op.target += self.frame.suffix
+        elif op.what == "table":
+            op.target = tuple(name + self.frame.suffix for name in op.target)
+        op.line = ins.location
+        op.defs = tuple(self.defs)
+        op.taint = self.taint
+        if ins.guard is not None:
+            guard, _ = self.predicate(Symbol(ins.guard))
+            op.guard, op.inverted = guard, ins.inverted
+        op.uses = tuple(self.uses)
+        self.stream.append(op)
+
+    def call(self, ins: Instruction) -> None:
+        """Append a call: the callee's ops with its parameters bound."""
+        operands = list(ins.operands)
+        results: tuple[Operand, ...] = ()
+        if isinstance(operands[0], Vector):
+            results = operands.pop(0).items  # type: ignore[union-attr]
+        name = operands[0].name if isinstance(operands[0], Symbol) else ""
+        arguments = operands[1].items if len(operands) > 1 and isinstance(operands[1], Vector) else ()
+        if self.register(name) is not None:
+            raise Refuse("indirect calls (function pointers, virtual functions)")
+        if name in _REFUSED_CALLS:
+            raise Refuse(_REFUSED_CALLS[name])
+        function = self.module.functions.get(name)
+        if name in HOST_FUNCTIONS and (function is None or function.body is None):
+            op = self.table[name](self, results, arguments)
+            op.line, op.defs, op.uses = ins.location, tuple(self.defs), tuple(self.uses)
+            if ins.guard is not None:
+                op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], ins.inverted
+            self.stream.append(op)
+            return
+        if function is None or function.body is None:
+            raise Refuse(f"a call of {name}, which has no body in this PTX")
+        if name in self.stack:
+            raise Refuse(f"recursion ({name} calls itself)")
+        self.frames += 1
+        frame = Frame(function, f"~{self.frames}")
+        if ins.guard is not None:
+            op = Op(None, "branch", ins.location)
+            op.target = frame.end
+            op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], not ins.inverted
+            op.uses = tuple(self.uses)
+            self.stream.append(op)
+        copies: list[tuple[Operand, str]] = []
+        for formal, actual in (
+            *zip(function.parameters, arguments, strict=True),
+            *zip(function.results, results, strict=True),
+        ):
+            shared = self.param_name(actual.name) if isinstance(actual, Symbol) else None
+            if shared is not None:
+                frame.params[formal.name] = shared
+            elif formal.space == "":
+                # Old style: registers as formal parameters.
+                index = self.new(ptx.BITS[formal.type], Affine(0))
+                frame.registers[formal.name] = index
+                if any(formal is result for result in function.results):
+                    copies.append((actual, formal.name))
+                else:
+                    self.move(index, self.source(actual, formal.type), ins.location)
+            else:
+                # A literal or a register for a formal in .param space.
+                frame.params[formal.name] = f"{formal.name}{frame.suffix}"
+                index = self.slot(frame.params[formal.name], 0, formal.size * 8)
+                if any(formal is result for result in function.results):
+                    raise Refuse("a call that mixes registers and .param results")
+                self.move(index, self.source(actual, formal.type), ins.location)
+        self.inline(frame)
+        self.stream.append(frame.end)
+        self.ins = ins
+        for actual, formal_name in copies:
+            self.defs = []
+            self.move(self.target(actual), frame.registers[formal_name], ins.location)
+
+    def move(self, target: int, source: int, location: Location) -> None:
+        """Append target = source."""
+
+        def run(machine: Any) -> None:
+            machine.put(target, machine.registers[source])
+
+        op = Op(run, "plain", location)
+        op.defs, op.uses = (target,), (source,)
+        self.stream.append(op)
+
+    def written(self) -> int:
+        """Return what the kernel's global writes may point to: bits of parameter bytes and module variables.
+
+        Bit 0: anything (a pointer that came from memory); bit 1 + n: the pointer at byte n of the parameters; bit
+        SYMBOL_BIT + n: the module variable in slot n. Regions that no write reaches need no log of their reads.
+        """
+        taint = [0] * len(self.widths)
+        for (value, width), index in self.constants.items():
+            slot = value >> SLOT_BITS if width == 64 and type(value) is int else 0
+            if 0 < slot <= len(self.symbols):  # other literals, -16 among them, are numbers
+                taint[index] = 1 << (SYMBOL_BIT + slot)
+        changed = True
+        while changed:
+            changed = False
+            for op in self.stream:
+                if isinstance(op, str) or not op.defs:
+                    continue
+                bits = op.taint
+                if bits is None:
+                    bits = 0
+                    for index in op.uses:
+                        bits |= taint[index]
+                for index in op.defs:
+                    if bits & ~taint[index]:
+                        taint[index] |= bits
+                        changed = True
+        total = 0
+        for index in self.write_addresses:
+            total |= taint[index] or 1
+        return total
+
+    # Basic blocks.
+
+    def blocks(self) -> list[Block]:
+        """Cut the stream into basic blocks."""
+        blocks = [Block(0)]
+        labels: dict[str, int] = {}
+        for item in self.stream:
+            current = blocks[-1]
+            if isinstance(item, str):
+                if current.ops or current.terminator is not None:
+                    blocks.append(Block(len(blocks)))
+                labels[item] = len(blocks) - 1
+                continue
+            if current.terminator is not None:
+                current = Block(len(blocks))
+                blocks.append(current)
+            if item.what == "collective" and current.ops:
+                # The op begins a block of its own, at which lanes can wait for their warp.
+                current = Block(len(blocks))
+                blocks.append(current)
+            if item.what in ("plain", "collective"):
+                current.ops.append(item)
+                if item.what == "collective":
+                    blocks.append(Block(len(blocks)))
+            else:
+                current.terminator = item
+        last = blocks[-1]
+        if last.terminator is None:
+            last.terminator = Op(None, "exit", self.kernel.location)
+        for block in blocks:
+            end = block.terminator
+            following = (block.number + 1,) if block.number + 1 < len(blocks) else ()
+            if end is None or end.what == "barrier":
+                block.successors = following
+            elif end.what == "branch":
+                end.target = self.find(labels, end.target)
+                block.successors = (end.target,) if end.guard < 0 else (end.target, *following)
+            elif end.what == "table":
+                end.target = tuple(self.find(labels, name) for name in end.target)
+                block.successors = end.target if end.guard < 0 else (*end.target, *following)
+            elif end.what == "exit":
+                block.successors = () if end.guard < 0 else following
+            block.weight = len(block.ops) + (end is not None)
+            block.simple = all(op.guard < 0 for op in block.ops)
+            block.runs = [op.run for op in block.ops if op.run is not None]
+        return blocks
+
+    @staticmethod
+    def find(labels: dict[str, int], name: str) -> int:
+        """Return the block at a label."""
+        if name not in labels:
+            raise PtxError(f"the PTX branches to the unknown label '{name.partition('~')[0]}'.")
+        return labels[name]
+
+
+# Addresses below 2^39 are windows of the generic address space; arrays begin at 2^40 (see memory).
+PARAMETER_WINDOW = 1 << 36
+SLOT_BITS = 40
+SYMBOL_BIT = 8192
+DYNAMIC_SHARED = -1  # stands for the end of the static shared memory
+
+
+def _liveness(blocks: list[Block]) -> None:
+    """Set each block's `live`: a bit for each register that a lane waiting before the block may still read."""
+    reads, kills = [], []
+    for block in blocks:
+        read = kill = 0
+        for op in (*block.ops, *((block.terminator,) if block.terminator else ())):
+            for index in op.uses:
+                if not kill >> index & 1:
+                    read |= 1 << index
+            if op.guard < 0:
+                for index in op.defs:
+                    kill |= 1 << index
+        reads.append(read)
+        kills.append(kill)
+        block.live = read
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(blocks):
+            out = 0
+            for number in block.successors:
+                out |= blocks[number].live
+            live = reads[block.number] | (out & ~kills[block.number])
+            if live != block.live:
+                block.live = live
+                changed = True

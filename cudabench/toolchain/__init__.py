@@ -1,0 +1,1 @@
+"""CUDA C++ to PTX and machine code: reading sources, compilers, names, diagnostics."""
