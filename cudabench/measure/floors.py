@@ -56,8 +56,8 @@ def impossible(
     if nbytes and by_bytes is not None and median_s < by_bytes:
         return (
             f"{median_s * 1e6:.4g} us is impossible: {nbytes} bytes take at least {by_bytes * 1e6:.4g} us at the "
-            f"{info.peak_gbps:.0f} GB/s of {info.name}, what its L2 cache holds left out; either the kernel does not do "
-            "the work, or fewer bytes move than --bytes says"
+            f"{info.peak_gbps:.0f} GB/s of {info.name}, what its L2 cache holds left out; either the kernel does not "
+            "do the work, or fewer bytes move than --bytes says"
         )
     names = tuple(arithmetic)
     by_flops = flops_floor(flops, names, info) if flops else None

@@ -1,6 +1,6 @@
 """What a cubin (an ELF file of one architecture's machine code) tells without a GPU: its variables and its code.
 
-Sections, by NVIDIA's naming: `.text.ENTRY` holds a kernel's instructions, `.nv.global` variables that start as zeros and
+Sections, by NVIDIA's naming: `.text.ENTRY` holds a kernel's instructions, `.nv.global` variables that start as zeros,
 `.nv.global.init` those with values. `__constant__` variables lie in `.nv.constant3`, which no kernel can write.
 """
 
@@ -34,7 +34,7 @@ class Variable:
 
 
 def variables(cubin: bytes) -> tuple[Variable, ...]:
-    """Return the variables that outlive a launch: `__device__` and `__managed__` ones, also static ones of functions."""
+    """Return the variables that outlive a launch: `__device__`, `__managed__`, and static ones of functions."""
     from elftools.elf.sections import SymbolTableSection
 
     elf = _open(cubin)
