@@ -21,7 +21,7 @@ from cudabench.measure.gpu_run import GpuRun
 from cudabench.model import Settings
 from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel import plan
-from cudabench.userkernel.plan import Request
+from cudabench.userkernel.request import UserRequest
 from tests.conftest import FakeDevice, Ran
 
 Runner = Callable[..., Ran]
@@ -111,8 +111,8 @@ def test_unverified_figures_miss_every_threshold() -> None:
     from cudabench.cli.operation import exit_code
 
     device = FakeDevice(lambda buffers: None)
-    part = plan.build([request(expect=())])
-    result = GpuRun(part.make(), part.cases[0].problem, FAST, device).measure(part.cases[0])
+    series = plan.build([request(expect=())])
+    result = GpuRun(series.make(), series.cases[0].problem, FAST, device).measure(series.cases[0])
     assert result.bandwidth_gbps is not None
     said: list[str] = []
     assert exit_code([result], {"min_bandwidth": 1e-9}, said.append) == 4
@@ -353,7 +353,7 @@ def test_null_pointer(many: Runner) -> None:
 
 def test_random_arrays_are_seeded_and_independent() -> None:
     """The same seed gives the same arrays; floats lie in [0, 1), integers in [0, 100)."""
-    from cudabench.userkernel.arguments import TYPES, Array
+    from cudabench.userkernel.values import TYPES, Array
 
     for dtype in TYPES:
         array = Array("x", dtype, (5000,), "random")
@@ -509,7 +509,7 @@ def test_signatures_that_are_refused(run: Runner, kernel: str, words: list[str],
     arguments = [part for word in words for part in ("--arg", word)]
     if not message:
         with pytest.raises(UsageError, match="starts empty"):
-            plan.build([Request(path, (), "1", "1", tuple(words), ("y=y_before",))])
+            plan.build([UserRequest(path, (), "1", "1", tuple(words), ("y=y_before",))])
         return
     ran = run(path, "-g", 1, "-b", 1, *arguments, *SIM)
     assert ran.code == 2
@@ -520,7 +520,7 @@ def test_a_parameter_may_be_called_y0(run: Runner) -> None:
     """Where y0 is a parameter, y's values before the launch are y_before."""
     path = source("__global__ void f(float *y, const float *y0) {}\n")
     arguments = ("y=float32[4]:ones", "y0=float32[4]:zeros")
-    operation = plan.build([Request(path, (), "1", "1", arguments, ("y=2*y_before+y0",))])
+    operation = plan.build([UserRequest(path, (), "1", "1", arguments, ("y=2*y_before+y0",))])
     case = operation.cases[0]
     made = operation.make()
     expected = made.reference(case.problem, made.inputs(case.problem))
@@ -696,12 +696,12 @@ def test_profile_with_other_arguments_and_its_own_file(run: Runner, tmp_path: Pa
 
 def test_defines_part_requests_where_they_shape_arrays(run: Runner) -> None:
     """Requests that differ in a define are compared, unless an array's shape depends on it."""
-    base = Request("saxpy.cu", (), "1", "T", ("n=8", "a=2", "x=float32[n]:ones", "y=float32[n]:ones"))
+    base = UserRequest("saxpy.cu", (), "1", "T", ("n=8", "a=2", "x=float32[n]:ones", "y=float32[n]:ones"))
     small, large = replace(base, defines={"T": "32"}), replace(base, defines={"T": "64"})
-    assert [[case.block[0] for case in part.cases] for part in plan.parts([small, large])] == [[32, 64]]
+    assert [[case.block[0] for case in series.cases] for series in plan.series([small, large])] == [[32, 64]]
     arguments = ("n=8", "a=2", "x=float32[T]:ones", "y=float32[T]:ones")
     shaped = [replace(one, arguments=arguments) for one in (small, large)]
-    assert [[case.block[0] for case in part.cases] for part in plan.parts(shaped)] == [[32], [64]]
+    assert [[case.block[0] for case in series.cases] for series in plan.series(shaped)] == [[32], [64]]
 
 
 @pytest.mark.parametrize(
@@ -738,11 +738,11 @@ def test_profile_without_the_kernel(run: Runner) -> None:
 FAST = Settings(min_time=0.0, max_time=5.0, min_samples=10, cpu=False)
 
 
-def request(**changes: Any) -> Request:
+def request(**changes: Any) -> UserRequest:
     """Return a request for saxpy, whose file need not be there for the device of the tests."""
     path = Path("saxpy.cu")
     path.write_text(SAXPY)
-    whole = Request(
+    whole = UserRequest(
         str(path),
         grid="4",
         block="256",
@@ -766,14 +766,14 @@ def saxpy(buffers: dict[str, np.ndarray]) -> None:
 
 def test_in_place_kernels_run_on_fresh_inputs() -> None:
     """Every run of a kernel that overwrites its input, timed ones too, starts from the input; so the last is right."""
-    part = plan.build([request()])
+    series = plan.build([request()])
     seen = []
 
     def watched(buffers: dict[str, np.ndarray]) -> None:
         seen.append(buffers["y"].view(np.float32)[0])
         saxpy(buffers)
 
-    result = GpuRun(part.make(), part.cases[0].problem, FAST, FakeDevice(watched)).measure(part.cases[0])
+    result = GpuRun(series.make(), series.cases[0].problem, FAST, FakeDevice(watched)).measure(series.cases[0])
     assert result.status == "ok"
     assert result.verification is not None
     assert result.verification.checked == ("before", "after")
@@ -783,16 +783,16 @@ def test_in_place_kernels_run_on_fresh_inputs() -> None:
 
 def test_hot_in_place_kernels_run_once_a_sample() -> None:
     """Back-to-back runs would see their own output, so a hot sample of an in-place kernel is one run."""
-    part = plan.build([request()])
+    series = plan.build([request()])
     device = FakeDevice(saxpy, seconds=lambda at: 5e-6)
-    result = GpuRun(part.make(), part.cases[0].problem, replace(FAST, cache="hot"), device).measure(part.cases[0])
+    result = GpuRun(series.make(), series.cases[0].problem, replace(FAST, cache="hot"), device).measure(series.cases[0])
     assert result.time is not None
     assert (result.status, result.time.runs_per_sample) == ("ok", 1)
 
 
 def test_a_kernel_that_goes_wrong_later_is_caught() -> None:
     """The look after timing sees a kernel that was right only at first."""
-    part = plan.build([request()])
+    series = plan.build([request()])
     calls = 0
 
     def fading(buffers: dict[str, np.ndarray]) -> None:
@@ -801,13 +801,13 @@ def test_a_kernel_that_goes_wrong_later_is_caught() -> None:
         if calls == 1:
             saxpy(buffers)
 
-    result = GpuRun(part.make(), part.cases[0].problem, FAST, FakeDevice(fading)).measure(part.cases[0])
+    result = GpuRun(series.make(), series.cases[0].problem, FAST, FakeDevice(fading)).measure(series.cases[0])
     assert (result.status, result.bandwidth_gbps) == ("wrong", None)
 
 
 def test_writing_into_const_is_caught_on_the_device() -> None:
     """Const arrays are compared with what they were, byte for byte."""
-    part = plan.build([request()])
+    series = plan.build([request()])
 
     def cheating(buffers: dict[str, np.ndarray]) -> None:
         buffers["x"][:] = kept.setdefault("x", buffers["x"].copy())
@@ -816,24 +816,24 @@ def test_writing_into_const_is_caught_on_the_device() -> None:
 
     kept: dict[str, np.ndarray] = {}
 
-    result = GpuRun(part.make(), part.cases[0].problem, FAST, FakeDevice(cheating)).measure(part.cases[0])
+    result = GpuRun(series.make(), series.cases[0].problem, FAST, FakeDevice(cheating)).measure(series.cases[0])
     assert result.status == "wrong"
     assert "wrote into x, which is const in its signature: x[2] was" in (result.reason or "")
 
 
 def test_an_expectation_that_fails_ends_the_run() -> None:
     """What is known only once the inputs are there, an expression that raises, is the user's mistake: no result."""
-    part = plan.build([request(expect=("y=x[5000]+y0",))])
-    gpu_run = GpuRun(part.make(), part.cases[0].problem, FAST, FakeDevice(saxpy))
+    series = plan.build([request(expect=("y=x[5000]+y0",))])
+    gpu_run = GpuRun(series.make(), series.cases[0].problem, FAST, FakeDevice(saxpy))
     with pytest.raises(UsageError, match="out of bounds"):
-        gpu_run.measure(part.cases[0])
+        gpu_run.measure(series.cases[0])
 
 
 def test_a_part_travels_to_another_process() -> None:
     """What a worker gets is plain data: an operation can be made of it there."""
-    part = plan.build([request()])
-    made = pickle.loads(pickle.dumps(part.make))()
-    case = pickle.loads(pickle.dumps(part.cases[0]))
+    series = plan.build([request()])
+    made = pickle.loads(pickle.dumps(series.make))()
+    case = pickle.loads(pickle.dumps(series.cases[0]))
     inputs = made.inputs(case.problem)
     expected = made.reference(case.problem, inputs)["y"]
     np.testing.assert_allclose(expected, 2.5 * inputs["x"] + inputs["y"], rtol=1e-6)
@@ -844,9 +844,9 @@ def test_the_reference_is_computed_in_double_precision() -> None:
     """A sum that float32 loses is kept, and rounded once at the end."""
     path = Path("sum.cu")
     path.write_text("__global__ void total(const float *x, float *y, int n) {}\n")
-    part = plan.build(
+    series = plan.build(
         [
-            Request(
+            UserRequest(
                 str(path),
                 (),
                 "1",
@@ -856,9 +856,9 @@ def test_the_reference_is_computed_in_double_precision() -> None:
             )
         ]
     )
-    made = part.make()
-    inputs = made.inputs(part.cases[0].problem)
-    assert made.reference(part.cases[0].problem, inputs)["y"] == np.float32(2**-30)
+    made = series.make()
+    inputs = made.inputs(series.cases[0].problem)
+    assert made.reference(series.cases[0].problem, inputs)["y"] == np.float32(2**-30)
 
 
 def test_no_expression_no_baseline() -> None:
@@ -879,8 +879,10 @@ def test_tolerance_follows_the_type(expect: str, dtype: str, rtol: float) -> Non
     ctype = {"float32": "float", "float64": "double", "float16": "half", "int32": "int"}[dtype]
     path = Path("t.cu")
     path.write_text(f"__global__ void f(const {ctype} *x, {ctype} *y) {{}}\n")
-    part = plan.build([Request(str(path), (), "1", "1", (f"x={dtype}[4]:ones", f"y={dtype}[4]:empty"), (expect,))])
-    tolerance = part.make().tolerance(part.cases[0].problem).of("y")
+    series = plan.build(
+        [UserRequest(str(path), (), "1", "1", (f"x={dtype}[4]:ones", f"y={dtype}[4]:empty"), (expect,))]
+    )
+    tolerance = series.make().tolerance(series.cases[0].problem).of("y")
     assert (tolerance.rtol, tolerance.atol) == (rtol, pytest.approx(rtol / 10))
 
 

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from cudabench import __version__, operations
-from cudabench.errors import EXIT_INTERRUPTED, CudabenchError, did_you_mean
+from cudabench.cli.groups import LazyGroup
+from cudabench.cli.process import Terminated, heed_termination, output_fault, prepare_streams
+from cudabench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, CudabenchError
 
-# name -> (module, help)
 COMMANDS = {
-    "list": ("cudabench.cli.list", "Show the kernels of each operation: id, name, idea, default block."),
-    "run": ("cudabench.cli.run", "Run any kernel of your own from a .cu file, with no host code."),
-    "explain": ("cudabench.cli.explain", "Explain a kernel's accesses and hazards line by line (simulator)."),
-    "compare": ("cudabench.cli.compare", "Compare results files: what got faster, slower or cannot be told."),
-    "export": ("cudabench.cli.export", "Convert a results file: CSV, Markdown, JUnit, github-action-benchmark."),
-    "sweep": ("cudabench.cli.sweep", "Measure a kernel with every sensible block; the best ones twice."),
-    "plot": ("cudabench.cli.plot", "Draw results: a ladder, bandwidth over size, a sweep."),
-    "info": ("cudabench.cli.info", "Show what this machine can do, and what would mend each lack."),
+    "list": "Show the kernels of each operation: id, name, idea, default block.",
+    "run": "Run any kernel of your own from a .cu file, with no host code.",
+    "explain": "Explain a kernel's accesses and hazards line by line (simulator).",
+    "compare": "Compare results files: what got faster, slower or cannot be told.",
+    "export": "Convert a results file: CSV, Markdown, JUnit, github-action-benchmark.",
+    "sweep": "Measure a kernel with every sensible block; the best ones twice.",
+    "plot": "Draw results: a ladder, bandwidth over size, a sweep.",
+    "info": "Show what this machine can do, and what would mend each lack.",
+    "completion": "Print the script that completes commands in bash, zsh or fish.",
 }
 
 HELP = """Run CUDA kernels from .cu files: verify them, time them against a copy and the card's peak, and without
@@ -34,89 +38,118 @@ a GPU execute and explain them in a simulator.
   cudabench transpose --help                           all options
 
 Exit codes: 0 done and right, 1 failed, 2 usage, 3 wrong result or hazard, 4 threshold missed, 5 device not usable,
-130 interrupted.
+130 interrupted, 143 terminated.
 """
 
+FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a GPU or in a simulator. Start with
 
-class Commands(click.Group):
-    """The group of commands, which imports a command's module only when it is used."""
+  cudabench info                     what this machine can do, and what it lacks
+  cudabench list transpose           the kernels of an operation, each with its idea
+  cudabench transpose                run them all, verified, in one table
+  cudabench explain transpose smem   why a kernel is fast or slow, line by line
+  cudabench run --help               a kernel of your own
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the operations, then the other commands."""
-        return [*operations.SUMMARIES, *COMMANDS]
+'cudabench --help' shows all operations and commands."""
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Return a command, loading its module."""
-        if name in operations.SUMMARIES:
-            from cudabench.cli.operation import operation_command
+SHOWN = 80  # characters of a long argument that an error repeats
 
-            return operation_command(name)
-        if name in COMMANDS:
-            command: click.Command = import_module(COMMANDS[name][0]).command
-            return command
-        return None
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments start with, or suggest one."""
-        known = self.list_commands(ctx)
-        if args and args[0] not in known and not args[0].startswith("-"):
-            raise click.UsageError(
-                f"'{args[0]}' is neither operation nor command.{did_you_mean(args[0], known)} "
-                "'cudabench --help' shows them."
-            )
-        return super().resolve_command(ctx, args)
+def make_command(name: str) -> click.Command:
+    """Return an operation's command, or the one of the module that is called like it."""
+    if name in operations.SUMMARIES:
+        from cudabench.cli.operation import operation_command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write both lists from the registries, so that help imports no command."""
-        with formatter.section("Operations"):
-            formatter.write_dl(list(operations.SUMMARIES.items()))
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        return operation_command(name)
+    command: click.Command = import_module(f"{__name__}.{name}").command
+    return command
 
 
 @click.group(
-    cls=Commands, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=LazyGroup,
+    help=HELP,
+    sections={"Operations": operations.SUMMARIES, "Commands": COMMANDS},
+    make=make_command,
+    kind="neither operation nor command",
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="cudabench")
-def group() -> None:
+@click.pass_context
+def group(ctx: click.Context) -> None:
     """Carry the commands; the help text is HELP."""
+    if ctx.invoked_subcommand is None:
+        click.echo(FIRST_STEPS)
 
 
-def main(arguments: list[str] | None = None) -> NoReturn:
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code. No error reaches the user as a traceback."""
-    sys.exit(invoke(arguments))
+    prepare_streams()
+    heed_termination()
+    code = invoke(arguments)
+    fault = output_fault()
+    sys.exit(_say(f"standard output cannot be written: {fault.strerror}.", EXIT_FAILED) if fault else code)
 
 
-def invoke(arguments: list[str] | None = None) -> int:
+def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; errors are one sentence on standard error."""
+    words = [*(sys.argv[1:] if arguments is None else arguments)]
+
+    def say(message: str, code: int) -> int:
+        return _say(shortened(message, words), code)
+
     try:
-        value: Any = group.main(args=arguments, prog_name="cudabench", standalone_mode=False)
+        value: Any = group.main(args=words, prog_name="cudabench", standalone_mode=False)
         return value if isinstance(value, int) else 0
     except CudabenchError as error:
-        return _say(str(error), error.exit_code)
+        return say(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 0
     except click.ClickException as error:
-        return _say(error.format_message(), error.exit_code)
+        return say(error.format_message(), error.exit_code)
+    except Terminated:
+        return say("terminated: what was finished before is kept.", EXIT_TERMINATED)
     except (KeyboardInterrupt, click.Abort):
-        return _say("interrupted.", EXIT_INTERRUPTED)
+        return say("interrupted.", EXIT_INTERRUPTED)
     except MemoryError:
-        return _say("this machine's memory is too small for the problem: use a smaller --size.", 1)
+        return say("this machine's memory is too small for the problem: use a smaller --size.", EXIT_FAILED)
     except BrokenPipeError:
         # The reader of a pipe has gone, as `| head` does; Python would complain again at exit.
-        sys.stdout = None
-        return 1
+        output_fault()
+        return EXIT_FAILED
+    except OSError as error:
+        fault = output_fault()
+        if fault:
+            return say(f"standard output cannot be written: {fault.strerror}.", EXIT_FAILED)
+        return say(f"{error.filename or 'the system refuses'}: {error.strerror or error}.", EXIT_FAILED)
     except Exception as error:
         if os.environ.get("CUDABENCH_TRACEBACK"):
             raise
         what = f"{type(error).__name__}: {error}"
-        return _say(f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where.", 1)
+        return say(f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where.", EXIT_FAILED)
+
+
+def shortened(message: str, words: Sequence[str]) -> str:
+    """Return a message in which what was typed, where it is long, stands with its beginning and its length."""
+
+    def cut(text: str) -> str:
+        return f"{text[:SHOWN]}... ({len(text)} characters)"
+
+    long = [word for word in words if len(word) > 2 * SHOWN]
+    for word in long:
+        message = message.replace(word, cut(word))
+    # A part of one, such as what stands behind the '=' of --size=...
+    return re.sub(
+        rf"[^\s']{{{2 * SHOWN},}}",
+        lambda part: cut(part[0]) if any(part[0] in word for word in long) else part[0],
+        message,
+    )
 
 
 def _say(message: str, code: int) -> int:
-    click.secho("Error: ", fg="red", err=True, nl=False)
-    click.echo(message, err=True)
+    try:
+        click.secho("Error: ", fg="red", err=True, nl=False)
+        click.echo(message, err=True)
+    except OSError:
+        pass  # nowhere is left to say it
     return code

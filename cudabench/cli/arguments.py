@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import click
+
+MAX_DIGITS = 18  # any such number fits 64 bits, and Python reads it whatever its own limit
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on
@@ -20,16 +24,28 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 
         """Return the numbers, or fail with the word that is none."""
         if isinstance(value, tuple):
             return value
+        option = param.opts[-1] if param else "this option"
         numbers = []
         for word in re.split(r",|(?<=\d)x(?=[+-]?\d)", str(value)):
-            if not re.fullmatch(r"[+-]?\d+", word):
-                option = param.opts[-1] if param else "this option"
+            if not re.fullmatch(r"[+-]?\d+", word, re.ASCII):
                 self.fail(f"{option} '{word}' is not a whole number.")
+            if len(word) > MAX_DIGITS:
+                self.fail(f"{option} '{word}' is out of range: it has {len(word)} digits.")
             numbers.append(int(word))
         if len(numbers) > self.most:
-            option = param.opts[-1] if param else "this option"
             self.fail(f"{option} takes at most {self.most} numbers, not {len(numbers)}.")
         return tuple(numbers)
+
+
+class Finite(click.FloatRange):
+    """A number in a range, neither infinite nor nan."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, or fail where it is infinite or nan."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number.", param, ctx)
+        return number
 
 
 class SpreadCommand(click.Command):
@@ -41,6 +57,10 @@ class SpreadCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Join the numbers of each number option, then parse."""
+        return super().parse_args(ctx, self.joined(args))
+
+    def joined(self, args: Sequence[str]) -> list[str]:
+        """Return the arguments with the numbers of each number option as one word."""
         spreads = {
             name: param.type.most for param in self.params if isinstance(param.type, Numbers) for name in param.opts
         }
@@ -68,4 +88,4 @@ class SpreadCommand(click.Command):
                 joined[-1] = f"{word}{','.join(values)}"
             for _ in values:
                 next(words)
-        return super().parse_args(ctx, joined)
+        return joined

@@ -12,7 +12,7 @@ import click
 from cudabench.errors import CudabenchError, UsageError
 
 if TYPE_CHECKING:
-    from cudabench.cli.report import Output
+    from cudabench.cli.output import Output
     from cudabench.results.compare import Comparison, Failure
     from cudabench.results.file import ResultsFile
 
@@ -82,7 +82,7 @@ def command(
     yet, this is a first run: it passes and says so.
     """
     from cudabench import outputs
-    from cudabench.cli.report import Output
+    from cudabench.cli.output import Output
     from cudabench.results import compare
     from cudabench.results import file as results
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,50 +12,34 @@ import click
 from cudabench import operations
 from cudabench.cli import options as families
 from cudabench.cli.arguments import SpreadCommand
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.cli.groups import FILE, LazyGroup
+from cudabench.errors import UsageError
 
 if TYPE_CHECKING:
-    from cudabench.model import Case, Operation
+    from cudabench.cli.output import Output
+    from cudabench.measure.run import Run
+    from cudabench.model import Case
+    from cudabench.plan.series import Series
 
-FILE = "FILE.cu"
 MAX_THREADS_SHOWN = 1024  # accesses are drawn one by one: more than a screen or two helps nobody
 
 
-class Explain(click.Group):
-    """The group of what can be explained: every operation, and any .cu file."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the operations."""
-        return list(operations.SUMMARIES)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Return the explaining form of an operation's command, or of `run` for a file."""
-        if name in operations.SUMMARIES:
-            return explain_command(name)
-        return explain_file() if name == FILE else None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command for the first argument, a file's with all arguments, or suggest one."""
-        if args and args[0].endswith(".cu"):
-            return FILE, self.get_command(ctx, FILE), args
-        if args and args[0] not in operations.SUMMARIES and not args[0].startswith("-"):
-            raise click.UsageError(
-                f"'{args[0]}' is neither an operation nor a .cu file; there are {', '.join(operations.SUMMARIES)}."
-                f"{did_you_mean(args[0], operations.SUMMARIES)}"
-            )
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the operations from the registry, so that help imports none."""
-        with formatter.section("Operations"):
-            formatter.write_dl(list(operations.SUMMARIES.items()))
-        with formatter.section("Files"):
-            formatter.write_dl([(FILE, "Any kernel of your own, with the arguments of 'cudabench run'.")])
+def make_command(name: str) -> click.Command:
+    """Return the explaining form of an operation's command, or of `run` for a file."""
+    return explain_file() if name == FILE else explain_command(name)
 
 
-@click.group("explain", cls=Explain, short_help="Explain a kernel's accesses and hazards line by line.")
+@click.group(
+    "explain",
+    cls=LazyGroup,
+    sections={
+        "Operations": operations.SUMMARIES,
+        "Files": {FILE: "Any kernel of your own, with the arguments of 'cudabench run'."},
+    },
+    make=make_command,
+    kind="neither an operation nor a .cu file",
+    short_help="Explain a kernel's accesses and hazards line by line.",
+)
 def command() -> None:
     """Show why kernels are fast or slow, line by line, from the simulator.
 
@@ -116,10 +100,12 @@ def _explain(name: str, **given: Any) -> int:
     """Explain an operation's kernels and return the exit code."""
     from cudabench.cli.operation import request_of
     from cudabench.plan import cases
+    from cudabench.plan.series import Series
 
     operation = operations.get(name)
     request = request_of(operation, {**given, "device": simulated(given["device"])})
-    return explain([(partial(operations.get, name), cases.build(operation, request))], asdict(request), given)
+    series = Series(partial(operations.get, name), tuple(cases.build(operation, request)))
+    return explain([series], asdict(request), given)
 
 
 @click.pass_context
@@ -127,44 +113,45 @@ def _explain_file(ctx: click.Context, /, **given: Any) -> int:
     """Explain kernels of a file and return the exit code."""
     from cudabench.cli import run
 
-    parts, record = run.parts_of(ctx, given)
-    return explain([(part.make, part.cases) for part in parts], record, given)
+    series, record = run.series_of(ctx, given)
+    return explain(series, record, given)
 
 
-def explain(
-    parts: Sequence[tuple[Callable[[], Operation], Sequence[Case]]], record: dict[str, Any], given: dict[str, Any]
-) -> int:
-    """Simulate each part, show the explanations and return the exit code."""
+def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, Any]) -> int:
+    """Simulate all series, show the explanations and return the exit code."""
     from cudabench import devices
+    from cudabench.cli import output as outputs
     from cudabench.cli.operation import exit_code
-    from cudabench.cli.report import Output, Report
+    from cudabench.measure.run import Run
     from cudabench.model import Settings
 
     choice = devices.choose(simulated(given["device"]))
-    output = Output.of(given["json_path"], given["quiet"])
-    settings = Settings(cpu=False)
-    reports: list[Report] = []
-    for make, planned in parts:
-        if given["threads"]:
-            refuse_large(planned)
-        if reports:
-            report = reports[0].followed(make(), planned, settings)
-        else:
-            report = Report(
-                make(),
-                planned,
-                choice,
-                settings,
-                record,
-                output,
-                trace=given["threads"] or given["banks"],
-            )
-        reports.append(report)
-        report.collect(make)
-    reports[0].deliver()
-    for report in reports:
-        report.explain(threads=given["threads"], banks=given["banks"])
-    return exit_code(reports[0].file.results, {}, reports[0].say)
+    output = outputs.Output.of(given["json_path"], given["quiet"])
+    if given["threads"]:
+        for one in series:
+            refuse_large(one.cases)
+    run = Run(
+        series,
+        [choice],
+        Settings(cpu=False),
+        request,
+        path=output.path,
+        listener=outputs.Screen(output),
+        trace=given["threads"] or given["banks"],
+    )
+    outputs.carry_out(run, output, run.collect, partial(_show, threads=given["threads"], banks=given["banks"]))
+    return exit_code(run.file.results, {}, outputs.say)
+
+
+def _show(run: Run, output: Output, *, threads: bool, banks: bool) -> None:
+    """Print the explanation of each kernel."""
+    if output.quiet:
+        return
+    from cudabench.render import console, explanation
+
+    out = console.tables(output.to_stdout)
+    for result in run.file.results:
+        explanation.show(out, result, threads=threads, banks=banks)
 
 
 def simulated(device: str) -> str:

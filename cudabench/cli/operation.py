@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudabench import operations
+from cudabench.cli import complete
 from cudabench.cli import options as families
-from cudabench.cli.arguments import Numbers, SpreadCommand
+from cudabench.cli.arguments import MAX_DIGITS, Numbers, SpreadCommand
 from cudabench.errors import (
     EXIT_FAILED,
     EXIT_OK,
@@ -20,12 +23,13 @@ from cudabench.errors import (
     DeviceUnusable,
     UsageError,
 )
-from cudabench.model import Operation, Result
+from cudabench.model import Operation, Result, Settings
 
 if TYPE_CHECKING:
-    from cudabench.cli.report import Report
+    from cudabench.cli.output import Output
     from cudabench.devices import Choice
     from cudabench.plan.cases import Request
+    from cudabench.plan.series import Series
 
 
 def operation_command(name: str) -> click.Command:
@@ -56,7 +60,9 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
         default += f" ({' '.join(map(str, operation.simulated_size))} in the simulator)"
     option = families.option
     return [
-        click.Argument(["words"], nargs=-1, metavar="[KERNEL_ID [DIMX DIMY]]"),
+        click.Argument(
+            ["words"], nargs=-1, metavar="[KERNEL_ID [DIMX DIMY]]", shell_complete=complete.first_kernel(operation)
+        ),
         option(
             "-k",
             "--kernel",
@@ -64,6 +70,7 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
             multiple=True,
             metavar="NAME",
             help="Name, id or glob; repeatable; 'all' = the ladder.",
+            shell_complete=complete.kernels(operation),
         ),
         option("-b", "--block", type=Numbers(dims), metavar=axes, help="Threads per block."),
         option("-g", "--grid", type=Numbers(dims), metavar=axes, help="Blocks; left out, the problem is covered."),
@@ -81,14 +88,18 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
             show_default=True,
             metavar="TYPE",
             help=", ".join(operation.dtypes) + ".",
+            shell_complete=complete.words(operation.dtypes),
         ),
         option(
-            "--source", metavar="FILE.cu", help="Take the kernel from this file: same parameters, same verification."
+            "--source",
+            type=click.Path(),
+            metavar="FILE.cu",
+            help="Take the kernel from this file: same parameters, same verification.",
         ),
         *(
             option(
                 f"--{o.name}",
-                type=click.Choice(o.choices) if o.choices else o.type,
+                type=click.Choice(o.choices) if o.choices else complete.option_type(o),
                 default=o.default,
                 show_default=True,
                 metavar=o.metavar,
@@ -125,26 +136,18 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
 def _run(name: str, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
     from cudabench import devices
-    from cudabench.cli.report import Output, Report
+    from cudabench.cli.output import Output
     from cudabench.plan import cases
+    from cudabench.plan.series import Series
 
     operation = operations.get(name)
     request = request_of(operation, given)
     output = Output.of(given["json_path"], given["quiet"])
-    planned = cases.build(operation, request)
+    series = Series(partial(operations.get, name), tuple(cases.build(operation, request)))
     limits = families.thresholds(given)
-    choice, *more = devices.choose_all(given["device"])
-    refuse_thresholds(limits, choice)
-    report = Report(
-        operation,
-        planned,
-        choice,
-        families.settings(given),
-        request,
-        output,
-        more=more,
-    )
-    return finish(report, partial(operations.get, name), limits)
+    chosen = devices.choose_all(given["device"])
+    refuse_thresholds(limits, chosen[0])
+    return measure([series], chosen, families.settings(given), asdict(request), output, limits)
 
 
 def refuse_thresholds(limits: dict[str, float], choice: Choice) -> None:
@@ -154,30 +157,22 @@ def refuse_thresholds(limits: dict[str, float], choice: Choice) -> None:
         raise DeviceUnusable(f"{flags} needs a GPU: the simulator measures no time; leave it out or use --device cuda.")
 
 
-def finish(report: Report, make: Callable[[], Operation], limits: dict[str, float]) -> int:
-    """Run a report to its end, show it, and return the exit code."""
-    return finish_all([(report, make)], limits)
+def measure(
+    series: Sequence[Series],
+    chosen: Sequence[Choice],
+    settings: Settings,
+    request: Mapping[str, Any],
+    output: Output,
+    limits: Mapping[str, float],
+) -> int:
+    """Run all series, show their tables, and return the exit code."""
+    from cudabench.cli import output as outputs
+    from cudabench.measure.run import Run
 
-
-def finish_all(runs: Sequence[tuple[Report, Callable[[], Operation]]], limits: dict[str, float]) -> int:
-    """Run reports on one file to their end, show them, return the exit code; an interrupt shows what was finished."""
-    first = runs[0][0]
-    first.file.settings = {**first.file.settings, **limits}  # an export can then tell what missed them
-    try:
-        for report, make in runs:
-            report.collect(make)
-    except KeyboardInterrupt:
-        _show([report for report, _ in runs])
-        raise
-    _show([report for report, _ in runs])
-    return exit_code(first.file.results, limits, first.say)
-
-
-def _show(reports: Sequence[Report]) -> None:
-    reports[0].deliver()
-    for report in reports:
-        if report.results:
-            report.show()
+    run = Run(series, chosen, settings, request, path=output.path, listener=outputs.Screen(output))
+    run.note(limits)  # an export can then tell what missed them
+    outputs.carry_out(run, output, run.collect, outputs.tables)
+    return exit_code(run.file.results, limits, outputs.say)
 
 
 def positional(
@@ -198,12 +193,12 @@ def positional(
     if block:
         raise UsageError(f"Two blocks are given, '{words[1]} {words[2]}' and --block: keep one.")
     for word in words[1:]:
-        if not word.lstrip("+-").isdigit():
+        if not re.fullmatch(rf"[+-]?\d{{1,{MAX_DIGITS}}}", word, re.ASCII):
             raise UsageError(f"The block '{words[1]} {words[2]}' is no pair of whole numbers, as in 32 8.")
     return (words[0],), (int(words[1]), int(words[2]))
 
 
-def exit_code(results: list[Result], thresholds: dict[str, float], say: Callable[[str], None]) -> int:
+def exit_code(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
     """Return the exit code of finished results: a wrong one outweighs a failed one, that a missed threshold."""
     from cudabench.results.thresholds import missed
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from cudabench.cli import complete
+from cudabench.cli.arguments import Finite
 from cudabench.model import Settings
 from cudabench.results.thresholds import THRESHOLDS
 
@@ -26,13 +28,14 @@ def compiler_options() -> list[click.Parameter]:
             show_default=True,
             metavar="DEVICE",
             help="auto, all, cuda, cuda:N, sim, sim:sm_90.",
+            shell_complete=complete.devices,
         ),
     ]
 
 
 def timing_options() -> list[click.Parameter]:
     """Return the measuring protocol's knobs; `settings` reads them."""
-    seconds, count = click.FloatRange(0), click.IntRange(1)
+    finite, count = Finite(0), click.IntRange(1)
     shown: dict[str, Any] = {"show_default": True}
     return [
         option(
@@ -42,19 +45,19 @@ def timing_options() -> list[click.Parameter]:
             **shown,
             help="L2 flushed before each sample, or not.",
         ),
-        option("--min-time", type=seconds, default=0.5, **shown, metavar="S", help="Sample for at least S seconds ..."),
-        option("--max-time", type=seconds, default=10.0, **shown, metavar="S", help="... and at most S."),
+        option("--min-time", type=finite, default=0.5, **shown, metavar="S", help="Sample for at least S seconds ..."),
+        option("--max-time", type=finite, default=10.0, **shown, metavar="S", help="... and at most S."),
         option("--min-samples", type=count, default=10, **shown, metavar="N", help="Take at least N samples."),
         option(
             "--timeout",
-            type=click.FloatRange(0, min_open=True),
+            type=Finite(0, min_open=True),
             default=60.0,
             **shown,
             metavar="S",
             help="A kernel that runs longer has failed.",
         ),
-        option("--min-bandwidth", type=seconds, metavar="GBPS", help="Exit 4 where a kernel is slower than GBPS."),
-        option("--min-copy-fraction", type=seconds, metavar="F", help="Exit 4 where a kernel is under F of the copy."),
+        option("--min-bandwidth", type=finite, metavar="GBPS", help="Exit 4 where a kernel is slower than GBPS."),
+        option("--min-copy-fraction", type=finite, metavar="F", help="Exit 4 where a kernel is under F of the copy."),
     ]
 
 
@@ -79,7 +82,13 @@ def baseline_options() -> list[click.Parameter]:
 def output_options() -> list[click.Parameter]:
     """Return where results go."""
     return [
-        option("--json", "json_path", metavar="PATH", help="Write the results file; '-' = standard output."),
+        option(
+            "--json",
+            "json_path",
+            type=click.Path(),
+            metavar="PATH",
+            help="Write the results file; '-' = standard output.",
+        ),
         option("-q", "--quiet", is_flag=True, help="No table, no progress."),
     ]
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from cudabench.cli import complete
 from cudabench.cli import options as families
 from cudabench.cli.arguments import Numbers, SpreadCommand
 from cudabench.errors import UsageError
 
 if TYPE_CHECKING:
-    from cudabench.userkernel.plan import Part, Request
+    from cudabench.plan.series import Series
+    from cudabench.userkernel.request import UserRequest
 
 HELP = """Compile a kernel of FILE.cu, make its arguments, run it, verify it, time it. No host code is needed.
 
@@ -30,7 +32,6 @@ relative tolerance of 1e-5 for float32, 2e-3 for float16, 1e-12 for float64, abs
 Without --expect a result is unverified. The CPU baseline is the expression itself, timed in NumPy.
 """
 
-REPEATED = {"arguments": "arg", "expect": "expect", "defines": "define", "save": "save"}
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
     "no_cpu", "json_path", "quiet",
@@ -54,10 +55,11 @@ def problem_options() -> list[click.Parameter]:
     """Return what says which kernel runs on which arguments; `request_of` reads them."""
     option = families.option
     return [
-        click.Argument(["file"], required=False, metavar="FILE.cu"),
+        click.Argument(["file"], type=click.Path(), required=False, metavar="FILE.cu"),
         option(
             "-k", "--kernel", "kernels", multiple=True, metavar="NAME",
             help="ns::f, 'f<float,32>', 'f(float*)', a glob or all; repeatable, to compare.",
+            shell_complete=complete.kernels_of_file,
         ),
         option("-g", "--grid", type=Expressions(), metavar="X[,Y[,Z]]", help="Blocks: 'cdiv(n,256)'."),
         option("-b", "--block", type=Expressions(), metavar="X[,Y[,Z]]", help="Threads per block."),
@@ -74,16 +76,19 @@ def problem_options() -> list[click.Parameter]:
         option(
             "-I",
             "--include",
+            type=click.Path(file_okay=False),
             multiple=True,
             metavar="FOLDER",
             help="Where headers are, besides beside FILE.cu; repeatable.",
         ),
         option("--save", multiple=True, metavar="NAME=FILE.npy", help="Keep an array that is not wrong."),
-        option("--profile", metavar="FILE.toml", help="These options from a file, one table a kernel."),
+        option(
+            "--profile", type=click.Path(), metavar="FILE.toml", help="These options from a file, one table a kernel."
+        ),
     ]  # fmt: skip
 
 
-def requests_of(ctx: click.Context, given: dict[str, Any]) -> list[Request]:
+def requests_of(ctx: click.Context, given: dict[str, Any]) -> list[UserRequest]:
     """Return what the options, and the profile under them, ask for; the profile's settings of a run go into `given`.
 
     A single request without --profile; else one for each of the profile's tables that is asked for.
@@ -127,15 +132,15 @@ def _key(param: click.Parameter) -> str:
     return max(param.opts, key=len).lstrip("-")
 
 
-def _request(given: dict[str, Any]) -> Request:
+def _request(given: dict[str, Any]) -> UserRequest:
     from cudabench.plan import cases
-    from cudabench.userkernel.plan import Request
+    from cudabench.userkernel.request import UserRequest
 
     if not given["file"]:
         raise UsageError(
             "run needs a file: cudabench run FILE.cu --kernel NAME ...; 'cudabench run --help' shows a whole line."
         )
-    return Request(
+    return UserRequest(
         file=given["file"],
         kernels=given["kernels"],
         grid=given["grid"],
@@ -154,48 +159,30 @@ def _request(given: dict[str, Any]) -> Request:
     )
 
 
-def parts_of(ctx: click.Context, given: dict[str, Any]) -> tuple[list[Part], dict[str, Any]]:
-    """Return the parts of a run, each with what makes its operation and its cases, and the request for the records."""
+def series_of(ctx: click.Context, given: dict[str, Any]) -> tuple[list[Series], dict[str, Any]]:
+    """Return what is to be run, in series of kernels that share their arguments, and the request for the records."""
     from cudabench.userkernel import plan
 
     requests = requests_of(ctx, given)
     record = asdict(requests[0])
     if len(requests) > 1:
         record = {"requests": [asdict(request) for request in requests]}
-    return plan.parts(requests), record
+    return plan.series(requests), record
 
 
 @click.pass_context
 def _run(ctx: click.Context, /, **given: Any) -> int:
     """Measure what the options ask for and return the exit code."""
     from cudabench import devices
-    from cudabench.cli.operation import finish_all, refuse_thresholds
-    from cudabench.cli.report import Output, Report
+    from cudabench.cli.operation import measure, refuse_thresholds
+    from cudabench.cli.output import Output
 
-    parts, record = parts_of(ctx, given)
+    series, record = series_of(ctx, given)
     output = Output.of(given["json_path"], given["quiet"])
     limits = families.thresholds(given)
     choice = devices.choose(given["device"])
     refuse_thresholds(limits, choice)
-    wanted = families.settings(given)
-    report: Report | None = None
-    runs = []
-    for part in parts:
-        settings = replace(wanted, cpu=wanted.cpu and part.baseline)
-        operation = part.make()
-        if report is None:
-            report = Report(
-                operation,
-                part.cases,
-                choice,
-                settings,
-                record,
-                output,
-            )
-        else:
-            report = report.followed(operation, part.cases, settings)
-        runs.append((report, part.make))
-    return finish_all(runs, limits)
+    return measure(series, [choice], families.settings(given), record, output, limits)
 
 
 command = SpreadCommand(

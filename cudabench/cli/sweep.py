@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudabench import operations
-from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_WRONG, did_you_mean
+from cudabench.cli.groups import LazyGroup
+from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_WRONG
 
 if TYPE_CHECKING:
-    from cudabench.cli.report import Report
+    from cudabench.cli.output import Output
+    from cudabench.measure.run import Run
     from cudabench.measure.sweep import Final, Plan
-    from cudabench.model import Operation, Result, Settings
+    from cudabench.model import Result
 
 HELP = """Measure one kernel of OPERATION with every sensible block, and the best ones again, in turns.
 
@@ -28,48 +31,9 @@ Blocks are ranges: 32, 8:64 (doubling), 8:64:8 (steps of 8), 8,16,32. In the sim
 REPLACED = ("words", "kernels", "block", "grid")  # options of an operation that a sweep has its own of, or none
 
 
-class Sweeps(click.Group):
-    """The operations as commands of `sweep`, made when one is used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the operations."""
-        return list(operations.SUMMARIES)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Return the sweep of an operation."""
-        return sweep_command(name) if name in operations.SUMMARIES else None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of the operation that is named, or suggest one."""
-        if args and args[0] not in operations.SUMMARIES and not args[0].startswith("-"):
-            known = list(operations.SUMMARIES)
-            raise click.UsageError(
-                f"'{args[0]}' is no operation; there are {', '.join(known)}.{did_you_mean(args[0], known)}"
-            )
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the operations from their registry, so that help imports none."""
-        with formatter.section("Operations"):
-            formatter.write_dl(list(operations.SUMMARIES.items()))
-
-
-@click.group(
-    "sweep",
-    cls=Sweeps,
-    help=HELP,
-    subcommand_metavar="OPERATION --kernel NAME [OPTIONS]",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-def command() -> None:
-    """Carry the operations; the help text is HELP."""
-
-
 def sweep_command(name: str) -> click.Command:
     """Return the sweep of an operation: its own options, with ranges of blocks for the block."""
-    from cudabench.cli import options
+    from cudabench.cli import complete, options
     from cudabench.cli.arguments import SpreadCommand
     from cudabench.cli.operation import problem_options
     from cudabench.results.thresholds import THRESHOLDS
@@ -79,7 +43,15 @@ def sweep_command(name: str) -> click.Command:
     return SpreadCommand(
         name,
         params=[
-            options.option("-k", "--kernel", "kernel", required=True, metavar="NAME", help="One kernel: name or id."),
+            options.option(
+                "-k",
+                "--kernel",
+                "kernel",
+                required=True,
+                metavar="NAME",
+                help="One kernel: name or id.",
+                shell_complete=complete.kernels(operation),
+            ),
             options.option(
                 "-b",
                 "--block",
@@ -100,77 +72,61 @@ def sweep_command(name: str) -> click.Command:
     )
 
 
+@click.group(
+    "sweep",
+    cls=LazyGroup,
+    help=HELP,
+    sections={"Operations": operations.SUMMARIES},
+    make=sweep_command,
+    kind="no operation",
+    subcommand_metavar="OPERATION --kernel NAME [OPTIONS]",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+def command() -> None:
+    """Carry the operations; the help text is HELP."""
+
+
 def _run(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: Any) -> int:
     """Sweep, show the map and the best blocks, and return the exit code."""
     from cudabench import devices
     from cudabench.cli import options
+    from cudabench.cli import output as outputs
     from cudabench.cli.operation import request_of
-    from cudabench.cli.report import Output, Report
     from cudabench.measure import sweep
+    from cudabench.measure.run import Run
+    from cudabench.plan.series import Series
 
     operation = operations.get(name)
     given |= {"words": (), "kernels": (kernel,), "block": None, "grid": None}
     request = request_of(operation, given)
-    output = Output.of(given["json_path"], given["quiet"])
+    output = outputs.Output.of(given["json_path"], given["quiet"])
     ranges = [sweep.axis(text) for text in ((axes,) if isinstance(axes, str) else axes or ())]
     plan = sweep.plan(operation, request, sweep.blocks(operation.block_dimensions, ranges))
     choice = devices.choose(given["device"])
     settings = options.settings(given)
-    report = Report(
-        operation,
-        plan.cases,
-        choice,
+    run = Run(
+        [Series(partial(operations.get, name), plan.cases)],
+        [choice],
         sweep.coarse(settings),
-        request,
-        output,
+        asdict(request),
+        path=output.path,
+        listener=outputs.Screen(output),
     )
-    report.file.settings = {
-        **report.file.settings,
-        "kernels": [plan.cases[0].kernel],
-        "min_time": settings.min_time,
-        "max_time": settings.max_time,
-        "sweep": [list(case.block) for case in plan.cases],
-    }
+    run.note(
+        {
+            "min_time": settings.min_time,
+            "max_time": settings.max_time,
+            "sweep": [list(case.block) for case in plan.cases],
+        }
+    )
     finals: list[Final] = []
-    try:
-        report.collect(partial(operations.get, name))
-        finals = _again(report, plan, operation, settings)
-    finally:
-        report.deliver()
-        _show(report, plan, finals)
-    return _exit_code(report.file.results)
 
+    def both_passes() -> None:
+        run.collect()
+        finals.extend(sweep.second_pass(run, plan, settings))
 
-def _again(report: Report, plan: Plan, operation: Operation, settings: Settings) -> list[Final]:
-    """Measure the best blocks again, in turns, and put what comes out in the place of the first results."""
-    from cudabench.measure import session, sweep
-    from cudabench.render.progress import Progress
-
-    chosen = sweep.finalists(report.file.results)
-    if not chosen:
-        return []
-    by_block = {case.block: case for case in plan.cases}
-    again = [by_block[result.block] for result in chosen]
-    done = 0
-    with Progress(len(again) * sweep.ROUNDS, shown=not report.output.quiet) as progress:
-
-        def working(now: session.Working) -> None:
-            progress.update(done, "the best again", now.phase, now.fraction)
-
-        def run(cases: Any) -> Any:
-            nonlocal done
-            make = partial(operations.get, operation.name)
-            for event in session.run(report.choice, make, cases, sweep.fine(settings), progress=working):
-                done += isinstance(event, session.Finished)
-                yield event
-
-        finals = sweep.again(run, again)
-    for final in finals:
-        at = next(i for i, r in enumerate(report.file.results) if r.block == final.result.block)
-        report.file.results[at] = final.result
-    if report.output.path:
-        report.file.write(report.output.path)
-    return finals
+    outputs.carry_out(run, output, both_passes, partial(_show, plan=plan, finals=finals))
+    return _exit_code(run.file.results)
 
 
 def _exit_code(results: list[Result]) -> int:
@@ -180,14 +136,16 @@ def _exit_code(results: list[Result]) -> int:
     return EXIT_OK if any(result.status == "ok" for result in results) else EXIT_FAILED
 
 
-def _show(report: Report, plan: Plan, finals: list[Final]) -> None:
-    if report.output.quiet or report.file.device is None:
+def _show(run: Run, output: Output, *, plan: Plan, finals: list[Final]) -> None:
+    """Print the map and the best blocks."""
+    if output.quiet or run.file.device is None:
         return
     from cudabench.render import console, heatmap
 
+    (outcome,) = run.outcomes
     heatmap.report(
-        console.tables(report.output.to_stdout),
+        console.tables(output.to_stdout),
         heatmap.Swept(
-            report.operation, report.file.device, report.settings, tuple(report.file.results), plan.refused, finals
+            outcome.operation, run.file.device, outcome.settings, tuple(run.file.results), plan.refused, finals
         ),
     )

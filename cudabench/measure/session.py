@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -95,13 +95,13 @@ def run(
     progress: Callable[[Working], None] = lambda working: None,
     trace: bool = False,
     cpu: CpuTime | None = None,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Run the cases in order and yield what happens: Started once, Finished once a case.
 
     `progress` is called often with what is being done. `trace` keeps every access in the simulator, for small problems.
     `cpu` is the baseline where it is known already.
 
-    Raises CudabenchError where nothing can run at all.
+    Closed before its end, it ends the worker. Raises CudabenchError where nothing can run at all.
     """
     if choice.kind == "sim":
         yield from _simulate(choice.architecture, operation(), cases, settings, progress, trace, cpu)

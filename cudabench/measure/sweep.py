@@ -11,11 +11,13 @@ The simulator has no noise: one pass, and blocks are ordered by the unit that th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from statistics import median
 
 from cudabench.errors import UsageError
+from cudabench.measure.run import Run
 from cudabench.measure.session import Event, Finished
 from cudabench.model import MAX_BLOCK, MAX_THREADS_PER_BLOCK, WARP, Case, Dim, Operation, Result, Settings, dim3
 from cudabench.plan import cases
@@ -157,12 +159,26 @@ class Final:
     moved: float
 
 
-def again(run: Callable[[Sequence[Case]], Iterator[Event]], chosen: Sequence[Case]) -> list[Final]:
+def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
+    """Measure the best blocks of a run again; what comes out takes the place of their first results."""
+    chosen = {result.block: result for result in finalists(run.file.results)}
+    if not chosen:
+        return []
+    by_block = {case.block: case for case in plan.cases}
+    finals = again(lambda cases: run.again(cases, fine(settings)), [by_block[block] for block in chosen])
+    for final in finals:
+        run.replace(chosen[final.result.block], final.result)
+    run.write()
+    return finals
+
+
+def again(run: Callable[[Sequence[Case]], Generator[Event, None, None]], chosen: Sequence[Case]) -> list[Final]:
     """Measure the cases in rounds and return their results, best first; one that ever went wrong is that result."""
     found: dict[Dim, list[Result]] = {case.block: [] for case in chosen}
-    for event in run(rounds(chosen)):
-        if isinstance(event, Finished):
-            found[event.result.block].append(event.result)
+    with closing(run(rounds(chosen))) as events:
+        for event in events:
+            if isinstance(event, Finished):
+                found[event.result.block].append(event.result)
     return sorted((merge(results) for results in found.values() if results), key=lambda final: cost(final.result))
 
 

@@ -1,126 +1,32 @@
-"""`--arg NAME=VALUE` against a kernel's own signature: names, order, types, shapes; and the arrays that come of it."""
+"""`--arg NAME=VALUE` against a kernel's own signature: names, order, types, shapes."""
 
 from __future__ import annotations
 
-import math
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
-from cudabench.floats import to_bfloat16
+from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
 from cudabench.userkernel import expressions
-
-TYPES = (
-    "float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
-    "complex64", "complex128", "bfloat16",
-)  # fmt: skip
-INITS = ("random", "zeros", "ones", "arange", "empty")
-CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "true": True, "false": False}
-
-# Types of CUDA's headers that NumPy lacks, by the type that holds their bits.
-_BITS = {
-    **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat16", 1)),
-    **dict.fromkeys(("__nv_bfloat162", "nv_bfloat162"), ("bfloat16", 2)),
-    **dict.fromkeys(("__nv_fp8_e4m3", "__nv_fp8_e5m2"), ("uint8", 1)),
-}
-_SAME_BITS = {"bfloat16": ("uint16",), "int8": ("uint8",), "uint8": ("bool", "int8"), "bool": ("uint8",)}
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """A number: `value` is as the kernel gets it, a float32 rounded to one."""
-
-    name: str
-    dtype: str
-    value: Any
-
-    @property
-    def argument(self) -> Any:
-        """The value as a NumPy scalar that packs into a launch: half and bool as their bits."""
-        number = np.dtype(self.dtype).type(self.value)
-        bits = {"float16": np.uint16, "bool": np.uint8}.get(self.dtype)
-        return number.view(bits) if bits else number
-
-
-@dataclass(frozen=True)
-class Array:
-    """An array: type, shape and how it starts, or the file that it is read from. `const`: no kernel may write it."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    init: str
-    path: str | None = None
-    const: bool = False
-
-    @property
-    def nbytes(self) -> int:
-        """The array's bytes."""
-        return math.prod(self.shape) * np.dtype(self.storage).itemsize
-
-    @property
-    def storage(self) -> str:
-        """The NumPy type that holds the elements: that of the bits for bfloat16."""
-        return "uint16" if self.dtype == "bfloat16" else self.dtype
-
-    def make(self, seed: int, index: int) -> np.ndarray:
-        """Return the array; each has a stream of random numbers of its own, so one more does not change the others."""
-        if self.path is not None:
-            return np.ascontiguousarray(
-                numbers_of(load(self.path, f"--arg {self.name}=@{self.path}")), dtype=self.dtype
-            )
-        if self.dtype == "bfloat16":
-            return to_bfloat16(replace(self, dtype="float32").make(seed, index))
-        kind = np.dtype(self.dtype)
-        if self.init == "zeros":
-            return np.zeros(self.shape, kind)
-        if self.init == "ones":
-            return np.ones(self.shape, kind)
-        if self.init == "arange":
-            return np.arange(math.prod(self.shape)).astype(kind).reshape(self.shape)
-        return _random(np.random.default_rng([seed, index]), self.shape, kind)
-
-
-@dataclass(frozen=True)
-class Null:
-    """A null pointer."""
-
-    name: str
-
-    @property
-    def argument(self) -> Any:
-        """The address."""
-        return np.uint64(0)
-
-
-Argument = Scalar | Array | Null
-
-
-def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
-    """Floats in [0, 1), integers in [0, 100): sums and products of them stay in range."""
-    if kind.kind == "c":
-        half = np.dtype(f"f{kind.itemsize // 2}")
-        return (_random(rng, shape, half) + 1j * _random(rng, shape, half)).astype(kind, copy=False)
-    if kind.kind == "f":
-        draw = np.float64 if kind.itemsize == 8 else np.float32
-        numbers = rng.random(shape, dtype=draw)
-        if kind.itemsize == 2:
-            numbers = np.minimum(numbers, draw(1 - 2**-11))  # below 1 also when rounded
-        return numbers.astype(kind, copy=False)
-    if kind.kind == "b":
-        return rng.integers(0, 2, shape, dtype=np.uint8).astype(bool)
-    return rng.integers(0, 100, shape, dtype=kind.type)
-
-
-# Reading -------------------------------------------------------------------------------------------------------------
+from cudabench.userkernel.pointers import check_fit, like
+from cudabench.userkernel.values import (
+    CONSTANTS,
+    INITS,
+    TYPES,
+    Argument,
+    Array,
+    Null,
+    Scalar,
+    check_memory,
+    load,
+    numbers_of,
+    shape_text,
+)
 
 
 def named(text: str, option: str, example: str) -> tuple[str, str]:
@@ -130,37 +36,6 @@ def named(text: str, option: str, example: str) -> tuple[str, str]:
     if not equals or not re.fullmatch(r"[^\W\d]\w*", name) or not value:
         raise UsageError(f"{option} '{text}' is no NAME=VALUE: write {option} {example}.")
     return name, value
-
-
-def load(path: str, option: str) -> np.ndarray:
-    """Return the array of a `.npy` file, mapped where it can be; CudabenchError where there is no plain array."""
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise no_such_file(path, "*.npy", option) from None
-    except IsADirectoryError:
-        raise CudabenchError(f"{option} is a directory: name a .npy file in it.") from None
-    except (ValueError, EOFError, OSError) as error:
-        if ("pickle" in str(error) or "Python objects" in str(error)) and _magic(path):
-            raise CudabenchError(
-                f"{option} holds Python objects, which only unpickling reads, and a pickle can run any program: save a "
-                "plain array of numbers."
-            ) from None
-        reason = getattr(error, "strerror", None) or "it is cut off or no file of numpy.save"
-        raise CudabenchError(f"{option} is no .npy file that can be read: {reason}.") from None
-    if not isinstance(array, np.ndarray):
-        raise CudabenchError(f"{option} is an archive of several arrays: save one with numpy.save.")
-    return array
-
-
-def numbers_of(array: np.ndarray) -> np.ndarray:
-    """Return an array of records as its bytes; any other as it is."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.dtype.kind == "V" else array
-
-
-def _magic(path: str) -> bool:
-    with open(path, "rb") as stream:
-        return stream.read(6) == b"\x93NUMPY"
 
 
 def read(
@@ -213,38 +88,7 @@ def check_names(names: Sequence[str], kernel: KernelSource, example: str) -> Non
     raise UsageError(f"{kernel.signature} {what} {count}{lacks}; write: {example}".replace("  ", " "))
 
 
-def check_memory(arrays: Iterable[Array]) -> None:
-    """Raise UsageError where the arrays cannot be in this machine's memory, before any of them is made."""
-    arrays, most = list(arrays), host_memory()
-    total = sum(array.nbytes for array in arrays)
-    if total > most and arrays:
-        largest = max(arrays, key=lambda array: array.nbytes)
-        shape = ",".join(map(str, largest.shape))
-        raise UsageError(
-            f"--arg {largest.name}={largest.dtype}[{shape}] takes {largest.nbytes / 1e9:.1f} GB, all arrays together "
-            f"{total / 1e9:.1f} GB; this machine has {most / 1e9:.1f} GB of memory free: use a smaller shape."
-        )
-
-
-def host_memory() -> int:
-    """Return the bytes of memory that this machine, or the container, has free."""
-    limits = []
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                limits.append(int(line.split()[1]) * 1024)
-        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    except (OSError, ValueError):  # no Linux, or no limit ('max')
-        pass
-    if not limits:
-        try:
-            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        except (AttributeError, ValueError, OSError):
-            limits.append(expressions.DEFAULT_LIMIT)
-    return min(limits)
-
-
-# Scalars -------------------------------------------------------------------------------------------------------------
+# Numbers -------------------------------------------------------------------------------------------------------------
 
 
 def _scalar(
@@ -377,11 +221,6 @@ def _array(
     return array_
 
 
-def shape_text(shape: Sequence[int]) -> str:
-    """Return a shape as the command line writes it: [64,32]."""
-    return f"[{','.join(map(str, shape))}]"
-
-
 def _extents(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, ...]:
     value = expressions.parse(text or "''", where, scalars).evaluate(scalars) if text.strip() else ()
     extents = value if isinstance(value, tuple) else (value,)
@@ -408,55 +247,6 @@ def _check_type(dtype: str, where: str) -> None:
         meant = source.numpy_dtype(dtype)
         hint = f" Write {meant} for C's {dtype}." if meant else did_you_mean(dtype, TYPES)
         raise UsageError(f"{where}: '{dtype}' is no type; there are {', '.join(TYPES)}.{hint}")
-
-
-def _pointee(parameter: Parameter, aliases: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the NumPy type behind a pointer and how many of it make an element; None for a struct or unknown type."""
-    ctype = parameter.type.partition("[")[0]  # a pointer to an array
-    dtype = source.numpy_dtype(ctype, aliases)
-    if dtype:
-        return dtype, 1
-    bare = ctype
-    for _ in range(8):
-        bare = aliases.get(bare, bare)
-    return source.vector_type(ctype, aliases) or _BITS.get(bare)
-
-
-def like(parameter: Parameter, aliases: Mapping[str, str]) -> str:
-    """Return the NumPy type of an array for a pointer; bytes where there is none."""
-    pointee = _pointee(parameter, aliases)
-    return pointee[0] if pointee else "float32" if parameter.type == "void" else "uint8"
-
-
-def check_fit(array: Array, parameter: Parameter, kernel: KernelSource, aliases: Mapping[str, str], where: str) -> None:
-    """Raise UsageError where a pointer cannot take an array: another type, or a part of a vector is left over."""
-    if parameter.type == "void":
-        return
-    pointee = _pointee(parameter, aliases)
-    if pointee is None:
-        if array.dtype != "uint8":
-            raise UsageError(
-                f"{where}: {kernel.signature} takes a pointer to {parameter.type}, which NumPy does not have: give its "
-                f"bytes, as in --arg '{array.name}=uint8[n*BYTES]:zeros' or --arg {array.name}=@FILE.npy of uint8 or "
-                f"of records; where it is another name of a number, say so with -D, as in -D {parameter.type}=float."
-            )
-        return
-    dtype, count = pointee
-    fits = {dtype, *_SAME_BITS.get(dtype, ())}
-    if (dtype, count) in (
-        ("float32", 2),
-        ("float64", 2),
-    ) and array.dtype == f"complex{128 if dtype[-2:] == '64' else 64}":
-        return
-    if array.dtype not in fits:
-        raise UsageError(
-            f"{where}: {array.name} is '{parameter}' in {kernel.signature}: give {dtype}[...], not {array.dtype}."
-        )
-    if math.prod(array.shape) % count:
-        raise UsageError(
-            f"{where}: {math.prod(array.shape)} elements of {array.dtype} make no whole number of {parameter.type}, "
-            f"which holds {count}: use a multiple of {count}."
-        )
 
 
 # Several kernels -----------------------------------------------------------------------------------------------------

@@ -9,37 +9,35 @@ before they are made.
 from __future__ import annotations
 
 import ast
-import math
-import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cudabench.errors import UsageError, did_you_mean
-from cudabench.model import cdiv
+from cudabench.errors import did_you_mean
+from cudabench.userkernel.evaluation import evaluate
+from cudabench.userkernel.vocabulary import (
+    BINARY,
+    COMPARE,
+    FUNCTIONS,
+    KEYWORDS,
+    NUMPY,
+    NUMPY_CONSTANTS,
+    NUMPY_KEYWORDS,
+    TYPES,
+    UNARY,
+    UNLISTED,
+    ExpressionError,
+    alias,
+    bounded,
+)
 
 MAX_TEXT = 2000
 MAX_DEPTH = 60
 MAX_ITEMS = 64  # of a literal list
-MAX_DIMENSIONS = 32  # NumPy 1's own limit
 DEFAULT_LIMIT = 1 << 34  # bytes of one array
-
-# Python's keywords that C++ lets a parameter be called, and that no expression needs.
-KEYWORDS = frozenset(
-    """in is lambda from as def del pass with global nonlocal raise yield import finally except assert async await elif
-    None True False""".split()  # noqa: SIM905
-)
-
-
-# Names that are always there and that no message needs to list.
-UNLISTED = ("inf", "nan", "pi", "true", "false")
-
-
-class ExpressionError(UsageError):
-    """An expression that is not allowed, or that fails: exit code 2."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,7 @@ class Expression:
         Raises ExpressionError with one sentence for whatever goes wrong.
         """
         try:
-            with np.errstate(all="ignore"):
-                result = _Evaluator(self, values, limit).value(self.tree)
+            result = evaluate(self.label, self.tree, values, limit)
             if not _numeric(result):
                 raise self._failed("its value is no number and no array")
             return result
@@ -107,160 +104,13 @@ def parse(
     return Expression(label, tree, frozenset(checker.names), arrays)
 
 
-def alias(name: str) -> str:
-    """Return the name that stands for a parameter inside the tree: 'in_' for 'in'."""
-    return name + "_" if name in KEYWORDS else name
+def _numeric(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(isinstance(item, (int, float, np.number)) for item in value)
+    return isinstance(value, (int, float, complex, np.ndarray, np.generic))
 
 
 # What is allowed -----------------------------------------------------------------------------------------------------
-
-_BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-    ast.MatMult: operator.matmul,
-}
-_UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
-    ast.UAdd: operator.pos,
-    ast.USub: operator.neg,
-    ast.Invert: operator.invert,
-    ast.Not: operator.not_,
-}
-_COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "cdiv": cdiv,
-    "min": min,
-    "max": max,
-    "abs": abs,
-    "ceil": math.ceil,
-    "floor": math.floor,
-    "round": round,
-    "sqrt": math.sqrt,
-    "log2": math.log2,
-}
-
-# NumPy, by how large a result can be: as the arguments together, broadcast; or as the function below says.
-_ELEMENTWISE = """
-abs absolute add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_not bitwise_or bitwise_xor
-cbrt ceil conj conjugate copysign cos cosh deg2rad degrees divide equal exp exp2 expm1 fabs float_power floor
-floor_divide fmax fmin fmod gcd greater greater_equal heaviside hypot invert isfinite isinf isnan lcm ldexp left_shift
-less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor maximum minimum
-mod multiply negative nextafter not_equal positive power rad2deg radians reciprocal remainder right_shift rint sign
-signbit sin sinc sinh spacing sqrt square subtract tan tanh true_divide trunc
-where clip angle real imag round around fix i0 nan_to_num isclose
-""".split()  # noqa: SIM905
-_NO_LARGER = """
-all amax amin any argmax argmin argsort average concatenate copy count_nonzero cumprod cumsum diagonal diff expand_dims
-flip fliplr flipud hstack interp isin max mean median min moveaxis nanmax nanmean nanmin nansum prod ptp ravel reshape
-roll rot90 rollaxis searchsorted sort squeeze stack std sum swapaxes take take_along_axis trace transpose tril triu
-unique var vdot vstack array asarray ascontiguousarray zeros_like ones_like full_like trapezoid percentile quantile
-partition flatnonzero nonzero gradient column_stack dstack
-""".split()  # noqa: SIM905
-_CONSTANTS = ("pi", "e", "inf", "nan", "euler_gamma", "newaxis")
-_TYPES = """
-bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128
-""".split()  # noqa: SIM905
-
-
-def _product(shape: Any) -> int:
-    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
-    return int(math.prod(max(operator.index(size), 0) for size in sizes))
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    return tuple(np.shape(value))
-
-
-def _elements(value: Any) -> int:
-    return sum(_elements(item) for item in value) if isinstance(value, (list, tuple)) else int(np.size(value))
-
-
-def _matmul(a: Any, b: Any) -> int:
-    a, b = _shape(a), _shape(b)
-    rows, columns = a[-2:-1], b[-1:] if len(b) > 1 else ()
-    return _product(tuple(np.broadcast_shapes(a[:-2], b[:-2])) + rows + columns)
-
-
-def _dot(a: Any, b: Any) -> int:
-    a, b = _shape(a), _shape(b)
-    return _product(a[:-1] + (b[:-2] + b[-1:] if len(b) > 1 else ())) if a and b else _product(a + b)
-
-
-def _steps(*arguments: Any, **keywords: Any) -> int:
-    start, stop, step = (0, *arguments[:1], 1) if len(arguments) == 1 else (*arguments, 1)[:3]
-    steps: int = math.ceil((stop - start) / step)
-    return max(steps, 0)
-
-
-def _repeat(a: Any, repeats: Any, *arguments: Any, **keywords: Any) -> int:
-    return int(np.sum(np.maximum(repeats, 0), dtype=object)) * (np.size(a) if np.size(repeats) == 1 else 1)
-
-
-def _pad(a: Any, pad_width: Any, *arguments: Any, **keywords: Any) -> int:
-    pads = np.broadcast_to(np.asarray(pad_width), (np.ndim(a), 2))
-    return _product(tuple(int(size) + int(two.sum()) for size, two in zip(_shape(a), pads, strict=True)))
-
-
-def _tile(a: Any, reps: Any) -> int:
-    return int(np.size(a)) * _product(reps)
-
-
-def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> int:
-    return max(int(np.max(x, initial=0)) + 1, minlength)
-
-
-def _bins(a: Any, bins: Any = 10, *arguments: Any, **keywords: Any) -> int:
-    return int(bins) if np.ndim(bins) == 0 else int(np.size(bins))
-
-
-# Elements of the result, from the arguments.
-_SIZES: dict[str, Callable[..., int]] = {
-    "matmul": _matmul,
-    "dot": _dot,
-    "inner": lambda a, b: _product(_shape(a)[:-1] + _shape(b)[:-1]),
-    "outer": lambda a, b: int(np.size(a)) * int(np.size(b)),
-    "zeros": lambda shape, *a, **k: _product(shape),
-    "ones": lambda shape, *a, **k: _product(shape),
-    "full": lambda shape, *a, **k: _product(shape),
-    "arange": _steps,
-    "linspace": lambda start, stop, num=50, *a, **k: operator.index(num),
-    "eye": lambda n, m=None, *a, **k: operator.index(n) * operator.index(n if m is None else m),
-    "identity": lambda n, *a, **k: operator.index(n) ** 2,
-    "diag": lambda v, k=0: (int(np.size(v)) + abs(operator.index(k))) ** 2 if np.ndim(v) == 1 else int(np.size(v)),
-    "indices": lambda dimensions, *a, **k: _product(dimensions) * len(dimensions),
-    "tile": _tile,
-    "repeat": _repeat,
-    "pad": _pad,
-    "broadcast_to": lambda a, shape: _product(shape),
-    "convolve": lambda a, v, *rest: int(np.size(a)) + int(np.size(v)),
-    "correlate": lambda a, v, *rest: int(np.size(a)) + int(np.size(v)),
-    "bincount": _bincount,
-    "histogram": _bins,
-}
-_KEYWORDS = frozenset(
-    """axis axes keepdims dtype ddof offset axis1 axis2 n k side minlength weights shift num bins range
-    constant_values""".split()  # noqa: SIM905
-)
-
-NUMPY = frozenset(name for name in (*_ELEMENTWISE, *_NO_LARGER, *_SIZES) if hasattr(np, name))
 
 
 class _Checker:
@@ -294,7 +144,7 @@ class _Checker:
                 return  # a new axis in an index
             raise self.refuse(f"{node.value!r} is no number")
         if isinstance(node.value, int):
-            _bounded(node.value, self.refuse)
+            bounded(node.value, self.refuse)
 
     def name(self, node: ast.Name) -> None:
         if node.id in self.known:
@@ -311,7 +161,7 @@ class _Checker:
 
     def attribute(self, node: ast.Attribute) -> None:
         name = self.of_numpy(node)
-        if name not in _CONSTANTS and name not in _TYPES:
+        if name not in NUMPY_CONSTANTS and name not in TYPES:
             raise self.refuse(f"np.{name} is a function: write np.{name}(...)")
 
     def of_numpy(self, node: ast.Attribute) -> str:
@@ -323,15 +173,15 @@ class _Checker:
             raise self.refuse(f"'.{node.attr}' is not allowed: {repair if self.arrays else _SCALARS}")
         if not self.arrays:
             raise self.refuse(_SCALARS)
-        if node.attr not in NUMPY and node.attr not in _CONSTANTS and node.attr not in _TYPES:
-            hint = did_you_mean(node.attr, [*sorted(NUMPY), *_TYPES])
+        if node.attr not in NUMPY and node.attr not in NUMPY_CONSTANTS and node.attr not in TYPES:
+            hint = did_you_mean(node.attr, [*sorted(NUMPY), *TYPES])
             raise self.refuse(f"np.{node.attr} is not among the functions that expressions may use.{hint}".rstrip("."))
         return node.attr
 
     def call(self, node: ast.Call, depth: int) -> None:
         if isinstance(node.func, ast.Attribute):
             name = self.of_numpy(node.func)
-            if name in _CONSTANTS:
+            if name in NUMPY_CONSTANTS:
                 raise self.refuse(f"np.{name} is a number: leave the brackets out")
         elif isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
             if node.keywords:
@@ -342,19 +192,19 @@ class _Checker:
                 f"'{called}' is no function here: there are {', '.join(FUNCTIONS)}{' and np.NAME' * self.arrays}"
             )
         for keyword in node.keywords:
-            if keyword.arg not in _KEYWORDS:
-                raise self.refuse(f"'{keyword.arg or '**'}=' is not allowed: give {', '.join(sorted(_KEYWORDS))}")
+            if keyword.arg not in NUMPY_KEYWORDS:
+                raise self.refuse(f"'{keyword.arg or '**'}=' is not allowed: give {', '.join(sorted(NUMPY_KEYWORDS))}")
             self.check(keyword.value, depth + 1)
         for argument in node.args:
             self.check(argument, depth + 1)
 
     def operation(self, node: ast.AST, depth: int) -> None:
         parts: list[ast.AST] = []
-        if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
             parts = [node.left, node.right]
-        elif isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
+        elif isinstance(node, ast.UnaryOp) and type(node.op) in UNARY:
             parts = [node.operand]
-        elif isinstance(node, ast.Compare) and all(type(op) in _COMPARE for op in node.ops):
+        elif isinstance(node, ast.Compare) and all(type(op) in COMPARE for op in node.ops):
             parts = [node.left, *node.comparators]
         elif isinstance(node, ast.BoolOp):
             parts = list(node.values)
@@ -394,162 +244,3 @@ _NAMES: dict[type[ast.AST], str] = {
     ast.Compare: "'in' and 'is' are not allowed: compare with == and !=",
     ast.Subscript: "'[...]' is not allowed here: " + _SCALARS,
 }
-
-
-def _numeric(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(isinstance(item, (int, float, np.number)) for item in value)
-    return isinstance(value, (int, float, complex, np.ndarray, np.generic))
-
-
-def _bounded(value: int, refuse: Callable[[str], ExpressionError]) -> int:
-    if not -(1 << 63) <= value < (1 << 64):
-        raise refuse("a whole number in it leaves the range of 64 bits")
-    return value
-
-
-def _read_only(value: Any) -> Any:
-    """An array that no function can write into, as its out argument."""
-    if isinstance(value, np.ndarray):
-        value = value.view()
-        value.flags.writeable = False
-    return value
-
-
-class _Evaluator:
-    """The walk over a checked tree."""
-
-    def __init__(self, expression: Expression, values: Mapping[str, Any], limit: int) -> None:
-        self.expression, self.limit = expression, limit
-        self.values = {alias(name): _read_only(value) for name, value in values.items()}
-
-    def refuse(self, what: str) -> ExpressionError:
-        return ExpressionError(f"{self.expression.label}: {what}.")
-
-    def value(self, node: ast.AST) -> Any:
-        """Return a node's value, checked."""
-        result = self.compute(node)
-        if isinstance(result, int) and not isinstance(result, bool):
-            return _bounded(result, self.refuse)
-        if isinstance(result, (np.ndarray, np.generic)) and result.dtype.kind not in "biufc":
-            raise self.refuse("a value in it is no array of numbers")
-        return result
-
-    def compute(self, node: ast.AST) -> Any:
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.Name):
-            return self.values[node.id]
-        if isinstance(node, ast.Attribute):
-            return np.bool_ if node.attr == "bool_" else getattr(np, node.attr)
-        if isinstance(node, ast.Call):
-            return self.call(node)
-        if isinstance(node, ast.BinOp):
-            return self.binary(node)
-        if isinstance(node, ast.UnaryOp):
-            return _UNARY[type(node.op)](self.value(node.operand))
-        if isinstance(node, ast.Compare):
-            return self.comparison(node)
-        if isinstance(node, ast.BoolOp):
-            return self.both(node)
-        if isinstance(node, ast.IfExp):
-            return self.value(node.body if self.value(node.test) else node.orelse)
-        if isinstance(node, ast.Tuple):
-            return tuple(self.value(item) for item in node.elts)
-        if isinstance(node, ast.List):
-            return [self.value(item) for item in node.elts]
-        if isinstance(node, ast.Slice):
-            return slice(*(None if p is None else self.value(p) for p in (node.lower, node.upper, node.step)))
-        assert isinstance(node, ast.Subscript)
-        return self.subscript(node)
-
-    def binary(self, node: ast.BinOp) -> Any:
-        left, right = self.value(node.left), self.value(node.right)
-        if not all(isinstance(side, (int, float, complex, np.ndarray, np.generic)) for side in (left, right)):
-            raise self.refuse("arithmetic is between numbers and arrays only, no lists")
-        if isinstance(left, int) and isinstance(right, int):
-            # Before it is computed: 9**9**9 would fill the memory.
-            if isinstance(node.op, ast.Pow) and abs(left) > 1 and right > 64:
-                raise self.refuse(f"{left}**{right} leaves the range of 64 bits")
-            if isinstance(node.op, ast.LShift) and right > 64:
-                raise self.refuse(f"{left}<<{right} leaves the range of 64 bits")
-        elif isinstance(node.op, ast.MatMult):
-            self.room(_matmul(left, right), (left, right))
-        else:
-            self.room_broadcast((left, right))
-        return _BINARY[type(node.op)](left, right)
-
-    def comparison(self, node: ast.Compare) -> Any:
-        left = self.value(node.left)
-        result: Any = True
-        for op, comparator in zip(node.ops, node.comparators, strict=True):
-            right = self.value(comparator)
-            self.room_broadcast((left, right))
-            one = _COMPARE[type(op)](left, right)
-            if len(node.ops) == 1:
-                return one
-            result = result and one
-            left = right
-        return result
-
-    def both(self, node: ast.BoolOp) -> Any:
-        stop = isinstance(node.op, ast.Or)
-        value: Any = not stop
-        for part in node.values:
-            value = self.value(part)
-            if bool(value) == stop:
-                break
-        return value
-
-    def subscript(self, node: ast.Subscript) -> Any:
-        array, index = self.value(node.value), self.value(node.slice)
-        if not isinstance(array, (np.ndarray, tuple, list)):
-            raise self.refuse("'[...]' needs an array")
-        picks = index if isinstance(index, tuple) else (index,)
-        fancy = [pick for pick in picks if isinstance(pick, (np.ndarray, list))]
-        if fancy:
-            rest = math.prod(_shape(array)[len(fancy) :]) if isinstance(array, np.ndarray) else 1
-            self.room(_product(tuple(np.broadcast_shapes(*map(_shape, fancy)))) * rest, (array,))
-        return array[index]
-
-    def call(self, node: ast.Call) -> Any:
-        arguments = [self.value(argument) for argument in node.args]
-        keywords = {str(keyword.arg): self.value(keyword.value) for keyword in node.keywords}
-        if isinstance(node.func, ast.Name):
-            return FUNCTIONS[node.func.id](*arguments)
-        assert isinstance(node.func, ast.Attribute)
-        name = node.func.attr
-        function = getattr(np, name)
-        if name in _ELEMENTWISE:
-            self.room_broadcast(arguments)
-        elif name in _SIZES:
-            try:
-                count = _SIZES[name](*arguments, **keywords)
-            except TypeError:
-                raise self.refuse(f"np.{name} does not take these arguments") from None
-            self.room(count, arguments)
-        elif name == "take":
-            self.room(int(np.size(arguments[0])) * max(int(np.size(arguments[1])), 1), ())
-        elif name not in _TYPES:
-            self.room(sum(map(_elements, arguments)), ())
-        return function(*arguments, **keywords)
-
-    # Room -------------------------------------------------------------------------------------------------------------
-
-    def room_broadcast(self, arguments: Iterable[Any]) -> None:
-        arguments = list(arguments)
-        try:
-            shape = np.broadcast_shapes(*map(_shape, arguments))
-        except ValueError:
-            shapes = " and ".join(f"[{','.join(map(str, _shape(one)))}]" for one in arguments)
-            raise self.refuse(f"arrays of the shapes {shapes} do not fit together") from None
-        self.room(_product(tuple(shape)), arguments)
-
-    def room(self, count: int, arguments: Iterable[Any]) -> None:
-        """Refuse a result of more bytes than allowed; an element is as wide as the widest argument, at least 8."""
-        width = max([8, *(a.dtype.itemsize for a in arguments if isinstance(a, np.ndarray))])
-        if count * width > self.limit:
-            raise self.refuse(
-                f"an array in it has {count} elements, {count * width / 1e9:.1f} GB; the limit here is "
-                f"{self.limit / 1e9:.1f} GB"
-            )

@@ -1,0 +1,74 @@
+"""What a shell offers for a word: kernels, element types, devices, files. `click` asks; nothing here raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from cudabench.model import Operation, Option
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")  # the usual ones of current cards
+
+
+def _starting(incomplete: str, items: Iterable[tuple[str, str | None]]) -> list[CompletionItem]:
+    return [CompletionItem(name, help=text) for name, text in items if name.startswith(incomplete)]
+
+
+def words(known: Iterable[str]) -> Completer:
+    """Return what completes one of a fixed list of words."""
+    known = tuple(known)
+    return lambda ctx, param, incomplete: _starting(incomplete, ((word, None) for word in known))
+
+
+def kernels(operation: Operation) -> Completer:
+    """Return what completes a kernel of an operation, by name; all = the ladder."""
+    return words([*(kernel.name for kernel in operation.kernels), "all"])
+
+
+def first_kernel(operation: Operation) -> Completer:
+    """Return what completes the first positional word as a kernel; behind it stand the numbers of a block."""
+    named = kernels(operation)
+    return lambda ctx, param, incomplete: [] if ctx.params.get(str(param.name)) else named(ctx, param, incomplete)
+
+
+def kernels_of_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a kernel of FILE.cu, where the file is named already and can be read."""
+    from cudabench.errors import CudabenchError
+    from cudabench.toolchain import source
+
+    path = ctx.params.get("file")
+    if not path:
+        return []
+    try:
+        found = source.read(path).kernels
+    except CudabenchError:
+        return []
+    return _starting(incomplete, ((kernel.qualified_name, None) for kernel in found))
+
+
+def devices(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a device; the GPUs are counted only for a word that begins with `cuda`."""
+    known: list[tuple[str, str | None]] = [
+        ("auto", "a GPU where there is one, else the simulator"),
+        ("all", "every GPU, one after the other"),
+        ("cuda", "the first GPU"),
+        ("sim", "the simulator"),
+    ]
+    if incomplete.startswith("cuda"):
+        from cudabench.devices import probe
+
+        known += [(f"cuda:{index}", None) for index in range(probe.driver().device_count)]
+    if incomplete.startswith("sim"):
+        known += [(f"sim:{name}", None) for name in ARCHITECTURES]
+    return _starting(incomplete, known)
+
+
+def option_type(option: Option) -> Any:
+    """Return the type of an operation's own option: a path, which the shell completes, where it names a file."""
+    return click.Path() if option.metavar and option.metavar.startswith("FILE") else option.type

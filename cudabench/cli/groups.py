@@ -1,0 +1,105 @@
+"""The class of all command groups: commands load when they are used, and an option given twice is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from cudabench.cli.arguments import SpreadCommand
+from cudabench.errors import did_you_mean
+
+FILE = "FILE.cu"
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and summary, and makes one when it is used.
+
+    `sections` are the lists of the help, by their headings. `make` returns a command by its name. `kind` says in an
+    error what a word is not. Where FILE.cu is among the names, a first argument that ends so is that command's.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        sections: Mapping[str, Mapping[str, str]],
+        make: Callable[[str], click.Command],
+        kind: str,
+        **settings: Any,
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.sections, self.make, self.kind = sections, make, kind
+        self.summaries = {name: text for section in sections.values() for name, text in section.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, in the order of the help."""
+        return [*self.summaries]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Return a command, made now."""
+        return self.make(name) if name in self.summaries else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments start with, or suggest one. Refuses an option that is given twice."""
+        if FILE in self.summaries and args and args[0].endswith(".cu"):
+            args = [FILE, *args]
+        elif args and args[0] not in self.summaries and not args[0].startswith("-") and not ctx.resilient_parsing:
+            known = [name for name in self.summaries if name != FILE]
+            raise click.UsageError(
+                f"'{args[0]}' is {self.kind}.{did_you_mean(args[0], known)} '{ctx.command_path} --help' shows what "
+                "there is."
+            )
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            refuse_repeats(click.Context(command, ctx, name), rest)
+        return name, command, rest
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the lists, so that help makes no command."""
+        for heading, summaries in self.sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([*summaries.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that a word may become, and files where one may stand, making no command."""
+        found = [
+            CompletionItem(name, help=text)
+            for name, text in self.summaries.items()
+            if name != FILE and name.startswith(incomplete)
+        ]
+        files = [CompletionItem(incomplete, type="file")] if FILE in self.summaries else []
+        return [*files, *found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def refuse_repeats(ctx: click.Context, args: Sequence[str]) -> None:
+    """Raise UsageError where an option that takes one value is among a command's arguments more than once."""
+    words = ctx.command.joined(args) if isinstance(ctx.command, SpreadCommand) else [*args]
+    single = {
+        param.name: param
+        for param in ctx.command.params
+        if isinstance(param, click.Option) and not (param.multiple or param.is_flag or param.count)
+    }
+    # click keeps the last value of an option; parsed as a repeatable one, it shows all.
+    collecting = copy(ctx.command)
+    collecting.params = []
+    for param in ctx.command.params:
+        collecting.params.append(copy(param))
+        if param.name in single:
+            collecting.params[-1].multiple = True
+    values: Mapping[str, Any] = {}
+    with suppress(click.UsageError):  # click's own parse says it
+        values = collecting.make_parser(ctx).parse_args(words)[0]
+    for name, param in single.items():
+        given = values.get(str(name))
+        if isinstance(given, list) and len(given) > 1:
+            spoken = " and ".join(" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in given)
+            option = max(param.opts, key=len)
+            raise click.UsageError(
+                f"{option} is given {len(given)} times, {spoken}; it takes one value: keep one.", ctx
+            )

@@ -1,0 +1,165 @@
+"""A run: every series of kernels on every device, with the results file kept up to date as each kernel ends.
+
+Nothing here prints: a `Listener` is told what is being done, and whoever started the run shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cudabench.devices import Choice, probe
+from cudabench.measure import session
+from cudabench.model import Case, CpuTime, Operation, Result, Settings
+from cudabench.plan.series import Series
+from cudabench.results.file import ResultsFile
+
+
+class Listener:
+    """Told what a run does; this one ignores it all."""
+
+    def begin(self, kernels: int) -> None:
+        """So many kernels will run."""
+
+    def working(self, done: int, kernel: str, phase: str, fraction: float) -> None:
+        """A kernel, after `done` others, is in a phase, of which a fraction is done."""
+
+    def printed(self, text: str) -> None:
+        """A kernel printed this."""
+
+    def end(self) -> None:
+        """No kernel runs any more, whatever the reason."""
+
+
+@dataclass
+class Outcome:
+    """What came of a series so far: the results, in the order in which they ended, and the CPU's time."""
+
+    series: Series
+    settings: Settings
+    operation: Operation
+    results: list[Result] = field(default_factory=list)
+    cpu: CpuTime | None = None
+
+
+class Run:
+    """Series of kernels on devices.
+
+    `file` holds every finished result and is written to `path` after each; `outcomes` has the results by series.
+    `request` is what was asked for, as the file tells it. `trace` keeps every access in the simulator.
+    """
+
+    def __init__(
+        self,
+        series: Sequence[Series],
+        devices: Sequence[Choice],
+        settings: Settings,
+        request: Mapping[str, Any],
+        *,
+        path: Path | None = None,
+        listener: Listener | None = None,
+        trace: bool = False,
+    ) -> None:
+        self.devices, self.path, self.trace = devices, path, trace
+        self.listener = listener or Listener()
+        self._done = 0  # kernels of the pass that runs now
+        self.outcomes = [
+            Outcome(one, replace(settings, cpu=settings.cpu and one.baseline), one.make()) for one in series
+        ]
+        self.file = ResultsFile(
+            settings={
+                **asdict(self.outcomes[0].settings),
+                **request,
+                "kernels": list(dict.fromkeys(case.kernel for one in series for case in one.cases)),
+                "device": devices[0].name if len(devices) == 1 else "all",
+            },
+            tool=versions(devices[0]),
+            host=probe.host(),
+        )
+
+    def note(self, settings: Mapping[str, Any]) -> None:
+        """Add to what the file says was asked for."""
+        self.file.settings = {**self.file.settings, **settings}
+
+    def write(self) -> None:
+        """Write the file, where there is to be one."""
+        if self.path:
+            self.file.write(self.path)
+
+    def replace(self, old: Result, new: Result) -> None:
+        """Put a result in the place of another one."""
+        for results in (self.file.results, *(outcome.results for outcome in self.outcomes)):
+            results[:] = [new if result is old else result for result in results]
+
+    def collect(self) -> None:
+        """Run everything. Whatever ends it, `file` and `outcomes` hold what was finished, and no worker is left.
+
+        Raises CudabenchError where a series cannot run at all.
+        """
+        self.write()
+        kernels = sum(len(one.series.cases) for one in self.outcomes) * len(self.devices)
+        with self._told(kernels):
+            for outcome in self.outcomes:
+                for device in self.devices:
+                    with closing(self._events(outcome, device, outcome.series.cases, outcome.settings)) as events:
+                        for event in events:
+                            if isinstance(event, session.Finished):
+                                outcome.results.append(event.result)
+                                self.file.results.append(event.result)
+                                self.write()
+
+    def again(self, cases: Sequence[Case], settings: Settings) -> Generator[session.Event, None, None]:
+        """Run cases of the first series once more on the first device; what they give is yielded, and kept nowhere.
+
+        Closed before its end, it ends the worker.
+        """
+        with (
+            self._told(len(cases)),
+            closing(self._events(self.outcomes[0], self.devices[0], cases, settings)) as events,
+        ):
+            yield from events
+
+    @contextmanager
+    def _told(self, kernels: int) -> Generator[None, None, None]:
+        self._done = 0
+        self.listener.begin(kernels)
+        try:
+            yield
+        finally:
+            self.listener.end()
+
+    def _events(
+        self, outcome: Outcome, device: Choice, cases: Sequence[Case], settings: Settings
+    ) -> Generator[session.Event, None, None]:
+        """Yield a session's events, after what every one of them means for the run has been noted."""
+
+        def working(now: session.Working) -> None:
+            kernel = f"{now.kernel} on {device.name}" if len(self.devices) > 1 else now.kernel
+            self.listener.working(self._done, kernel, now.phase, now.fraction)
+
+        events = session.run(
+            device, outcome.series.make, cases, settings, progress=working, trace=self.trace, cpu=outcome.cpu
+        )
+        # An interrupted session must end its worker now: the traceback would keep both alive.
+        with closing(events):
+            for event in events:
+                if isinstance(event, session.Started) and event.device not in self.file.devices:
+                    self.file.devices.append(event.device)
+                elif isinstance(event, session.Measured):
+                    outcome.cpu = event.cpu
+                elif isinstance(event, session.Finished):
+                    self._done += 1
+                    if event.output:
+                        self.listener.printed(event.output)
+                yield event
+
+
+def versions(device: Choice) -> dict[str, Any]:
+    """Return the versions of what takes part in a run."""
+    parts = [probe.pycuda(), probe.nvcc()] if device.kind == "cuda" else [probe.nvrtc()]
+    return {"numpy": np.__version__, **{part.name.lower(): part.version for part in parts}}

@@ -1,0 +1,21 @@
+"""Cases that share a problem, and what makes their operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cudabench.model import Case, Operation
+
+
+@dataclass(frozen=True)
+class Series:
+    """Kernels that run on one problem, so that their figures compare.
+
+    An `Operation` holds functions, which cannot travel to the process that owns the GPU; `make` can, and makes the
+    operation there. `baseline` is false where the CPU has nothing to time.
+    """
+
+    make: Callable[[], Operation]
+    cases: tuple[Case, ...]
+    baseline: bool = True

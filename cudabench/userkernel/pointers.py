@@ -1,0 +1,68 @@
+"""Which arrays a pointer of a kernel's signature takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from cudabench.errors import UsageError
+from cudabench.toolchain import source
+from cudabench.toolchain.source import KernelSource, Parameter
+from cudabench.userkernel.values import Array
+
+# Types of CUDA's headers that NumPy lacks, by the type that holds their bits.
+_BITS = {
+    **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat16", 1)),
+    **dict.fromkeys(("__nv_bfloat162", "nv_bfloat162"), ("bfloat16", 2)),
+    **dict.fromkeys(("__nv_fp8_e4m3", "__nv_fp8_e5m2"), ("uint8", 1)),
+}
+_SAME_BITS = {"bfloat16": ("uint16",), "int8": ("uint8",), "uint8": ("bool", "int8"), "bool": ("uint8",)}
+
+
+def like(parameter: Parameter, aliases: Mapping[str, str]) -> str:
+    """Return the NumPy type of an array for a pointer; bytes where there is none."""
+    pointee = _pointee(parameter, aliases)
+    return pointee[0] if pointee else "float32" if parameter.type == "void" else "uint8"
+
+
+def check_fit(array: Array, parameter: Parameter, kernel: KernelSource, aliases: Mapping[str, str], where: str) -> None:
+    """Raise UsageError where a pointer cannot take an array: another type, or a part of a vector is left over."""
+    if parameter.type == "void":
+        return
+    pointee = _pointee(parameter, aliases)
+    if pointee is None:
+        if array.dtype != "uint8":
+            raise UsageError(
+                f"{where}: {kernel.signature} takes a pointer to {parameter.type}, which NumPy does not have: give its "
+                f"bytes, as in --arg '{array.name}=uint8[n*BYTES]:zeros' or --arg {array.name}=@FILE.npy of uint8 or "
+                f"of records; where it is another name of a number, say so with -D, as in -D {parameter.type}=float."
+            )
+        return
+    dtype, count = pointee
+    fits = {dtype, *_SAME_BITS.get(dtype, ())}
+    if (dtype, count) in (
+        ("float32", 2),
+        ("float64", 2),
+    ) and array.dtype == f"complex{128 if dtype[-2:] == '64' else 64}":
+        return
+    if array.dtype not in fits:
+        raise UsageError(
+            f"{where}: {array.name} is '{parameter}' in {kernel.signature}: give {dtype}[...], not {array.dtype}."
+        )
+    if math.prod(array.shape) % count:
+        raise UsageError(
+            f"{where}: {math.prod(array.shape)} elements of {array.dtype} make no whole number of {parameter.type}, "
+            f"which holds {count}: use a multiple of {count}."
+        )
+
+
+def _pointee(parameter: Parameter, aliases: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return the NumPy type behind a pointer and how many of it make an element; None for a struct or unknown type."""
+    ctype = parameter.type.partition("[")[0]  # a pointer to an array
+    dtype = source.numpy_dtype(ctype, aliases)
+    if dtype:
+        return dtype, 1
+    bare = ctype
+    for _ in range(8):
+        bare = aliases.get(bare, bare)
+    return source.vector_type(ctype, aliases) or _BITS.get(bare)

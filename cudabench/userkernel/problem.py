@@ -1,0 +1,175 @@
+"""A user's problem: arguments, expectations, bytes. Plain data, so that it can travel to the process with the GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.model import Dim
+from cudabench.outputs import check_target
+from cudabench.toolchain.source import SourceFile
+from cudabench.userkernel import arguments, expressions
+from cudabench.userkernel.expected import Expectation, conform
+from cudabench.userkernel.expressions import Expression
+from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.values import Argument, Array, load
+
+
+@dataclass(frozen=True)
+class UserProblem:
+    """Everything about a problem that its operation is made of; plain data."""
+
+    file: str
+    arguments: tuple[Argument, ...]
+    numbers: Mapping[str, Any]
+    expectations: tuple[Expectation, ...]
+    bytes: int
+    bytes_formula: str
+    flops: int
+    flops_formula: str
+    rtol: float | None
+    atol: float | None
+    save: tuple[tuple[str, str], ...]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arguments that are arrays."""
+        return tuple(one for one in self.arguments if isinstance(one, Array))
+
+    @property
+    def baseline(self) -> bool:
+        """Whether there is an expression that computes something, to time on the CPU."""
+        return any(self.parsed(one).names for one in self.expectations if one.path is None)
+
+    def array(self, name: str) -> Array:
+        """Return the array of this name."""
+        return next(array for array in self.arrays if array.name == name)
+
+    def before(self, name: str) -> str:
+        """Return the name of an array's values before the launch: y0, or y_before where a parameter is called y0."""
+        return f"{name}_before" if any(one.name == f"{name}0" for one in self.arguments) else f"{name}0"
+
+    def parsed(self, expectation: Expectation) -> Expression:
+        """Return an expectation's expression, parsed and checked."""
+        arrays = [array.name for array in self.arrays]
+        known = [*self.numbers, *arrays, *(self.before(name) for name in arrays)]
+        label = f"--expect '{expectation.name}={expectation.text}'"
+        return expressions.parse(expectation.text, "--expect", known, arrays=True, label=label)
+
+
+# Making and checking it ----------------------------------------------------------------------------------------------
+
+
+def problem_of(
+    request: UserRequest, file: SourceFile, read: Sequence[Argument], numbers: Mapping[str, Any]
+) -> UserProblem:
+    """Return the problem of a request.
+
+    `read` are its arguments, `numbers` what expressions may name. Raises UsageError for an expectation, a
+    tolerance or a --save that the arguments do not fit, and CudabenchError for a place where nothing can be written.
+    """
+    for option, bound in (("--rtol", request.rtol), ("--atol", request.atol)):
+        if bound is not None and not 0 <= bound < float("inf"):
+            raise UsageError(f"{option} {bound:g} is no tolerance: give a number of at least 0, such as 1e-5.")
+    expectations = []
+    for text in request.expect:
+        name, value = arguments.named(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
+        expectations.append(Expectation(name, value, value[1:] if value.startswith("@") else None))
+    saves = tuple(arguments.named(text, "--save", "y=y.npy") for text in request.save)
+    problem = UserProblem(
+        file=file.path,
+        arguments=tuple(read),
+        numbers=dict(numbers),
+        expectations=tuple(expectations),
+        bytes=number(request.bytes, "--bytes", numbers),
+        bytes_formula=request.bytes or "",
+        flops=number(request.flops, "--flops", numbers),
+        flops_formula=request.flops or "",
+        rtol=request.rtol,
+        atol=request.atol,
+        save=saves,
+    )
+    for at, expectation in enumerate(expectations):
+        if expectation.name in [other.name for other in expectations[:at]]:
+            raise UsageError(f"{expectation.option}: {expectation.name} is expected twice: keep one.")
+        array = _known_array(expectation.name, problem, expectation.option)
+        if array.const:
+            raise UsageError(
+                f"{expectation.option}: {array.name} is const in the signature, so the kernel cannot write it; it is "
+                "checked to be unchanged anyhow."
+            )
+        _check_expectation(expectation, array, problem)
+    for name, path in saves:
+        _known_array(name, problem, f"--save {name}={path}")
+        check_target(Path(path), "--save")
+    return problem
+
+
+def _known_array(name: str, problem: UserProblem, option: str) -> Array:
+    found = next((array for array in problem.arrays if array.name == name), None)
+    if found is None:
+        names = [array.name for array in problem.arrays]
+        scalar = any(one.name == name for one in problem.arguments)
+        what = f"{name} is no array" if scalar else f"there is no array '{name}'"
+        raise UsageError(f"{option}: {what}; the kernel has {', '.join(names) or 'none'}.{did_you_mean(name, names)}")
+    return found
+
+
+def _check_expectation(expectation: Expectation, array: Array, problem: UserProblem) -> None:
+    """Refuse what can be known wrong of an expectation before anything runs."""
+    if expectation.path is not None:
+        conform(load(expectation.path, expectation.option), array, expectation.option, constant=False)
+        return
+    names = problem.parsed(expectation).names
+    expected = {one.name for one in problem.expectations}
+    for name in sorted(names):
+        written = next((one for one in problem.arrays if name == one.name and one.name in expected), None)
+        if written is not None:
+            raise UsageError(
+                f"{expectation.option}: {name} is what the kernel writes; write {problem.before(name)} for its values "
+                "before the launch."
+            )
+        empty = next(
+            (one for one in problem.arrays if one.init == "empty" and name in (one.name, problem.before(one.name))),
+            None,
+        )
+        if empty is not None:
+            raise UsageError(f"{expectation.option}: {empty.name} starts empty, so it has no values before the launch.")
+
+
+# Numbers -------------------------------------------------------------------------------------------------------------
+
+
+def number(text: str | None, option: str, numbers: Mapping[str, Any]) -> int:
+    """Return the whole number that an option's expression gives, rounded; 0 where the option is left out."""
+    if text is None:
+        return 0
+    value = expressions.parse(text, option, numbers).evaluate(numbers)
+    if isinstance(value, float) and np.isfinite(value):
+        value = round(value)
+    return arguments.whole(value, f"{option} '{text}'", least=0)
+
+
+def dimensions(text: str, option: str, numbers: Mapping[str, Any]) -> Dim:
+    """Return 'X', 'X,Y' or 'X,Y,Z' of expressions as a full block or grid; 32x8 means 32,8."""
+    if re.fullmatch(r"\s*\d+(\s*x\s*\d+){1,2}\s*", text):
+        text = text.replace("x", ",")
+    value = expressions.parse(text, option, numbers).evaluate(numbers)
+    values = value if isinstance(value, tuple) else (value,)
+    if not 1 <= len(values) <= 3:
+        raise UsageError(f"{option} '{text}' has {len(values)} numbers: write X, X,Y or X,Y,Z.")
+    x, y, z = (*(arguments.whole(one, f"{option} '{text}'") for one in values), 1, 1)[:3]
+    return (x, y, z)
+
+
+def main_dtype(problem: UserProblem) -> str:
+    """Return the type that the report names: of the first output."""
+    expected = [one.name for one in problem.expectations]
+    ranked = sorted(problem.arrays, key=lambda array: (array.name not in expected, array.const))
+    return ranked[0].dtype if ranked else ""

@@ -1,0 +1,27 @@
+"""What `cudabench run` is asked for, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class UserRequest:
+    """What the command line, or a profile, asks for: the texts of the options."""
+
+    file: str
+    kernels: tuple[str, ...] = ()
+    grid: str | None = None
+    block: str | None = None
+    arguments: tuple[str, ...] = ()
+    expect: tuple[str, ...] = ()
+    bytes: str | None = None
+    flops: str | None = None
+    shared: str | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    save: tuple[str, ...] = ()
+    defines: Mapping[str, str] = field(default_factory=dict)
+    include: tuple[str, ...] = ()
+    seed: int = 0

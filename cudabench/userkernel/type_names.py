@@ -1,0 +1,50 @@
+"""The type names that a user's file and its headers bring: typedefs, aliases, structs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cudabench.errors import CudabenchError
+from cudabench.toolchain import source
+from cudabench.toolchain.source import SourceFile
+
+_STRUCTS = re.compile(
+    r"\b(?:struct|class|union)\s+(?:(?:__align__|alignas)\s*\([^)]*\)\s*)?(\w+)\s*[{:]"
+    r"|\btypedef\s+(?:struct|union)\b[^{};]*\{[^{}]*\}\s*(\w+)\s*;"
+)
+
+
+def aliases_of(file: SourceFile, defines: Mapping[str, str], include: Sequence[str] = ()) -> dict[str, str]:
+    """Return the type names of a file and of the headers that it includes, beside it or in a folder; -D wins.
+
+    A struct stands for itself, as 'struct P'.
+    """
+    found = dict(file.aliases)
+
+    def structs(text: str) -> None:
+        for match in _STRUCTS.finditer(text):
+            name = match[1] or match[2]
+            found.setdefault(name, f"struct {name}")
+
+    structs(file.text)
+    seen: set[Path] = set()
+    waiting = [(Path(file.path), file.text)]
+    while waiting and len(seen) < 32:
+        path, text = waiting.pop()
+        for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', text, re.M):
+            places = (folder / name for folder in (path.parent, *map(Path, include)))
+            header = next((place for place in places if place.is_file()), None)
+            if header is None or header in seen:
+                continue
+            seen.add(header)
+            try:
+                parsed = source.read(header)
+            except CudabenchError:  # the compiler says it better
+                continue
+            for alias, meaning in parsed.aliases.items():
+                found.setdefault(alias, meaning)
+            structs(parsed.text)
+            waiting.append((header, parsed.text))
+    return {**found, **defines}

@@ -1,0 +1,182 @@
+"""What a kernel of the user's own gets: numbers, arrays and null pointers; how arrays start, `.npy` files, memory."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cudabench.errors import CudabenchError, UsageError, no_such_file
+from cudabench.floats import to_bfloat16
+from cudabench.userkernel import expressions
+
+TYPES = (
+    "float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
+    "complex64", "complex128", "bfloat16",
+)  # fmt: skip
+INITS = ("random", "zeros", "ones", "arange", "empty")
+CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number: `value` is as the kernel gets it, a float32 rounded to one."""
+
+    name: str
+    dtype: str
+    value: Any
+
+    @property
+    def argument(self) -> Any:
+        """The value as a NumPy scalar that packs into a launch: half and bool as their bits."""
+        number = np.dtype(self.dtype).type(self.value)
+        bits = {"float16": np.uint16, "bool": np.uint8}.get(self.dtype)
+        return number.view(bits) if bits else number
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array: type, shape and how it starts, or the file that it is read from. `const`: no kernel may write it."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    init: str
+    path: str | None = None
+    const: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """The array's bytes."""
+        return math.prod(self.shape) * np.dtype(self.storage).itemsize
+
+    @property
+    def storage(self) -> str:
+        """The NumPy type that holds the elements: that of the bits for bfloat16."""
+        return "uint16" if self.dtype == "bfloat16" else self.dtype
+
+    def make(self, seed: int, index: int) -> np.ndarray:
+        """Return the array; each has a stream of random numbers of its own, so one more does not change the others."""
+        if self.path is not None:
+            return np.ascontiguousarray(
+                numbers_of(load(self.path, f"--arg {self.name}=@{self.path}")), dtype=self.dtype
+            )
+        if self.dtype == "bfloat16":
+            return to_bfloat16(replace(self, dtype="float32").make(seed, index))
+        kind = np.dtype(self.dtype)
+        if self.init == "zeros":
+            return np.zeros(self.shape, kind)
+        if self.init == "ones":
+            return np.ones(self.shape, kind)
+        if self.init == "arange":
+            return np.arange(math.prod(self.shape)).astype(kind).reshape(self.shape)
+        return _random(np.random.default_rng([seed, index]), self.shape, kind)
+
+
+@dataclass(frozen=True)
+class Null:
+    """A null pointer."""
+
+    name: str
+
+    @property
+    def argument(self) -> Any:
+        """The address."""
+        return np.uint64(0)
+
+
+Argument = Scalar | Array | Null
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """Return a shape as the command line writes it: [64,32]."""
+    return f"[{','.join(map(str, shape))}]"
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
+    """Floats in [0, 1), integers in [0, 100): sums and products of them stay in range."""
+    if kind.kind == "c":
+        half = np.dtype(f"f{kind.itemsize // 2}")
+        return (_random(rng, shape, half) + 1j * _random(rng, shape, half)).astype(kind, copy=False)
+    if kind.kind == "f":
+        draw = np.float64 if kind.itemsize == 8 else np.float32
+        numbers = rng.random(shape, dtype=draw)
+        if kind.itemsize == 2:
+            numbers = np.minimum(numbers, draw(1 - 2**-11))  # below 1 also when rounded
+        return numbers.astype(kind, copy=False)
+    if kind.kind == "b":
+        return rng.integers(0, 2, shape, dtype=np.uint8).astype(bool)
+    return rng.integers(0, 100, shape, dtype=kind.type)
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+def load(path: str, option: str) -> np.ndarray:
+    """Return the array of a `.npy` file, mapped where it can be; CudabenchError where there is no plain array."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise no_such_file(path, "*.npy", option) from None
+    except IsADirectoryError:
+        raise CudabenchError(f"{option} is a directory: name a .npy file in it.") from None
+    except (ValueError, EOFError, OSError) as error:
+        if ("pickle" in str(error) or "Python objects" in str(error)) and _magic(path):
+            raise CudabenchError(
+                f"{option} holds Python objects, which only unpickling reads, and a pickle can run any program: save a "
+                "plain array of numbers."
+            ) from None
+        reason = getattr(error, "strerror", None) or "it is cut off or no file of numpy.save"
+        raise CudabenchError(f"{option} is no .npy file that can be read: {reason}.") from None
+    if not isinstance(array, np.ndarray):
+        raise CudabenchError(f"{option} is an archive of several arrays: save one with numpy.save.")
+    return array
+
+
+def numbers_of(array: np.ndarray) -> np.ndarray:
+    """Return an array of records as its bytes; any other as it is."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.dtype.kind == "V" else array
+
+
+def _magic(path: str) -> bool:
+    with open(path, "rb") as stream:
+        return stream.read(6) == b"\x93NUMPY"
+
+
+# Memory --------------------------------------------------------------------------------------------------------------
+
+
+def check_memory(arrays: Iterable[Array]) -> None:
+    """Raise UsageError where the arrays cannot be in this machine's memory, before any of them is made."""
+    arrays, most = list(arrays), host_memory()
+    total = sum(array.nbytes for array in arrays)
+    if total > most and arrays:
+        largest = max(arrays, key=lambda array: array.nbytes)
+        shape = ",".join(map(str, largest.shape))
+        raise UsageError(
+            f"--arg {largest.name}={largest.dtype}[{shape}] takes {largest.nbytes / 1e9:.1f} GB, all arrays together "
+            f"{total / 1e9:.1f} GB; this machine has {most / 1e9:.1f} GB of memory free: use a smaller shape."
+        )
+
+
+def host_memory() -> int:
+    """Return the bytes of memory that this machine, or the container, has free."""
+    limits = []
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                limits.append(int(line.split()[1]) * 1024)
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):  # no Linux, or no limit ('max')
+        pass
+    if not limits:
+        try:
+            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        except (AttributeError, ValueError, OSError):
+            limits.append(expressions.DEFAULT_LIMIT)
+    return min(limits)
