@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -51,6 +52,7 @@ FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a
 
 'cudabench --help' shows all operations and commands."""
 
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # what a stream that takes no more says
 SHOWN = 80  # characters of a long argument that an error repeats
 
 
@@ -106,7 +108,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 0
     except click.ClickException as error:
-        return say(error.format_message(), error.exit_code)
+        return say(" ".join(error.format_message().split()), error.exit_code)
     except Terminated:
         return say("terminated: what was finished before is kept.", EXIT_TERMINATED)
     except (KeyboardInterrupt, click.Abort):
@@ -118,10 +120,9 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         output_fault()
         return EXIT_FAILED
     except OSError as error:
-        fault = output_fault()
-        if fault:
-            return say(f"standard output cannot be written: {fault.strerror}.", EXIT_FAILED)
-        return say(f"{error.filename or 'the system refuses'}: {error.strerror or error}.", EXIT_FAILED)
+        output_fault()
+        what = error.filename or ("standard output cannot be written" if error.errno in FULL else "the system refuses")
+        return say(f"{what}: {error.strerror or error}.", EXIT_FAILED)
     except Exception as error:
         if os.environ.get("CUDABENCH_TRACEBACK"):
             raise

@@ -35,7 +35,7 @@ class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 
 @click.command("compare", short_help="Compare results files; fail on a regression.")
-@click.argument("files", nargs=-1, metavar="BASE.json NEW.json [MORE.json ...]")
+@click.argument("files", nargs=-1, type=click.Path(), metavar="BASE.json NEW.json [MORE.json ...]")
 @click.option(
     "--fail-on-regression",
     "threshold",
@@ -55,7 +55,13 @@ class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 )
 @click.option("--same-model", is_flag=True, help="Take two cards of the same name for the same GPU.")
 @click.option("--require-base", is_flag=True, help="Exit 1 where BASE.json does not exist, instead of a first run.")
-@click.option("--json", "json_path", metavar="PATH", help="Write the comparison as JSON; '-' = standard output.")
+@click.option(
+    "--json",
+    "json_path",
+    type=click.Path(),
+    metavar="PATH",
+    help="Write the comparison as JSON; '-' = standard output.",
+)
 @click.option("--markdown", is_flag=True, help="Print the tables as GitHub-flavoured Markdown.")
 @click.option("-q", "--quiet", is_flag=True, help="No tables; failures are still named.")
 def command(

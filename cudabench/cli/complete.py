@@ -42,7 +42,8 @@ def kernels_of_file(ctx: click.Context, param: click.Parameter, incomplete: str)
     from cudabench.errors import CudabenchError
     from cudabench.toolchain import source
 
-    path = ctx.params.get("file")
+    # Behind a '-k' that has no value yet, click leaves the words unassigned.
+    path = ctx.params.get("file") or next((word for word in ctx.args if word.endswith(".cu")), None)
     if not path:
         return []
     try:

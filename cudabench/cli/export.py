@@ -12,9 +12,15 @@ FORMATS = ("csv", "markdown", "junit", "github-benchmark")
 
 
 @click.command("export", short_help="Convert a results file: CSV, Markdown, JUnit, github-action-benchmark.")
-@click.argument("results_path", metavar="RESULTS.json")
+@click.argument("results_path", type=click.Path(), metavar="RESULTS.json")
 @click.option("--to", "target_format", type=click.Choice(FORMATS), required=True, help="The format.")
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE, whole or not at all; left out, standard output.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    metavar="FILE",
+    help="Write to FILE, whole or not at all; left out, standard output.",
+)
 @click.option(
     "--metric",
     type=click.Choice(["time", "bandwidth"]),

@@ -95,7 +95,7 @@ def refuse_repeats(ctx: click.Context, args: Sequence[str]) -> None:
     values: Mapping[str, Any] = {}
     with suppress(click.UsageError):  # click's own parse says it
         values = collecting.make_parser(ctx).parse_args(words)[0]
-    for name, param in single.items():
+    for name, param in single.items() if "--help" not in words else ():
         given = values.get(str(name))
         if isinstance(given, list) and len(given) > 1:
             spoken = " and ".join(" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in given)

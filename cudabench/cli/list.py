@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from cudabench import operations
+from cudabench.cli import complete
 
 
 @click.command("list", short_help="Show the kernels of each operation.")
-@click.argument("operation", required=False)
+@click.argument("operation", required=False, shell_complete=complete.words(operations.SUMMARIES))
 def command(operation: str | None) -> int:
     """Show the kernels of OPERATION, or of all: id, name, the idea in a sentence, default block."""
     from cudabench.plan import chapters

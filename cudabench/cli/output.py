@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cudabench.cli.process import Terminated
 from cudabench.devices import Choice
 from cudabench.measure.run import Listener, Run
 from cudabench.outputs import check_target
@@ -62,10 +63,10 @@ class Screen(Listener):
 def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable[[Run, Output], None]) -> None:
     """Do the work of a run and show what came of it; one that is interrupted shows what was finished."""
     announce(run.devices, output)
-    stopped: KeyboardInterrupt | None = None
+    stopped: BaseException | None = None
     try:
         work()
-    except KeyboardInterrupt as interrupt:
+    except (KeyboardInterrupt, Terminated) as interrupt:
         stopped = interrupt
     deliver(run, output)
     show(run, output)

@@ -13,8 +13,10 @@ KINDS = ("ladder", "size", "sweep")
 
 
 @click.command("plot", short_help="Draw results: a ladder, bandwidth over size, a sweep.")
-@click.argument("files", nargs=-1, metavar="RESULTS.json ...")
-@click.option("-o", "--output", required=True, metavar="FILE", help="The picture: .svg, .png or .pdf.")
+@click.argument("files", nargs=-1, type=click.Path(), metavar="RESULTS.json ...")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(), metavar="FILE", help="The picture: .svg, .png or .pdf."
+)
 @click.option("--kind", type=click.Choice(KINDS), help="What to draw; left out, what the files show.")
 def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
     """Draw results files in black and white.

@@ -15,8 +15,8 @@ REPEAT_S = 1.0  # `timeout` and process managers send a signal to the process an
 _ASCII = {"×": "x", "µ": "u", "±": "+-", "…": "...", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "²": "^2", "³": "^3"}
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM has come: handled like Ctrl-C, with an exit code of its own."""
+class Terminated(BaseException):
+    """SIGTERM has come: handled like Ctrl-C. No KeyboardInterrupt, which click would turn into its own Abort."""
 
 
 def heed_termination() -> None:

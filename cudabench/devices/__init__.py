@@ -47,7 +47,7 @@ def choose(text: str) -> Choice:
         return _simulator(
             DEFAULT_SIMULATED, note=f"No GPU is used: {probe.driver().problem}, so the simulator runs the kernels."
         )
-    if detail is not None and not detail.isdigit():
+    if detail is not None and not re.fullmatch(r"\d{1,9}", detail, re.ASCII):
         raise UsageError(f"'{text}' is no device: the GPU's number is missing, as in cuda:0.")
     return _gpu(int(detail or 0))
 

@@ -68,7 +68,7 @@ def axis(text: str) -> tuple[int, ...]:
     """
     found: set[int] = set()
     for part in text.split(","):
-        match = re.fullmatch(r"(\d+)(?::(\d+)(?::(\d+))?)?", part.strip(), re.ASCII)
+        match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?", part.strip(), re.ASCII)
         if not match:
             raise UsageError(f"--block '{text}' is no range: write 32, 8:64 (doubling), 8:64:8 (steps), or 8,16,32.")
         first, last, step = (int(group) if group else None for group in match.groups())

@@ -102,7 +102,7 @@ def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
     kernels = operation.kernels
     if name == "all":
         return [(kernel, False) for kernel in kernels]
-    if name.isdigit():
+    if name.isdecimal() and name.isascii() and len(name) < 10:
         if int(name) >= len(kernels):
             raise UsageError(f"{operation.name} has no kernel {name}: its ids are 0 to {len(kernels) - 1}.")
         return [(kernels[int(name)], True)]
