@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cudabench import operations
+from cudabench import cli, operations
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
@@ -330,3 +330,110 @@ def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pyt
     assert json.loads(Path("r.json").read_text())["settings"]["min_bandwidth"] == 100
     exported = cudabench("export", "r.json", "--to", "junit")
     assert "smem reached 50 GB/s, under --min-bandwidth 100" in exported.out
+
+
+# What is typed --------------------------------------------------------------------------------------------------------
+
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("transpose --size 64 --size 128", "--size is given 2 times, 64 and 128; it takes one value: keep one."),
+        ("transpose --size 64 64 -s 3", "--size is given 2 times, 64,64 and 3"),
+        ("transpose -b 8 8 -qb4,4", "--block is given 2 times, 8,8 and 4,4"),
+        ("transpose --json a --json=b", "--json is given 2 times, a and b"),
+        ("transpose -d sim --device sim --device sim", "--device is given 3 times"),
+        ("explain transpose --seed 1 --seed 2", "--seed is given 2 times"),
+        ("explain x.cu --bytes 1 --bytes 2", "--bytes is given 2 times"),
+        ("run x.cu -g 1 --grid 2", "--grid is given 2 times"),
+        ("sweep transpose -k smem -k vector", "--kernel is given 2 times, smem and vector"),
+        ("sweep transpose -k smem -b 8 8 -b 16 16", "--block is given 2 times, 8 8 and 16 16"),
+        ("compare a b --noise 1% --noise 2%", "--noise is given 2 times, 1% and 2%"),
+        ("export a --to csv --to csv", "--to is given 2 times, csv and csv"),
+        ("plot a -o a.svg -o b.svg", "--output is given 2 times, a.svg and b.svg"),
+    ],
+)
+def test_one_value_twice(cudabench: Runner, words: str, message: str) -> None:
+    """An option that takes one value is given once, in every command; anything else is a usage error."""
+    ran = cudabench(*words.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_repeatable_options_repeat(cudabench: Runner) -> None:
+    """-k and -D repeat, flags may, and a value that looks like an option is no second one."""
+    ran = cudabench(
+        "transpose", "-k", "smem", "-k", "naive-row", "-D", "A=1", "-D", "B=2", *SMALL, "-qq", "--json", "-"
+    )
+    assert ran.code == 0
+    assert [result["kernel"] for result in ran.json["results"]] == ["smem", "naive-row"]
+    assert cudabench("transpose", "--size", "3", "--size", "4", "--help").code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["transpose", "-k", LONG],
+        ["transpose", "-k", "²"],
+        ["transpose", "²", "32", "8"],
+        ["transpose", "3", LONG, "8"],
+        ["transpose", "3", "²", "8"],
+        ["transpose", "--size", LONG],
+        [f"transpose --block={LONG}"],
+        ["transpose", f"--block={LONG}"],
+        ["transpose", "--grid", "²"],
+        ["transpose", "--seed", LONG],
+        ["transpose", "--device", f"cuda:{LONG}"],
+        ["transpose", "--device", "cuda:²"],
+        ["transpose", "--min-time", LONG],
+        ["transpose", "--min-time", "nan"],
+        ["sweep", "transpose", "-k", "3", "-b", LONG, "8"],
+        ["blur", "--radius", LONG],
+        ["list", LONG],
+        [LONG],
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+def test_numbers_that_are_none(cudabench: Runner, words: list[str]) -> None:
+    """Thousands of digits and characters that only look like digits are usage errors, in one line that can be read."""
+    ran = cudabench(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+    assert "defect" not in ran.err
+    assert len(ran.err) < 500
+
+
+def test_a_long_name_is_shortened(cudabench: Runner) -> None:
+    """What was typed stands in the error with its beginning and its length."""
+    ran = cudabench("transpose", "-k", "x" * 5000)
+    assert f"has no kernel '{'x' * 80}... (5000 characters)'." in ran.err
+
+
+def test_alone_it_says_what_to_do_first(cudabench: Runner) -> None:
+    """Without arguments it shows a few commands, all of which there are."""
+    ran = cudabench()
+    assert (ran.code, ran.err) == (0, "")
+    named = [line.split()[1] for line in ran.out.splitlines() if line.startswith("  cudabench")]
+    assert {"info", "list", "transpose", "explain", "run"} <= {*named} <= {*operations.SUMMARIES, *cli.COMMANDS}
+    assert "cudabench --help" in ran.out
+
+
+def test_help_after_list(cudabench: Runner) -> None:
+    """The module of the command `list` hides no builtin from the help that follows in the same process."""
+    assert cudabench("list", "vecadd").code == 0
+    for words in (["--help"], ["explain", "--help"], ["sweep", "--help"]):
+        ran = cudabench(*words)
+        assert (ran.code, ran.err) == (0, "")
+        assert "vecadd" in ran.out
+
+
+def test_every_command_has_a_module() -> None:
+    """Each name in the help is a command that loads, and each module of a command is in the help."""
+    for name in [*operations.SUMMARIES, *cli.COMMANDS]:
+        assert cli.make_command(name).name == name
+    modules = {path.stem for path in Path(str(cli.__file__)).parent.glob("*.py")}
+    shared = {"__init__", "arguments", "complete", "groups", "operation", "options", "output", "process"}
+    assert modules - shared == {*cli.COMMANDS}

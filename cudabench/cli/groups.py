@@ -79,6 +79,8 @@ class LazyGroup(click.Group):
 
 def refuse_repeats(ctx: click.Context, args: Sequence[str]) -> None:
     """Raise UsageError where an option that takes one value is among a command's arguments more than once."""
+    if {"-h", "--help"} & {*args}:
+        return
     words = ctx.command.joined(args) if isinstance(ctx.command, SpreadCommand) else [*args]
     single = {
         param.name: param
@@ -95,7 +97,7 @@ def refuse_repeats(ctx: click.Context, args: Sequence[str]) -> None:
     values: Mapping[str, Any] = {}
     with suppress(click.UsageError):  # click's own parse says it
         values = collecting.make_parser(ctx).parse_args(words)[0]
-    for name, param in single.items() if "--help" not in words else ():
+    for name, param in single.items():
         given = values.get(str(name))
         if isinstance(given, list) and len(given) > 1:
             spoken = " and ".join(" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in given)

@@ -1,0 +1,167 @@
+"""The loop behind all commands: series on devices, the file after every kernel, what the listener is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudabench import operations
+from cudabench.devices import Choice
+from cudabench.errors import OutOfMemory
+from cudabench.measure import session
+from cudabench.measure.context import describe
+from cudabench.measure.run import Listener, Run
+from cudabench.model import CpuTime, DeviceInfo, Settings
+from cudabench.plan import cases
+from cudabench.plan.series import Series
+
+CPU = CpuTime(1.0, None, 1, "NumPy")
+
+
+def series(*kernels: str, baseline: bool = True) -> Series:
+    """Return a series of cases with these kernel names."""
+    make = partial(operations.get, "transpose")
+    (case,) = cases.build(make(), cases.Request(kernels=("0",), size=(4, 4)))
+    return Series(make, tuple(replace(case, kernel=name) for name in kernels), baseline)
+
+
+class Recorder(Listener):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def begin(self, kernels: int) -> None:
+        """Note."""
+        self.told.append(("begin", kernels))
+
+    def working(self, done: int, kernel: str, phase: str, fraction: float) -> None:
+        """Note."""
+        self.told.append((done, kernel))
+
+    def printed(self, text: str) -> None:
+        """Note."""
+        self.told.append((text,))
+
+    def end(self) -> None:
+        """Note."""
+        self.told.append(("end",))
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Replace the session by one whose kernels end by their names; return what each was asked and if it closed."""
+    asked: list[dict[str, Any]] = []
+
+    def run(
+        device: Choice, make: Any, todo: Any, settings: Settings, *, progress: Any, trace: bool, cpu: Any
+    ) -> Iterator[session.Event]:
+        asked.append({"device": device.name, "settings": settings, "trace": trace, "cpu": cpu, "closed": False})
+        try:
+            yield session.Started(DeviceInfo("Fake", "cuda", "9.0", index=device.index))
+            if settings.cpu and cpu is None:
+                yield session.Measured(CPU)
+            for case in todo:
+                progress(session.Working(case.kernel, "timing", 0.5))
+                if case.kernel == "refuses":
+                    raise OutOfMemory("too large")
+                yield session.Finished(describe(case, device.name), f"said by {case.kernel}")
+        finally:
+            asked[-1]["closed"] = True
+
+    monkeypatch.setattr(session, "run", run)
+    return asked
+
+
+def test_series_on_devices(sessions: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Every series runs on every device; one file holds all; the CPU is timed once a series, where it can be."""
+    path, listener = tmp_path / "r.json", Recorder()
+    run = Run(
+        [series("a", "b"), series("c", baseline=False)],
+        [Choice("cuda"), Choice("cuda", 1)],
+        Settings(),
+        {"seed": 3},
+        path=path,
+        listener=listener,
+    )
+    run.collect()
+    assert [(s["device"], s["settings"].cpu, s["cpu"]) for s in sessions] == [
+        ("cuda:0", True, None),
+        ("cuda:1", True, CPU),
+        ("cuda:0", False, None),
+        ("cuda:1", False, None),
+    ]
+    assert [[(r.kernel, r.device) for r in one.results] for one in run.outcomes] == [
+        [("a", "cuda:0"), ("b", "cuda:0"), ("a", "cuda:1"), ("b", "cuda:1")],
+        [("c", "cuda:0"), ("c", "cuda:1")],
+    ]
+    assert [one.cpu for one in run.outcomes] == [CPU, None]
+    document = json.loads(path.read_text())
+    assert [r["kernel"] for r in document["results"]] == ["a", "b", "a", "b", "c", "c"]
+    assert len(document["devices"]) == 2
+    assert (document["settings"]["seed"], document["settings"]["device"]) == (3, "all")
+    assert document["settings"]["kernels"] == ["a", "b", "c"]
+    assert (listener.told[0], listener.told[-1]) == (("begin", 6), ("end",))
+    assert [one for one in listener.told if len(one) == 2][1:] == [
+        (0, "a on cuda:0"),
+        (1, "b on cuda:0"),
+        (2, "a on cuda:1"),
+        (3, "b on cuda:1"),
+        (4, "c on cuda:0"),
+        (5, "c on cuda:1"),
+    ]
+    assert ("said by b",) in listener.told
+
+
+def test_the_file_is_there_from_the_start(sessions: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Before the first kernel the file is written, and after each; an error leaves it so and tells the listener."""
+    path, listener = tmp_path / "r.json", Recorder()
+    run = Run([series("a", "refuses")], [Choice("cuda")], Settings(cpu=False), {}, path=path, listener=listener)
+    with pytest.raises(OutOfMemory):
+        run.collect()
+    assert [r["kernel"] for r in json.loads(path.read_text())["results"]] == ["a"]
+    assert listener.told[-1] == ("end",)
+
+
+@pytest.mark.parametrize("moment", ["printed", "write"])
+def test_an_interrupt_closes_the_session(
+    sessions: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """An interrupt that comes while the session waits, not while it works, ends its worker at once all the same."""
+
+    class Interrupting(Recorder):
+        def printed(self, text: str) -> None:
+            if moment == "printed":
+                raise KeyboardInterrupt
+
+    run = Run([series("a", "b")], [Choice("cuda")], Settings(), {}, listener=Interrupting())
+
+    def write() -> None:
+        if moment == "write" and run.file.results:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "write", write)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run.collect()
+    assert caught.tb is not None  # the traceback lives, and with it the frames
+    assert [one["closed"] for one in sessions] == [True]
+
+
+def test_again_keeps_nothing(sessions: list[dict[str, Any]]) -> None:
+    """A further pass yields its events and leaves the results alone, until one takes the place of another."""
+    run = Run([series("a")], [Choice("cuda")], Settings(cpu=False), {})
+    run.collect()
+    finished = [e for e in run.again(series("a", "a").cases, Settings(cpu=False)) if isinstance(e, session.Finished)]
+    assert len(finished) == 2
+    assert len(run.file.results) == len(run.outcomes[0].results) == 1
+    new = replace(finished[0].result, status="wrong")
+    run.replace(run.file.results[0], new)
+    assert run.file.results == run.outcomes[0].results == [new]
+    run.note({"sweep": [1]})
+    assert run.file.settings["sweep"] == [1]
