@@ -110,7 +110,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return say(" ".join(error.format_message().split()), error.exit_code)
     except Terminated:
-        return say("terminated: what was finished before is kept.", EXIT_TERMINATED)
+        return say("terminated by SIGTERM: only what was finished before is shown and written.", EXIT_TERMINATED)
     except (KeyboardInterrupt, click.Abort):
         return say("interrupted.", EXIT_INTERRUPTED)
     except MemoryError:
