@@ -102,6 +102,31 @@ def test_driver_without_pycuda_is_no_silent_simulation(cudabench: Runner, monkey
     assert "PyCUDA is not installed; install it with pip install 'cudabench[gpu]'" in ran.err
 
 
+def test_driver_without_compiler(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU is unusable only where both compilers are missing; NVRTC alone serves it, if it knows the architecture."""
+    from cudabench.devices import choose, probe
+    from cudabench.model import DeviceInfo
+    from cudabench.toolchain import compiler, toolkit
+
+    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=1))
+    monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
+    monkeypatch.setattr(probe, "nvcc", lambda: probe.Part("nvcc", problem="nvcc is not on PATH", repair="install it"))
+    monkeypatch.setattr(probe, "gpu", lambda index: DeviceInfo("Old", "cuda", "3.5"))
+    monkeypatch.setattr(toolkit, "nvcc", lambda: None)
+    monkeypatch.setattr(compiler, "supported_architectures", lambda backend: ("sm_35", "sm_90"))
+    monkeypatch.setattr(probe, "nvrtc", lambda: probe.Part("NVRTC", version="13.5"))
+    assert choose("auto").name == "cuda:0"
+    monkeypatch.setattr(compiler, "supported_architectures", lambda backend: ("sm_75", "sm_90"))
+    ran = cudabench("transpose")
+    assert ran.code == 5
+    assert "NVRTC 13.5 does not compile for cuda:0 (Old, compute capability 3.5), only for sm_75 to sm_90" in ran.err
+    lack = probe.Part("NVRTC", problem="NVRTC is not installed", repair="install NVRTC")
+    monkeypatch.setattr(probe, "nvrtc", lambda: lack)
+    ran = cudabench("transpose")
+    assert (ran.code, ran.out) == (5, "")
+    assert "There is a GPU, but nvcc is not on PATH and NVRTC is not installed; install NVRTC, or install it" in ran.err
+
+
 def test_no_compiler_for_the_simulator(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without NVRTC the simulator cannot run: exit code 5 and the command that mends it."""
     from cudabench.toolchain import compiler

@@ -229,3 +229,79 @@ def test_interrupt_keeps_what_is_finished(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "Traceback" not in err
     assert len(json.loads(path.read_text())["results"]) >= 1
+
+
+# Compilers: a GPU takes what any of them makes -----------------------------------------------------------------------
+
+PROGRAM = """\
+#include <cstdio>
+#include <opencv2/nowhere.hpp>
+__constant__ float shift = 3;
+template <class T, int N> __global__ void scaled(const T *x, T *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = N * x[i] + shift;
+}
+int main() { cv::Mat m; scaled<float, 2><<<1, 1>>>(nullptr, nullptr, 0); }
+"""
+
+
+@pytest.fixture(params=["nvcc", "nvrtc"])
+def compiled_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Fix the compiler; the NVRTC path is the one of a machine without a toolkit."""
+    from cudabench.devices import probe
+
+    if not {"nvcc": probe.nvcc, "nvrtc": probe.nvrtc}[request.param]().usable:
+        pytest.skip(f"{request.param} is not installed")
+    monkeypatch.setenv("CUDABENCH_COMPILER", request.param)
+    return str(request.param)
+
+
+def test_template_constant_and_host_code(compiled_by: str, tmp_path: Path) -> None:
+    """A template's instantiation out of a whole program, with constant memory, is right with either compiler."""
+    (tmp_path / "program.cu").write_text(PROGRAM)
+    ran = command(
+        "run", "program.cu", "--kernel", "scaled<float, 5>", "--grid", "cdiv(n,256)", "--block", "256",
+        "--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty", "--arg", "n=100003", "--expect", "y=5*x+3",
+        "--bytes", "8*n", "--device", "cuda", "--json", "r.json", *LADDER, cwd=tmp_path,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert document["results"][0]["status"] == "ok"
+    assert document["tool"][compiled_by]
+
+
+def test_either_compiler_gives_machine_code(compiled_by: str) -> None:
+    """The record of what is launched has its machine code, and the driver's figures are those of ptxas."""
+    from cudabench.devices.cuda import CudaDevice
+    from cudabench.model import Source
+
+    text = "template <class T> __global__ void f(T *x) { __shared__ T s[64]; s[threadIdx.x] = x[0]; x[1] = s[7]; }"
+    with CudaDevice(0) as device:
+        module = device.load(Source("f.cu", text, builtin=False), {}, ["f<double>"])
+        assert module.compiled.backend == compiled_by
+        assert module.compiled.cubin is not None
+        assert module.compiled.cubin.startswith(b"\x7fELF")
+        got = module.resources("f<double>")
+        assert (got.shared_bytes, module.compiled.lowered) == (512, {"f<double>": "_Z1fIdEvPT_"})
+        by_ptxas = module.compiled.resources.get("_Z1fIdEvPT_")
+        assert by_ptxas is None or by_ptxas.registers == got.registers
+        with pytest.raises(UsageError, match=r"'g' names no kernel of f\.cu"):
+            device.load(Source("f.cu", text, builtin=False), {}, ["g"])
+
+
+def test_a_ladder_compiled_by_either(compiled_by: str) -> None:
+    """The built-in chapter is right whichever compiler is there."""
+    from cudabench.devices.cuda import CudaDevice
+
+    with CudaDevice(0) as device:
+        assert wrong_cases(device, operations.get("transpose"), None, "float32") == []
+
+
+def test_errors_of_either_compiler(compiled_by: str, tmp_path: Path) -> None:
+    """A kernel's error stands at the user's line, in a file with host code too."""
+    (tmp_path / "broken.cu").write_text("__global__ void f(float *y) {\n  y[0] = nonsense;\n}\nint main() { f(0); }\n")
+    words = ("run", "broken.cu", "-g", "1", "-b", "1", "--arg", "y=float32[1]:empty", "--device", "cuda")
+    ran = command(*words, cwd=tmp_path)
+    assert ran.returncode == 1
+    assert "broken.cu:2: error" in ran.stdout + ran.stderr
+    assert "/tmp" not in (ran.stdout + ran.stderr).replace(str(tmp_path), "")

@@ -161,5 +161,5 @@ class Run:
 
 def versions(device: Choice) -> dict[str, Any]:
     """Return the versions of what takes part in a run."""
-    parts = [probe.pycuda(), probe.nvcc()] if device.kind == "cuda" else [probe.nvrtc()]
+    parts = [probe.pycuda(), probe.gpu_compiler()] if device.kind == "cuda" else [probe.nvrtc()]
     return {"numpy": np.__version__, **{part.name.lower(): part.version for part in parts}}
