@@ -136,7 +136,7 @@ def test_newer_schemas_are_refused() -> None:
     """This schema is read, the next one is not, and none is invented."""
     text = file().text()
     assert len(parse(text, "r.json").results) == 1
-    with pytest.raises(CudabenchError, match="has schema cudabench/2; .* reads up to cudabench/1: upgrade"):
+    with pytest.raises(CudabenchError, match=r"has schema cudabench/2; .* reads up to cudabench/1: upgrade"):
         parse(text.replace("cudabench/1", "cudabench/2"), "r.json")
     with pytest.raises(CudabenchError, match="its schema is 'cudabench/1x'"):
         parse(text.replace("cudabench/1", "cudabench/1x"), "r.json")

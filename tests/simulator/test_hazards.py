@@ -337,6 +337,7 @@ def test_undefined_values_are_poison(launch: Callable[..., Any]) -> None:
     [
         ("flag[0] = 1;", False),
         ("if (t < 32) flag[0] = 1; else flag[0] = 1;", False),
+        ("flag[0] = 1; if (t == 40) flag[0] = 1;", False),
         ("flag[0] = t >> 5;", True),
         ("if (t < 32) flag[0] = 1; else flag[0] = 2;", True),
         ("flag[0] = 1; if (t == 40) flag[0] = 2;", True),
@@ -344,5 +345,5 @@ def test_undefined_values_are_poison(launch: Callable[..., Any]) -> None:
 )
 def test_writers_of_one_value_do_not_race(launch: Callable[..., Any], store: str, races: bool) -> None:
     """Warps that write the same value to one place agree whoever is last; warps that write different ones race."""
-    body = f"__shared__ int flag[1];\n{store}\n__syncthreads(); o[t] = flag[0];"
+    body = f"__shared__ volatile int flag[1];\n{store}\n__syncthreads(); o[t] = flag[0];"
     assert [kind for kind, *_ in provoke(launch, body, 64)] == ["race"] * races
