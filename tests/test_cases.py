@@ -218,3 +218,12 @@ def test_defines() -> None:
     assert cases.parse_defines(["A=1", "B", "C=x=y"]) == {"A": "1", "B": "1", "C": "x=y"}
     with pytest.raises(UsageError, match="names no macro"):
         cases.parse_defines(["2x=1"])
+
+
+def test_limits_themselves_are_allowed() -> None:
+    """The largest grid and block are launched; one more is refused, in z as well."""
+    at = {"kernels": ("naive-row",), "size": (65535, 1)}
+    (case,) = cases.build(TRANSPOSE, Request(block=(1024, 1), grid=(1, 65535), **at))  # type: ignore[arg-type]
+    assert (case.grid, case.threads) == ((1, 65535, 1), 1024)
+    with pytest.raises(UsageError, match="has z = 1024; CUDA allows at most 64"):
+        cases.build(TRANSPOSE, Request(block=(1, 1, 1024), **at))  # type: ignore[arg-type]
