@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cudabench import operations
 from cudabench.devices import probe
 from cudabench.model import DeviceInfo, Launch, Source
 from cudabench.results.file import ResultsFile
@@ -28,8 +29,28 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which 
     os.environ["CUDABENCH_CACHE"] = _CACHE.name
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none, with the reason."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Register a mark for each operation."""
+    for name in operations.SUMMARIES:
+        config.addinivalue_line("markers", f"{name}: tests of the operation {name}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark an operation's tests, leave slow ones out unless asked for, skip what needs a GPU where there is none.
+
+    A test is an operation's where its parameter `name` is. Slow ones are asked for by -m or by the test's own name.
+    """
+    for item in items:
+        name = (
+            item.callspec.params.get("name") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
+        )
+        if isinstance(name, str) and name in operations.SUMMARIES:
+            item.add_marker(name)
+    if "slow" not in config.option.markexpr and not any("::" in argument for argument in config.args):
+        slow = [item for item in items if "slow" in item.keywords]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if "slow" not in item.keywords]
     parts = [probe.driver(), probe.pycuda(), probe.gpu_compiler()]
     lack = next((part.problem for part in parts if not part.usable), None)
     if lack:

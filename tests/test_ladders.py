@@ -1,94 +1,224 @@
-"""Every kernel of transpose in the simulator: right, and free of hazards, at awkward sizes, blocks and types."""
+"""Every kernel of every operation: right, or refused with the reason, at awkward sizes, blocks, grids and types.
+
+The lists come from the registry, so a new kernel and a new operation are tested by being registered. Each operation has
+a mark of its name: `pytest -m transpose`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
 import pytest
 
 from cudabench import operations
-from cudabench.devices.sim import SimDevice
-from cudabench.measure.simulated_run import SimulatedRun
-from cudabench.model import Result, Settings
-from cudabench.plan import cases
+from cudabench.errors import UnsupportedFeature, UsageError
+from cudabench.measure import verify
+from cudabench.plan import chapters
+from cudabench.toolchain import source
+from tests import ladders
+from tests.ladders import BLOCKS, GRIDS, NAMES, QUICK_BLOCKS, RUNGS, TYPED_SIZES, build, needs_compiler, problem
 
-SIZES = [(1, 1), (1, 127), (127, 1), (31, 33), (64, 64), (127, 129), (200, 72)]
-BLOCKS = [(32, 8), (32, 32), (16, 16), (8, 32), (7, 3), (33, 5), (1, 1), (1024, 1), (1, 1024)]
-TRANSPOSE = operations.get("transpose")
-DEVICE = SimDevice("sm_90")
-
-
-def faults(size: tuple[int, int], **changes: object) -> list[str]:
-    """Run the whole ladder and return what is not right."""
-    ladder = cases.build(TRANSPOSE, cases.Request(size=size, seed=sum(size), **changes))  # type: ignore[arg-type]
-    simulated = SimulatedRun(TRANSPOSE, ladder[0].problem, Settings(cpu=False), DEVICE)
-    results = [simulated.simulate(case) for case in ladder]
-    return [f"{r.kernel} {size} {r.block}: {r.status}, {r.reason}" for r in results if r.status != "ok"]
+Block = tuple[int, ...] | None
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_every_block(block: tuple[int, int]) -> None:
-    """Every rung is right for every block at awkward sizes."""
-    sizes = SIZES if block != (1, 1) else SIZES[:4]
-    assert [fault for size in sizes for fault in faults(size, block=block)] == []
+def blocks(name: str) -> list[tuple[int, ...]]:
+    """Return the awkward blocks of an operation."""
+    return BLOCKS[operations.get(name).block_dimensions]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "int8"])
-def test_every_type(dtype: str) -> None:
-    """Every rung moves every element type, also where rows are not aligned to 16 bytes."""
-    assert [fault for size in [(33, 127), (128, 256), (130, 260)] for fault in faults(size, dtype=dtype)] == []
+def right_or_refused(name: str, kernel: str, block: Block, sizes: list[tuple[int, ...]]) -> list[str]:
+    """Return what is wrong with a kernel; a block that it refuses, whatever the size, is not."""
+    wrong, refused = [], 0
+    for size in sizes:
+        try:
+            wrong += ladders.simulated(name, kernel, size=size, block=block, seed=sum(size))
+        except UsageError as error:
+            if block is None or not str(error).startswith(f"{kernel} cannot take --block "):
+                wrong.append(f"{kernel} {size}: {error}")
+            refused += 1
+    if 0 < refused < len(sizes):
+        wrong.append(f"{kernel} takes the block {block} at some sizes and refuses it at others")
+    return wrong
 
 
+# The registry against the chapters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ladder_matches_chapter(name: str) -> None:
+    """Every rung is a function of the chapter with a comment above it, in the same order, and none is left over."""
+    operation = operations.get(name)
+    functions = source.parse(chapters.read(operation.source).text, operation.source).kernels
+    ladder = [kernel.function for kernel in operation.kernels]
+    assert [kernel.name for kernel in functions if kernel.name in ladder] == ladder
+    assert [kernel.name for kernel in functions if kernel.name in ladder and not kernel.comment] == []
+    launched = {
+        launch.function.partition("<")[0]
+        for size in [*ladders.SIZES[len(operation.dimensions)], operation.default_size]
+        for case in build(name, size=size)[1]
+        for launch in case.launches
+    }
+    assert launched == {kernel.name for kernel in functions}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_unique(name: str) -> None:
+    """A name or a function means one rung, and no name can be taken for an id or a glob."""
+    kernels = operations.get(name).kernels
+    assert len({kernel.name for kernel in kernels}) == len({kernel.function for kernel in kernels}) == len(kernels)
+    assert [kernel.name for kernel in kernels if kernel.name.isdigit() or set(kernel.name) & set("*?[")] == []
+
+
+# In the simulator ----------------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "kernel", "block"),
+    [(name, kernel, block) for name, kernel in RUNGS for block in [None, *blocks(name)[:QUICK_BLOCKS]]],
+    ids=ladders.ids,
+)
+def test_awkward_sizes(name: str, kernel: str, block: Block) -> None:
+    """A kernel is right and free of hazards at every size, with its own block and with others or refuses them."""
+    assert right_or_refused(name, kernel, block, ladders.quick_sizes(name, kernel)) == []
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kernel", "block"),
+    [(name, kernel, block) for name, kernel in RUNGS for block in blocks(name)[QUICK_BLOCKS:]],
+    ids=ladders.ids,
+)
+def test_more_blocks(name: str, kernel: str, block: Block) -> None:
+    """The same with more blocks, single threads, columns and rows of a thousand among them."""
+    assert right_or_refused(name, kernel, block, ladders.quick_sizes(name, kernel)) == []
+
+
+LONGER = [
+    (name, case.kernel)
+    for name in NAMES
+    for case in build(name, size=ladders.sizes(name)[-1])[1]
+    if ladders.sizes(name) != ladders.feasible(name, ladders.sizes(name), ladders.QUICK_WORK)
+    or len(case.launches) > ladders.QUICK_LAUNCHES
+]
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kernel"), LONGER)
+def test_longer_work(name: str, kernel: str) -> None:
+    """The same at the sizes that take more work or hundreds of launches."""
+    sizes = [size for size in ladders.sizes(name) if size not in ladders.quick_sizes(name, kernel)]
+    assert right_or_refused(name, kernel, None, sizes) == []
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "kernel", "dtype"),
+    [(name, kernel, dtype) for name, kernel in RUNGS for dtype in list(operations.get(name).dtypes)[1:]],
+)
+def test_every_type(name: str, kernel: str, dtype: str) -> None:
+    """A kernel is right for every element type, with rows aligned to 16 bytes and not, or it says which it takes."""
+    for size in ladders.feasible(name, TYPED_SIZES[len(operations.get(name).dimensions)]):
+        try:
+            assert ladders.simulated(name, kernel, size=size, dtype=dtype) == []
+        except UsageError as error:
+            assert f"{kernel} has no {dtype} form: use " in str(error)  # noqa: PT017
+
+
+@needs_compiler
+@pytest.mark.parametrize(("name", "kernel"), RUNGS)
+def test_any_grid_twice(name: str, kernel: str) -> None:
+    """A kernel runs again on the memory that it left, with its own grid and with any other that it does not refuse."""
+    size = ladders.quick_sizes(name, kernel)[-1]
+    assert ladders.repeated(name, kernel, size=size, runs=2) == []
+    for grid in GRIDS[operations.get(name).block_dimensions]:
+        try:
+            assert ladders.repeated(name, kernel, size=size, grid=grid, runs=2) == []
+        except UsageError as error:
+            assert "cannot cover" in str(error)  # noqa: PT017
+
+
+@needs_compiler
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_100", "sm_120"])
-def test_every_architecture(architecture: str) -> None:
-    """The last rung runs as compiled for old and new architectures."""
-    (case,) = cases.build(TRANSPOSE, cases.Request(kernels=("vector",), size=(65, 132)))
-    simulated = SimulatedRun(TRANSPOSE, case.problem, Settings(cpu=False), SimDevice(architecture))
-    assert simulated.simulate(case).status == "ok"
+@pytest.mark.parametrize(("name", "kernel"), RUNGS)
+def test_every_architecture(name: str, kernel: str, architecture: str) -> None:
+    """A kernel is right as compiled for old and new architectures, or names what they lack."""
+    size = ladders.quick_sizes(name, kernel)[-1]
+    try:
+        assert ladders.simulated(name, kernel, size=size, architecture=architecture) == []
+    except UnsupportedFeature as error:
+        assert kernel in str(error)  # noqa: PT017
 
 
-def counted(kernel: str, block: tuple[int, int]) -> Result:
-    """Return a kernel's result at 256 x 256."""
-    (case,) = cases.build(TRANSPOSE, cases.Request(kernels=(kernel,), size=(256, 256), block=block))
-    return SimulatedRun(TRANSPOSE, case.problem, Settings(cpu=False), DEVICE).simulate(case)
+# Inputs and baseline -------------------------------------------------------------------------------------------------
 
 
-def per_request(result: Result, space: str, op: str) -> float:
-    """Return the mean sectors or wavefronts of a request."""
-    rows = [a for a in result.access or () if (a.space, a.op) == (space, op)]
-    total = sum((a.wavefronts if space == "shared" else a.sectors) or 0 for a in rows)
-    return total / sum(a.requests for a in rows)
+@pytest.mark.parametrize("name", NAMES)
+def test_inputs_follow_the_seed(name: str) -> None:
+    """The same seed gives the same inputs, another one others; there is an input for each buffer that is read."""
+    operation = operations.get(name)
+    size = ladders.sizes(name)[2]
+    first, again, other = (operation.inputs(problem(name, *size, seed=seed)) for seed in (1, 1, 2))
+    read = {buffer.name: buffer for buffer in operation.buffers(problem(name, *size)) if buffer.role == "in"}
+    assert {key: first[key].shape for key in read} == {key: buffer.shape for key, buffer in read.items()}
+    for key in first:
+        assert np.array_equal(first[key], again[key], equal_nan=first[key].dtype.kind == "f")
+    assert [key for key in read if np.array_equal(first[key], other[key])] == []
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", NAMES)
+def test_baseline_agrees_with_the_reference(name: str, threads: int) -> None:
+    """What the CPU is timed on is the operation, whatever the number of threads."""
+    operation = operations.get(name)
+    for size in ladders.sizes(name):
+        at = problem(name, *size)
+        arrays = operation.inputs(at)
+        outputs = {b.name: np.full(b.shape, 77, b.dtype) for b in operation.buffers(at) if b.role == "out"}
+        operation.baseline.run(arrays, outputs, threads)
+        expected = operation.reference(at, arrays)
+        found = verify.compare_all(expected, outputs, operation.tolerance(at), checked="before")
+        assert found.mismatches == 0, (size, found.first)
+
+
+# On a GPU ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Callable[..., list[str]]]:
+    """Return `on_gpu` with one context for all."""
+    from cudabench.devices.cuda import CudaDevice
+
+    with CudaDevice(0) as device:
+        yield lambda name, **request: ladders.on_gpu(device, name, **request)
+
+
+def gpu_faults(gpu: Callable[..., list[str]], name: str, **request: Any) -> list[str]:
+    """Return what is wrong with an operation's ladder at awkward sizes and at a larger one."""
+    dimensions = len(operations.get(name).dimensions)
+    sizes = [*ladders.SIZES[dimensions], *TYPED_SIZES[dimensions], *ladders.LARGE_SIZES[dimensions]]
+    feasible = ladders.feasible(name, sizes, ladders.MOST_WORK_OF_A_GPU)
+    return [fault for size in feasible for fault in gpu(name, size=size, seed=sum(size), **request)]
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("kernel", "block", "load", "store"),
-    [
-        ("copy-row", (32, 8), 4, 4),
-        ("naive-row", (32, 32), 4, 32),
-        ("naive-row", (32, 8), 4, 32),
-        ("naive-row", (16, 16), 4, 16),
-        ("naive-row", (8, 8), 4, 8),
-        ("naive-row", (8, 32), 4, 8),
-        ("naive-col", (32, 8), 32, 4),
-        ("smem", (32, 32), 4, 4),
-        ("smem-pad", (32, 8), 4, 4),
-        ("vector", (32, 8), 16, 16),
-    ],
+    ("name", "block"), [(name, block) for name in NAMES for block in [None, *blocks(name)]], ids=ladders.ids
 )
-def test_sectors_of_the_textbook(kernel: str, block: tuple[int, int], load: float, store: float) -> None:
-    """Sectors per request are what the access patterns say, as counted on an H200 as well."""
-    result = counted(kernel, block)
-    assert (per_request(result, "global", "load"), per_request(result, "global", "store")) == (load, store)
+def test_blocks_on_a_gpu(gpu: Callable[..., list[str]], name: str, block: Block) -> None:
+    """Every kernel that takes the block is right, twice on the same memory."""
+    assert gpu_faults(gpu, name, block=block) == []
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("kernel", "block", "load"),
-    [
-        ("smem", (32, 32), 32),
-        ("smem", (32, 8), 8),
-        ("smem", (16, 16), 8),
-        ("smem-pad", (32, 32), 1),
-        ("smem-pad", (16, 16), 1),
-    ],
+    ("name", "dtype"), [(name, dtype) for name in NAMES for dtype in list(operations.get(name).dtypes)[1:]]
 )
-def test_wavefronts_of_the_textbook(kernel: str, block: tuple[int, int], load: float) -> None:
-    """Bank conflicts of the tile's column are 32-way at 32 x 32, and padding ends them."""
-    assert per_request(counted(kernel, block), "shared", "load") == load
+def test_types_on_a_gpu(gpu: Callable[..., list[str]], name: str, dtype: str) -> None:
+    """Every kernel is right for every element type, twice on the same memory."""
+    assert gpu_faults(gpu, name, dtype=dtype) == []

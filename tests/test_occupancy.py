@@ -19,6 +19,19 @@ from cudabench.toolchain import toolkit
     [
         ("9.0", 256, 32, 0, Occupancy(8, 64, 1.0, "threads")),
         ("sm_90", 256, 33, 0, Occupancy(6, 48, 0.75, "registers")),
+        # 65 and 72 registers take a warp as much, 72 * 32 = 9 units of 256: 7 warps a quarter; 73 and 80 take 10 units.
+        ("9.0", 128, 65, 0, Occupancy(7, 28, 28 / 64, "registers")),
+        ("9.0", 128, 72, 0, Occupancy(7, 28, 28 / 64, "registers")),
+        ("9.0", 128, 73, 0, Occupancy(6, 24, 24 / 64, "registers")),
+        ("9.0", 128, 80, 0, Occupancy(6, 24, 24 / 64, "registers")),
+        # A block of 5 warps takes room for 8: 28 warps at 72 registers are 5 blocks, and 1024 threads need 32.
+        ("9.0", 160, 72, 0, Occupancy(5, 25, 25 / 64, "registers")),
+        ("9.0", 1024, 65, 0, Occupancy(0, 0, 0.0, "registers")),
+        # 6272 bytes and the reserve of 1024 are 57 units of 128, of which there are 1824; one byte more is 58 units.
+        ("9.0", 32, 16, 6272, Occupancy(32, 32, 0.5, "shared memory")),
+        ("9.0", 32, 16, 6273, Occupancy(31, 31, 31 / 64, "shared memory")),
+        # 9089 bytes and the reserve are 79 units and a byte: 80 units, which 1824 have 22 times; unrounded it were 23.
+        ("9.0", 32, 16, 9089, Occupancy(22, 22, 22 / 64, "shared memory")),
         ((9, 0), 32, 16, 0, Occupancy(32, 32, 0.5, "blocks")),
         ("9.0", 256, 16, 4224, Occupancy(8, 64, 1.0, "threads")),
         ("9.0", 256, 16, 48 * 1024, Occupancy(4, 32, 0.5, "shared memory")),

@@ -1,10 +1,10 @@
-"""vecadd, distance, pi, matvec, grayscale and blur: references, geometry, refusals; the ladders in the simulator."""
+"""vecadd, distance, pi, matvec, grayscale and blur: references, geometry, refusals, pictures; blur's options."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -16,32 +16,14 @@ import pytest
 from cudabench import operations
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import verify
-from cudabench.model import Case, Operation, Problem
+from cudabench.model import Problem
 from cudabench.operations import blur, distance, images, matvec, pi
-from cudabench.plan import cases
-from cudabench.plan.cases import Request
-from cudabench.toolchain.compiler import nvrtc_version
-
-NAMES = ["vecadd", "distance", "pi", "matvec", "grayscale", "blur"]
-needs_compiler = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
-
-
-def build(name: str, *kernels: str, **request: Any) -> tuple[Operation, list[Case]]:
-    """Return an operation and the cases of a request, options at their defaults unless given."""
-    operation = operations.get(name)
-    defaults = {option.name: option.default for option in operation.options}
-    request["options"] = defaults | request.get("options", {})
-    return operation, cases.build(operation, Request(kernels=kernels, **request))
-
-
-def problem(name: str, *size: int, dtype: str | None = None, seed: int = 3, **options: Any) -> Problem:
-    """Return a problem as a request would make it."""
-    return build(name, size=size, dtype=dtype, seed=seed, options=options)[1][0].problem
-
+from tests.ladders import build, needs_compiler, problem, simulated
 
 # References ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.distance
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_distance_is_that_of_exact_arithmetic(dtype: str) -> None:
     """The reference agrees with sums of fractions, and the integers' largest sum fits 64 bits."""
@@ -54,6 +36,7 @@ def test_distance_is_that_of_exact_arithmetic(dtype: str) -> None:
     assert (2**16 - 1) ** 2 * (2**31 - 1) < 2**63
 
 
+@pytest.mark.pi
 @pytest.mark.parametrize("n", [1, 2, 33, 1000])
 def test_pi_is_the_midpoint_rule(n: int) -> None:
     """The reference is the rule's own sum, not pi."""
@@ -61,6 +44,7 @@ def test_pi_is_the_midpoint_rule(n: int) -> None:
     assert pi.midpoint_sum(n) == pytest.approx(float(exact), rel=1e-15)
 
 
+@pytest.mark.pi
 def test_pi_from_the_formula_joins_the_sum() -> None:
     """Where the reference stops adding up, h^2 / 12 is all that the rule is off by."""
     n = pi.DIRECT
@@ -68,6 +52,7 @@ def test_pi_from_the_formula_joins_the_sum() -> None:
     assert pi.midpoint_sum(2 * n) == pytest.approx(math.pi, abs=1e-12)
 
 
+@pytest.mark.pi
 def test_pi_reports_its_error() -> None:
     """The figures hold the error against pi and the rule's own part of it."""
     at = problem("pi", 10)
@@ -76,6 +61,7 @@ def test_pi_reports_its_error() -> None:
     assert figures["error_of_the_rule"] == pytest.approx(1 / 1200, rel=0.01)
 
 
+@pytest.mark.matvec
 def test_matvec_reference_leaves_the_padding_out() -> None:
     """The product is that of the columns alone; what lies between the rows is NaN."""
     at = problem("matvec", 5, 7)
@@ -88,6 +74,7 @@ def test_matvec_reference_leaves_the_padding_out() -> None:
     assert matvec.reference(at, arrays)["y"] == pytest.approx(expected, rel=1e-14)
 
 
+@pytest.mark.matvec
 @pytest.mark.parametrize("cols", [64, 2**14, 2**18])
 def test_matvec_tolerance_sees_a_missing_product(cols: int) -> None:
     """The tolerance is below what a forgotten element changes, and above the error of one long chain of additions."""
@@ -99,6 +86,7 @@ def test_matvec_tolerance_sees_a_missing_product(cols: int) -> None:
     assert tolerance.atol + tolerance.rtol * 3 * cols**0.5 < 0.1
 
 
+@pytest.mark.grayscale
 def test_grey_is_the_weighted_mean_rounded() -> None:
     """Every grey is the exact weighted sum, halves rounded up."""
     at = problem("grayscale", 17, 19)
@@ -110,6 +98,7 @@ def test_grey_is_the_weighted_mean_rounded() -> None:
         assert level == math.floor(exact + Fraction(1, 2))
 
 
+@pytest.mark.blur
 @pytest.mark.parametrize(("dtype", "radius", "channels"), list(product(["float32", "uint8"], [0, 1, 3, 9], [1, 3])))
 def test_blur_is_the_mean_of_the_neighbours_inside(dtype: str, radius: int, channels: int) -> None:
     """Each element is the mean of a brute-force search for its neighbours, also with a radius beyond the picture."""
@@ -124,36 +113,12 @@ def test_blur_is_the_mean_of_the_neighbours_inside(dtype: str, radius: int, chan
         assert out[y, x] == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.blur
 def test_blur_counts_four_at_a_corner_and_six_at_an_edge() -> None:
     """The neighbours inside are 4, 6 and 9 for a radius of 1."""
     counts = np.outer(blur.inside(4, 1), blur.inside(5, 1))
     assert counts[0].tolist() == [4, 6, 6, 6, 4]
     assert counts[1].tolist() == [6, 9, 9, 9, 6]
-
-
-@pytest.mark.parametrize(("name", "threads"), list(product(NAMES, [1, 3])))
-def test_baseline_agrees_with_the_reference(name: str, threads: int) -> None:
-    """What the CPU is timed on is the operation, whatever the number of threads."""
-    operation = operations.get(name)
-    at = problem(name, *((1000,) if len(operation.dimensions) == 1 else (37, 41)))
-    arrays = operation.inputs(at)
-    outputs = {b.name: np.full(b.shape, 77, b.dtype) for b in operation.buffers(at) if b.role == "out"}
-    operation.baseline.run(arrays, outputs, threads)
-    loose = operation.tolerance(at)
-    for key, expected in operation.reference(at, arrays).items():
-        assert np.allclose(outputs[key], expected, rtol=max(loose.rtol, 1e-5), atol=loose.atol)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_inputs_follow_the_seed(name: str) -> None:
-    """The same seed gives the same inputs, another one others."""
-    operation = operations.get(name)
-    size = (100,) if len(operation.dimensions) == 1 else (10, 12)
-    first, again, other = (operation.inputs(problem(name, *size, seed=seed)) for seed in (1, 1, 2))
-    for key in first:
-        assert np.array_equal(first[key], again[key], equal_nan=first[key].dtype.kind == "f")
-    if name != "pi":
-        assert any(not np.array_equal(first[key], other[key]) for key in first)
 
 
 @pytest.mark.parametrize(
@@ -226,12 +191,14 @@ def test_refusals(name: str, kernel: str, request_: dict[str, Any], message: str
         build(name, kernel, **request_)
 
 
+@pytest.mark.blur
 def test_the_ladder_goes_on_without_a_refused_rung() -> None:
     """A radius too large for registers leaves the other rungs in."""
     _, ladder = build("blur", size=(50, 50), options={"radius": 20})
     assert [case.kernel for case in ladder if case.skip_reason] == ["slide", "vector", "strip"]
 
 
+@pytest.mark.matvec
 def test_split_leaves_the_second_launch_out() -> None:
     """Rows enough for all blocks stay whole and go straight to y; a few long ones are cut and joined."""
     _, (many,) = build("matvec", "split", size=(2**15, 4096))
@@ -243,6 +210,7 @@ def test_split_leaves_the_second_launch_out() -> None:
     assert scratch.shape[1] >= int(few.launches[1].arguments[3])
 
 
+@pytest.mark.distance
 def test_own_first_pass_keeps_the_second(tmp_path: Path) -> None:
     """A user's function takes the place of a rung's first launch."""
     own = tmp_path / "own.cu"
@@ -292,6 +260,7 @@ def test_picture_in_and_out(
     assert np.abs(got.astype(int) - expected).max() <= 1
 
 
+@pytest.mark.blur
 def test_grey_picture_has_one_channel(tmp_path: Path) -> None:
     """A picture without colours is blurred as one channel."""
     image = pytest.importorskip("PIL.Image")
@@ -322,105 +291,28 @@ def test_picture_errors(tmp_path: Path, picture: Path, monkeypatch: pytest.Monke
         build("grayscale", options={"image": str(picture)})
 
 
-# The ladders, in the simulator ---------------------------------------------------------------------------------------
+# In the simulator, beyond what every kernel is tried on (test_ladders.py) -------------------------------------------
 
 
-def simulated(name: str, *kernels: str, runs: int = 1, **request: Any) -> list[str]:
-    """Run a ladder in the simulator, `runs` times on the same memory, and return what is wrong."""
-    from cudabench.devices.sim import SimDevice, poisoned
-
-    operation, ladder = build(name, *kernels, **request)
-    device = SimDevice("sm_90")
-    wrong = []
-    for case in ladder:
-        if case.skip_reason:
-            continue
-        at = case.problem
-        inputs = operation.inputs(at)
-        arrays = {
-            b.name: inputs[b.name].copy() if b.role == "in" else poisoned(b.shape, b.dtype)
-            for b in operation.buffers(at)
-        }
-        for _ in range(runs):
-            report = device.run(case, arrays, trace=False, progress=lambda fraction: None).report
-            wrong += [f"{case.kernel} {request}: {hazard.message}" for hazard in report.hazards]
-            for key, expected in operation.reference(at, inputs).items():
-                found = verify.compare(expected, arrays[key], operation.tolerance(at))
-                if found.mismatches:
-                    wrong.append(f"{case.kernel} {request}: {found.mismatches} wrong, {found.first}")
-                arrays[key][...] = poisoned(expected.shape, arrays[key].dtype)
-    return wrong
-
-
-FLAT = [(1,), (31,), (33,), (127,), (4099,)]
-RECTANGLES = [(1, 1), (1, 127), (127, 1), (31, 33), (62, 76)]
-
-
-@needs_compiler
-@pytest.mark.parametrize("block", [None, (1,), (33,), (1024,)], ids=str)
-@pytest.mark.parametrize("name", ["vecadd", "distance", "pi"])
-def test_flat_ladders(name: str, block: tuple[int, ...] | None) -> None:
-    """Every rung is right and free of hazards at awkward lengths with awkward blocks."""
-    assert [fault for size in FLAT for fault in simulated(name, size=size, block=block)] == []
-
-
-@needs_compiler
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [("vecadd", "float64"), ("vecadd", "int32"), ("distance", "int32"), ("distance", "float64"), ("pi", "float64")],
-)
-def test_types_of_flat_ladders(name: str, dtype: str) -> None:
-    """Every rung is right for every type."""
-    assert [fault for size in FLAT for fault in simulated(name, size=size, dtype=dtype)] == []
-
-
-@needs_compiler
-@pytest.mark.parametrize("name", ["distance", "pi"])
-@pytest.mark.parametrize("grid", [(1,), (2,), (7,)], ids=str)
-def test_any_grid(name: str, grid: tuple[int, ...]) -> None:
-    """Any grid gives the result, twice on the same memory: the counter of the last block sets itself back."""
-    assert simulated(name, size=(3000,), block=(64,), grid=grid, runs=2) == []
-
-
-@needs_compiler
-@pytest.mark.parametrize("block", [None, (32,), (48,), (1024,)], ids=str)
-def test_matvec_ladder(block: tuple[int, ...] | None) -> None:
-    """Every rung is right for short, long, ragged and single rows."""
-    sizes = [(1, 1), (127, 5), (31, 33), (300, 8), (3, 4100)]
-    assert [fault for size in sizes for fault in simulated("matvec", size=size, block=block)] == []
-
-
-@needs_compiler
-def test_matvec_float64() -> None:
-    """Every rung is right for double."""
-    assert [fault for size in RECTANGLES for fault in simulated("matvec", size=size, dtype="float64")] == []
-
-
-@needs_compiler
-@pytest.mark.parametrize("block", [None, (7, 3), (32, 32)], ids=str)
-def test_grayscale_ladder(block: tuple[int, ...] | None) -> None:
-    """Every rung is right at ragged sizes, among them the 62 x 76 picture with its four kinds of blocks."""
-    assert [fault for size in RECTANGLES for fault in simulated("grayscale", size=size, block=block)] == []
-
-
+@pytest.mark.blur
 @needs_compiler
 @pytest.mark.parametrize(
     ("request_", "sizes"),
     [
-        ({}, [*RECTANGLES, (40, 200)]),
-        ({"block": (7, 3)}, RECTANGLES),
+        ({}, [(40, 200)]),
         ({"options": {"radius": 3, "channels": 3}}, [(1, 1), (31, 33), (30, 64)]),
         ({"options": {"radius": 40}}, [(31, 33)]),
-        ({"dtype": "uint8"}, [(1, 1), (31, 33), (40, 208)]),
+        ({"dtype": "uint8"}, [(40, 208)]),
         ({"dtype": "uint8", "options": {"radius": 2, "channels": 3}}, [(31, 33), (40, 80)]),
     ],
     ids=str,
 )
-def test_blur_ladder(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> None:
+def test_blur_options(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> None:
     """Every rung is right for every radius, number of channels and type."""
     assert [fault for size in sizes for fault in simulated("blur", size=size, **request_)] == []
 
 
+@pytest.mark.blur
 @needs_compiler
 @pytest.mark.parametrize(
     ("request_", "sizes"),
@@ -456,61 +348,3 @@ def test_bytes_are_exact_but_for_halves(name: str) -> None:
         SimDevice("sm_90").run(case, arrays, trace=False, progress=lambda fraction: None)
         for key, expected in operation.reference(case.problem, inputs).items():
             assert np.array_equal(arrays[key], expected), case.kernel
-
-
-# On a GPU ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    """One context for all kernels of this file."""
-    from cudabench.devices.cuda import CudaDevice
-
-    with CudaDevice(0) as device:
-        yield device
-
-
-GPU_FLAT = [(1,), (33,), (127,), (4099,), (1_000_003,)]
-GPU_RECTANGLES = [(1, 1), (1, 127), (127, 1), (31, 33), (62, 76), (257, 1001), (512, 640)]
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("name", "sizes", "blocks"),
-    [
-        ("vecadd", GPU_FLAT, [None, (33,), (1024,)]),
-        ("distance", GPU_FLAT, [None, (33,), (96,), (1024,)]),
-        ("pi", GPU_FLAT, [None, (33,), (1024,)]),
-        ("matvec", [(1, 1), (31, 33), (5, 2001), (300, 8), (3, 100_003), (2000, 300)], [None, (48,), (1024,)]),
-        ("grayscale", GPU_RECTANGLES, [None, (7, 3), (32, 32)]),
-        ("blur", GPU_RECTANGLES, [None, (7, 3)]),
-    ],
-)
-def test_ladder_on_the_gpu(device: Any, name: str, sizes: list[tuple[int, ...]], blocks: list[Any]) -> None:
-    """Every rung is right for every type at awkward sizes and blocks, twice on the same memory."""
-    wrong = []
-    for dtype, size, block in product(operations.get(name).dtypes, sizes, blocks):
-        operation, ladder = build(name, size=size, block=block, dtype=dtype, seed=sum(size))
-        inputs = operation.inputs(ladder[0].problem)
-        expected = operation.reference(ladder[0].problem, inputs)
-        for case in (case for case in ladder if not case.skip_reason):
-            pointers = {}
-            for buffer in operation.buffers(case.problem):
-                nbytes = math.prod(buffer.shape) * np.dtype(buffer.dtype).itemsize
-                pointers[buffer.name] = device.allocate(nbytes)
-                if buffer.role == "in":
-                    device.upload(pointers[buffer.name], inputs[buffer.name])
-                else:
-                    device.poison(pointers[buffer.name], nbytes)
-            work = device.bind(device.load(case.source, case.defines), case.launches, pointers)
-            for _ in range(2):
-                device.run(work, case.kernel)
-            for buffer in (b for b in operation.buffers(case.problem) if b.role == "out"):
-                got = np.empty(buffer.shape, buffer.dtype)
-                device.download(pointers[buffer.name], got)
-                found = verify.compare(expected[buffer.name], got, operation.tolerance(case.problem))
-                if found.mismatches:
-                    wrong.append(f"{case.kernel} {size} {block} {dtype}: {found.mismatches} wrong, {found.first}")
-            for pointer in pointers.values():
-                device.release(pointer)
-    assert wrong == []

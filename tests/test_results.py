@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +17,9 @@ from cudabench.measure.gpu_run import GpuRun
 from cudabench.model import DeviceInfo, Result, Settings
 from cudabench.outputs import check_target
 from cudabench.plan import cases
-from cudabench.results.file import ResultsFile
-from tests.conftest import FakeDevice
+from cudabench.results import thresholds
+from cudabench.results.file import ResultsFile, parse
+from tests.conftest import FakeDevice, on_cards
 
 # DESIGN: the contract's keys, by level.
 TOP = {"schema", "tool", "host", "device", "settings", "results"}
@@ -102,3 +105,88 @@ def test_bad_targets(tmp_path: Path) -> None:
         check_target(tmp_path / "no" / "r.json")
     with pytest.raises(CudabenchError, match="is a directory"):
         check_target(tmp_path)
+
+
+def read(**changes: object) -> Result:
+    """Return the result of a file that a hand has changed."""
+    document = json.loads(file().text())
+    document["results"][0].update(changes)
+    return parse(json.dumps(document), "r.json").results[0]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [([256], (256, 1, 1)), ([32, 8], (32, 8, 1)), ([4, 4, 4], (4, 4, 4)), ([], (1, 1, 1))]
+)
+def test_short_blocks_are_filled_with_ones(written: list[int], meant: tuple[int, ...]) -> None:
+    """A block or grid of one or two numbers is CUDA's of three, so that files of hand compare with the tool's own."""
+    found = read(block=written, grid=written)
+    assert (found.block, found.grid) == (meant, meant)
+
+
+def test_numbers_of_hand() -> None:
+    """A whole number may be written 8.0 and NaN as text; a truth value and a fraction are no whole number."""
+    assert read(registers=32.0, bandwidth_gbps="nan").registers == 32
+    assert math.isnan(read(bandwidth_gbps="nan").bandwidth_gbps or 0)
+    for wrong in (True, 1.5, "8"):
+        with pytest.raises(CudabenchError, match=r"results\[0\]\.registers is .*, not a whole number"):
+            read(registers=wrong)
+
+
+def test_newer_schemas_are_refused() -> None:
+    """This schema is read, the next one is not, and none is invented."""
+    text = file().text()
+    assert len(parse(text, "r.json").results) == 1
+    with pytest.raises(CudabenchError, match=r"has schema cudabench/2; .* reads up to cudabench/1: upgrade"):
+        parse(text.replace("cudabench/1", "cudabench/2"), "r.json")
+    with pytest.raises(CudabenchError, match="its schema is 'cudabench/1x'"):
+        parse(text.replace("cudabench/1", "cudabench/1x"), "r.json")
+
+
+def test_samples_are_written_to_seven_digits() -> None:
+    """Seven digits of a sample are kept: more than the clock has, fewer than a float prints."""
+    measured = result()
+    assert measured.time is not None
+    timing = replace(measured.time, samples_s=(1.23456789e-4, 0.1 + 0.2))
+    one = ResultsFile(settings={}, tool={}, host={}, results=[replace(measured, time=timing)])
+    assert json.loads(one.text())["results"][0]["time"]["samples_s"] == [1.234568e-4, 0.3]
+
+
+def test_results_go_to_their_own_device() -> None:
+    """Of a run on two cards each result stays with its card."""
+    two = on_cards(file(), "GPU-a", "GPU-b")
+    assert [[r.device for r in one.results] for one in two.by_device()] == [["cuda:0"], ["cuda:1"]]
+    assert [one.device and one.device.uuid for one in two.by_device()] == ["GPU-a", "GPU-b"]
+    assert len(file().by_device()) == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentences"),
+    [
+        ({"min_bandwidth": 500.0}, []),
+        ({"min_bandwidth": 500.1}, ["naive-row reached 500 GB/s, under --min-bandwidth 500.1"]),
+        ({"min_copy_fraction": 0.5}, []),
+        ({"min_copy_fraction": 0.51}, ["naive-row reached 0.5 of the copy, under --min-copy-fraction 0.51"]),
+        ({"min_bandwidth": None, "min_copy_fraction": None}, []),
+        (
+            {"min_bandwidth": 501, "min_copy_fraction": 1},
+            [
+                "naive-row reached 500 GB/s, under --min-bandwidth 501",
+                "naive-row reached 0.5 of the copy, under --min-copy-fraction 1",
+            ],
+        ),
+    ],
+)
+def test_a_threshold_that_is_just_reached_is_met(limits: dict[str, float | None], sentences: list[str]) -> None:
+    """A figure equal to its threshold meets it, one below misses it, and each threshold is for its own figure."""
+    measured = replace(result(), bandwidth_gbps=500.0, copy_fraction=0.5)
+    assert [missed.sentence for missed in thresholds.missed(measured, limits)] == sentences
+
+
+def test_only_right_results_are_held_against_thresholds() -> None:
+    """A wrong result has an exit code of its own; a right one without a figure says what would give it one."""
+    limits = {"min_bandwidth": 1.0}
+    assert list(thresholds.missed(replace(result(), status="wrong", bandwidth_gbps=0.5), limits)) == []
+    (bare,) = thresholds.missed(replace(result(), bandwidth_gbps=None), limits)
+    assert (bare.repair, "has no bandwidth" in bare.sentence) == ("say what it moves with --bytes", True)
+    (unverified,) = thresholds.missed(replace(result(), verification=None), limits)
+    assert (unverified.repair, "is unverified" in unverified.sentence) == ("add --expect", True)

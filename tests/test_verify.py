@@ -104,3 +104,46 @@ def test_merge_keeps_the_first_fault_and_both_looks() -> None:
     assert merged.checked == ("before", "after")
     assert merged.mismatches == 1
     assert merged.first == after.first
+
+
+def test_the_bound_itself_passes() -> None:
+    """A difference of exactly atol + rtol * |expected| is accepted, also below a negative reference."""
+    want = np.array([8.0, -8.0, 0.0])
+    bound = Tolerance(0.25, 0.5, "test")
+    assert verify.compare(want, want + np.array([2.5, -2.5, 0.5]), bound).mismatches == 0
+    assert verify.compare(want, want + np.array([2.6, -2.6, 0.6]), bound).mismatches == 3
+
+
+def test_merge_keeps_the_tolerance_of_the_wrong_look() -> None:
+    """The tolerance shown is that of what failed, else the wider one; a moment is named once; the first fault stays."""
+    tight, wide = Tolerance(1e-6, 0.0, "tight"), Tolerance(1e-2, 1e-3, "wide")
+    bad, worse = matrix(), matrix()
+    bad[0, 1], worse[0, 0] = 9, 9
+    right = verify.compare(matrix(), matrix(), wide)
+    wrong = verify.compare(matrix(), bad, tight)
+    for merged in (verify.merge(right, wrong), verify.merge(wrong, right)):
+        assert (merged.rtol, merged.atol, merged.checked) == (1e-6, 0.0, ("before",))
+    exact = verify.compare(matrix(), matrix(), tight)
+    assert verify.merge(exact, right).rtol == verify.merge(right, exact).rtol == 1e-2
+    assert verify.merge(wrong, verify.compare(matrix(), worse, tight)).first == wrong.first
+
+
+def test_every_output_is_compared_with_its_own_tolerance() -> None:
+    """A second output is looked at, and by the tolerance that stands under its name."""
+    expected = {"a": np.array([1.0]), "b": np.array([1.0])}
+    loose_b = Tolerance(0.0, 0.0, "exact", outputs={"b": Tolerance(0.5, 0.0, "loose")})
+    assert (
+        verify.compare_all(expected, {"a": np.array([1.0]), "b": np.array([1.4])}, loose_b, checked="x").first is None
+    )
+    found = verify.compare_all(expected, {"a": np.array([1.4]), "b": np.array([1.6])}, loose_b, checked="x")
+    assert (found.mismatches, found.first and found.first.output) == (2, "a")
+
+
+def test_written_inputs_are_found_to_the_element() -> None:
+    """The first changed element is named with both values, beyond the first chunk too; the same NaN is no change."""
+    before = np.zeros((3, verify.CHUNK // 4), np.float32)
+    before[0, 0] = np.nan
+    assert verify.changed({"x": before}, {"x": before.copy()}) is None
+    after = before.copy()
+    after[2, 7] = 5
+    assert "x[2, 7] was 0.0, is 5.0" in (verify.changed({"x": before}, {"x": after}) or "")

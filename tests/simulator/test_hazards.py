@@ -330,3 +330,20 @@ def test_undefined_values_are_poison(launch: Callable[..., Any]) -> None:
     assert np.isnan(total("v += __shfl_down_sync(~0u, v, d);"))
     assert np.isnan(total("v += __shfl_sync(0xffffff, 1.0f, 31);"))
     assert total("float w = __shfl_down_sync(0xffffff, v, d); if (t + d < 24) v += w;") == sum(range(24))
+
+
+@pytest.mark.parametrize(
+    ("store", "races"),
+    [
+        ("flag[0] = 1;", False),
+        ("if (t < 32) flag[0] = 1; else flag[0] = 1;", False),
+        ("flag[0] = 1; if (t == 40) flag[0] = 1;", False),
+        ("flag[0] = t >> 5;", True),
+        ("if (t < 32) flag[0] = 1; else flag[0] = 2;", True),
+        ("flag[0] = 1; if (t == 40) flag[0] = 2;", True),
+    ],
+)
+def test_writers_of_one_value_do_not_race(launch: Callable[..., Any], store: str, races: bool) -> None:
+    """Warps that write the same value to one place agree whoever is last; warps that write different ones race."""
+    body = f"__shared__ volatile int flag[1];\n{store}\n__syncthreads(); o[t] = flag[0];"
+    assert [kind for kind, *_ in provoke(launch, body, 64)] == ["race"] * races

@@ -1,0 +1,169 @@
+"""What the tests of the ladders share: awkward problems, and what is wrong with a kernel there.
+
+All of it follows the registry: an operation, a kernel, an element type is tested by being registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudabench import operations
+from cudabench.devices.sim import SimDevice, poisoned
+from cudabench.measure import verify
+from cudabench.measure.simulated_run import SimulatedRun
+from cudabench.model import Case, Operation, Problem, Settings, dim_text
+from cudabench.plan import cases
+from cudabench.plan.cases import Request
+from cudabench.toolchain.compiler import nvrtc_version
+
+needs_compiler = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+
+NAMES = tuple(operations.SUMMARIES)
+RUNGS = [(name, kernel.name) for name in NAMES for kernel in operations.get(name).kernels]
+
+# By the number of dimensions: one element, ragged, not square, long and thin, more than a block of any shape covers.
+SIZES: dict[int, list[tuple[int, ...]]] = {
+    1: [(1,), (13,), (31,), (33,), (127,), (4099,)],
+    2: [(1, 1), (1, 127), (127, 1), (31, 33), (62, 76), (300, 8), (3, 4100), (33, 1003)],
+    3: [(1, 1, 1), (1, 127, 1), (31, 33, 35), (33, 31, 127), (200, 3, 68), (127, 65, 129)],
+}
+# For every element type: rows that are aligned to 16 bytes and rows that are not.
+TYPED_SIZES: dict[int, list[tuple[int, ...]]] = {
+    1: [(33,), (4096,), (4099,)],
+    2: [(33, 127), (128, 256), (130, 260)],
+    3: [(31, 33, 35), (65, 33, 68)],
+}
+LARGE_SIZES: dict[int, list[tuple[int, ...]]] = {1: [(1_000_003,)], 2: [(257, 1001)], 3: [(300, 999, 260)]}
+BLOCKS: dict[int, list[tuple[int, ...]]] = {
+    1: [(33,), (1024,), (1,), (31,), (32,), (96,)],
+    2: [(7, 3), (32, 32), (1, 1), (33, 5), (8, 32), (16, 16), (1024, 1), (1, 1024)],
+}
+QUICK_BLOCKS = 2  # as many of them, and each kernel's own, are tried in tests that are not slow
+GRIDS: dict[int, list[tuple[int, ...]]] = {1: [(1,), (7,)], 2: [(1, 1), (2, 3)]}
+
+MOST_WORK = 2**23  # arithmetic operations that a test asks of the simulator
+MOST_WORK_OF_A_GPU = 2**32
+QUICK_WORK, QUICK_LAUNCHES = 2**20, 64  # the most of a test that is not slow
+
+
+def build(name: str, *kernels: str, **request: Any) -> tuple[Operation, list[Case]]:
+    """Return an operation and the cases of a request, options at their defaults unless given."""
+    operation = operations.get(name)
+    defaults = {option.name: option.default for option in operation.options}
+    request["options"] = defaults | request.get("options", {})
+    return operation, cases.build(operation, Request(kernels=kernels, **request))
+
+
+def problem(name: str, *size: int, dtype: str | None = None, seed: int = 3, **options: Any) -> Problem:
+    """Return a problem as a request would make it."""
+    return build(name, size=size, dtype=dtype, seed=seed, options=options)[1][0].problem
+
+
+def feasible(name: str, wanted: Sequence[tuple[int, ...]], most_work: int = MOST_WORK) -> list[tuple[int, ...]]:
+    """Return the sizes whose arithmetic takes seconds, not minutes: 4099 equations are work of another kind."""
+    operation = operations.get(name)
+    if operation.flops is None:
+        return list(wanted)
+    return [size for size in wanted if operation.flops(problem(name, *size)) <= most_work]
+
+
+def sizes(name: str) -> list[tuple[int, ...]]:
+    """Return the awkward sizes of an operation."""
+    return feasible(name, SIZES[len(operations.get(name).dimensions)])
+
+
+def quick_sizes(name: str, kernel: str) -> list[tuple[int, ...]]:
+    """Return the awkward sizes that are quick work for a kernel."""
+    few = feasible(name, sizes(name), QUICK_WORK)
+    return [size for size in few if len(build(name, kernel, size=size)[1][0].launches) <= QUICK_LAUNCHES]
+
+
+# What is wrong -------------------------------------------------------------------------------------------------------
+
+
+@cache
+def simulator(architecture: str = "sm_90") -> SimDevice:
+    """Return the simulated device that all tests share, since it keeps what it has compiled."""
+    return SimDevice(architecture)
+
+
+def simulated(name: str, *kernels: str, architecture: str = "sm_90", **request: Any) -> list[str]:
+    """Run kernels in the simulator as `cudabench` does and return what is wrong with them, hazards included."""
+    operation, ladder = build(name, *kernels, **request)
+    run = SimulatedRun(operation, ladder[0].problem, Settings(cpu=False), simulator(architecture))
+    results = [run.simulate(case) for case in ladder if not case.skip_reason]
+    return [
+        f"{found.kernel} {dict(found.size)} {found.dtype}, block {dim_text(found.block)}, "
+        f"grid {dim_text(found.grid)}: {found.status}, {found.reason}"
+        for found in results
+        if found.status != "ok"
+    ]
+
+
+def repeated(name: str, *kernels: str, runs: int = 2, **request: Any) -> list[str]:
+    """Run kernels in the simulator several times on the same memory and return what is wrong with any of the runs."""
+    operation, ladder = build(name, *kernels, **request)
+    wrong = []
+    for case in (case for case in ladder if not case.skip_reason):
+        inputs = operation.inputs(case.problem)
+        arrays = {
+            b.name: inputs[b.name].copy() if b.role == "in" else poisoned(b.shape, b.dtype)
+            for b in operation.buffers(case.problem)
+        }
+        for run in range(1, runs + 1):
+            report = simulator().run(case, arrays, trace=False, progress=lambda fraction: None).report
+            wrong += [f"{case.kernel}, run {run}: {hazard.kind}, {hazard.message}" for hazard in report.hazards]
+            wrong += [f"{text}, run {run}" for text in mismatches(operation, case, inputs, arrays)]
+            for buffer in operation.buffers(case.problem):
+                if buffer.role == "out":
+                    arrays[buffer.name][...] = poisoned(buffer.shape, buffer.dtype)
+    return wrong
+
+
+def on_gpu(device: Any, name: str, *kernels: str, runs: int = 2, **request: Any) -> list[str]:
+    """Run kernels on a GPU several times on the same memory and return what is wrong with any of the runs."""
+    operation, ladder = build(name, *kernels, **request)
+    wrong = []
+    for case in (case for case in ladder if not case.skip_reason):
+        inputs = operation.inputs(case.problem)
+        buffers = operation.buffers(case.problem)
+        pointers = {}
+        for buffer in buffers:
+            pointers[buffer.name] = device.allocate(buffer.nbytes)
+            if buffer.role == "in":
+                device.upload(pointers[buffer.name], inputs[buffer.name])
+            else:
+                device.poison(pointers[buffer.name], buffer.nbytes)
+        work = device.bind(device.load(case.source, case.defines), case.launches, pointers)
+        outputs = {b.name: np.empty(b.shape, b.dtype) for b in buffers if b.role == "out"}
+        for run in range(1, runs + 1):
+            device.run(work, case.kernel)
+            for output, array in outputs.items():
+                device.download(pointers[output], array)
+                device.poison(pointers[output], array.nbytes)
+            wrong += [f"{text}, run {run}" for text in mismatches(operation, case, inputs, outputs)]
+        for pointer in pointers.values():
+            device.release(pointer)
+    return wrong
+
+
+def mismatches(
+    operation: Operation, case: Case, inputs: dict[str, np.ndarray], arrays: dict[str, np.ndarray]
+) -> Iterator[str]:
+    """Yield what is wrong with the outputs of a case."""
+    expected = operation.right(case.expects, case.problem, inputs)
+    tolerance = operation.tolerated(case.expects, case.problem)
+    found = verify.compare_all(expected, {name: arrays[name] for name in expected}, tolerance, checked="simulated")
+    if found.mismatches:
+        where = f"{case.kernel} {dict(case.problem.size)} {case.problem.dtype}, block {dim_text(case.block)}"
+        yield f"{where}: {found.mismatches} wrong, first {found.first}"
+
+
+def ids(value: object) -> str:
+    """Return how a parameter stands in the name of a test: a block as 32x8, and a kernel's own as default."""
+    return "default" if value is None else "x".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,133 @@
+"""matmul: reference, formulas, geometry and refusals, and what its kernels are tried on beyond the rest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cudabench import operations
+from cudabench.errors import UsageError
+from cudabench.measure import verify
+from cudabench.operations import blas, matmul
+from tests.ladders import build, needs_compiler, problem, simulated
+
+pytestmark = pytest.mark.matmul
+MATMUL = operations.get("matmul")
+
+
+def test_product_is_numpys_in_float64() -> None:
+    """The reference multiplies in float64, whatever the type."""
+    at = problem("matmul", 5, 7, 3)
+    arrays = matmul.inputs(at)
+    assert (arrays["a"].shape, arrays["b"].shape) == ((5, 7), (7, 3))
+    wide = arrays["a"].astype(float) @ arrays["b"].astype(float)
+    np.testing.assert_array_equal(matmul.reference(at, arrays)["c"], wide)
+
+
+def test_matmul_counts() -> None:
+    """Bytes are of the three matrices, operations two for each product."""
+    at = problem("matmul", 5, 7, 3, dtype="float64")
+    assert MATMUL.bytes(at) == (35 + 21 + 15) * 8
+    assert MATMUL.flops is not None
+    assert MATMUL.flops(at) == 2 * 5 * 7 * 3
+
+
+def test_matmul_tolerance_sees_a_product_left_out() -> None:
+    """One product of 4096 left out of a sum is an error several times the tolerance, and grows less than K."""
+    at = problem("matmul", 4, 4096, 4)
+    arrays = matmul.inputs(at)
+    short = {"a": arrays["a"][:, 1:], "b": arrays["b"][1:]}
+    full, less = matmul.reference(at, arrays)["c"], matmul.reference(at, short)["c"]
+    assert verify.compare(full, less, MATMUL.tolerance(at)).mismatches > 12
+    assert MATMUL.tolerance(at).rtol < 2e-5
+
+
+def test_tf32_keeps_ten_bits() -> None:
+    """Numbers are cut, not rounded, to 10 bits of mantissa."""
+    numbers = np.array([1 + 2**-10, 1 + 2**-11, 1 + 2**-10 + 2**-11, -3.0], np.float32)
+    assert matmul.tf32(numbers).tolist() == [1 + 2**-10, 1, 1 + 2**-10, -3]
+
+
+def test_tensor_rung_has_its_own_reference_and_tolerance() -> None:
+    """The tensor rung is compared with the product of what the tensor cores read."""
+    tensor = build("matmul", "tensor", size=(64, 64, 64))[1][0]
+    assert tensor.expects == "tensor"
+    arrays = matmul.inputs(tensor.problem)
+    exact, cut = (MATMUL.right(name, tensor.problem, arrays)["c"] for name in ("", "tensor"))
+    assert 1e-4 < np.max(np.abs(exact - cut) / exact) < 2**-9
+    tolerance = MATMUL.tolerated("tensor", tensor.problem)
+    assert tolerance.rtol == 2**-23 * 12
+    assert "TF32" in tolerance.reason
+    assert MATMUL.tolerated("", tensor.problem) == MATMUL.tolerance(tensor.problem)
+
+
+def test_the_grids_limits_are_no_limit_on_the_matrix() -> None:
+    """Rows beyond what 65535 blocks cover are left to the stride, and any grid will do."""
+    naive, tiled, registers = build("matmul", "naive", "tiled", "registers", size=(2**24, 1, 1))[1]
+    assert [case.grid for case in (naive, tiled, registers)] == [(1, 65535, 1)] * 3
+    assert build("matmul", "tiled", size=(1000, 10, 1000), grid=(2, 3))[1][0].grid == (2, 3, 1)
+    with pytest.raises(UsageError, match="cannot cover"):
+        build("matmul", "warp-tile", size=(1000, 10, 1000), grid=(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "block", "dtype", "reason"),
+    [
+        ("vector", (1024, 1), "float32", "513 KiB"),
+        ("double-buffer", (32, 32), "float64", "a block has 48 KiB"),
+        ("warp-tile", (7, 3), "float32", "21 threads are no multiple of 32"),
+        ("warp-tile", (32, 16), "float32", "room for 256 threads"),
+        ("tensor", (7, 3), "float64", "21 threads are no multiple of 32"),
+    ],
+)
+def test_matmul_refuses(kernel: str, block: tuple[int, int], dtype: str, reason: str) -> None:
+    """A block that a kernel cannot take is refused with the reason."""
+    with pytest.raises(UsageError, match=reason):
+        build("matmul", kernel, size=(64, 64, 64), block=block, dtype=dtype)
+
+
+def test_tensor_takes_float64_whole() -> None:
+    """Of float64 the tensor cores read every bit: reference and tolerance are those of the other rungs."""
+    at = build("matmul", "tensor", size=(9, 7, 5), dtype="float64")[1][0].problem
+    arrays = matmul.inputs(at)
+    np.testing.assert_array_equal(MATMUL.right("tensor", at, arrays)["c"], arrays["a"] @ arrays["b"])
+    assert MATMUL.tolerated("tensor", at) == MATMUL.tolerance(at)
+
+
+@pytest.mark.parametrize(("dtype", "grid"), [("float32", 4 * 8), ("float64", 8 * 8)])
+def test_tensor_tiles_cover_the_product(dtype: str, grid: int) -> None:
+    """A block of 4 x 2 warps has 256 x 128 elements of C in float32, 128 x 128 in float64."""
+    case = build("matmul", "tensor", size=(1000, 9, 1000), dtype=dtype)[1][0]
+    assert case.grid == (grid, 1, 1)
+    assert case.dynamic_shared_bytes == {"float32": 148992, "float64": 99072}[dtype]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_matmul_baseline(threads: int) -> None:
+    """The baseline computes the product and leaves the BLAS's number of threads as it was."""
+    at = problem("matmul", 5, 7, 3)
+    arrays = matmul.inputs(at)
+    out = {"c": np.empty((5, 3), np.float32)}
+    controls = blas._controls()
+    before = controls and controls[0]()
+    MATMUL.baseline.run(arrays, out, threads)
+    assert (controls and controls[0]()) == before
+    assert verify.compare(matmul.reference(at, arrays)["c"], out["c"], MATMUL.tolerance(at)).mismatches == 0
+
+
+# In the simulator, beyond what every kernel is tried on (test_ladders.py) -------------------------------------------
+
+
+@needs_compiler
+def test_matmul_strides_over_more_tiles_than_blocks() -> None:
+    """A grid smaller than the matrix is right for the kernels that stride."""
+    names = ("naive", "tiled", "registers", "vector", "double-buffer")
+    assert simulated("matmul", *names, size=(150, 9, 300), block=(16, 16), grid=(1, 1)) == []
+
+
+@needs_compiler
+@pytest.mark.parametrize(("dtype", "arch"), [("float32", "sm_90"), ("float64", "sm_80")])
+def test_tensor_in_the_simulator(dtype: str, arch: str) -> None:
+    """The tensor rung is right with more steps than stages, two strips of tiles, and sm_80's smaller instruction."""
+    at = {"size": (1100, 132, 68), "block": (32, 1), "dtype": dtype}
+    assert simulated("matmul", "tensor", architecture=arch, **at) == []

@@ -1,0 +1,60 @@
+"""transpose: what its kernels ask of memory is what the textbook says."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudabench.measure.simulated_run import SimulatedRun
+from cudabench.model import Result, Settings
+from tests.ladders import build, needs_compiler, simulator
+
+pytestmark = [pytest.mark.transpose, needs_compiler]
+
+
+def counted(kernel: str, block: tuple[int, int]) -> Result:
+    """Return a kernel's result at 256 x 256."""
+    operation, (case,) = build("transpose", kernel, size=(256, 256), block=block)
+    return SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).simulate(case)
+
+
+def per_request(result: Result, space: str, op: str) -> float:
+    """Return the mean sectors or wavefronts of a request."""
+    rows = [a for a in result.access or () if (a.space, a.op) == (space, op)]
+    total = sum((a.wavefronts if space == "shared" else a.sectors) or 0 for a in rows)
+    return total / sum(a.requests for a in rows)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "block", "load", "store"),
+    [
+        ("copy-row", (32, 8), 4, 4),
+        ("naive-row", (32, 32), 4, 32),
+        ("naive-row", (32, 8), 4, 32),
+        ("naive-row", (16, 16), 4, 16),
+        ("naive-row", (8, 8), 4, 8),
+        ("naive-row", (8, 32), 4, 8),
+        ("naive-col", (32, 8), 32, 4),
+        ("smem", (32, 32), 4, 4),
+        ("smem-pad", (32, 8), 4, 4),
+        ("vector", (32, 8), 16, 16),
+    ],
+)
+def test_sectors_of_the_textbook(kernel: str, block: tuple[int, int], load: float, store: float) -> None:
+    """Sectors per request are what the access patterns say, as counted on an H200 as well."""
+    result = counted(kernel, block)
+    assert (per_request(result, "global", "load"), per_request(result, "global", "store")) == (load, store)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "block", "load"),
+    [
+        ("smem", (32, 32), 32),
+        ("smem", (32, 8), 8),
+        ("smem", (16, 16), 8),
+        ("smem-pad", (32, 32), 1),
+        ("smem-pad", (16, 16), 1),
+    ],
+)
+def test_wavefronts_of_the_textbook(kernel: str, block: tuple[int, int], load: float) -> None:
+    """Bank conflicts of the tile's column are 32-way at 32 x 32, and padding ends them."""
+    assert per_request(counted(kernel, block), "shared", "load") == load
