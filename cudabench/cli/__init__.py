@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from cudabench import __version__, operations
+from cudabench import __version__, operations, text
 from cudabench.errors import EXIT_INTERRUPTED, CudabenchError, did_you_mean
 
 # name -> (module, help)
@@ -18,8 +18,12 @@ COMMANDS = {
     "run": ("cudabench.cli.run", "Run any kernel of your own from a .cu file, with no host code."),
     "explain": ("cudabench.cli.explain", "Explain a kernel's accesses and hazards line by line (simulator)."),
     "compare": ("cudabench.cli.compare", "Compare results files: what got faster, slower or cannot be told."),
-    "export": ("cudabench.cli.export", "Convert a results file: CSV, Markdown, JUnit, github-action-benchmark."),
+    "export": (
+        "cudabench.cli.export",
+        "Convert results files: CSV, Markdown, JUnit, SARIF, Bencher and more.",
+    ),
     "sweep": ("cudabench.cli.sweep", "Measure a kernel with every sensible block; the best ones twice."),
+    "schema": ("cudabench.cli.schema", "Print the JSON Schema of the results file, or its keys as a page."),
     "plot": ("cudabench.cli.plot", "Draw results: a ladder, bandwidth over size, a sweep."),
     "info": ("cudabench.cli.info", "Show what this machine can do, and what would mend each lack."),
 }
@@ -73,7 +77,7 @@ class Commands(click.Group):
         with formatter.section("Operations"):
             formatter.write_dl(list(operations.SUMMARIES.items()))
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
 @click.group(
@@ -118,5 +122,5 @@ def invoke(arguments: list[str] | None = None) -> int:
 
 def _say(message: str, code: int) -> int:
     click.secho("Error: ", fg="red", err=True, nl=False)
-    click.echo(message, err=True)
+    click.echo(text.log(message), err=True)
     return code

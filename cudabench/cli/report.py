@@ -12,7 +12,7 @@ from typing import Any
 from cudabench.devices import Choice, probe
 from cudabench.measure import session
 from cudabench.model import Case, CpuTime, Operation, Result, Settings
-from cudabench.outputs import check_target
+from cudabench.outputs import check_target, is_file, is_stdout
 from cudabench.plan.cases import Request
 from cudabench.render.progress import Progress
 from cudabench.results.file import ResultsFile
@@ -20,19 +20,26 @@ from cudabench.results.file import ResultsFile
 
 @dataclass(frozen=True)
 class Output:
-    """Where results go: into a file, to standard output, and a table unless all is to be quiet."""
+    """Where results go: into a file, to standard output, and a table unless all is to be quiet.
+
+    `stream` is a place that is no file, which gets the whole once, at the end.
+    """
 
     path: Path | None
     to_stdout: bool
     quiet: bool
+    stream: Path | None = None
 
     @classmethod
     def of(cls, json_path: str | None, quiet: bool) -> Output:
         """Return what --json and --quiet mean. Raises CudabenchError, before anything runs, for no place to write."""
         if json_path is None or json_path == "-":
             return cls(None, json_path == "-", quiet)
-        check_target(Path(json_path))
-        return cls(Path(json_path), False, quiet)
+        path = Path(json_path)
+        check_target(path)
+        if is_stdout(path):
+            return cls(None, True, quiet)
+        return cls(path, False, quiet) if is_file(path) else cls(None, False, quiet, path)
 
 
 class Report:
@@ -107,7 +114,9 @@ class Report:
                     self.file.write(self.output.path)
 
     def deliver(self) -> None:
-        """Print the results file where it goes to standard output."""
+        """Print the results file where it goes to standard output or another stream."""
+        if self.output.stream:
+            self.file.write(self.output.stream)
         if self.output.to_stdout:
             sys.stdout.write(self.file.text())
             sys.stdout.flush()
