@@ -441,7 +441,7 @@ class Result:
     id: Annotated[int | None, "Position in the operation's ladder; null for a kernel from elsewhere."]
     function: Annotated[str, "The __global__ function."]
     source: Annotated[str, "The source file."]
-    size: Annotated[Mapping[str, int], "Numbers of the problem by name; of a kernel of the user's own its scalars."]
+    size: Annotated[Mapping[str, float], "Numbers of the problem by name; of a kernel of the user's own its scalars."]
     dtype: Annotated[str, "Element type."]
     block: Annotated[Dim, "Threads per block (x, y, z)."]
     grid: Annotated[Dim, "Blocks (x, y, z)."]

@@ -162,7 +162,8 @@ def _place(path: Path, label: str) -> Place:
 def _descriptor(path: Path) -> int | None:
     """Return the number where a path names a descriptor of this process, as /dev/stdout does.
 
-    What /dev/stdout leads to would be opened anew, from its start, and a file behind it replaced under the shell's feet.
+    Opened by its name it would be written from its start, and a file that the shell opened would be replaced behind the
+    shell's back.
     """
     text = os.path.abspath(path)
     for _ in range(MOST_LINKS):

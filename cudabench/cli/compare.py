@@ -102,8 +102,9 @@ def command(
     document = ""
     if json_path:
         document = json_text(json.dumps(compare.document(files, made, found), indent=2)) + "\n"
-    if output.path or output.stream:
-        outputs.write_whole(output.path or output.stream, document.encode())
+    target = output.path or output.stream
+    if target:
+        outputs.write_whole(target, document.encode())
     elif output.to_stdout:
         click.echo(document, nl=False)
     _show(files, made, found, threshold, noise, first, markdown, output)

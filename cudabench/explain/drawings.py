@@ -47,7 +47,8 @@ def wavefronts(
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Return for each wavefront and bank the lanes that are served: an empty tuple where the bank is idle.
 
-    A bank serves one 4-byte word a wavefront, to all lanes that want it; the lanes come in the groups of `simulator.count.banks`.
+    A bank serves one 4-byte word a wavefront, to all lanes that want it; the lanes come in the groups of
+    `simulator.count.banks`.
     """
     import numpy as np
 

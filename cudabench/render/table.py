@@ -152,7 +152,7 @@ def warning_lines(results: Sequence[Result]) -> list[str]:
 def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Column[Result]]:
     """Return the columns that every report starts with, and the one that it ends with."""
     flat = all(result.block[1] <= 1 for result in results)
-    start = [
+    start: list[Column[Result]] = [
         Column("id", lambda r: NOTHING if r.id is None else str(r.id), expendable=4),
         Column("kernel", lambda r: r.kernel, right=False),
         Column(

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cudabench import __version__
 from cudabench.errors import CudabenchError, no_such_file
-from cudabench.model import DeviceInfo, Dim, Result, Size, Timing
+from cudabench.model import DeviceInfo, Dim, Result, Timing
 from cudabench.outputs import write_whole
 from cudabench.text import json as json_text
 
@@ -211,8 +211,8 @@ def _decode(hint: Any, value: Any, where: str) -> Any:
         if hint == Dim:
             value = [*value, 1, 1, 1][:3]
         return tuple(_decode(arguments[0], item, f"{where}[{at}]") for at, item in enumerate(value))
-    if hint == Size:
-        # The size of a user's own kernel are its scalars, which need not be whole.
+    if hint == Mapping[str, float]:
+        # A size is of whole numbers, but for a user's own kernel, whose scalars it holds: what is whole stays so.
         return {
             key: _scalar(int if isinstance(item, int) else float, item, f"{where}.{key}")
             for key, item in _object(value, where).items()

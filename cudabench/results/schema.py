@@ -10,15 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from cudabench.model import DeviceInfo, Dim, Settings, Size
+from cudabench.model import DeviceInfo, Dim, Settings
 from cudabench.results.file import ESSENTIAL, SCHEMA, ResultsFile
 from cudabench.results.warnings import KINDS
 
+FIRST_DEVICE = "The device, or the first of several; null where the run ended before it was ready."
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 UNITS = (
     (r"(.*_)?bytes", "bytes"),
-    (r".*_s", "s"),
+    (r".*_s|min_time|max_time|timeout", "s"),
     (r".*_gbps", "GB/s"),
     (r"gflops", "GFLOP/s"),
     (r"(.*_)?fraction|relative_ci|footprint_over_l2|speedup_vs_cpu", "ratio"),
@@ -49,17 +50,14 @@ def schema(strict: bool = False) -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     keys = {key: _described(key, hint, definitions, strict) for key, hint in _top()}
     keys["settings"] = {**keys["settings"], "properties": _record(Settings, definitions, False)["properties"]}
-    if strict:
-        required = [key for key in keys if key != "devices"]
-    else:
-        required = ["schema", "results"]
+    required = [key for key in keys if key != "devices"] if strict else ["results"]
     return {
         "$schema": DIALECT,
         "title": f"Results file of cudabench, {SCHEMA}",
         "description": "Times in seconds, bandwidth in GB/s with GB = 10^9 bytes. What was not measured is null.",
         "type": "object",
         "properties": {"schema": {"const": SCHEMA, "description": "Name and version of this schema."}, **keys},
-        "required": required,
+        "required": ["schema", *required],
         **({"additionalProperties": False} if strict else {}),
         "$defs": dict(sorted(definitions.items())),
     }
@@ -70,10 +68,7 @@ def _top() -> Iterator[tuple[str, Any]]:
     hints = get_type_hints(ResultsFile, include_extras=True)
     for spec in fields(ResultsFile):
         if spec.name == "devices":
-            yield (
-                "device",
-                Annotated[DeviceInfo | None, "The device, or the first of several; null before it is ready."],
-            )
+            yield "device", Annotated[DeviceInfo | None, FIRST_DEVICE]
         yield spec.name, hints[spec.name]
 
 
@@ -114,8 +109,6 @@ def _type(hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any
         return {"enum": list(arguments)}
     if hint == Dim:
         return {"type": "array", "items": {"type": "integer"}, "minItems": 3, "maxItems": 3}
-    if hint == Size:  # the size of a user's own kernel are its scalars, which need not be whole
-        return {"type": "object", "additionalProperties": {"type": "number"}}
     if origin in (tuple, list):
         return {"type": "array", "items": _type(arguments[0], definitions, strict)}
     if origin is not None and issubclass(origin, Mapping):
@@ -135,7 +128,7 @@ def _or_null(found: dict[str, Any]) -> dict[str, Any]:
 
 def _record(kind: type, definitions: dict[str, Any], strict: bool) -> dict[str, Any]:
     hints = get_type_hints(kind, include_extras=True)
-    names = [spec.name for spec in fields(kind)]  # type: ignore[arg-type]
+    names = [spec.name for spec in fields(kind)]
     required = names if strict else [name for name in names if name in ESSENTIAL.get(kind, ())]
     return {
         "type": "object",
@@ -147,20 +140,20 @@ def _record(kind: type, definitions: dict[str, Any], strict: bool) -> dict[str, 
 
 
 def _sentence(kind: type) -> str:
-    return " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+    return " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("None", "null")
 
 
 # The page ------------------------------------------------------------------------------------------------------------
 
 OPENING = f"""# The results file
 
-`--json FILE` writes what a run leaves behind, afresh after every kernel; `--json -` prints it. `compare`, `export` and `plot`
-read it, and so can a script: the keys below stay what they are, and new ones may come. `cudabench schema` prints the same as a JSON
-Schema (2020-12).
+`--json FILE` writes what a run leaves behind, afresh after every kernel; `--json -` prints it. `compare`, `export` and
+`plot` read it, and so can a script: the keys below stay what they are, and new ones may come. `cudabench schema` prints
+the same as a JSON Schema (2020-12).
 
-Its schema is `{SCHEMA}`. Times are in seconds, bandwidth in GB/s with GB = 10^9 bytes, blocks and grids x first. What was not
-measured is `null`: the simulator never yields a time or a bandwidth, a GPU counts no accesses. NaN and infinities, which JSON lacks,
-are the texts `"nan"`, `"inf"` and `"-inf"`.
+Its schema is `{SCHEMA}`. Times are in seconds, bandwidth in GB/s with GB = 10^9 bytes, blocks and grids x first. What was
+not measured is `null`: the simulator never yields a time or a bandwidth. NaN and infinities, which JSON lacks, are the
+texts `"nan"`, `"inf"` and `"-inf"`.
 
 This page is printed by `cudabench schema --markdown`.
 """
@@ -219,10 +212,9 @@ def _type_text(value: Mapping[str, Any]) -> str:
     if "anyOf" in value:
         return " or ".join(map(_type_text, value["anyOf"]))
     kinds = value.get("type", "anything")
-    kinds = (
-        [kinds] if isinstance(kinds, str) else [kind for kind in kinds if (kind, "number" in kinds) != ("string", True)]
-    )
-    return " or ".join(_kind_text(kind, value) for kind in kinds)
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    # That a number may be the text "nan" is said once, above.
+    return " or ".join(_kind_text(kind, value) for kind in kinds if kind != "string" or "number" not in kinds)
 
 
 def _kind_text(kind: str, value: Mapping[str, Any]) -> str:

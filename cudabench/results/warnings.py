@@ -27,8 +27,8 @@ KINDS = {
         Kind(
             "dispersion",
             "The samples scatter: their interquartile range is over 5% of the median.",
-            "half of the samples spread over {spread:.1%} of the median: something else uses the GPU, or its clocks move; "
-            "raise --min-time (now {min_time:g})",
+            "half of the samples spread over {spread:.1%} of the median: something else uses the GPU, or its clocks "
+            "move; raise --min-time (now {min_time:g})",
             "--min-time",
         ),
         Kind(

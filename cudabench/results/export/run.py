@@ -14,6 +14,8 @@ from cudabench.results import file as results
 from cudabench.results import thresholds, units
 from cudabench.results.file import ResultsFile
 
+EPOCH = datetime.fromtimestamp(0, timezone.utc)
+
 
 @dataclass(frozen=True)
 class Run:
@@ -21,7 +23,7 @@ class Run:
 
     file: ResultsFile
     name: str = "results.json"
-    when: datetime = datetime.fromtimestamp(0, timezone.utc)
+    when: datetime = EPOCH
 
     @classmethod
     def load(cls, path: str) -> Run:
