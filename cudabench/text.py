@@ -46,14 +46,14 @@ def no_commands(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Return visible text that a spreadsheet shows and does not compute: '=1+1' gets an apostrophe before it."""
-    shown = visible(text)
+    """Return text as for a log that a spreadsheet shows and does not compute: '=1+1' gets an apostrophe before it."""
+    shown = log(text)
     return f"'{shown}" if shown.lstrip(" \n").startswith(_FORMULA) else shown
 
 
 def markdown(text: str) -> str:
-    """Return visible text that GitHub shows as it is, in one line of a table."""
-    escaped = re.sub(r"[\\|<>*`\[\]~&]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", visible(text))
+    """Return text as for a log that GitHub shows as it is, in one line of a table."""
+    escaped = re.sub(r"[\\|<>*`\[\]~&]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", log(text))
     return escaped.replace("\n", "<br>")
 
 
@@ -63,8 +63,8 @@ def json(dumped: str) -> str:
 
 
 def xml(text: str) -> str:
-    """Return visible text without what XML 1.0 forbids besides control codes; the caller escapes markup."""
-    return re.sub(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", visible(text))
+    """Return text as for a log without what XML 1.0 forbids besides control codes; the caller escapes markup."""
+    return re.sub(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", log(text))
 
 
 def _spelled(match: re.Match[str]) -> str:
