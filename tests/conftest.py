@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 
 from cudabench.devices import probe
 from cudabench.model import DeviceInfo, Launch, Resources, Source
+from cudabench.results import schema
 from cudabench.results.file import ResultsFile
 
 os.environ["TERM"] = "dumb"  # rich then writes no escapes
@@ -30,6 +31,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason=lack))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def follows_schema() -> Iterator[None]:
+    """Hold every results file that a test's own process writes against the schema of this version."""
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(schema.schema(strict=True))
+    text_of = ResultsFile.text
+
+    def checked(file: ResultsFile) -> str:
+        text = text_of(file)
+        validator.validate(json.loads(text))
+        return text
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ResultsFile, "text", checked)
+        yield
 
 
 @dataclass
