@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cudabench.errors import CudabenchError
@@ -504,8 +504,10 @@ def check_sarif(text: str) -> list[dict[str, Any]]:
     assert len(set(rules)) == len(rules)
     for result in run["results"]:
         assert rules[result["ruleIndex"]] == result["ruleId"]
-        # A brace outside a pair is a placeholder, a bracket without a backslash begins a link.
-        assert re.fullmatch(r"(?:\{\{|\}\}|\\[\\\[\]]|[^{}\[\]\\])*", result["message"]["text"])
+        # A brace outside a pair is a placeholder, text in brackets before a parenthesis is a link.
+        message = result["message"]["text"]
+        assert re.fullmatch(r"(?:\{\{|\}\}|[^{}])*", message)
+        assert not re.search(r"(?<!\\)\[[^\[\]]*\]\(", message)
     return list(run["results"])
 
 
@@ -524,7 +526,8 @@ def test_sarif_of_hazards() -> None:
     (found,) = check_sarif(to("sarif", replace(simulated(), results=[result])))
     assert (found["ruleId"], found["level"], found["occurrenceCount"]) == ("race", "error", 12)
     assert place(found) == ("src/my%20file.cu", 7)
-    assert "first in block (1, 0, 0), thread (3, 2, 0)" in found["message"]["text"]
+    assert found["message"]["text"].endswith("float32: threads write and read tile without a barrier.")
+    assert (found["properties"]["block"], found["properties"]["thread"]) == ([1, 0, 0], [3, 2, 0])
     assert found["locations"][0]["physicalLocation"]["region"]["snippet"]["text"] == RACE.source
 
 
@@ -573,6 +576,7 @@ def test_sarif_of_an_unknown_hazard() -> None:
 
 
 @given(st.text(), st.text(min_size=1))
+@example("see [this](1) and {0}", "a:b.cu")
 def test_sarif_survives_any_text(words: str, source: str) -> None:
     """Whatever a file says, the log follows the rules and its places are URIs."""
     hazard = replace(RACE, message=words, source=words)

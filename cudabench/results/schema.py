@@ -151,9 +151,9 @@ OPENING = f"""# The results file
 `plot` read it, and so can a script: the keys below stay what they are, and new ones may come. `cudabench schema` prints
 the same as a JSON Schema (2020-12).
 
-Its schema is `{SCHEMA}`. Times are in seconds, bandwidth in GB/s with GB = 10^9 bytes, blocks and grids x first. What was
-not measured is `null`: the simulator never yields a time or a bandwidth. NaN and infinities, which JSON lacks, are the
-texts `"nan"`, `"inf"` and `"-inf"`.
+Its schema is `{SCHEMA}`. Times are in seconds, bandwidth in GB/s with GB = 10^9 bytes, blocks and grids x first. What
+was not measured is `null`: the simulator never yields a time or a bandwidth. NaN and infinities, which JSON lacks, are
+the texts `"nan"`, `"inf"` and `"-inf"`.
 
 This page is printed by `cudabench schema --markdown`.
 """

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Literal
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from urllib.parse import quote
 from cudabench import __version__
 from cudabench import text as texts
 from cudabench.explain.accesses import cost
-from cudabench.model import Access, Hazard, Result, dim_text
+from cudabench.model import Access, Hazard, Result
 from cudabench.results import compare
 from cudabench.results.compare import Row
 from cudabench.results.export.run import Run, missed, name
@@ -105,7 +106,10 @@ RULES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """What is to be shown at a line of a file; line 1 stands for a file of which no line is known."""
+    """What is to be shown at a line of a file; line 1 stands for a file of which no line is known.
+
+    `first` says in which block and thread it occurs first.
+    """
 
     rule: Rule
     message: str
@@ -114,6 +118,7 @@ class Finding:
     line: int
     snippet: str = ""
     count: int = 1
+    first: Mapping[str, list[int]] = field(default_factory=dict)
 
 
 def text(runs: Sequence[Run], base: Run | None = None) -> str:
@@ -162,10 +167,8 @@ def findings(run: Run, base: Run | None = None) -> Iterator[Finding]:
 
 def _of_hazard(hazard: Hazard, result: Result, label: str) -> Finding:
     rule = RULES.get(hazard.kind) or Rule(hazard.kind, f"A hazard: {hazard.kind}.", "error", "The message names it.")
-    place = f"first in block ({dim_text(hazard.block, 3)}), thread ({dim_text(hazard.thread, 3)})".replace(" x ", ", ")
-    return Finding(
-        rule, f"{hazard.message}; {place}", label, result.source, hazard.line, hazard.source, max(hazard.count, 1)
-    )
+    first = {"block": list(hazard.block), "thread": list(hazard.thread)}
+    return Finding(rule, hazard.message, label, result.source, hazard.line, hazard.source, max(hazard.count, 1), first)
 
 
 def _of_result(rule: str, message: str, result: Result, label: str, where: Access | None = None) -> Finding:
@@ -221,15 +224,14 @@ def _result(finding: Finding, at: int) -> dict[str, Any]:
         "message": {"text": _message(texts.visible(f"{finding.kernel}: {finding.message}"))},
         "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(source)}, "region": region}}],
         "occurrenceCount": finding.count,
-        "partialFingerprints": {FINGERPRINT: hashlib.sha256(same.encode()).hexdigest()},
-        "properties": {"kernel": texts.line(finding.kernel)},
+        "partialFingerprints": {FINGERPRINT: hashlib.sha256(same.encode(errors="backslashreplace")).hexdigest()},
+        "properties": {"kernel": texts.line(finding.kernel), **finding.first},
     }
 
 
 def _message(message: str) -> str:
-    """Return a message as SARIF wants it: a sentence with its point; brackets would be a link, braces a placeholder."""
-    escaped = message.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
-    escaped = escaped.replace("{", "{{").replace("}", "}}")
+    """Return a message as SARIF wants it: a sentence with its point, without links and placeholders of its own."""
+    escaped = re.sub(r"\[(?=[^\[\]]*\]\()", r"\\[", message.replace("{", "{{").replace("}", "}}"))
     return escaped if escaped.endswith(".") else f"{escaped}."
 
 
