@@ -13,11 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from cudabench.devices import probe
 from cudabench.model import DeviceInfo, Launch, Resources, Source
 from cudabench.results import schema
 from cudabench.results.file import ResultsFile
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 os.environ["TERM"] = "dumb"  # rich then writes no escapes
 os.environ.pop("FORCE_COLOR", None)
