@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.memory import AddressSpace
-from cudabench.simulator.program.lower import Code, Op
+from cudabench.simulator.program.code import Code, Op
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.report import Hazard
-from cudabench.simulator.values import Array, Chunk
+from cudabench.simulator.values import Array, Chunk, broadcast
+
+if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.machine import Machine
+
 
 VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
 
@@ -48,14 +53,16 @@ class Hazards:
 
     # Addresses.
 
-    def outside(self, machine: Any, access: Any, bad: Array, address: Array, size: int, low: int, high: int) -> None:
+    def outside(
+        self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int, low: int, high: int
+    ) -> None:
         """Record accesses beyond the bounds of their array or memory."""
         chunk = machine.chunk
         count, place = first_lane(bad, chunk)
         if machine.mask is not None and bad.shape != chunk.shape:
-            count = int((np.broadcast_to(bad, chunk.shape) & machine.mask).sum())
-            _, place = first_lane(np.broadcast_to(bad, chunk.shape) & machine.mask, chunk)
-        where = int(np.broadcast_to(address, chunk.shape)[place])
+            count = int((broadcast(bad, chunk.shape) & machine.mask).sum())
+            _, place = first_lane(broadcast(bad, chunk.shape) & machine.mask, chunk)
+        where = int(broadcast(address, chunk.shape)[place])
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
         verb = VERBS[access.kind]
         who = f"thread {thread} of block {block}"
@@ -77,14 +84,14 @@ class Hazards:
                 text = f"{who} {verb} {size} bytes at {offset} of '{region.name}' ({region.size} bytes)"
         self.add("out-of-bounds", access.location, count, block, thread, text + ".")
 
-    def misaligned(self, machine: Any, access: Any, bad: Array, address: Array, size: int) -> None:
+    def misaligned(self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int) -> None:
         """Record accesses at addresses that are no multiple of their size."""
         chunk = machine.chunk
-        lanes = np.broadcast_to(bad, chunk.shape)
+        lanes = broadcast(bad, chunk.shape)
         if machine.mask is not None:
             lanes = lanes & machine.mask
         count, place = first_lane(lanes, chunk)
-        where = int(np.broadcast_to(address, chunk.shape)[place])
+        where = int(broadcast(address, chunk.shape)[place])
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
         region = self.space.nearest(where)
         name = f"byte {where - region.base} of '{region.name}'" if region else f"byte {where} of its memory"
@@ -108,7 +115,7 @@ class Hazards:
     # Barriers.
 
     def barrier(
-        self, machine: Any, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]], exited: Array | None
+        self, machine: Machine, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]], exited: Array | None
     ) -> None:
         """Record a barrier that not all threads of a block reach."""
         chunk = machine.chunk
@@ -117,7 +124,7 @@ class Hazards:
         block, thread = chunk.block_index(row), chunk.thread_index(place[1])
         here = stuck[row]
         reason = "the others never arrive"
-        gone = None if exited is None else np.broadcast_to(exited, chunk.shape)[row] & ~here
+        gone = None if exited is None else broadcast(exited, chunk.shape)[row] & ~here
         if chunk.root is not None and gone is not None:
             gone = gone & chunk.root[0]
         if gone is not None and gone.any():
@@ -135,7 +142,7 @@ class Hazards:
             f"thread {thread} of block {block} waits at a barrier that not all threads of the block reach: {reason}.",
         )  # fmt: skip
 
-    def warp_barrier(self, machine: Any, op: Op, missing: Array) -> None:
+    def warp_barrier(self, machine: Machine, op: Op, missing: Array) -> None:
         """Record a warp-wide instruction that names lanes which never come."""
         chunk = machine.chunk
         lanes = machine.lanes()
@@ -150,16 +157,28 @@ class Hazards:
             f"{chunk.thread_index(away[1])}, which is elsewhere and never reaches it.",
         )  # fmt: skip
 
-    def undefined_shuffle(self, machine: Any, location: Location, lanes: Array, other: Array) -> None:
+    def undefined_shuffle(self, machine: Machine, location: Location, lanes: Array, other: Array) -> None:
         """Note lanes (blocks or 1, threads) that shuffle from lanes `other`, which do not take part for them."""
         chunk = machine.chunk
         count, place = first_lane(lanes, chunk)
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        source = int(np.broadcast_to(other, chunk.shape)[place])
+        source = int(broadcast(other, chunk.shape)[place])
         _add(
             self.suspected, "undefined-shuffle", location, count, block, thread,
             f"thread {thread} of block {block} takes a value from lane {source} of its warp, which does not execute "
             "the shuffle or is not in the mask: the value is undefined.",
+        )  # fmt: skip
+
+    def undefined_value(self, machine: Machine, location: Location, lanes: Array) -> None:
+        """Note those of the active lanes that use a register which nothing has written on their way."""
+        chunk = machine.chunk
+        count, place = first_lane(lanes & machine.lanes(), chunk) if lanes.any() else (0, (0, 0))
+        if not count:
+            return
+        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+        _add(
+            self.suspected, "undefined-value", location, count, block, thread,
+            f"thread {thread} of block {block} uses a variable that was never given a value.",
         )  # fmt: skip
 
 
@@ -178,7 +197,7 @@ def _add(
 
 def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
     """Return (number of lanes, (block, thread) of the first) of a mask that broadcasts over the chunk."""
-    full = np.broadcast_to(lanes, chunk.shape)
+    full = broadcast(lanes, chunk.shape)
     if chunk.root is not None:
         full = full & chunk.root
     place = int(np.argmax(full))
@@ -195,8 +214,6 @@ def _beyond(offset: int, size: int, low: int, high: int) -> str:
 
 def readable(name: str) -> str:
     """Return the source name of a shared variable: the last word of its mangled name."""
-    import re
-
     name = name.rpartition("::")[2]
     match = re.match(r"_ZZ.*E(\d*)?(?P<rest>.*)$", name)
     if match:
@@ -205,8 +222,3 @@ def readable(name: str) -> str:
             length = int(tail[1])
             return tail[2][:length]
     return name
-
-
-def names(items: Iterable[str]) -> str:
-    """Return names joined for a message."""
-    return ", ".join(f"'{item}'" for item in items)
