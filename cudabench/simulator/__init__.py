@@ -7,16 +7,18 @@
 from __future__ import annotations
 
 from cudabench.simulator.errors import BudgetExceeded, KernelTrap, LaunchError, PtxError, UnsupportedKernel
-from cudabench.simulator.program.load import DEFAULT_BUDGET, Entry, Parameter, Program, load, run
-from cudabench.simulator.program.lower import Unsupported
+from cudabench.simulator.launch import DEFAULT_BUDGET, run
+from cudabench.simulator.program.arguments import Parameter
+from cudabench.simulator.program.code import Unsupported
+from cudabench.simulator.program.program import Kernel, Program, load
 from cudabench.simulator.report import Access, Hazard, Report, merge
 
 __all__ = [
     "DEFAULT_BUDGET",
     "Access",
     "BudgetExceeded",
-    "Entry",
     "Hazard",
+    "Kernel",
     "KernelTrap",
     "LaunchError",
     "Parameter",

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
-from cudabench.simulator.check.races import GlobalRaces, SharedRaces
+from cudabench.simulator.check.shared_races import SharedRaces
 from cudabench.simulator.count.counters import Counters, active_warps
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.memory import AddressSpace, Region
-from cudabench.simulator.program.lower import Block, Code, Op
+from cudabench.simulator.program.code import Barrier, Block, Code, Op
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, truth
 
 CHUNK_LANES = 131072
@@ -115,6 +116,11 @@ class Machine:
             return np.ones(self.chunk.shape, dtype=bool)
         return np.broadcast_to(self.mask, self.chunk.shape)
 
+    def first_value(self, index: int) -> int:
+        """Return what the first lane has in a 32-bit register, for values that all lanes share."""
+        value = self.registers[index]
+        return value.base if type(value) is Affine else int(as_array(value, UNSIGNED[32], self.chunk).flat[0])
+
     # The launch.
 
     def run(self) -> None:
@@ -164,7 +170,7 @@ class Machine:
         blocks = self.code.blocks
         ready: dict[int, Array | None] = {0: chunk.root}
         waiting: dict[int, Array | None] = {}
-        parked: list[tuple[int, Array | None, Op]] = []
+        parked: list[tuple[int, Array | None, Op, Barrier]] = []
         self.exited = None
         self.ready, self.waiting, self.parked = ready, waiting, parked
         turn = 0
@@ -196,7 +202,7 @@ class Machine:
             block = blocks[number]
             self.mask = mask
             self._warps = -1
-            if block.ops and block.ops[0].what == "collective" and mask is not chunk.root:
+            if block.ops and block.ops[0].kind == "collective" and mask is not chunk.root:
                 missing = self.missing(block.ops[0])
                 if missing is not None:
                     if not forced:
@@ -216,14 +222,14 @@ class Machine:
             end = block.terminator
             if end is None:
                 self.arrive(number + 1, mask)
-            elif end.what == "branch":
+            elif end.kind == "branch":
                 self.branch(end, number, mask)
-            elif end.what == "exit":
+            elif end.kind == "exit":
                 self.exit(end, number, mask)
-            elif end.what == "barrier":
+            elif end.kind == "barrier":
                 self.barrier(end, number, mask)
             else:
-                self.table(end, number, mask)
+                self.branch_table(end, number, mask)
         self.shared_races.finish()
         self.global_races.finish()
 
@@ -305,23 +311,23 @@ class Machine:
         """Send lanes to a branch's target or past it."""
         yes, no = self.split(op, mask)
         if yes is not False:
-            self.arrive(op.target, yes)
+            self.arrive(op.targets[0], yes)
         if no is not False:
             self.arrive(number + 1, no)
 
-    def table(self, op: Op, number: int, mask: Array | None) -> None:
+    def branch_table(self, op: Op, number: int, mask: Array | None) -> None:
         """Send lanes through a branch table."""
         yes, no = self.split(op, mask)
         if no is not False:
             self.arrive(number + 1, no)
         if yes is False:
             return
-        choice = self.registers[op.collective]
+        choice = self.registers[op.selector]
         if type(choice) is Affine and choice.coefficients is None:
-            self.arrive(op.target[min(choice.base & 0xFFFFFFFF, len(op.target) - 1)], yes)
+            self.arrive(op.targets[min(choice.base & 0xFFFFFFFF, len(op.targets) - 1)], yes)
             return
         values = as_array(choice, UNSIGNED[32], self.chunk)
-        for case, target in enumerate(op.target):
+        for case, target in enumerate(op.targets):
             lanes = values == case
             if yes is not None:
                 lanes = lanes & yes
@@ -342,23 +348,24 @@ class Machine:
 
     def barrier(self, op: Op, number: int, mask: Array | None) -> None:
         """Park lanes at a block-wide barrier, or pass at once where all lanes are there."""
+        assert op.barrier is not None
         yes, no = self.split(op, mask)
         if no is not False:
             self.arrive(number + 1, no)
         if yes is False:
             return
-        if yes is self.chunk.root and op.collective.count is None:
+        if yes is self.chunk.root and op.barrier.count is None:
             # All lanes are there: nobody is parked, waiting or gone.
-            op.collective.reduce(self, yes)
+            op.barrier.reduce(self, yes)
             self.shared_races.barrier(None)
             self.global_races.barrier(None)
             self.arrive(number + 1, yes)
             return
-        if op.collective.arrive:
-            self.parked.append((-1, yes, op))
+        if op.barrier.arrive:
+            self.parked.append((-1, yes, op, op.barrier))
             self.arrive(number + 1, yes)
             return
-        self.parked.append((number + 1, yes, op))
+        self.parked.append((number + 1, yes, op, op.barrier))
 
     def release(self) -> None:
         """Let parked lanes go on: those whose barrier is complete, and with a hazard those whose never will be."""
@@ -367,9 +374,9 @@ class Machine:
         self.parked.clear()
         full: list[Array] = [
             np.broadcast_to(np.ones((1, 1), dtype=bool) if mask is None else mask, chunk.shape)
-            for _, mask, _ in entries
+            for _, mask, _, _ in entries
         ]
-        identities = [op.collective.identity(self, mask) for (_, mask, op) in entries]
+        identities = [barrier.identity(self, mask) for (_, mask, _, barrier) in entries]
         expected_all = chunk.real_threads
         complete: Array = np.zeros(chunk.shape, dtype=bool)
         released: list[Any] = [None] * len(entries)
@@ -379,16 +386,14 @@ class Machine:
             counts = [identities[place][1] for place in members]
             expected = max((count for count in counts if count is not None), default=expected_all)
             sites = sum(
-                full[place].any(axis=1).astype(np.int64)
-                for place in members
-                if entries[place][2].collective.count is None
+                full[place].any(axis=1).astype(np.int64) for place in members if entries[place][3].count is None
             )
             whole = (arrived >= expected) & (np.asarray(sites) <= 1)
             for place in members:
                 released[place] = full[place] & whole[:, None]
                 complete |= released[place]
         going = complete.any(axis=1)
-        for place, (following, _, op) in enumerate(entries):
+        for place, (following, _, op, barrier) in enumerate(entries):
             done = released[place]
             assert done is not None
             # In a block where no barrier is complete nothing else will ever move: a hang on the GPU.
@@ -400,18 +405,18 @@ class Machine:
                         self,
                         op,
                         hang,
-                        [(o, f) for (n, _, o), f in zip(entries, full, strict=True) if n >= 0],
+                        [(o, f) for (n, _, o, _), f in zip(entries, full, strict=True) if n >= 0],
                         self.exited,
                     )
                 done = done | hang
             left = stuck & going[:, None]
             if left.any():
-                self.parked.append((following, left, op))
+                self.parked.append((following, left, op, barrier))
             if done.any() and following >= 0:
                 mask = self.union(done, done)
                 self.mask = mask
                 self._warps = -1
-                op.collective.reduce(self, mask)
+                barrier.reduce(self, mask)
                 self.arrive(following, mask)
         passed = complete | (np.logical_or.reduce(full) & ~going[:, None])
         self.shared_races.barrier(passed)
@@ -423,7 +428,8 @@ class Machine:
             return None
         chunk = self.chunk
         here = self.lanes()
-        named = op.collective(self)
+        assert op.members is not None
+        named = op.members(self)
         if named is None:
             needed = np.broadcast_to(
                 here.reshape(chunk.blocks, -1, 32).any(axis=2, keepdims=True), (chunk.blocks, chunk.warps, 32)

@@ -25,13 +25,13 @@ WINDOW = 1 << 32
 class Region:
     """Bytes at consecutive virtual addresses: an array argument, a module variable or the kernel's parameters."""
 
-    __slots__ = ("base", "bytes", "end", "name", "size", "views", "writable")
+    __slots__ = ("base", "bytes", "constant", "end", "name", "size", "views", "writable")
 
-    def __init__(self, name: str, base: int, data: Array, writable: bool) -> None:
-        self.name, self.base, self.bytes, self.writable = name, base, data, writable
+    def __init__(self, name: str, base: int, data: Array, writable: bool, constant: bool = False) -> None:
+        self.name, self.base, self.bytes, self.writable, self.constant = name, base, data, writable, constant
         self.size = data.size
         self.end = base + self.size
-        self.views: dict[Any, Array] = {}
+        self.views: dict[np.dtype[Any], Array] = {}
 
     def view(self, dtype: np.dtype[Any]) -> Array:
         """Return the region's whole elements of a dtype."""
@@ -56,14 +56,14 @@ class Region:
 
 
 class AddressSpace:
-    """The regions of a launch by slot."""
+    """The regions of a launch by slot; slot 0, where null pointers point, is empty."""
 
     def __init__(self) -> None:
-        self.slots: list[Region | None] = [None]
+        self.slots: list[Region] = [Region("nothing", 0, np.empty(0, dtype=np.uint8), False)]
 
-    def place(self, name: str, data: Array, writable: bool) -> Region:
-        """Give a flat uint8 array a slot of its own."""
-        region = Region(name, len(self.slots) << SLOT_BITS, data, writable)
+    def place(self, name: str, data: Array, writable: bool, constant: bool = False) -> Region:
+        """Give a flat uint8 array a slot of its own; constant: in the state space .const."""
+        region = Region(name, len(self.slots) << SLOT_BITS, data, writable, constant)
         self.slots.append(region)
         return region
 

@@ -11,13 +11,19 @@ that write the same value do no harm.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.check.hazards import VERBS
-from cudabench.simulator.memory import flat
-from cudabench.simulator.values import Array, Value, as_array
+from cudabench.simulator.memory import Region, flat
+from cudabench.simulator.values import Array, Chunk, Value, as_array
+
+if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.machine import Machine
+
 
 MOST_LANES = 1 << 20  # of a launch that is examined; the time of an access grows with them
 MOST_GRANULES = 1 << 24  # of a region
@@ -55,10 +61,10 @@ class Trail:
         return bool(meeting.any())
 
 
-class BetweenBlocks:
+class GridRaces:
     """Looks for races between the blocks of one launch."""
 
-    def __init__(self, machine: Any, width: int) -> None:
+    def __init__(self, machine: Machine, width: int) -> None:
         x, y, z = machine.grid
         bx, by, bz = machine.block
         self.machine, self.width = machine, width
@@ -67,7 +73,15 @@ class BetweenBlocks:
         self.free = np.zeros(blocks + 1 if self.looks else 0, dtype=bool)  # which may have waited for others
         self.trails: dict[int, Trail] = {}
 
-    def log(self, access: Any, region: Any, address: Value, offset: int, mask: Array | None, data: Any) -> None:
+    def log(
+        self,
+        access: MemoryOp,
+        region: Region,
+        address: Value,
+        offset: int,
+        mask: Array | None,
+        data: Sequence[Value],
+    ) -> None:
         """Examine and note one access, before it is carried out."""
         if not self.looks or region.size > MOST_GRANULES * self.width:
             return
@@ -107,14 +121,14 @@ class BetweenBlocks:
         if met and values is not None:
             self.written_twice(access, region, chosen, granules, owners, values)
 
-    def numbers(self, chunk: Any) -> Array:
+    def numbers(self, chunk: Chunk) -> Array:
         """Return the number of each block of a chunk in the grid, from 1 on."""
         x, y, _ = self.machine.grid
         own = [axis.reshape(-1) + first for axis, first in zip(chunk.axes[3:], chunk.origin, strict=True)]
         found: Array = (own[0] + x * (own[1] + y * own[2]) + 1).astype(np.int32)
         return found
 
-    def values(self, access: Any, data: Any, chosen: Array) -> Array:
+    def values(self, access: MemoryOp, data: Sequence[Value], chosen: Array) -> Array:
         """Return the bits that lanes store, (lanes, elements)."""
         chunk = self.machine.chunk
         bits = np.dtype(f"u{access.width}")
@@ -122,7 +136,7 @@ class BetweenBlocks:
         return np.stack(columns, axis=1)
 
     def written_twice(
-        self, access: Any, region: Any, chosen: Array, granules: Array, owners: Array, values: Array
+        self, access: MemoryOp, region: Region, chosen: Array, granules: Array, owners: Array, values: Array
     ) -> None:
         """Report granules that blocks give different values with one and the same store."""
         order = np.argsort(granules, kind="stable")
@@ -134,7 +148,7 @@ class BetweenBlocks:
             self.add(access, region, chosen, granules, place, int(bad.sum()), int(owners[other]), "store", access)
 
     def report(
-        self, access: Any, region: Any, chosen: Array, granules: Array, bad: Array, kind: str, trail: Trail
+        self, access: MemoryOp, region: Region, chosen: Array, granules: Array, bad: Array, kind: str, trail: Trail
     ) -> None:
         """Report an access to what other blocks accessed."""
         place = int(np.argmax(bad))
@@ -144,8 +158,8 @@ class BetweenBlocks:
 
     def add(
         self,
-        access: Any,
-        region: Any,
+        access: MemoryOp,
+        region: Region,
         chosen: Array,
         granules: Array,
         place: int,

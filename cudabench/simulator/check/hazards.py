@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.memory import AddressSpace
-from cudabench.simulator.program.lower import Code, Op
+from cudabench.simulator.program.code import Code, Op
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.report import Hazard
 from cudabench.simulator.values import Array, Chunk
+
+if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.machine import Machine
+
 
 VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
 
@@ -48,7 +53,9 @@ class Hazards:
 
     # Addresses.
 
-    def outside(self, machine: Any, access: Any, bad: Array, address: Array, size: int, low: int, high: int) -> None:
+    def outside(
+        self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int, low: int, high: int
+    ) -> None:
         """Record accesses beyond the bounds of their array or memory."""
         chunk = machine.chunk
         count, place = first_lane(bad, chunk)
@@ -77,7 +84,7 @@ class Hazards:
                 text = f"{who} {verb} {size} bytes at {offset} of '{region.name}' ({region.size} bytes)"
         self.add("out-of-bounds", access.location, count, block, thread, text + ".")
 
-    def misaligned(self, machine: Any, access: Any, bad: Array, address: Array, size: int) -> None:
+    def misaligned(self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int) -> None:
         """Record accesses at addresses that are no multiple of their size."""
         chunk = machine.chunk
         lanes = np.broadcast_to(bad, chunk.shape)
@@ -108,7 +115,7 @@ class Hazards:
     # Barriers.
 
     def barrier(
-        self, machine: Any, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]], exited: Array | None
+        self, machine: Machine, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]], exited: Array | None
     ) -> None:
         """Record a barrier that not all threads of a block reach."""
         chunk = machine.chunk
@@ -135,7 +142,7 @@ class Hazards:
             f"thread {thread} of block {block} waits at a barrier that not all threads of the block reach: {reason}.",
         )  # fmt: skip
 
-    def warp_barrier(self, machine: Any, op: Op, missing: Array) -> None:
+    def warp_barrier(self, machine: Machine, op: Op, missing: Array) -> None:
         """Record a warp-wide instruction that names lanes which never come."""
         chunk = machine.chunk
         lanes = machine.lanes()
@@ -150,7 +157,7 @@ class Hazards:
             f"{chunk.thread_index(away[1])}, which is elsewhere and never reaches it.",
         )  # fmt: skip
 
-    def undefined_shuffle(self, machine: Any, location: Location, lanes: Array, other: Array) -> None:
+    def undefined_shuffle(self, machine: Machine, location: Location, lanes: Array, other: Array) -> None:
         """Note lanes (blocks or 1, threads) that shuffle from lanes `other`, which do not take part for them."""
         chunk = machine.chunk
         count, place = first_lane(lanes, chunk)
@@ -195,8 +202,6 @@ def _beyond(offset: int, size: int, low: int, high: int) -> str:
 
 def readable(name: str) -> str:
     """Return the source name of a shared variable: the last word of its mangled name."""
-    import re
-
     name = name.rpartition("::")[2]
     match = re.match(r"_ZZ.*E(\d*)?(?P<rest>.*)$", name)
     if match:
@@ -205,8 +210,3 @@ def readable(name: str) -> str:
             length = int(tail[1])
             return tail[2][:length]
     return name
-
-
-def names(items: Iterable[str]) -> str:
-    """Return names joined for a message."""
-    return ", ".join(f"'{item}'" for item in items)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.report import Index
 from cudabench.simulator.values import Array
+
+if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.machine import Machine
+
 
 MAX_EVENTS = 100_000
 
@@ -65,7 +70,7 @@ class Recorder:
         self.requests: list[SharedRequest] = []
         self.complete = True
 
-    def record(self, machine: Any, access: Any, space: str, address: Array, mask: Array | None) -> None:
+    def record(self, machine: Machine, access: MemoryOp, space: str, address: Array, mask: Array | None) -> None:
         """Record one instruction's accesses: byte addresses and lanes that broadcast over (blocks, threads)."""
         chunk = machine.chunk
         lanes = machine.lanes()

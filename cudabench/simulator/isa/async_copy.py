@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.isa.access import Access, load_global, store_shared
-from cudabench.simulator.isa.opcodes import Run, instruction
-from cudabench.simulator.program.lower import Builder, Op, Refuse
+from cudabench.simulator.isa.access import MemoryOp
+from cudabench.simulator.isa.global_memory import load_global
+from cudabench.simulator.isa.opcodes import instruction
+from cudabench.simulator.isa.shared_memory import store_shared
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Op, Refuse, Run
 from cudabench.simulator.program.ptx import Immediate, Instruction
 from cudabench.simulator.values import UNSIGNED, Affine, Value, as_array
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
 
 
 @instruction("cp")
@@ -25,14 +31,14 @@ def build_cp(builder: Builder, ins: Instruction) -> Run | Op:
         raise Refuse(f"instruction {ins.text}")
     if "commit_group" in words:
 
-        def commit(machine: Any) -> None:
+        def commit(machine: Machine) -> None:
             machine.shared_races.commit(machine.mask)
 
         return commit
     if "wait_all" in words or "wait_group" in words:
         count = ins.operands[0].value if "wait_group" in words and isinstance(ins.operands[0], Immediate) else None
 
-        def wait(machine: Any) -> None:
+        def wait(machine: Machine) -> None:
             machine.shared_races.wait(count, machine.mask)
 
         return wait
@@ -56,10 +62,10 @@ def _build_copy(builder: Builder, ins: Instruction) -> Run:
         if given is not None and builder.width(given) == 1:
             ignore, given = (given, False), None
     words = size.value // 4
-    load = Access(builder, "load", UNSIGNED[32], words, "global")
-    store = Access(builder, "store", UNSIGNED[32], words, "shared")
+    load = MemoryOp(builder, "load", UNSIGNED[32], words, "global")
+    store = MemoryOp(builder, "store", UNSIGNED[32], words, "shared")
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         registers = machine.registers
         mask, warps = machine.mask, machine._warps
         amount: Value = Affine(size.value) if given is None else registers[given]

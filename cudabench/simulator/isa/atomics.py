@@ -7,15 +7,25 @@ give each lane what it would have read in its turn.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.isa.access import Access, Lanes, _row_starts, check, find, read_only, space_of, spaces
-from cudabench.simulator.isa.opcodes import Run, instruction
-from cudabench.simulator.program.lower import Builder, Refuse
+from cudabench.simulator.errors import KernelTrap
+from cudabench.simulator.isa.access import Lanes, MemoryOp, check, read_only, space_of
+from cudabench.simulator.isa.floating import compute_halves, largest, smallest
+from cudabench.simulator.isa.global_memory import find
+from cudabench.simulator.isa.load_store import spaces
+from cudabench.simulator.isa.opcodes import instruction
+from cudabench.simulator.isa.shared_memory import row_starts
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import BITS, Instruction, Symbol, Vector
 from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, canonical
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
 
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 Combine = Callable[..., Array]
@@ -29,20 +39,12 @@ def _decrement(old: Array, limit: Array) -> Array:
     return np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1))
 
 
-def _halves(type_: str) -> Combine:
-    from cudabench.simulator.isa.floating import compute_halves
-
-    return compute_halves(np.add, type_)
-
-
 def combination(name: str, type_: str) -> Combine:
     """Return the function (old, operand, ...) -> new of an operation."""
     if type_ in ("f16", "bf16", "f16x2", "bf16x2"):
         if name == "add":
-            return _halves(type_)
+            return compute_halves(np.add, type_)
         if name in ("min", "max"):
-            from cudabench.simulator.isa.floating import compute_halves, largest, smallest
-
             return compute_halves(smallest if name == "min" else largest, type_)
     functions: dict[str, Combine] = {
         "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
@@ -174,14 +176,14 @@ class Atomic:
         wanted_operands = 2 if self.name == "cas" else 1
         self.sources = self.sources[:wanted_operands]
         self.address, self.offset = builder.address(ins.operands[place])
-        self.access = Access(builder, "atomic", dtype, 1, self.space)
-        builder.taint = 1 if BITS[self.type] == 64 else 0
+        self.access = MemoryOp(builder, "atomic", dtype, 1, self.space)
+        builder.pointer = 1 if BITS[self.type] == 64 else 0
         self.combine = combination(self.name, self.type)
         self.target = target
         self.width = builder.width(target) if target is not None else 0
         self.dtype = dtype
 
-    def __call__(self, machine: Any) -> None:
+    def __call__(self, machine: Machine) -> None:
         """Run the instruction."""
         address = machine.registers[self.address]
         if self.space != "generic":
@@ -202,7 +204,7 @@ class Atomic:
         if self.target is not None:
             machine.put(self.target, Affine(0) if result is None else canonical(result))
 
-    def apply(self, machine: Any, space: str, address: Value, offset: int) -> Array | None:
+    def apply(self, machine: Machine, space: str, address: Value, offset: int) -> Array | None:
         """Update one memory and return what the lanes found, (blocks, threads), or None if nobody wants it."""
         chunk = machine.chunk
         access = self.access
@@ -229,7 +231,7 @@ class Atomic:
             if machine.trace is not None:
                 machine.trace.record(machine, access, "shared", lanes.address, mask)
             view = machine.shared.reshape(-1).view(self.dtype)
-            return self.perform(machine, view, lanes.address + _row_starts(chunk, machine.shared), mask, data, wanted)
+            return self.perform(machine, view, lanes.address + row_starts(chunk, machine.shared), mask, data, wanted)
         if space != "global":
             raise_local(machine, access)
         regions = find(machine, access, lanes)
@@ -252,7 +254,7 @@ class Atomic:
         return result
 
     def perform(
-        self, machine: Any, view: Array, offsets: Array, mask: Array | None, data: list[Value], wanted: bool
+        self, machine: Machine, view: Array, offsets: Array, mask: Array | None, data: list[Value], wanted: bool
     ) -> Array | None:
         """Flatten the active lanes and update a flat view of the memory."""
         chunk = machine.chunk
@@ -275,10 +277,8 @@ class Atomic:
         return result
 
 
-def raise_local(machine: Any, access: Access) -> None:
+def raise_local(machine: Machine, access: MemoryOp) -> None:
     """Stop at an atomic operation on local memory, which hardware does not have."""
-    from cudabench.simulator.errors import KernelTrap
-
     file = machine.code.files.get(access.location.file, "")
     raise KernelTrap(f"an atomic operation on local memory at {file}:{access.location.line}.")
 

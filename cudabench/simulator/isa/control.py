@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.errors import KernelTrap
-from cudabench.simulator.isa.opcodes import Run, instruction
-from cudabench.simulator.program.lower import Builder, Op, Refuse
-from cudabench.simulator.program.ptx import Immediate, Instruction, Operand, Symbol
-from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, as_array, truth
+from cudabench.simulator.isa.opcodes import instruction
+from cudabench.simulator.isa.warp import build_warp_sync
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Barrier, Op, Refuse, Run
+from cudabench.simulator.program.ptx import Immediate, Instruction, Symbol
+from cudabench.simulator.values import BOOL, Array, as_array, truth
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
 
 
 @instruction("bra")
@@ -20,7 +24,7 @@ def build_bra(builder: Builder, ins: Instruction) -> Op:
     op = Op(None, "branch", ins.location)
     target = ins.operands[0]
     assert isinstance(target, Symbol)
-    op.target = target.name
+    op.labels = (target.name,)
     return op
 
 
@@ -33,8 +37,8 @@ def build_brx(builder: Builder, ins: Instruction) -> Op:
     names = builder.frame.function.tables.get(table.name.partition("@")[0])
     if names is None:
         raise Refuse("indirect branches without a table")
-    op.target = names
-    op.collective = builder.source(index, "u32")
+    op.labels = names
+    op.selector = builder.source(index, "u32")
     return op
 
 
@@ -51,7 +55,7 @@ def build_trap(builder: Builder, ins: Instruction) -> Run | None:
         return None
     location = ins.location
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         block, thread = named_place(machine)
         file = machine.code.files.get(location.file, "")
         raise KernelTrap(
@@ -61,28 +65,6 @@ def build_trap(builder: Builder, ins: Instruction) -> Run | None:
     return run
 
 
-class Barrier:
-    """What a bar instruction asks for: its number, how many threads it counts, and a reduction of predicates."""
-
-    def __init__(self, number: int, count: int | None, arrive: bool) -> None:
-        self.number, self.count, self.arrive = number, count, arrive
-        self.reduction: Callable[[Any, Array | None], None] | None = None
-
-    def reduce(self, machine: Any, mask: Array | None) -> None:
-        """Give the lanes that pass together the result of bar.red."""
-        if self.reduction is not None:
-            self.reduction(machine, mask)
-
-    def identity(self, machine: Any, mask: Array | None) -> tuple[int, int | None]:
-        """Return (number of the barrier, threads that it waits for; None for all of the block)."""
-        number = machine.registers[self.number]
-        name = number.base if type(number) is Affine else int(as_array(number, UNSIGNED[32], machine.chunk).flat[0])
-        if self.count is None:
-            return name, None
-        count = machine.registers[self.count]
-        return name, count.base if type(count) is Affine else int(as_array(count, UNSIGNED[32], machine.chunk).flat[0])
-
-
 @instruction("bar", "barrier")
 def build_bar(builder: Builder, ins: Instruction) -> Op | Run | None:
     """Build bar.sync, bar.arrive, bar.red, their barrier.* forms, and bar.warp.sync."""
@@ -90,8 +72,6 @@ def build_bar(builder: Builder, ins: Instruction) -> Op | Run | None:
     if "cluster" in words:
         raise Refuse("thread block clusters")
     if words and words[0] == "warp":
-        from cudabench.simulator.isa.warp import build_warp_sync
-
         return build_warp_sync(builder, ins)
     kind = words[0] if words else "sync"
     operands = list(ins.operands)
@@ -102,12 +82,12 @@ def build_bar(builder: Builder, ins: Instruction) -> Op | Run | None:
     number = builder.source(operands[0] if operands else Immediate(0), "u32")
     count = builder.source(operands[1], "u32") if len(operands) > 1 else None
     op = Op(None, "barrier", ins.location)
-    barrier = op.collective = Barrier(number, count, kind == "arrive")
+    barrier = op.barrier = Barrier(number, count, kind == "arrive")
     if target is not None:
         name = words[1]
         place = target
 
-        def reduction(machine: Any, mask: Array | None) -> None:
+        def reduction(machine: Machine, mask: Array | None) -> None:
             chunk = machine.chunk
             values = np.broadcast_to(as_array(machine.registers[predicate], BOOL, chunk), chunk.shape)
             if flip:
@@ -147,7 +127,7 @@ def build_nothing(builder: Builder, ins: Instruction) -> Run | None:
     return None
 
 
-def named_place(machine: Any) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+def named_place(machine: Machine) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """Return (block, thread) of the first active lane."""
     lanes = machine.lanes()
     place = int(np.argmax(lanes))
@@ -155,6 +135,3 @@ def named_place(machine: Any) -> tuple[tuple[int, int, int], tuple[int, int, int
         machine.chunk.block_index(place // machine.chunk.threads),
         machine.chunk.thread_index(place % machine.chunk.threads),
     )
-
-
-Operands = tuple[Operand, ...]

@@ -1,4 +1,4 @@
-"""Floating-point arithmetic (PTX ISA 9.7.3 to 9.7.5), and the opcodes that integers share with it.
+"""Floating-point arithmetic (PTX ISA 9.7.3 to 9.7.5).
 
 float32 and float64 results are rounded as the instruction says. The `.approx` functions are computed in full
 precision, which lies within the error that the PTX ISA allows them. Half precision is computed wider and rounded once.
@@ -7,15 +7,20 @@ precision, which lies within the error that the PTX ISA allows them. Half precis
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.isa import integer, rounding
-from cudabench.simulator.isa.opcodes import Run, instruction, refuse
-from cudabench.simulator.program.lower import Builder
+from cudabench.simulator.isa import rounding
+from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import Instruction
-from cudabench.simulator.values import DTYPES, Array, as_array
+from cudabench.simulator.values import DTYPES, Array, as_array, truth
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
 
 FLOATS = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2", "f32x2")
 _F32, _F64 = rounding.F32, rounding.F64
@@ -104,7 +109,7 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
     if len(sources) == 2:
         first, second = sources
 
-        def run_two(machine: Any) -> None:
+        def run_two(machine: Machine) -> None:
             registers, chunk = machine.registers, machine.chunk
             machine.put(
                 target, compute(as_array(registers[first], dtype, chunk), as_array(registers[second], dtype, chunk))
@@ -112,7 +117,7 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
 
         return run_two
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         registers, chunk = machine.registers, machine.chunk
         machine.put(target, compute(*[as_array(registers[source], dtype, chunk) for source in sources]))
 
@@ -126,32 +131,22 @@ def _directed(ins: Instruction, plain: Function, directed: Callable[..., Array])
     return lambda *arguments: directed(*arguments, mode)
 
 
-@instruction("add")
+@instruction("add", types=FLOATS)
 def build_add(builder: Builder, ins: Instruction) -> Run:
     """Build add."""
-    if "cc" in ins.modifiers:
-        return integer.with_carry(builder, ins)
-    if ins.modifiers[-1] not in FLOATS:
-        return integer.build_add(builder, ins)
     return build_float(builder, ins, _directed(ins, np.add, rounding.add), ins.modifiers[-1])
 
 
-@instruction("sub")
+@instruction("sub", types=FLOATS)
 def build_sub(builder: Builder, ins: Instruction) -> Run:
     """Build sub."""
-    if "cc" in ins.modifiers:
-        return integer.with_carry(builder, ins)
-    if ins.modifiers[-1] not in FLOATS:
-        return integer.build_sub(builder, ins)
     function = _directed(ins, np.subtract, lambda x, y, mode: rounding.add(x, -y, mode))
     return build_float(builder, ins, function, ins.modifiers[-1])
 
 
-@instruction("mul")
+@instruction("mul", types=FLOATS)
 def build_mul(builder: Builder, ins: Instruction) -> Run:
     """Build mul."""
-    if ins.modifiers[-1] not in FLOATS:
-        return integer.build_mul(builder, ins)
     return build_float(builder, ins, _directed(ins, np.multiply, rounding.multiply), ins.modifiers[-1])
 
 
@@ -171,24 +166,16 @@ def build_fma(builder: Builder, ins: Instruction) -> Run:
     return build_float(builder, ins, _fma(ins), ins.modifiers[-1])
 
 
-@instruction("mad")
+@instruction("mad", types=FLOATS)
 def build_mad(builder: Builder, ins: Instruction) -> Run:
     """Build mad; for floats it is fma."""
-    if ins.modifiers[-1] not in FLOATS:
-        return integer.build_mad(builder, ins)
     return build_float(builder, ins, _fma(ins), ins.modifiers[-1])
 
 
-@instruction("div")
+@instruction("div", types=FLOATS)
 def build_div(builder: Builder, ins: Instruction) -> Run:
     """Build div; .approx and .full are rounded to nearest."""
-    if ins.modifiers[-1] not in FLOATS:
-        return integer.build_div(builder, ins)
     return build_float(builder, ins, _directed(ins, np.divide, rounding.divide), ins.modifiers[-1])
-
-
-def _zero(x: Array) -> np.ndarray[Any, Any]:
-    return x.dtype.type(0)  # type: ignore[no-any-return]
 
 
 def smallest(x: Array, y: Array) -> Array:
@@ -203,13 +190,11 @@ def largest(x: Array, y: Array) -> Array:
     return np.where((x == 0) & (y == 0), np.where(np.signbit(x), y, x), found)
 
 
-@instruction("min", "max")
+@instruction("min", "max", types=FLOATS)
 def build_min(builder: Builder, ins: Instruction) -> Run:
     """Build min and max, with two or three operands."""
-    if ins.modifiers[-1] not in FLOATS:
-        return integer.build_min(builder, ins)
     pick = smallest if ins.opcode == "min" else largest
-    poison, by_size = "NaN" in ins.modifiers, "abs" in ins.modifiers
+    propagates_nan, by_size = "NaN" in ins.modifiers, "abs" in ins.modifiers
 
     def function(*arguments: Array) -> Array:
         result = np.abs(arguments[0]) if by_size else arguments[0]
@@ -218,7 +203,7 @@ def build_min(builder: Builder, ins: Instruction) -> Run:
         if "xorsign" in ins.modifiers:
             sign = np.logical_xor(np.signbit(arguments[0]), np.signbit(arguments[1]))
             result = np.copysign(result, np.where(sign, -1.0, 1.0).astype(result.dtype))
-        if poison:
+        if propagates_nan:
             for argument in arguments:
                 result = np.where(np.isnan(argument), argument.dtype.type(np.nan), result)
         return result
@@ -226,19 +211,15 @@ def build_min(builder: Builder, ins: Instruction) -> Run:
     return build_float(builder, ins, function, ins.modifiers[-1])
 
 
-@instruction("abs")
+@instruction("abs", types=FLOATS)
 def build_abs(builder: Builder, ins: Instruction) -> Run:
     """Build abs."""
-    if ins.modifiers[-1] not in FLOATS:
-        return integer.build_abs(builder, ins)
     return build_float(builder, ins, np.abs, ins.modifiers[-1])
 
 
-@instruction("neg")
+@instruction("neg", types=FLOATS)
 def build_neg(builder: Builder, ins: Instruction) -> Run:
     """Build neg."""
-    if ins.modifiers[-1] not in FLOATS:
-        return integer.build_neg(builder, ins)
     return build_float(builder, ins, np.negative, ins.modifiers[-1])
 
 
@@ -331,9 +312,7 @@ def build_testp(builder: Builder, ins: Instruction) -> Run:
         raise refuse(ins)
     test = tests[kind]
 
-    def run(machine: Any) -> None:
-        from cudabench.simulator.values import truth
-
+    def run(machine: Machine) -> None:
         machine.put(target, truth(test(machine.array(source, dtype))))
 
     return run

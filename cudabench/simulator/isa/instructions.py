@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from cudabench.simulator.isa import (
-    access,
     async_copy,
     atomics,
+    bits,
     control,
     floating,
     integer,
+    load_store,
     moves,
     syscalls,
     tensor,
     warp,
 )
-from cudabench.simulator.isa.opcodes import TABLE, Run
-from cudabench.simulator.program.lower import Builder, Refuse
+from cudabench.simulator.isa.opcodes import Registered, instruction
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import Instruction
 
 _REFUSED = {
@@ -35,16 +37,15 @@ _REFUSED = {
 
 
 def _refusal(feature: str) -> None:
+    @instruction(*_REFUSED[feature])
     def build(builder: Builder, ins: Instruction) -> Run:
         raise Refuse(feature)
-
-    for opcode in _REFUSED[feature]:
-        TABLE[opcode] = build
 
 
 for _feature in _REFUSED:
     _refusal(_feature)
 
-__all__ = ["MODULES", "TABLE"]
+__all__ = ["MODULES", "OPCODES"]
 
-MODULES = (access, async_copy, atomics, control, floating, syscalls, integer, moves, tensor, warp)
+MODULES = (async_copy, atomics, bits, control, floating, integer, load_store, moves, syscalls, tensor, warp)
+OPCODES = Registered()

@@ -1,4 +1,4 @@
-"""Integer arithmetic, logic and shifts (PTX ISA 9.7.1, 9.7.2, 9.7.8).
+"""Integer arithmetic (PTX ISA 9.7.1, 9.7.2).
 
 Each instruction has two forms: on plain Python ints where all operands are uniform, and on arrays. Addition,
 subtraction and multiplication by a uniform value also keep affine operands affine.
@@ -7,16 +7,22 @@ subtraction and multiplication by a uniform value also keep affine operands affi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator import values
-from cudabench.simulator.isa.opcodes import Run, instruction, refuse
-from cudabench.simulator.program.lower import Builder
+from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
 from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical
 
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
+
+# The types of the operands; floating-point instructions of the same names are in `floating`.
 INTEGERS = frozenset(f"{sign}{bits}" for sign in "usb" for bits in (8, 16, 32, 64))
 _U32 = UNSIGNED[32]
 
@@ -46,7 +52,7 @@ def elementwise(
     if wide is not None and result[0] == "s":
         wide = SIGNED[width]
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         registers = machine.registers
         if scalars is not None:
             numbers = []
@@ -68,7 +74,7 @@ def elementwise(
     return run
 
 
-def add_values(x: Value, y: Value, bits: int, machine: Any) -> Value:
+def add_values(x: Value, y: Value, bits: int, machine: Machine) -> Value:
     """Return x + y modulo 2^bits."""
     if type(x) is Affine and type(y) is Affine:
         return values.add(x, y, bits, machine.chunk)
@@ -76,7 +82,7 @@ def add_values(x: Value, y: Value, bits: int, machine: Any) -> Value:
     return canonical(as_array(x, dtype, machine.chunk) + as_array(y, dtype, machine.chunk))
 
 
-def subtract_values(x: Value, y: Value, bits: int, machine: Any) -> Value:
+def subtract_values(x: Value, y: Value, bits: int, machine: Machine) -> Value:
     """Return x - y modulo 2^bits."""
     if type(x) is Affine and type(y) is Affine:
         return values.add(x, _negated(y), bits, machine.chunk)
@@ -91,7 +97,7 @@ def _negated(x: Affine) -> Affine:
     return Affine(-x.base, (-c[0], -c[1], -c[2], -c[3], -c[4], -c[5]), -x.high, -x.low)
 
 
-def multiply_values(x: Value, y: Value, bits: int, machine: Any) -> Value:
+def multiply_values(x: Value, y: Value, bits: int, machine: Machine) -> Value:
     """Return x * y modulo 2^bits."""
     if type(x) is Affine and type(y) is Affine:
         if y.coefficients is None:
@@ -108,7 +114,7 @@ def _small(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def widened(value: Value, type_: str, machine: Any) -> Value:
+def widened(value: Value, type_: str, machine: Machine) -> Value:
     """Return a 16- or 32-bit value extended to twice its width by the sign of the type."""
     bits = BITS[type_]
     if type(value) is Affine:
@@ -118,11 +124,11 @@ def widened(value: Value, type_: str, machine: Any) -> Value:
     return as_array(value, DTYPES[type_], machine.chunk).astype((SIGNED if type_[0] == "s" else UNSIGNED)[2 * bits])
 
 
-# Addition, subtraction, multiplication.
-
-
+@instruction("add")
 def build_add(builder: Builder, ins: Instruction) -> Run:
-    """Build add.type and add.cc.type."""
+    """Build add of integers, also add.cc."""
+    if "cc" in ins.modifiers:
+        return with_carry(builder, ins)
     type_ = ins.modifiers[-1]
     if type_ in ("u16x2", "s16x2"):
         return packed(builder, ins, type_, np.add)
@@ -135,8 +141,11 @@ def build_add(builder: Builder, ins: Instruction) -> Run:
     return _binary(builder, ins, type_, add_values)
 
 
+@instruction("sub")
 def build_sub(builder: Builder, ins: Instruction) -> Run:
-    """Build sub.type and sub.cc.type."""
+    """Build sub of integers, also sub.cc."""
+    if "cc" in ins.modifiers:
+        return with_carry(builder, ins)
     type_ = ins.modifiers[-1]
     if type_ in ("u16x2", "s16x2"):
         return packed(builder, ins, type_, np.subtract)
@@ -156,7 +165,7 @@ def _binary(builder: Builder, ins: Instruction, type_: str, combine: Callable[[V
     first, second = (builder.source(operand, type_) for operand in ins.operands[1:])
     bits = BITS[type_]
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         registers = machine.registers
         machine.put(target, combine(registers[first], registers[second], bits, machine))
 
@@ -170,6 +179,7 @@ def carry_register(builder: Builder) -> int:
     return builder.frame.registers["CC.CF"]
 
 
+@instruction("addc", "subc", "madc")
 def with_carry(builder: Builder, ins: Instruction) -> Run:
     """Build the extended-precision family: add.cc, addc, sub.cc, subc, mad.cc, madc (PTX ISA 9.7.2)."""
     type_ = ins.modifiers[-1]
@@ -186,7 +196,7 @@ def with_carry(builder: Builder, ins: Instruction) -> Run:
     if gives:
         builder.defs.append(carry)
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         x, y, *rest = (machine.array(source, dtype) for source in sources)
         into = as_array(machine.registers[carry], dtype, machine.chunk) if takes else None
         if rest:
@@ -210,9 +220,6 @@ def with_carry(builder: Builder, ins: Instruction) -> Run:
     return run
 
 
-instruction("addc", "subc", "madc")(with_carry)
-
-
 def multiply_high(x: Array, y: Array, type_: str) -> Array:
     """Return the upper half of the product, as unsigned bits; x and y hold the type's bits."""
     bits = BITS[type_]
@@ -232,7 +239,7 @@ def multiply_high(x: Array, y: Array, type_: str) -> Array:
     return result
 
 
-def _multiply_form(builder: Builder, ins: Instruction) -> tuple[str, str, int]:
+def _multiply_form(ins: Instruction) -> tuple[str, str, int]:
     form = next((word for word in ins.modifiers if word in ("lo", "hi", "wide")), "lo")
     type_ = ins.modifiers[-1]
     if type_ not in INTEGERS:
@@ -240,7 +247,7 @@ def _multiply_form(builder: Builder, ins: Instruction) -> tuple[str, str, int]:
     return form, type_, BITS[type_]
 
 
-def product(x: Value, y: Value, form: str, type_: str, machine: Any) -> Value:
+def product(x: Value, y: Value, form: str, type_: str, machine: Machine) -> Value:
     """Return mul.lo, mul.hi or mul.wide of two register values."""
     bits = BITS[type_]
     if form == "lo":
@@ -254,22 +261,24 @@ def product(x: Value, y: Value, form: str, type_: str, machine: Any) -> Value:
     return canonical(multiply_high(as_array(x, dtype, chunk), as_array(y, dtype, chunk), type_))
 
 
+@instruction("mul")
 def build_mul(builder: Builder, ins: Instruction) -> Run:
     """Build mul.lo, mul.hi, mul.wide and mul24."""
-    form, type_, _ = _multiply_form(builder, ins)
+    form, type_, _ = _multiply_form(ins)
     target = builder.target(ins.operands[0])
     first, second = (builder.source(operand, type_) for operand in ins.operands[1:])
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         registers = machine.registers
         machine.put(target, product(registers[first], registers[second], form, type_, machine))
 
     return run
 
 
+@instruction("mad")
 def build_mad(builder: Builder, ins: Instruction) -> Run:
     """Build mad.lo, mad.hi, mad.wide."""
-    form, type_, bits = _multiply_form(builder, ins)
+    form, type_, bits = _multiply_form(ins)
     if "cc" in ins.modifiers:
         return with_carry(builder, ins)
     if "sat" in ins.modifiers:
@@ -282,7 +291,7 @@ def build_mad(builder: Builder, ins: Instruction) -> Run:
     first, second = (builder.source(operand, type_) for operand in ins.operands[1:3])
     third = builder.source(ins.operands[3], f"{type_[0]}{out}")
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         registers = machine.registers
         value = product(registers[first], registers[second], form, type_, machine)
         machine.put(target, add_values(value, registers[third], out, machine))
@@ -311,9 +320,6 @@ def build_mul24(builder: Builder, ins: Instruction) -> Run:
     return elementwise(builder, ins, (type_,) * count, type_, arrays)
 
 
-# Division, remainder, extremes.
-
-
 def divide(x: Array, y: Array) -> Array:
     """Return the quotient rounded toward zero; division by zero gives all ones, as GPUs do (PTX ISA leaves it open)."""
     zero = y == 0
@@ -337,9 +343,12 @@ def _int_divide(x: int, y: int) -> int:
     return quotient if (x < 0) == (y < 0) else -quotient
 
 
+@instruction("div")
 def build_div(builder: Builder, ins: Instruction) -> Run:
     """Build integer div."""
     type_ = ins.modifiers[-1]
+    if type_ not in INTEGERS:
+        raise refuse(ins)
     return elementwise(builder, ins, (type_, type_), type_, divide, _int_divide)
 
 
@@ -352,6 +361,7 @@ def build_rem(builder: Builder, ins: Instruction) -> Run:
     )
 
 
+@instruction("min", "max")
 def build_min(builder: Builder, ins: Instruction) -> Run:
     """Build integer min and max, also of packed halves and with .relu."""
     type_ = ins.modifiers[-1]
@@ -359,6 +369,8 @@ def build_min(builder: Builder, ins: Instruction) -> Run:
     arrays = np.minimum if name == "min" else np.maximum
     if type_ in ("u16x2", "s16x2"):
         return packed(builder, ins, type_, arrays)
+    if type_ not in INTEGERS:
+        raise refuse(ins)
     scalars: Callable[..., int] = min if name == "min" else max
     if "relu" in ins.modifiers:
         return elementwise(
@@ -368,20 +380,26 @@ def build_min(builder: Builder, ins: Instruction) -> Run:
     return elementwise(builder, ins, (type_, type_), type_, arrays, scalars)
 
 
+@instruction("abs")
 def build_abs(builder: Builder, ins: Instruction) -> Run:
     """Build integer abs."""
     type_ = ins.modifiers[-1]
+    if type_ not in INTEGERS:
+        raise refuse(ins)
     return elementwise(builder, ins, (type_,), type_, np.abs, abs)
 
 
+@instruction("neg")
 def build_neg(builder: Builder, ins: Instruction) -> Run:
     """Build integer neg."""
     type_ = ins.modifiers[-1]
+    if type_ not in INTEGERS:
+        raise refuse(ins)
     target = builder.target(ins.operands[0])
     source = builder.source(ins.operands[1], type_)
     bits = BITS[type_]
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         machine.put(target, subtract_values(Affine(0), machine.registers[source], bits, machine))
 
     return run
@@ -434,357 +452,5 @@ def build_dp(builder: Builder, ins: Instruction) -> Run:
         for index in range(2 if wide else 4):
             total = total + piece(x, index, 16 if wide else 8, first) * piece(y, index + upper, 8, second)
         return total.astype(np.uint32)
-
-    return elementwise(builder, ins, ("b32", "b32", "b32"), "b32", arrays)
-
-
-# Logic and shifts.
-
-
-def _logic(
-    name: str, arrays: Callable[..., Array], scalars: Callable[..., int], predicates: Callable[..., Any]
-) -> None:
-    @instruction(name)
-    def build(builder: Builder, ins: Instruction) -> Run:
-        type_ = ins.modifiers[-1]
-        if type_ != "pred":
-            if name in ("or", "xor"):
-                return _disjoint(builder, ins, elementwise(builder, ins, (type_, type_), type_, arrays, scalars))
-            return elementwise(builder, ins, (type_, type_), type_, arrays, scalars)
-        target = builder.target(ins.operands[0])
-        sources = [builder.predicate(operand) for operand in ins.operands[1:]]
-        (first, flip_first), (second, flip_second) = sources
-
-        def run(machine: Any) -> None:
-            x, y = machine.registers[first], machine.registers[second]
-            if flip_first:
-                x = inverted(x)
-            if flip_second:
-                y = inverted(y)
-            found = predicates(x, y)
-            machine.put(target, found if type(found) is bool else values.truth(found))
-
-        return run
-
-
-def inverted(value: Value) -> Value:
-    """Return a predicate's opposite."""
-    return not value if type(value) is bool else ~value
-
-
-def _disjoint(builder: Builder, ins: Instruction, general: Run) -> Run:
-    """Add instead where the operands share no bits, as compilers write `4*i | 1`: an affine value stays affine."""
-    target = builder.target(ins.operands[0])
-    first, second = (builder.source(operand, ins.modifiers[-1]) for operand in ins.operands[1:])
-    bits = BITS[ins.modifiers[-1]]
-
-    def run(machine: Any) -> None:
-        x, y = machine.registers[first], machine.registers[second]
-        if type(x) is not Affine or type(y) is not Affine or x.coefficients is None or y.coefficients is not None:
-            general(machine)
-            return
-        step = x.base
-        for coefficient in x.coefficients:
-            step |= coefficient
-        if x.low >= 0 and 0 <= y.base < (step & -step):
-            machine.put(target, values.add(x, y, bits, machine.chunk))
-        else:
-            general(machine)
-
-    return run
-
-
-_logic("and", np.bitwise_and, lambda x, y: x & y, lambda x, y: x & y)
-_logic("or", np.bitwise_or, lambda x, y: x | y, lambda x, y: x | y)
-_logic("xor", np.bitwise_xor, lambda x, y: x ^ y, lambda x, y: x ^ y)
-
-
-@instruction("not")
-def build_not(builder: Builder, ins: Instruction) -> Run:
-    """Build not."""
-    type_ = ins.modifiers[-1]
-    if type_ != "pred":
-        return elementwise(builder, ins, (type_,), type_, np.invert, lambda x: ~x)
-    target = builder.target(ins.operands[0])
-    source, flip = builder.predicate(ins.operands[1])
-
-    def run(machine: Any) -> None:
-        value = machine.registers[source]
-        machine.put(target, value if flip else inverted(value))
-
-    return run
-
-
-@instruction("cnot")
-def build_cnot(builder: Builder, ins: Instruction) -> Run:
-    """Build cnot: C's `!`."""
-    type_ = ins.modifiers[-1]
-    return elementwise(builder, ins, (type_,), type_, lambda x: x == 0, lambda x: int(x == 0))
-
-
-@instruction("lop3")
-def build_lop3(builder: Builder, ins: Instruction) -> Run:
-    """Build lop3: any logic function of three operands, given by its table of truth."""
-    if len(ins.modifiers) > 1 and "BOOL" in "".join(ins.modifiers).upper():
-        raise refuse(ins)
-    table = ins.operands[4].value  # type: ignore[union-attr]
-
-    def combine(x: Any, y: Any, z: Any) -> Any:
-        found = None
-        for case in range(8):
-            if table >> case & 1:
-                term = (x if case & 4 else ~x) & (y if case & 2 else ~y) & (z if case & 1 else ~z)
-                found = term if found is None else found | term
-        return x & ~x if found is None else found
-
-    return elementwise(builder, ins._replace(operands=ins.operands[:4]), ("b32", "b32", "b32"), "b32", combine, combine)
-
-
-@instruction("shl")
-def build_shl(builder: Builder, ins: Instruction) -> Run:
-    """Build shl: amounts beyond the width give 0."""
-    type_ = ins.modifiers[-1]
-    bits = BITS[type_]
-    target = builder.target(ins.operands[0])
-    source, amount = builder.source(ins.operands[1], type_), builder.source(ins.operands[2], "u32")
-    dtype = UNSIGNED[bits]
-
-    def run(machine: Any) -> None:
-        x, y = machine.registers[source], machine.registers[amount]
-        if type(y) is Affine and y.coefficients is None:
-            steps = y.base & 0xFFFFFFFF
-            if type(x) is Affine:
-                machine.put(target, values.scale(x, 1 << steps, bits, machine.chunk) if steps < bits else Affine(0))
-                return
-            value = as_array(x, dtype, machine.chunk)
-            machine.put(target, canonical(value << dtype.type(steps)) if steps < bits else Affine(0))
-            return
-        machine.put(target, canonical(shift_left(as_array(x, dtype, machine.chunk), machine.array(amount, _U32))))
-
-    return run
-
-
-def shift_left(x: Array, amount: Array) -> Array:
-    """Return x << amount, 0 for amounts beyond the width; x unsigned, amount uint32."""
-    bits = x.dtype.itemsize * 8
-    return np.where(amount < bits, x << (amount & np.uint32(bits - 1)).astype(x.dtype), x.dtype.type(0))
-
-
-def shift_right(x: Array, amount: Array) -> Array:
-    """Return x >> amount, filled with the sign; amounts beyond the width count as the width."""
-    bits = x.dtype.itemsize * 8
-    if x.dtype.kind == "i":
-        return x >> np.minimum(amount, bits - 1).astype(x.dtype)
-    return np.where(amount < bits, x >> (amount & np.uint32(bits - 1)).astype(x.dtype), x.dtype.type(0))
-
-
-@instruction("shr")
-def build_shr(builder: Builder, ins: Instruction) -> Run:
-    """Build shr."""
-    type_ = ins.modifiers[-1]
-    return elementwise(builder, ins, (type_, "u32"), type_, shift_right, lambda x, y: x >> min(y, 64))
-
-
-@instruction("shf")
-def build_shf(builder: Builder, ins: Instruction) -> Run:
-    """Build shf: funnel shifts of {c, b} (here high, low)."""
-    left, clamp = "l" in ins.modifiers, "clamp" in ins.modifiers
-
-    def arrays(low: Array, high: Array, amount: Array) -> Array:
-        steps = (np.minimum(amount, 32) if clamp else amount & np.uint32(31)).astype(np.uint64)
-        both = (high.astype(np.uint64) << np.uint64(32)) | low
-        found = (both << steps) >> np.uint64(32) if left else both >> steps
-        return found.astype(np.uint32)
-
-    return elementwise(builder, ins, ("b32", "b32", "u32"), "b32", arrays)
-
-
-# Bit fields.
-
-
-@instruction("bfe")
-def build_bfe(builder: Builder, ins: Instruction) -> Run:
-    """Build bfe: a field of c bits from bit b, extended by its sign for signed types."""
-    type_ = ins.modifiers[-1]
-    bits = BITS[type_]
-    unsigned = UNSIGNED[bits]
-
-    def arrays(x: Array, start: Array, length: Array) -> Array:
-        start, length = (start & np.uint32(255)).astype(np.int64), (length & np.uint32(255)).astype(np.int64)
-        bare = x.view(unsigned)
-        raw = np.where(start < bits, bare >> np.minimum(start, bits - 1).astype(unsigned), unsigned.type(0))
-        # Bits of the field beyond the register take the sign, too.
-        inside = np.clip(np.minimum(length, bits - start), 0, bits)
-        ones = np.where(
-            inside < bits,
-            (unsigned.type(1) << np.minimum(inside, bits - 1).astype(unsigned)) - unsigned.type(1),
-            ~unsigned.type(0),
-        )
-        field = raw & ones
-        if type_[0] == "s":
-            last = np.minimum(start + length - 1, bits - 1)
-            sign = np.where(
-                length == 0, unsigned.type(0), (bare >> np.maximum(last, 0).astype(unsigned)) & unsigned.type(1)
-            )
-            field = np.where(sign != 0, field | ~ones, field)
-        return field.view(x.dtype)
-
-    return elementwise(builder, ins, (type_, "u32", "u32"), type_, arrays)
-
-
-@instruction("bfi")
-def build_bfi(builder: Builder, ins: Instruction) -> Run:
-    """Build bfi: insert the low d bits of a into b from bit c."""
-    type_ = ins.modifiers[-1]
-    bits = BITS[type_]
-    dtype = UNSIGNED[bits]
-
-    def arrays(x: Array, y: Array, start: Array, length: Array) -> Array:
-        start, length = start & np.uint32(255), length & np.uint32(255)
-        ones = np.where(
-            length < bits, (dtype.type(1) << np.minimum(length, bits - 1).astype(dtype)) - dtype.type(1), ~dtype.type(0)
-        )
-        field = shift_left(np.broadcast_to(ones, np.broadcast_shapes(ones.shape, start.shape)), start)
-        return (y & ~field) | (shift_left(x, start) & field)
-
-    return elementwise(builder, ins, (type_, type_, "u32", "u32"), type_, arrays)
-
-
-@instruction("bmsk")
-def build_bmsk(builder: Builder, ins: Instruction) -> Run:
-    """Build bmsk: a mask of b bits from bit a."""
-    clamp = "clamp" in ins.modifiers
-
-    def arrays(start: Array, length: Array) -> Array:
-        if not clamp:
-            start, length = start & np.uint32(31), length & np.uint32(31)
-        ones = np.where(length < 32, (np.uint32(1) << (length & np.uint32(31))) - np.uint32(1), np.uint32(0xFFFFFFFF))
-        return shift_left(ones, start)
-
-    return elementwise(builder, ins, ("u32", "u32"), "b32", arrays)
-
-
-def count_bits(x: Array) -> Array:
-    """Return the number of set bits; x unsigned."""
-    if hasattr(np, "bitwise_count"):
-        return np.bitwise_count(x).astype(np.uint32)
-    table = np.array([bin(value).count("1") for value in range(256)], dtype=np.uint32)
-    return table[np.ascontiguousarray(x)[..., None].view(np.uint8)].sum(axis=-1, dtype=np.uint32)
-
-
-def leading_zeros(x: Array) -> Array:
-    """Return the number of zero bits above the highest set bit; x unsigned."""
-    bits = x.dtype.itemsize * 8
-    step = 1
-    while step < bits:
-        x = x | (x >> x.dtype.type(step))
-        step *= 2
-    return np.uint32(bits) - count_bits(x)
-
-
-@instruction("popc")
-def build_popc(builder: Builder, ins: Instruction) -> Run:
-    """Build popc."""
-    return elementwise(builder, ins, (ins.modifiers[-1],), "u32", count_bits, lambda x: bin(x).count("1"))
-
-
-@instruction("clz")
-def build_clz(builder: Builder, ins: Instruction) -> Run:
-    """Build clz."""
-    type_ = ins.modifiers[-1]
-    return elementwise(builder, ins, (type_,), "u32", leading_zeros, lambda x: BITS[type_] - x.bit_length())
-
-
-@instruction("bfind")
-def build_bfind(builder: Builder, ins: Instruction) -> Run:
-    """Build bfind: the highest set bit (for negative values the highest clear one), all ones if there is none."""
-    type_ = ins.modifiers[-1]
-    bits = BITS[type_]
-    shift = "shiftamt" in ins.modifiers
-
-    def arrays(x: Array) -> Array:
-        unsigned = x.view(UNSIGNED[bits])
-        if type_[0] == "s":
-            unsigned = np.where(x < 0, ~unsigned, unsigned)
-        zeros = leading_zeros(unsigned)
-        place = zeros if shift else np.uint32(bits - 1) - zeros
-        return np.where(zeros == bits, np.uint32(0xFFFFFFFF), place)
-
-    return elementwise(builder, ins, (type_,), "u32", arrays)
-
-
-@instruction("brev")
-def build_brev(builder: Builder, ins: Instruction) -> Run:
-    """Build brev: bits in reverse order."""
-    type_ = ins.modifiers[-1]
-    bits = BITS[type_]
-
-    def arrays(x: Array) -> Array:
-        step = bits // 2
-        mask = (1 << bits) - 1
-        while step:
-            mask ^= (mask << step) & ((1 << bits) - 1)
-            low = x.dtype.type(mask)
-            x = ((x >> x.dtype.type(step)) & low) | ((x & low) << x.dtype.type(step))
-            step //= 2
-        return x
-
-    return elementwise(builder, ins, (type_,), type_, arrays)
-
-
-@instruction("fns")
-def build_fns(builder: Builder, ins: Instruction) -> Run:
-    """Build fns: the n-th set bit from a base bit, upward or downward."""
-
-    def arrays(mask: Array, base: Array, offset: Array) -> Array:
-        mask, base, offset = np.broadcast_arrays(mask, base, offset)
-        result = np.full(mask.shape, 0xFFFFFFFF, dtype=np.uint32)
-        left = np.where(offset == 0, 1, np.abs(offset)).astype(np.int64)
-        step = np.where(offset < 0, -1, 1)
-        place = base.astype(np.int64)
-        for _ in range(32):
-            inside = (place >= 0) & (place < 32)
-            is_set = inside & ((mask >> np.clip(place, 0, 31).astype(np.uint32)) & np.uint32(1)).astype(bool)
-            left = left - is_set
-            hit = is_set & (left == 0)
-            result[hit] = place[hit].astype(np.uint32)
-            place = np.where(offset == 0, -1, place + step)
-        return result
-
-    return elementwise(builder, ins, ("b32", "u32", "s32"), "b32", arrays)
-
-
-@instruction("prmt")
-def build_prmt(builder: Builder, ins: Instruction) -> Run:
-    """Build prmt: pick four of the eight bytes of two registers (PTX ISA 9.7.9.7)."""
-    mode = next((word for word in ins.modifiers if word in ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")), "")
-
-    def selectors(control: Array) -> list[Array]:
-        low = control & np.uint32(3)
-        if mode == "":
-            return [(control >> np.uint32(4 * place)) & np.uint32(15) for place in range(4)]
-        if mode == "f4e":
-            return [low + np.uint32(place) for place in range(4)]
-        if mode == "b4e":
-            return [(low - np.uint32(place)) & np.uint32(7) for place in range(4)]
-        if mode == "rc8":
-            return [low] * 4
-        if mode == "ecl":
-            return [np.maximum(low, place).astype(np.uint32) for place in range(4)]
-        if mode == "ecr":
-            return [np.minimum(low, place).astype(np.uint32) for place in range(4)]
-        return [((low & np.uint32(1)) << np.uint32(1)) + np.uint32(place & 1) for place in range(4)]
-
-    def arrays(x: Array, y: Array, control: Array) -> Array:
-        both = (y.astype(np.uint64) << np.uint64(32)) | x
-        result: Any = np.uint32(0)
-        for place, selector in enumerate(selectors(control)):
-            byte = ((both >> ((selector & np.uint32(7)).astype(np.uint64) * np.uint64(8))) & np.uint64(255)).astype(
-                np.uint32
-            )
-            copies = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
-            byte = np.where(selector & np.uint32(8), copies, byte)
-            result = result | (byte << np.uint32(8 * place))
-        return result
 
     return elementwise(builder, ins, ("b32", "b32", "b32"), "b32", arrays)

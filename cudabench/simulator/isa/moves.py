@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator import values
 from cudabench.simulator.isa import rounding
-from cudabench.simulator.isa.integer import INTEGERS, inverted
-from cudabench.simulator.isa.opcodes import Run, instruction, refuse
+from cudabench.simulator.isa.bits import inverted
+from cudabench.simulator.isa.integer import INTEGERS
+from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
-from cudabench.simulator.program.lower import Builder, Refuse
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Vector
 from cudabench.simulator.values import BOOL, DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical, truth
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
 
 # Moves.
 
@@ -36,12 +42,12 @@ def build_mov(builder: Builder, ins: Instruction) -> Run:
     source = builder.source(out_of, type_)
     if builder.width(target) == 32 and builder.width(source) == 64:
         # The 32-bit address of a shared variable.
-        def narrow(machine: Any) -> None:
+        def narrow(machine: Machine) -> None:
             machine.put(target, resized(machine.registers[source], "u64", "u32", 32, machine))
 
         return narrow
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         machine.put(target, machine.registers[source])
 
     return run
@@ -54,7 +60,7 @@ def _unpack(builder: Builder, into: Vector, out_of: Any, type_: str) -> Run:
     targets = [builder.target(item) for item in into.items]
     wide, narrow = UNSIGNED[bits], UNSIGNED[piece]
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         value = machine.array(source, wide)
         for place, target in enumerate(targets):
             machine.put(target, canonical((value >> wide.type(place * piece)).astype(narrow)))
@@ -69,7 +75,7 @@ def _pack(builder: Builder, into: Any, out_of: Vector, type_: str) -> Run:
     target = builder.target(into)
     wide, narrow = UNSIGNED[bits], UNSIGNED[piece]
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         value = machine.array(sources[0], narrow).astype(wide)
         for place, source in enumerate(sources[1:], 1):
             value = value | (machine.array(source, narrow).astype(wide) << wide.type(place * piece))
@@ -91,7 +97,7 @@ def build_cvta(builder: Builder, ins: Instruction) -> Run:
     shift = Affine(-window if to else window)
     narrow = builder.width(source) == 32
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         value = machine.registers[source]
         if shift.base:
             if type(value) is Affine:
@@ -116,7 +122,7 @@ def build_isspacep(builder: Builder, ins: Instruction) -> Run:
     source = builder.source(ins.operands[1], "u64")
     windows = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         address = machine.array(source, UNSIGNED[64])
         start = windows.get(space)
         if start is not None:
@@ -124,7 +130,7 @@ def build_isspacep(builder: Builder, ins: Instruction) -> Run:
         elif space == "const":
             inside = np.zeros(address.shape, dtype=bool)
             for region in machine.space.slots:
-                if region is not None and not region.writable and region.name in machine.constants:
+                if region.constant:
                     inside |= (address >= np.uint64(region.base)) & (address < np.uint64(region.end))
         else:
             inside = address >= np.uint64(1 << 39)
@@ -175,7 +181,7 @@ def decide(name: str, x: Affine, y: Affine) -> bool | None:
     return None
 
 
-def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Any], Value]:
+def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Machine], Value]:
     """Return the function of the machine that compares operands 1 and 2 of setp or set."""
     name = ins.modifiers[0]
     if name not in _COMPARE and name not in _UNORDERED and name not in ("num", "nan"):
@@ -191,7 +197,7 @@ def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Any]
     sign = values.signed if type_[0] == "s" else values.unsigned
     flush = "ftz" in ins.modifiers
 
-    def run(machine: Any) -> Value:
+    def run(machine: Machine) -> Value:
         x, y = machine.registers[first], machine.registers[second]
         if dtype.kind in "iu" and not half and type(x) is Affine and type(y) is Affine:
             p, q = sign(x, bits), sign(y, bits)
@@ -226,12 +232,12 @@ def build_setp(builder: Builder, ins: Instruction) -> Run:
     other, flip = builder.predicate(ins.operands[3]) if boolean is not None else (-1, False)
     if boolean is None and complement is None:
 
-        def simple(machine: Any) -> None:
+        def simple(machine: Machine) -> None:
             machine.put(target, compare(machine))
 
         return simple
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         found = compare(machine)
         opposite = inverted(found)
         if boolean is not None:
@@ -255,7 +261,7 @@ def _setp_pair(builder: Builder, ins: Instruction, type_: str) -> Run:
     first, second = (builder.source(operand, "b32") for operand in ins.operands[1:3])
     compare = compare_arrays(ins.modifiers[0], True)
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         for shift, target in ((0, low), (16, high)):
             x, y = (_half(machine, source, shift, type_) for source in (first, second))
             machine.put(target, truth(compare(x, y)))
@@ -282,7 +288,7 @@ def build_set(builder: Builder, ins: Instruction) -> Run:
         yes = (1 << bits) - 1
     dtype = UNSIGNED[bits]
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         found = compare(machine)
         if boolean is not None:
             third = machine.registers[other]
@@ -293,7 +299,7 @@ def build_set(builder: Builder, ins: Instruction) -> Run:
     return run
 
 
-def _half(machine: Any, source: int, shift: int, type_: str) -> Array:
+def _half(machine: Machine, source: int, shift: int, type_: str) -> Array:
     """Return the low (shift 0) or high (16) half of a packed pair of 16-bit floats as floats."""
     bits = (machine.array(source, UNSIGNED[32]) >> np.uint32(shift)).astype(np.uint16)
     return rounding.from_bf16(bits) if type_ == "bf16x2" else bits.view(np.float16)
@@ -304,7 +310,7 @@ def _set_pair(builder: Builder, ins: Instruction, target: int, result: str, type
     compare = compare_arrays(ins.modifiers[0], True)
     yes = {"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(result, 0xFFFF)
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         total: Any = np.uint32(0)
         for shift in (0, 16):
             x, y = (_half(machine, source, shift, type_) for source in (first, second))
@@ -323,7 +329,7 @@ def build_selp(builder: Builder, ins: Instruction) -> Run:
     condition, flip = builder.predicate(ins.operands[3])
     dtype = DTYPES[type_]
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         registers = machine.registers
         chosen = registers[condition]
         if flip:
@@ -346,7 +352,7 @@ def build_slct(builder: Builder, ins: Instruction) -> Run:
     third = builder.source(ins.operands[3], kind)
     dtype = DTYPES[type_]
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         chosen = machine.array(third, DTYPES[kind]) >= 0
         found = np.where(chosen, machine.array(first, dtype), machine.array(second, dtype))
         machine.put(target, canonical(found))
@@ -357,7 +363,7 @@ def build_slct(builder: Builder, ins: Instruction) -> Run:
 # Conversions.
 
 
-def resized(value: Value, type_: str, result: str, width: int, machine: Any) -> Value:
+def resized(value: Value, type_: str, result: str, width: int, machine: Machine) -> Value:
     """Return an integer converted between integer types and extended to a register of `width` bits."""
     bits, out = BITS[type_], BITS[result]
     if type(value) is Affine:
@@ -442,7 +448,7 @@ def build_cvt(builder: Builder, ins: Instruction) -> Run:
         source = builder.source(ins.operands[1], type_)
         if not saturate:
 
-            def resize(machine: Any) -> None:
+            def resize(machine: Machine) -> None:
                 machine.put(target, resized(machine.registers[source], type_, result, width, machine))
 
             return resize
@@ -450,7 +456,7 @@ def build_cvt(builder: Builder, ins: Instruction) -> Run:
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if result[0] == "s" else (0, (1 << bits) - 1)
         info = np.iinfo(DTYPES[type_])
 
-        def clamp(machine: Any) -> None:
+        def clamp(machine: Machine) -> None:
             x = machine.array(source, DTYPES[type_])
             x = np.clip(x, max(low, int(info.min)), min(high, int(info.max))).astype(DTYPES[result])
             machine.put(target, canonical(x.astype((SIGNED if result[0] == "s" else UNSIGNED)[width])))
@@ -459,7 +465,7 @@ def build_cvt(builder: Builder, ins: Instruction) -> Run:
     source = builder.source(ins.operands[1], "b16" if type_ in ("f16", "bf16") else type_)
     read = UNSIGNED[16] if type_ == "bf16" else DTYPES[type_]
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         x = machine.array(source, read)
         if type_ == "bf16":
             x = rounding.from_bf16(x)
@@ -510,7 +516,7 @@ def _cvt_pair(builder: Builder, ins: Instruction, result: str) -> Run:
     relu = "relu" in ins.modifiers
     half = result[:-2]
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         parts = []
         for source in (low, high):
             part = to_float(machine.array(source, DTYPES["f32"]), half, mode, None, False, relu, False)
@@ -529,7 +535,7 @@ def _cvt_pack(builder: Builder, ins: Instruction) -> Run:
     first, second = (builder.source(operand, type_) for operand in ins.operands[1:3])
     third = builder.source(ins.operands[3], "b32") if len(ins.operands) > 3 else None
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         a, b = (np.clip(machine.array(s, DTYPES[type_]).astype(np.int64), low, high) for s in (first, second))
         mask = (1 << bits) - 1
         found = ((a & mask) << bits) | (b & mask)

@@ -1,31 +1,49 @@
-"""The table of instructions: a builder for each opcode, registered by the modules that define them.
+"""The builders of all instructions by opcode and type, registered by the modules that define them.
 
-A builder gets the `lower.Builder` and the parsed instruction; it returns what runs: a function of the machine, or an
-`Op` where the scheduler has to know more. It raises `Refuse` with the name of a feature that the simulator lacks.
+A builder gets the `Builder` and the parsed instruction; it returns what runs: a function of the machine, or an `Op`
+where the scheduler has to know more, or None where nothing is to be done. It raises `Refuse` with the name of a feature
+that the simulator lacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
 
-from cudabench.simulator.program.lower import Builder, Op, Refuse
+from cudabench.simulator.program.builder import Build, BuildCall
+from cudabench.simulator.program.code import Refuse
 from cudabench.simulator.program.ptx import Instruction
 
-Run = Callable[[Any], Any]
-Build = Callable[[Builder, Instruction], "Run | Op | None"]
-TABLE: dict[str, Build] = {}
+ANY_TYPE = ""
+B = TypeVar("B", bound=Build)
+SYSCALLS: dict[str, BuildCall] = {}  # functions without a body in the PTX, which the simulator supplies
+_BUILDERS: dict[tuple[str, str], Build] = {}
 
 
-def instruction(*opcodes: str) -> Callable[[Build], Build]:
-    """Register a builder under its opcodes."""
+def instruction(*opcodes: str, types: Collection[str] = (ANY_TYPE,)) -> Callable[[B], B]:
+    """Register a builder under its opcodes, for some types of the last modifier or for all."""
 
-    def register(build: Build) -> Build:
+    def register(build: B) -> B:
         for opcode in opcodes:
-            TABLE[opcode] = build
+            for type_ in types:
+                _BUILDERS[opcode, type_] = build
         return build
 
     return register
+
+
+class Registered:
+    """All that is registered, for a `Builder` to ask."""
+
+    syscalls: Mapping[str, BuildCall] = SYSCALLS
+
+    def find(self, ins: Instruction) -> Build:
+        """Return the builder of an instruction. Raises Refuse where there is none."""
+        type_ = ins.modifiers[-1] if ins.modifiers else ANY_TYPE
+        build = _BUILDERS.get((ins.opcode, type_)) or _BUILDERS.get((ins.opcode, ANY_TYPE))
+        if build is None:
+            raise refuse(ins)
+        return build
 
 
 def refuse(ins: Instruction) -> Refuse:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.errors import KernelTrap
-from cudabench.simulator.isa.opcodes import TABLE
+from cudabench.simulator.isa.opcodes import SYSCALLS
 from cudabench.simulator.memory import LOCAL_WINDOW
-from cudabench.simulator.program.lower import Builder, Op, Refuse
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Op, Refuse
 from cudabench.simulator.program.ptx import Operand, Symbol
 from cudabench.simulator.values import INT64, as_array
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
 
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
 MAX_STRING = 1 << 16
@@ -36,7 +41,7 @@ def _arguments(builder: Builder, arguments: tuple[Operand, ...]) -> list[int]:
     return found
 
 
-def read_bytes(machine: Any, address: int, block: int, thread: int, size: int) -> bytes:
+def read_bytes(machine: Machine, address: int, block: int, thread: int, size: int) -> bytes:
     """Return bytes at a generic address, as one lane sees them; fewer where the memory ends."""
     if LOCAL_WINDOW <= address < LOCAL_WINDOW + (1 << 32):
         start = address - LOCAL_WINDOW
@@ -47,13 +52,13 @@ def read_bytes(machine: Any, address: int, block: int, thread: int, size: int) -
     return bytes(region.bytes[address - region.base : address - region.base + size].tobytes())
 
 
-def text_at(machine: Any, address: int, block: int, thread: int) -> str:
+def text_at(machine: Machine, address: int, block: int, thread: int) -> str:
     """Return the zero-terminated string at a generic address."""
     raw = read_bytes(machine, address, block, thread, MAX_STRING)
     return raw.partition(b"\0")[0].decode("utf-8", "replace")
 
 
-def format_text(machine: Any, template: str, arguments: int, block: int, thread: int) -> str:
+def format_text(machine: Machine, template: str, arguments: int, block: int, thread: int) -> str:
     """Return what C's printf makes of a template; arguments lie at a generic address, each aligned to its size."""
     offset = 0
 
@@ -102,7 +107,7 @@ def build_vprintf(builder: Builder, results: tuple[Operand, ...], arguments: tup
             if name is not None:
                 builder.defs.append(builder.slot(name, 0, 32))
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         chunk = machine.chunk
         formats = np.broadcast_to(as_array(machine.registers[template], INT64, chunk), chunk.shape)
         places = np.broadcast_to(as_array(machine.registers[place], INT64, chunk), chunk.shape)
@@ -117,7 +122,7 @@ def build_assertfail(builder: Builder, results: tuple[Operand, ...], arguments: 
     """Build a call of __assertfail(expression, file, line, function, size of a char): it ends the launch."""
     registers = _arguments(builder, arguments)
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         chunk = machine.chunk
         lanes = machine.lanes()
         place = int(np.argmax(lanes))
@@ -132,5 +137,5 @@ def build_assertfail(builder: Builder, results: tuple[Operand, ...], arguments: 
     return Op(run, "plain", builder.ins.location)
 
 
-TABLE["vprintf"] = build_vprintf  # type: ignore[assignment]
-TABLE["__assertfail"] = build_assertfail  # type: ignore[assignment]
+SYSCALLS["vprintf"] = build_vprintf
+SYSCALLS["__assertfail"] = build_assertfail

@@ -7,7 +7,7 @@ their sum is rounded to float32 once, where the hardware may cut it off; float64
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,14 @@ from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.isa.warp import by_warp
-from cudabench.simulator.program.lower import Builder, Op, Refuse
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Op, Refuse
 from cudabench.simulator.program.ptx import Instruction, Operand, Vector
 from cudabench.simulator.values import DTYPES, UNSIGNED, Array, as_array
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
 
 _SHAPES = {  # by the types of A and B, and of C
     ("f64", "f64"): ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
@@ -74,12 +79,12 @@ def build_mma(builder: Builder, ins: Instruction) -> Op:
     row, column = places("c", m, n, k)
     scatter = row * n + column
 
-    def collect(machine: Any, matrix: str, dtype: np.dtype[Any]) -> Array:
+    def collect(machine: Machine, matrix: str, dtype: np.dtype[Any]) -> Array:
         parts = [by_warp(machine, as_array(machine.registers[i], dtype, machine.chunk)) for i in sources[matrix]]
         lanes = np.stack(np.broadcast_arrays(*parts), axis=-1)
         return lanes.reshape(*lanes.shape[:2], -1)[..., gather[matrix]]
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         if type_ == "tf32":
             a, b = ((collect(machine, x, UNSIGNED[32]) & _KEPT).view(np.float32).astype(np.float64) for x in "ab")
             found = (collect(machine, "c", DTYPES[outer]) + np.matmul(a, b)).astype(np.float32)
@@ -93,5 +98,5 @@ def build_mma(builder: Builder, ins: Instruction) -> Op:
             machine.put(target, np.ascontiguousarray(lanes[..., element]).reshape(lanes.shape[0], -1))
 
     op = Op(run, "collective", ins.location)
-    op.collective = lambda machine: None
+    op.members = lambda machine: None
     return op

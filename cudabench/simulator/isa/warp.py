@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.isa.opcodes import Run, instruction, refuse
-from cudabench.simulator.program.lower import Builder, Op
+from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Op, Run
 from cudabench.simulator.program.ptx import Instruction, Location, Operand, Pair
 from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Affine, Array, as_array, canonical, truth
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
 
 _U32 = UNSIGNED[32]
 POISON = np.uint32(0xFFFFFFFF)  # NaN as a float
@@ -19,12 +24,12 @@ POISON = np.uint32(0xFFFFFFFF)  # NaN as a float
 def collective(builder: Builder, ins: Instruction, run: Run, members: int | None) -> Op:
     """Return an op at which the lanes of a warp meet: those that the member mask names, or (None) all of them."""
 
-    def named(machine: Any) -> Array | None:
+    def named(machine: Machine) -> Array | None:
         if members is None:
             return None
         return as_array(machine.registers[members], _U32, machine.chunk)
 
-    def meet(machine: Any) -> None:
+    def meet(machine: Machine) -> None:
         who: Array | None = None
         if members is not None:
             value = machine.registers[members]
@@ -37,7 +42,7 @@ def collective(builder: Builder, ins: Instruction, run: Run, members: int | None
         run(machine)
 
     op = Op(meet, "collective", ins.location)
-    op.collective = named
+    op.members = named
     return op
 
 
@@ -51,14 +56,14 @@ def build_warp_sync(builder: Builder, ins: Instruction) -> Op:
     return collective(builder, ins, lambda machine: None, members)
 
 
-def by_warp(machine: Any, array: Array) -> Array:
+def by_warp(machine: Machine, array: Array) -> Array:
     """Return an array broadcast to (blocks or 1, warps, 32)."""
     chunk = machine.chunk
     full = np.broadcast_to(array, (array.shape[0], chunk.threads))
     return full.reshape(array.shape[0], chunk.warps, 32)
 
 
-def active(machine: Any) -> Array:
+def active(machine: Machine) -> Array:
     """Return the active lanes as (blocks or 1, warps, 32)."""
     if machine.mask is None:
         return np.ones((1, machine.chunk.warps, 32), dtype=bool)
@@ -89,7 +94,7 @@ def build_shfl(builder: Builder, ins: Instruction) -> Op:
     members = _member_mask(builder, ins.operands[4]) if len(ins.operands) > 4 else None
     own = np.arange(32, dtype=np.int64)
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         chunk = machine.chunk
         value = as_array(machine.registers[source], _U32, chunk)
         b = by_warp(machine, as_array(machine.registers[lane], _U32, chunk)).astype(np.int64) & 31
@@ -136,7 +141,7 @@ def build_shfl(builder: Builder, ins: Instruction) -> Op:
     return collective(builder, ins, run, members)
 
 
-def _undefined(machine: Any, location: Location, members: int | None, other: Array) -> Array | None:
+def _undefined(machine: Machine, location: Location, members: int | None, other: Array) -> Array | None:
     """Return the lanes (blocks or 1, threads) that shuffle from one that is elsewhere or that their mask leaves out.
 
     None where there are none. That is no hazard by itself: reductions of less than a warp do so in lanes whose result
@@ -160,7 +165,7 @@ def _undefined(machine: Any, location: Location, members: int | None, other: Arr
     return undefined
 
 
-def _per_warp(machine: Any, result: Array) -> Array:
+def _per_warp(machine: Machine, result: Array) -> Array:
     """Return (blocks, warps, 1) or (blocks, warps, 32) as (blocks, threads)."""
     shape = (result.shape[0], machine.chunk.warps, 32)
     return np.ascontiguousarray(np.broadcast_to(result, shape)).reshape(result.shape[0], -1)
@@ -174,7 +179,7 @@ def build_vote(builder: Builder, ins: Instruction) -> Op:
     source, flip = builder.predicate(ins.operands[1])
     members = _member_mask(builder, ins.operands[2]) if len(ins.operands) > 2 else None
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         value = as_array(machine.registers[source], BOOL, machine.chunk)
         values = by_warp(machine, ~value if flip else value)
         lanes = active(machine)
@@ -197,7 +202,7 @@ def build_activemask(builder: Builder, ins: Instruction) -> Run:
     """Build activemask."""
     target = builder.target(ins.operands[0])
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         machine.put(target, _per_warp(machine, as_bits(active(machine))))
 
     return run
@@ -212,7 +217,7 @@ def build_match(builder: Builder, ins: Instruction) -> Op:
     source = builder.source(ins.operands[1], type_)
     members = _member_mask(builder, ins.operands[2])
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         chunk = machine.chunk
         values = by_warp(machine, as_array(machine.registers[source], DTYPES[type_], chunk))
         lanes = active(machine)
@@ -266,7 +271,7 @@ def build_redux(builder: Builder, ins: Instruction) -> Op:
             ]
         )
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         chunk = machine.chunk
         values = by_warp(machine, as_array(machine.registers[source], dtype, chunk))
         lanes = active(machine)
@@ -295,7 +300,7 @@ def build_elect(builder: Builder, ins: Instruction) -> Op:
     target, predicate = builder.target(into.first), builder.target(into.second)
     members = _member_mask(builder, ins.operands[1])
 
-    def run(machine: Any) -> None:
+    def run(machine: Machine) -> None:
         lanes = active(machine)
         first = lanes.argmax(axis=2)[..., None]
         machine.put(target, _per_warp(machine, first.astype(np.uint32)))

@@ -1,17 +1,30 @@
-"""From parsed functions to a flat program of basic blocks for one kernel.
+"""From a kernel's parsed functions to ops, calls inlined.
 
-Calls of device functions are inlined, so that one list of blocks with increasing numbers holds the whole kernel and
-"lowest block first" is a good order for divergent lanes. Registers become indices; `.param` variables of calls become
-registers.
+One list of blocks with increasing numbers holds the whole kernel, so that "lowest block first" is a good order for
+divergent lanes. Registers become indices; `.param` variables of calls become registers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from cudabench.simulator.errors import PtxError
+from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.program import ptx
+from cudabench.simulator.program.code import (
+    SYMBOL_BIT,
+    AccessKind,
+    Code,
+    MemoryInstruction,
+    Op,
+    Refuse,
+    Run,
+    Unsupported,
+)
+from cudabench.simulator.program.flow import cut_blocks, find_live_registers, written_memory
 from cudabench.simulator.program.ptx import (
     Address,
     Immediate,
@@ -23,10 +36,12 @@ from cudabench.simulator.program.ptx import (
     Symbol,
     Vector,
 )
-from cudabench.simulator.values import UNSIGNED, Affine
+from cudabench.simulator.values import UNSIGNED, Affine, Value
 
-# Names that may be called without a body in the PTX: the machine supplies them.
-HOST_FUNCTIONS = ("vprintf", "__assertfail")
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
+
 _REFUSED_CALLS = {
     "malloc": "malloc in a kernel", "free": "free in a kernel",
     "cudaLaunchDeviceV2": "dynamic parallelism", "cudaGetParameterBufferV2": "dynamic parallelism",
@@ -47,76 +62,24 @@ _REFUSED_REGISTERS = {
     "%envreg1": "grid sync (cooperative groups)", "%envreg2": "grid sync (cooperative groups)",
 }  # fmt: skip
 MAX_INLINED = 400_000
+DYNAMIC_SHARED = -1  # an address: the end of the static shared memory, known once all is decoded
 
 
-class Unsupported(NamedTuple):
-    """A feature that a kernel uses and the simulator lacks, with its place."""
-
-    file: str
-    line: int
-    feature: str
+Build = Callable[["Builder", Instruction], Run | Op | None]
+BuildCall = Callable[["Builder", tuple[Operand, ...], tuple[Operand, ...]], Op]
 
 
-class Refuse(Exception):
-    """Raised by a builder for an instruction that the simulator lacks; the message names the feature."""
+class Opcodes(Protocol):
+    """Where a builder finds how to build an instruction, and a call of a function that the simulator supplies."""
 
+    @property
+    def syscalls(self) -> Mapping[str, BuildCall]:
+        """The builders of calls, by the name of the function."""
+        ...
 
-class Op:
-    """One decoded instruction: `run(machine)` and what the scheduler has to know about it."""
-
-    __slots__ = ("collective", "defs", "guard", "inverted", "line", "run", "taint", "target", "uses", "what")
-
-    def __init__(self, run: Callable[[Any], Any] | None, what: str, line: Location) -> None:
-        self.run = run
-        self.what = what  # 'plain', 'branch', 'table', 'exit', 'barrier', 'collective'
-        self.line = line
-        self.guard = -1
-        self.inverted = False
-        self.defs: tuple[int, ...] = ()
-        self.uses: tuple[int, ...] = ()
-        self.target: Any = None
-        self.collective: Any = None
-        self.taint: int | None = None  # what the results point to (see _written), or None: what the operands point to
-
-
-class Block:
-    """A basic block: straight-line ops, then at most one op that may split, stop or park the lanes."""
-
-    __slots__ = ("live", "number", "ops", "runs", "simple", "successors", "terminator", "weight")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.ops: list[Op] = []
-        self.terminator: Op | None = None
-        self.successors: tuple[int, ...] = ()
-        self.live = 0
-        self.simple = True
-        self.runs: list[Callable[[Any], Any]] = []
-        self.weight = 0
-
-
-class Code(NamedTuple):
-    """A kernel ready to run."""
-
-    name: str
-    blocks: list[Block]
-    widths: list[int]
-    initial: list[Any]
-    special: dict[str, int]
-    parameters: tuple[ptx.Variable, ...]
-    parameter_offsets: dict[str, int]
-    parameter_bytes: int
-    static_shared: int
-    dynamic_symbol: bool
-    local_bytes: int
-    shared_names: tuple[tuple[str, int, int], ...]
-    granule: dict[str, int]
-    accesses: list[tuple[Location, str, str, int]]
-    unsupported: tuple[Unsupported, ...]
-    files: dict[int, str]
-    read: frozenset[int]
-    written: int
-    orders: bool
+    def find(self, ins: Instruction) -> Build:
+        """Return the builder of an instruction. Raises Refuse where there is none."""
+        ...
 
 
 class Frame:
@@ -132,16 +95,16 @@ class Frame:
 
 
 class Builder:
-    """Turns the instructions of a kernel into ops; the instruction tables call its `source`, `target`, `address`..."""
+    """Turns a kernel's instructions into ops; the builders of instructions call its `source`, `target`, `address`..."""
 
-    def __init__(self, module: ptx.Module, name: str, symbols: dict[str, int], table: Any) -> None:
+    def __init__(self, module: ptx.Module, name: str, symbols: Mapping[str, int], opcodes: Opcodes) -> None:
         self.module = module
         self.kernel = module.functions[name]
         self.symbols = symbols
-        self.table = table
+        self.opcodes = opcodes
         self.widths: list[int] = []
-        self.initial: list[Any] = []
-        self.constants: dict[Any, int] = {}
+        self.initial: list[Value] = []
+        self.constants: dict[tuple[int, int], int] = {}
         self.special: dict[str, int] = {}
         self.stream: list[Op | str] = []
         self.refused: dict[Unsupported, None] = {}
@@ -151,7 +114,7 @@ class Builder:
         self.static_shared = 0
         self.dynamic: list[str] = []
         self.granule = {"shared": 16, "global": 16}
-        self.accesses: list[tuple[Location, str, str, int]] = []
+        self.accesses: list[MemoryInstruction] = []
         self.stack: list[str] = []
         self.frame = Frame(self.kernel, "")
         self.uses: list[int] = []
@@ -159,7 +122,7 @@ class Builder:
         self.slots: dict[str, dict[tuple[int, int], int]] = {}
         self.slots_local: dict[str, int] = {}
         self.dynamic_constants: list[int] = []
-        self.taint: int | None = None
+        self.pointer: int | None = None
         self.write_addresses: list[int] = []
         self.orders = False  # whether anything but an atomic may order blocks: a fence, or an access with an order
         self.address_register = -1
@@ -174,7 +137,7 @@ class Builder:
 
     # Registers and operands.
 
-    def new(self, width: int, value: Any = None) -> int:
+    def new(self, width: int, value: Value) -> int:
         """Return a new register of a width in bits (1 for a predicate)."""
         self.widths.append(width)
         self.initial.append(value)
@@ -201,11 +164,11 @@ class Builder:
         """Return a register's width in bits."""
         return self.widths[index]
 
-    def constant(self, value: Any, width: int) -> int:
+    def constant(self, value: int, width: int) -> int:
         """Return a register that always holds the integer (or bool)."""
         key = (value, width)
         if key not in self.constants:
-            self.constants[key] = self.new(width, value if width == 1 else Affine(value))
+            self.constants[key] = self.new(width, bool(value) if width == 1 else Affine(value))
         return self.constants[key]
 
     def source(self, operand: Operand, type_: str) -> int:
@@ -227,16 +190,12 @@ class Builder:
         if type_ == "pred":
             return self.constant(bool(value), 1)
         if operand.float_bits and operand.float_bits != width:
-            import numpy as np
-
             wide = np.array([value], dtype=UNSIGNED[operand.float_bits]).view(f"f{operand.float_bits // 8}")
             if width == 32:
                 value = int(wide.astype(np.float32).view(np.uint32)[0])
             elif width == 64:
                 value = int(wide.astype(np.float64).view(np.uint64)[0])
         elif not operand.float_bits and type_ in ("f32", "f64"):
-            import numpy as np
-
             value = int(
                 np.array([value], dtype=type_.replace("f32", "f4").replace("f64", "f8")).view(UNSIGNED[width])[0]
             )
@@ -342,12 +301,12 @@ class Builder:
             self.address_register = self.source(Symbol(operand.base), "b64")
         return self.address_register, operand.offset
 
-    def access(self, space: str, op: str, size: int, granule: int) -> int:
+    def access(self, space: str, kind: AccessKind, size: int, granule: int) -> int:
         """Return the number under which a memory instruction's requests are counted."""
         for name in self.granule if space == "generic" else (space,):
             if name in self.granule:
                 self.granule[name] = min(self.granule[name], granule)
-        self.accesses.append((self.ins.location, space, op, size))
+        self.accesses.append(MemoryInstruction(self.ins.location, space, kind, size))
         return len(self.accesses) - 1
 
     # Params of calls.
@@ -376,16 +335,22 @@ class Builder:
         base = -(-self.static_shared // 16) * 16
         for index in self.dynamic_constants:
             self.initial[index] = Affine(self.initial[index].base + base)
+        symbols: dict[int, int] = {}
+        for (value, width), index in self.constants.items():
+            slot = value >> SLOT_BITS if width == 64 else 0
+            if 0 < slot <= len(self.symbols):  # other literals, -16 among them, are numbers
+                symbols[index] = 1 << (SYMBOL_BIT + slot)
+        written = written_memory(self.stream, len(self.widths), symbols, self.write_addresses)
         granule = {space: min(value, 8) for space, value in self.granule.items()}
-        blocks = self.blocks()
-        _liveness(blocks)
+        blocks = cut_blocks(self.stream, self.kernel.location)
+        find_live_registers(blocks)
         return Code(
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
             self.parameter_offsets, self.parameter_bytes, self.static_shared, bool(self.dynamic), self.local_bytes,
             tuple((key, offset, size) for key, (offset, size) in self.shared.items()), granule, self.accesses,
             tuple(self.refused), self.module.files,
             frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
-            self.written(), self.orders,
+            written, self.orders,
         )  # fmt: skip
 
     def inline(self, frame: Frame) -> None:
@@ -410,29 +375,23 @@ class Builder:
 
     def append(self, ins: Instruction) -> None:
         """Append one instruction's op."""
-        self.uses, self.defs, self.taint = [], [], None
+        self.uses, self.defs, self.pointer = [], [], None
         if ins.opcode == "call":
             self.call(ins)
             return
         if ins.opcode == "ret" and self.frame.suffix:
             op = Op(None, "branch", ins.location)
-            op.target = self.frame.end
+            op.labels = (self.frame.end,)
         else:
-            build = self.table.get(ins.opcode)
-            if build is None:
-                raise Refuse(f"instruction {ins.text}")
-            op = build(self, ins)
-            if op is None:
+            built = self.opcodes.find(ins)(self, ins)
+            if built is None:
                 return
-            if not isinstance(op, Op):
-                op = Op(op, "plain", ins.location)
-        if op.what == "branch" and isinstance(op.target, str) and ins.opcode != "ret":
-            op.target += self.frame.suffix
-        elif op.what == "table":
-            op.target = tuple(name + self.frame.suffix for name in op.target)
-        op.line = ins.location
+            op = built if isinstance(built, Op) else Op(built, "plain", ins.location)
+        if ins.opcode != "ret":
+            op.labels = tuple(name + self.frame.suffix for name in op.labels)
+        op.line, op.opcode = ins.location, ins.opcode
         op.defs = tuple(self.defs)
-        op.taint = self.taint
+        op.pointer = self.pointer
         if ins.guard is not None:
             guard, _ = self.predicate(Symbol(ins.guard))
             op.guard, op.inverted = guard, ins.inverted
@@ -452,8 +411,8 @@ class Builder:
         if name in _REFUSED_CALLS:
             raise Refuse(_REFUSED_CALLS[name])
         function = self.module.functions.get(name)
-        if name in HOST_FUNCTIONS and (function is None or function.body is None):
-            op = self.table[name](self, results, arguments)
+        if name in self.opcodes.syscalls and (function is None or function.body is None):
+            op = self.opcodes.syscalls[name](self, results, arguments)
             op.line, op.defs, op.uses = ins.location, tuple(self.defs), tuple(self.uses)
             if ins.guard is not None:
                 op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], ins.inverted
@@ -467,7 +426,7 @@ class Builder:
         frame = Frame(function, f"~{self.frames}")
         if ins.guard is not None:
             op = Op(None, "branch", ins.location)
-            op.target = frame.end
+            op.labels = (frame.end,)
             op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], not ins.inverted
             op.uses = tuple(self.uses)
             self.stream.append(op)
@@ -504,129 +463,9 @@ class Builder:
     def move(self, target: int, source: int, location: Location) -> None:
         """Append target = source."""
 
-        def run(machine: Any) -> None:
+        def run(machine: Machine) -> None:
             machine.put(target, machine.registers[source])
 
         op = Op(run, "plain", location)
         op.defs, op.uses = (target,), (source,)
         self.stream.append(op)
-
-    def written(self) -> int:
-        """Return what the kernel's global writes may point to: bits of parameter bytes and module variables.
-
-        Bit 0: anything (a pointer that came from memory); bit 1 + n: the pointer at byte n of the parameters; bit
-        SYMBOL_BIT + n: the module variable in slot n. Regions that no write reaches need no log of their reads.
-        """
-        taint = [0] * len(self.widths)
-        for (value, width), index in self.constants.items():
-            slot = value >> SLOT_BITS if width == 64 and type(value) is int else 0
-            if 0 < slot <= len(self.symbols):  # other literals, -16 among them, are numbers
-                taint[index] = 1 << (SYMBOL_BIT + slot)
-        changed = True
-        while changed:
-            changed = False
-            for op in self.stream:
-                if isinstance(op, str) or not op.defs:
-                    continue
-                bits = op.taint
-                if bits is None:
-                    bits = 0
-                    for index in op.uses:
-                        bits |= taint[index]
-                for index in op.defs:
-                    if bits & ~taint[index]:
-                        taint[index] |= bits
-                        changed = True
-        total = 0
-        for index in self.write_addresses:
-            total |= taint[index] or 1
-        return total
-
-    # Basic blocks.
-
-    def blocks(self) -> list[Block]:
-        """Cut the stream into basic blocks."""
-        blocks = [Block(0)]
-        labels: dict[str, int] = {}
-        for item in self.stream:
-            current = blocks[-1]
-            if isinstance(item, str):
-                if current.ops or current.terminator is not None:
-                    blocks.append(Block(len(blocks)))
-                labels[item] = len(blocks) - 1
-                continue
-            if current.terminator is not None:
-                current = Block(len(blocks))
-                blocks.append(current)
-            if item.what == "collective" and current.ops:
-                # The op begins a block of its own, at which lanes can wait for their warp.
-                current = Block(len(blocks))
-                blocks.append(current)
-            if item.what in ("plain", "collective"):
-                current.ops.append(item)
-                if item.what == "collective":
-                    blocks.append(Block(len(blocks)))
-            else:
-                current.terminator = item
-        last = blocks[-1]
-        if last.terminator is None:
-            last.terminator = Op(None, "exit", self.kernel.location)
-        for block in blocks:
-            end = block.terminator
-            following = (block.number + 1,) if block.number + 1 < len(blocks) else ()
-            if end is None or end.what == "barrier":
-                block.successors = following
-            elif end.what == "branch":
-                end.target = self.find(labels, end.target)
-                block.successors = (end.target,) if end.guard < 0 else (end.target, *following)
-            elif end.what == "table":
-                end.target = tuple(self.find(labels, name) for name in end.target)
-                block.successors = end.target if end.guard < 0 else (*end.target, *following)
-            elif end.what == "exit":
-                block.successors = () if end.guard < 0 else following
-            block.weight = len(block.ops) + (end is not None)
-            block.simple = all(op.guard < 0 for op in block.ops)
-            block.runs = [op.run for op in block.ops if op.run is not None]
-        return blocks
-
-    @staticmethod
-    def find(labels: dict[str, int], name: str) -> int:
-        """Return the block at a label."""
-        if name not in labels:
-            raise PtxError(f"the PTX branches to the unknown label '{name.partition('~')[0]}'.")
-        return labels[name]
-
-
-# Addresses below 2^39 are windows of the generic address space; arrays begin at 2^40 (see memory).
-PARAMETER_WINDOW = 1 << 36
-SLOT_BITS = 40
-SYMBOL_BIT = 8192
-DYNAMIC_SHARED = -1  # stands for the end of the static shared memory
-
-
-def _liveness(blocks: list[Block]) -> None:
-    """Set each block's `live`: a bit for each register that a lane waiting before the block may still read."""
-    reads, kills = [], []
-    for block in blocks:
-        read = kill = 0
-        for op in (*block.ops, *((block.terminator,) if block.terminator else ())):
-            for index in op.uses:
-                if not kill >> index & 1:
-                    read |= 1 << index
-            if op.guard < 0:
-                for index in op.defs:
-                    kill |= 1 << index
-        reads.append(read)
-        kills.append(kill)
-        block.live = read
-    changed = True
-    while changed:
-        changed = False
-        for block in reversed(blocks):
-            out = 0
-            for number in block.successors:
-                out |= blocks[number].live
-            live = reads[block.number] | (out & ~kills[block.number])
-            if live != block.live:
-                block.live = live
-                changed = True

@@ -1,0 +1,358 @@
+"""Races within a block over global memory."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cudabench.simulator.check.grid_races import GridRaces
+from cudabench.simulator.check.races import (
+    LOG_BYTES,
+    LOG_LENGTH,
+    Conflict,
+    Key,
+    LogEntry,
+    Races,
+    WarpSync,
+    narrow_all,
+    narrow_any,
+    uniform,
+)
+from cudabench.simulator.check.shadow import Shadow, WarpOrder
+from cudabench.simulator.memory import SLOT_BITS, Region, flat
+from cudabench.simulator.program.code import SYMBOL_BIT
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value
+
+if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.machine import Machine
+
+
+class GlobalRaces(Races):
+    """Races between threads of one block over global memory."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.width = min(machine.code.granule["global"], 8)
+        self.memo: set[Key] = set()
+        self.written = written_regions(machine)
+        self.by_region: dict[int, list[LogEntry | WarpSync]] = {}
+        self.order = 0
+        self.grid_races = GridRaces(machine, self.width)
+
+    def start(self, chunk: Chunk) -> None:
+        """Begin a chunk."""
+        self.chunk = chunk
+        self.by_region = {}
+        self.bytes = 0
+        self.count = 0
+        self.writes: set[int] = set()
+
+    def log(
+        self,
+        access: MemoryOp,
+        region: Region,
+        address: Value,
+        offset: int,
+        mask: Array | None,
+        data: Sequence[Value],
+    ) -> None:
+        """Log an access to a region that some access of the kernel may write."""
+        if self.written is not None and region.base not in self.written:
+            return
+        self.grid_races.log(access, region, address, offset, mask, data)
+        if type(address) is Affine:
+            active: Hashable = True  # threads that differ from block to block: known where the log is examined
+            if mask is None or mask is self.chunk.root:
+                active = None
+            elif mask.shape[0] == 1:
+                active = mask.tobytes()
+            key: Key | None = (access.number, active, uniform(data) if access.kind == "store" else None)
+        else:
+            key = None
+            self.bytes += address.nbytes
+        if mask is not None:
+            self.bytes += mask.nbytes
+        entries = self.by_region.get(region.base)
+        if entries is None:
+            entries = self.by_region[region.base] = []
+        if access.kind != "load":
+            self.writes.add(region.base)
+        entries.append(LogEntry(access, address, offset, mask, data if access.kind == "store" else (), key))
+        self.count += 1
+        if self.bytes > LOG_BYTES or self.count > LOG_LENGTH:
+            self.flush()
+
+    def warp_sync(self, mask: Array | None, named: Array | None) -> None:
+        """Log a warp-wide synchronisation for every region that has accesses."""
+        for entries in self.by_region.values():
+            entries.append(WarpSync(mask, named))
+
+    def barrier(self, passed: Array | None) -> None:
+        """End the interval."""
+        if self.count:
+            self.flush()
+
+    def finish(self) -> None:
+        """End the last interval of a chunk."""
+        self.barrier(None)
+
+    def flush(self) -> None:
+        """Examine the log of each region, then forget it."""
+        for base in self.writes:
+            entries = self.by_region[base]
+            while entries and isinstance(entries[-1], WarpSync):
+                entries.pop()
+            kinds = {entry.access.kind for entry in entries if isinstance(entry, LogEntry)}
+            if kinds - {"load"} and kinds - {"atomic"}:
+                self.examine(base, entries)
+        self.by_region = {}
+        self.writes = set()
+        self.bytes = self.count = 0
+
+    def examine(self, base: int, entries: list[LogEntry | WarpSync]) -> None:
+        """Look for races in one region's log: for one block if all are alike, else for each."""
+        chunk = self.chunk
+        parts = self.alike(entries)
+        if parts is not None:
+            start, key = parts
+            if key is not None and key in self.memo:
+                return
+            if self.one_block(entries, start):
+                if key is not None:
+                    self.memo.add(key)
+                return
+        rows = self.suspects(entries)
+        if rows is not None and not rows.any():
+            return
+        events = []
+        for entry in entries:
+            mask = entry.mask
+            if rows is not None:
+                mask = rows if mask is None else mask & rows
+                if chunk.root is not None:
+                    mask = mask & chunk.root
+            events.append(self.expand(entry, chunk.shape, mask))
+        self.shadow(base, entries, events, True)
+
+    def alike(self, entries: list[LogEntry | WarpSync]) -> tuple[int, Key | None] | None:
+        """Return (base address of block 0, memo key) if all entries move alike from block to block, else None."""
+        blocks: tuple[int, ...] = ()
+        start = None
+        keys: list[Key] = []
+        for entry in entries:
+            if isinstance(entry, WarpSync):
+                keys.append(entry.key)
+                continue
+            if type(entry.address) is not Affine:
+                return self.separable(entries)
+            c = entry.address.coefficients or (0, 0, 0, 0, 0, 0)
+            part = c[3:]
+            if start is None:
+                start, blocks = entry.address.base + entry.offset, part
+            elif part != blocks:
+                return None
+            assert entry.key is not None
+            number, active, value = entry.key
+            if active is True:
+                assert entry.mask is not None
+                active = entry.mask.any(axis=0).tobytes()
+            keys.append((number, entry.address.base + entry.offset - start, c[:3], active, value))
+        if start is None:
+            return None
+        return start, (blocks == (0, 0, 0), chunk_key(self.chunk), tuple(keys))
+
+    def suspects(self, entries: list[LogEntry | WarpSync]) -> Array | None:
+        """Return the blocks (blocks, 1) in which a write may meet another address pattern; None where that is unknown.
+
+        A pattern that gives each thread bytes of its own cannot race with itself, and patterns whose ranges of bytes in
+        a block do not overlap cannot race with each other.
+        """
+        chunk = self.chunk
+        patterns: dict[Any, tuple[Array, Array, bool]] = {}
+        shared: set[Any] = set()  # patterns in which threads share bytes
+        for entry in entries:
+            if isinstance(entry, WarpSync):
+                continue
+            address = entry.address
+            if type(address) is not Affine or address.coefficients is None:
+                return None
+            size = entry.access.size
+            key = (address.base + entry.offset, address.coefficients, size)
+            writes = entry.access.kind != "load"
+            if key in patterns:
+                low, high, written = patterns[key]
+                patterns[key] = (low, high, written or writes)
+                continue
+            own = Affine(0, (*address.coefficients[:3], 0, 0, 0)).array(chunk, INT64)
+            own = np.sort(np.broadcast_to(own, (1, chunk.threads))[:, : chunk.real_threads], axis=1)
+            if chunk.real_threads > 1 and int(np.diff(own).min()) < size:
+                shared.add(key)
+            start = Affine(key[0], (0, 0, 0, *address.coefficients[3:])).array(chunk, INT64)
+            start = np.broadcast_to(start, (chunk.blocks, 1))
+            patterns[key] = (start + own[0, 0], start + own[0, -1] + size, writes)
+        if any(patterns[key][2] for key in shared):
+            return None
+        rows: Array = np.zeros((chunk.blocks, 1), dtype=bool)
+        for key, (low, high, written) in patterns.items():
+            for other, (least, most, _) in patterns.items():
+                if written and other != key:
+                    rows |= (low < most) & (least < high)
+        return rows
+
+    def separable(self, entries: list[LogEntry | WarpSync]) -> tuple[int, Key | None] | None:
+        """Do the same for address arrays whose rows differ by a constant that is the same for all entries."""
+        column: Array | None = None
+        start = 0
+        for entry in entries:
+            if isinstance(entry, WarpSync):
+                continue
+            address = flat(entry.address, entry.offset, self.chunk)
+            if entry.mask is not None and entry.mask is not self.chunk.root:
+                return None
+            if address.shape[0] == 1 and self.chunk.blocks > 1:
+                return None
+            shifted = address - address[:, :1]
+            if self.chunk.root is not None:
+                shifted = np.where(self.chunk.root, shifted, 0) if shifted.shape[1] > 1 else shifted
+            if not (shifted == shifted[0]).all():
+                return None
+            own = address[:, 0] - address[0, 0]
+            if column is None:
+                column, start = own, int(address[0, 0])
+            elif not np.array_equal(own, column):
+                return None
+        return start, None
+
+    def expand(
+        self, entry: LogEntry | WarpSync, shape: tuple[int, int], mask: Array | None
+    ) -> tuple[Array, Array, Array] | None:
+        """Return (byte addresses, blocks, threads) of an entry's active lanes."""
+        if isinstance(entry, WarpSync):
+            return None
+        chunk = self.chunk
+        address = flat(entry.address, entry.offset, chunk)
+        if shape[0] == 1:
+            address = address[:1]
+        address = np.broadcast_to(address, shape)
+        if mask is None:
+            mask = chunk.root
+        if mask is None:
+            lanes = np.arange(shape[0] * shape[1])
+            address = address.reshape(-1)
+        else:
+            chosen = np.broadcast_to(mask, shape)
+            lanes = np.flatnonzero(chosen)
+            address = address[chosen]
+        return address, lanes // shape[1], (lanes % shape[1]).astype(np.int32)
+
+    def one_block(self, entries: list[LogEntry | WarpSync], start: int) -> bool:
+        """Examine the log of the first block as if it did what any block does."""
+        shape = (1, self.chunk.threads)
+        for entry in entries:
+            if isinstance(entry, LogEntry) and entry.access.kind == "store":
+                events = self.expand(entry, shape, narrow_any(entry.mask))
+                assert events is not None
+                if (
+                    np.unique(events[0]).size != events[0].size
+                    and self.lane_values(entry, self.chunk.shape) is not None
+                ):
+                    return False
+        events_ = [self.expand(entry, shape, narrow_any(entry.mask)) for entry in entries]
+        return self.shadow(0, entries, events_, False)
+
+    def shadow(
+        self,
+        base: int,
+        entries: list[LogEntry | WarpSync],
+        events: Sequence[tuple[Array, Array, Array] | None],
+        exact: bool,
+    ) -> bool:
+        """Run the log through a shadow of the bytes that it touches; report (exact) or return whether it is clean."""
+        chunk = self.chunk
+        width = self.width
+        places, counts = [], []
+        for entry, event in zip(entries, events, strict=True):
+            if isinstance(entry, WarpSync) or event is None:
+                places.append(np.empty(0, dtype=np.int64))
+                counts.append(1)
+                continue
+            address, blocks, _ = event
+            count = max(1, entry.access.size // width)
+            granule = address // width
+            if count > 1:
+                granule = (granule[:, None] + np.arange(count)).reshape(-1)
+                blocks = np.repeat(blocks, count)
+            # Blocks are told apart by a number above all addresses' bits.
+            places.append((granule & ((1 << 44) - 1)) + (blocks << 44))
+            counts.append(count)
+        total = np.concatenate(places)
+        _, index = np.unique(total, return_inverse=True)
+        index = index.reshape(-1)
+        shadow = Shadow(int(index.max()) + 1 if index.size else 0)
+        order = WarpOrder(chunk.blocks if exact else 1, chunk.threads)
+        position = 0
+        clean = True
+        for time, (entry, event, count, part) in enumerate(zip(entries, events, counts, places, strict=True), 1):
+            if isinstance(entry, WarpSync) or event is None:
+                assert isinstance(entry, WarpSync)
+                order.sync(time, self.whole(entry.mask if exact else narrow_all(entry.mask)), entry.named)
+                continue
+            _, blocks, threads = event
+            granules = index[position : position + part.size]
+            position += part.size
+            values = None
+            if exact and entry.access.kind == "store":
+                values = self.lane_values(entry, chunk.shape)
+                if values is not None:
+                    values = np.repeat(values[blocks, threads], count)
+            lanes = threads if count == 1 else np.repeat(threads, count)
+            rows = blocks if count == 1 else np.repeat(blocks, count)
+            found = shadow.step(
+                entry.access.kind, granules, lanes, rows * chunk.threads + lanes if exact else lanes, order, time,
+                entry.access.numbers["global"], self.value_name(entry.data), values,
+            )  # fmt: skip
+            if found is None:
+                continue
+            clean = False
+            if not exact:
+                return False
+            bad, others, numbers = found
+            place = int(np.argmax(bad))
+            region = self.machine.space.slots[base >> SLOT_BITS]
+            offset = int(part[place] & ((1 << 44) - 1)) * width - base
+            conflict = Conflict(
+                entry,
+                int(bad.reshape(-1, count).any(axis=1).sum()),
+                int(lanes[place]),
+                0,
+                int(numbers[place]),
+                int(others[place]),
+            )
+            self.report(conflict, "global", f"byte {offset} of '{region.name}'", int(rows[place]))
+        return clean
+
+
+def written_regions(machine: Machine) -> set[int] | None:
+    """Return the bases of the regions that the kernel may write, or None for all."""
+    bits = machine.code.written
+    if bits & 1:
+        return None
+    found: set[int] = set()
+    for slot in range(1, len(machine.space.slots)):
+        if bits >> (SYMBOL_BIT + slot) & 1:
+            found.add(slot << SLOT_BITS)
+    raw = machine.parameters.bytes
+    for offset in range(raw.size - 7):
+        if bits >> (1 + offset) & 1:
+            region = machine.space.nearest(int(raw[offset : offset + 8].view(np.int64)[0]))
+            if region is not None:
+                found.add(region.base)
+    return found
+
+
+def chunk_key(chunk: Chunk) -> Any:
+    """Return what a remembered examination depends on besides the log."""
+    return chunk.block

@@ -1,0 +1,157 @@
+"""Who touched each granule of memory last, and which lanes have synchronised since."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cudabench.simulator.check.grid_races import AGAINST
+from cudabench.simulator.values import Array
+
+NOBODY = np.int32(1 << 20)
+ENGINE = np.int32(1 << 12)  # added to a thread's number for what its asynchronous copy is writing
+
+
+class WarpOrder:
+    """When each lane last synchronised with each lane of its warp."""
+
+    def __init__(self, rows: int, threads: int) -> None:
+        self.shape = (rows, threads // 32, 32)
+        self.all_lanes = 0
+        self.pairs: Array | None = None
+
+    def sync(self, time: int, mask: Array | None, named: Array | None) -> None:
+        """Note that the lanes of the mask met those that they name (bits; None: the whole warp)."""
+        rows, warps, _ = self.shape
+        if mask is None and named is None:
+            self.all_lanes, self.pairs = time, None
+            return
+        if self.pairs is None:
+            self.pairs = np.zeros((*self.shape, 32), dtype=np.int32)
+        lanes: Array = np.ones(self.shape, dtype=bool)
+        if mask is not None:
+            lanes = np.broadcast_to(mask, (rows, warps * 32)).reshape(self.shape)
+        met = lanes[..., :, None] & lanes[..., None, :]
+        if named is not None:
+            if named.shape[0] > rows:
+                # One block stands for all: lanes met if they did in every block.
+                named = np.bitwise_and.reduce(named, axis=0, keepdims=True)
+            words = np.broadcast_to(named, (rows, warps * 32)).reshape(*self.shape, 1)
+            met &= ((words >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool)
+        self.pairs[met] = time
+
+    def ordered(self, lanes: Array, when: Array, low: Array, high: Array) -> Array:
+        """Return whether lanes (flat numbers) have met the threads low and high of their warp after the times."""
+        found = when < self.all_lanes
+        if self.pairs is not None:
+            table = self.pairs.reshape(-1, 32)
+            found = found | ((when < table[lanes, low & 31]) & (when < table[lanes, high & 31]))
+        return found
+
+
+class Shadow:
+    """For each granule of memory who wrote, read and updated it last: threads as (lowest, highest), a time, an
+    access."""
+
+    def __init__(self, granules: int) -> None:
+        self.kinds: dict[str, tuple[Array, Array, Array, Array]] = {}
+        for kind in ("load", "store", "atomic"):
+            self.kinds[kind] = (
+                np.full(granules, NOBODY, dtype=np.int32),
+                np.full(granules, -1, dtype=np.int32),
+                np.zeros(granules, dtype=np.int32),
+                np.zeros(granules, dtype=np.int32),
+            )
+        self.value = np.zeros(granules, dtype=np.int64)
+        self.scratch = np.zeros(granules, dtype=np.int32)
+        self.used = {"load": False, "store": False, "atomic": False}
+
+    def step(
+        self,
+        kind: str,
+        granules: Array,
+        threads: Array,
+        lanes: Array,
+        order: WarpOrder,
+        time: int,
+        number: int,
+        value: int,
+        values: Array | None,
+        role: str = "",
+    ) -> tuple[Array, Array, Array] | None:
+        """Apply one access; return (conflicting entries, the other threads, the other accesses' numbers), or None.
+
+        granules, threads, lanes: one element for each lane and granule, lanes ascending; lanes: places in `order`,
+        which tells who has synchronised with whom; value: names the value written if it is the same for all lanes,
+        else it is unique. A copy sets out when its thread issues it, so it races with what that thread would race with
+        by then; but while it flies it is nobody's, also not its own thread's.
+        """
+        bad: Array | None = None
+        other_threads: Array = None
+        other_numbers: Array = None
+        for past in AGAINST[kind]:
+            if not self.used[past] or role == "done":
+                continue
+            low, high, when, who = self.kinds[past]
+            lowest, highest = low[granules], high[granules]
+            conflict = (highest >= 0) & ((lowest != threads) | (highest != threads))
+            if not conflict.any():
+                continue
+            ordered = (lowest >> 5 == threads >> 5) & (highest >> 5 == threads >> 5)
+            ordered &= order.ordered(lanes, when[granules], lowest, highest)
+            conflict &= ~ordered
+            if past == "store" and kind == "store":
+                conflict &= (self.value[granules] != value) | (highest >= ENGINE)
+            if conflict.any():
+                party = np.where(lowest != threads, lowest, highest)
+                if bad is None:
+                    bad, other_threads, other_numbers = conflict, party, who[granules]
+                else:
+                    new = conflict & ~bad
+                    other_threads = np.where(new, party, other_threads)
+                    other_numbers = np.where(new, who[granules], other_numbers)
+                    bad = bad | conflict
+        self.scratch[granules[::-1]] = threads[::-1]
+        first = self.scratch[granules]
+        self.scratch[granules] = threads
+        last = self.scratch[granules]
+        if kind == "store" and values is not None and (first != last).any():
+            # Lanes of one instruction write the same place: harmless if they write the same.
+            by_place = np.argsort(granules, kind="stable")
+            same = granules[by_place][1:] == granules[by_place][:-1]
+            differ = np.zeros(granules.size, dtype=bool)
+            differ[by_place[1:]] = same & (values[by_place][1:] != values[by_place][:-1])
+            if differ.any():
+                if bad is None:
+                    bad, other_threads = differ, first
+                    other_numbers = np.full(granules.size, number, dtype=np.int32)
+                else:
+                    new = differ & ~bad
+                    other_threads = np.where(new, first, other_threads)
+                    other_numbers = np.where(new, number, other_numbers)
+                    bad = bad | differ
+        low, high, when, who = self.kinds[kind]
+        if kind == "store":
+            owner = ENGINE if role == "copy" else np.int32(0)
+            low[granules], high[granules] = first + owner, last + owner
+            self.value[granules] = value
+            for past in ("load", "atomic"):
+                if self.used[past]:
+                    self.kinds[past][0][granules] = NOBODY
+                    self.kinds[past][1][granules] = -1
+        else:
+            if self.used[kind]:
+                lowest, highest = low[granules], high[granules]
+                # Readers of the same warp before its last synchronisation need not be remembered.
+                stale = (lowest >> 5 == threads >> 5) & (highest >> 5 == threads >> 5)
+                stale &= order.ordered(lanes, when[granules], lowest, highest)
+                if stale.any():
+                    low[granules[stale]], high[granules[stale]] = NOBODY, -1
+                first = np.minimum(first, low[granules])
+                last = np.maximum(last, high[granules])
+            low[granules], high[granules] = first, last
+        when[granules] = time
+        who[granules] = number
+        self.used[kind] = True
+        if bad is None:
+            return None
+        return bad, other_threads, other_numbers

@@ -1,0 +1,85 @@
+"""Local memory: each lane's own bytes, counted as the hardware lays them out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cudabench.simulator.count.counters import sectors, spread
+from cudabench.simulator.isa.access import Lanes, MemoryOp, check, put
+from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
+
+def _local_address(address: Affine | Array, chunk: Chunk, offsets: Array) -> Array:
+    """Return addresses as the hardware lays local memory out: word k of all lanes of a warp lie side by side."""
+    lane = np.arange(chunk.threads, dtype=np.int64) & 31
+    return (offsets >> 2) * 128 + lane * 4 + (offsets & 3)
+
+
+def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Any, Array | None] | None:
+    """Return (byte index into the flat local memory or the uniform offset, mask), all checked and counted."""
+    chunk = machine.chunk
+    size = machine.code.local_bytes
+    number = access.numbers["local"]
+    if type(address) is Affine and address.coefficients is None:
+        place = address.base + offset
+        full = machine.mask is None
+        if full and place >= 0 and place + access.size <= size and place % access.size == 0:
+            pieces = machine.warps * max(1, access.size // 4) * 4
+            machine.counters.add(number, machine.warps, pieces, machine.warps * -(-access.size * 32 // 32))
+            return place, machine.mask
+    lanes = Lanes(machine, address, offset)
+    low, high, bits = lanes.extremes()
+    if (low < 0 or high + access.size > size or bits & (access.size - 1)) and not check(
+        machine, access, lanes, 0, size, access.size
+    ):
+        return None
+    mask = lanes.exact(machine)
+    placed = _local_address(address, chunk, lanes.fill(0))
+    pieces = 0
+    rows, some, times = spread(placed, mask, chunk)
+    for word in range(max(1, access.size // 4)):
+        pieces += sectors(rows + word * 128, min(4, access.size), some)[0] * times
+    machine.counters.add(number, machine.warps, pieces, machine.warps * access.size)
+    row = machine.local.shape[2]
+    start = np.arange(chunk.blocks * chunk.threads, dtype=np.int64).reshape(chunk.shape) * row
+    return lanes.fill(0) + start, mask
+
+
+def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
+    """Return the elements that each lane reads from its local memory."""
+    found = local_index(machine, access, address, offset)
+    if found is None:
+        return None
+    index, _ = found
+    width = access.width
+    if isinstance(index, int):
+        view = machine.local.view(access.dtype)
+        return [np.ascontiguousarray(view[:, :, index // width + place]) for place in range(access.count)]
+    view = machine.local.reshape(-1).view(access.dtype)
+    index = index >> (width.bit_length() - 1)
+    return [view.take(index + place) for place in range(access.count)]
+
+
+def store_local(machine: Machine, access: MemoryOp, address: Value, offset: int, data: list[Value]) -> None:
+    """Write each lane's elements to its local memory."""
+    found = local_index(machine, access, address, offset)
+    if found is None:
+        return
+    index, mask = found
+    width = access.width
+    for place in range(access.count):
+        value = as_array(data[place], access.dtype, machine.chunk)
+        if isinstance(index, int):
+            view = machine.local.view(access.dtype)[:, :, index // width + place]
+            if mask is None:
+                view[...] = value
+            else:
+                np.copyto(view, value, where=mask)
+        else:
+            flat_view = machine.local.reshape(-1).view(access.dtype)
+            put(flat_view, (index >> (width.bit_length() - 1)) + place, value, mask)

@@ -1,0 +1,140 @@
+"""Shared memory: address checks, counts, the race log, then the data of each block's row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudabench.simulator import values
+from cudabench.simulator.isa.access import Lanes, MemoryOp, aligned, check, put
+from cudabench.simulator.memory import (
+    flat,
+)
+from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
+
+def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
+    """Return the elements that each lane reads from its block's shared memory."""
+    chunk = machine.chunk
+    memory = machine.shared
+    dtype, width = access.dtype, access.width
+    if type(address) is Affine and address.low >= 1 << 31:
+        address = values.signed(address, 32) or address
+    if type(address) is Affine:
+        c = address.coefficients
+        if (
+            address.low + offset >= 0
+            and address.high + offset + access.size <= machine.shared_size
+            and (c is None or not (c[3] or c[4] or c[5] or chunk.ragged))
+            and aligned(address, offset, access.size)
+        ):
+            _note_shared(machine, access, address, offset, machine.mask, ())
+            start = address.base + offset
+            row = memory.shape[1]
+            if c is None:
+                return [
+                    np.ndarray((chunk.blocks, 1), dtype, memory, start + place * width, (row, 0)).copy()
+                    for place in range(access.count)
+                ]
+            return [
+                np.ndarray(
+                    (chunk.blocks, *chunk.box[3:]),
+                    dtype,
+                    memory,
+                    start + place * width,
+                    (row, c[2], c[1], c[0]),
+                )
+                .copy("C")
+                .reshape(chunk.blocks, -1)
+                for place in range(access.count)
+            ]
+    lanes = Lanes(machine, address, offset)
+    low, high, bits = lanes.extremes()
+    if (low < 0 or high + access.size > machine.shared_size or bits & (access.size - 1)) and not check(
+        machine, access, lanes, 0, machine.shared_size, access.size
+    ):
+        return None
+    mask = lanes.exact(machine)
+    _note_shared(machine, access, lanes.address, 0, mask, ())
+    filled = lanes.fill(0)
+    shift = width.bit_length() - 1
+    if filled.shape[0] == 1:
+        index = (filled >> shift)[0]
+        view = memory.view(dtype)
+        return [view.take(index + place if place else index, axis=1) for place in range(access.count)]
+    index = (filled + row_starts(chunk, memory)) >> shift
+    view = memory.reshape(-1).view(dtype)
+    return [view.take(index + place if place else index) for place in range(access.count)]
+
+
+def row_starts(chunk: Chunk, memory: Array) -> Array:
+    """Return the offset of each block's row in the flat shared memory of the chunk: (blocks, 1)."""
+    return (np.arange(chunk.blocks, dtype=np.int64) * memory.shape[1]).reshape(-1, 1)
+
+
+def _note_shared(
+    machine: Machine, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
+) -> None:
+    machine.counters.shared(
+        access.numbers["shared"],
+        address,
+        offset,
+        access.size,
+        mask,
+        machine.warps,
+        machine.chunk,
+        access.kind == "load",
+    )
+    machine.shared_races.log(access, address, offset, mask, data)
+    if machine.trace is not None:
+        machine.trace.record(machine, access, "shared", flat(address, offset, machine.chunk), mask)
+
+
+def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int, data: list[Value]) -> None:
+    """Write each lane's elements to its block's shared memory."""
+    chunk = machine.chunk
+    memory = machine.shared
+    dtype, width = access.dtype, access.width
+    if type(address) is Affine and address.low >= 1 << 31:
+        address = values.signed(address, 32) or address
+    if type(address) is Affine and machine.mask is None:
+        c = address.coefficients
+        if (
+            c is not None
+            and address.low + offset >= 0
+            and address.high + offset + access.size <= machine.shared_size
+            and not (c[3] or c[4] or c[5])
+            and aligned(address, offset, access.size)
+        ):
+            _note_shared(machine, access, address, offset, None, data)
+            start = address.base + offset
+            for place in range(access.count):
+                view = np.ndarray(
+                    (chunk.blocks, *chunk.box[3:]),
+                    dtype,
+                    memory,
+                    start + place * width,
+                    (memory.shape[1], c[2], c[1], c[0]),
+                )
+                value = as_array(data[place], dtype, chunk)
+                rows, columns = value.shape
+                view[...] = value.reshape(rows, *(chunk.box[3:] if columns > 1 else (1, 1, 1)))
+            return
+    lanes = Lanes(machine, address, offset)
+    low, high, bits = lanes.extremes()
+    if (low < 0 or high + access.size > machine.shared_size or bits & (access.size - 1)) and not check(
+        machine, access, lanes, 0, machine.shared_size, access.size
+    ):
+        return
+    # A uniform address has a mask of one place; which lanes write still matters for the value.
+    mask = lanes.exact(machine)
+    _note_shared(machine, access, lanes.address, 0, mask, data)
+    index = (lanes.address + row_starts(chunk, memory)) >> (width.bit_length() - 1)
+    view = memory.reshape(-1).view(dtype)
+    for place in range(access.count):
+        put(view, index + place if place else index, as_array(data[place], dtype, chunk), mask)

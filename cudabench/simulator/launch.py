@@ -1,0 +1,142 @@
+"""One launch: its arguments in an address space, its limits, the machine, the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cudabench.simulator.count.trace import Recorder
+from cudabench.simulator.errors import LaunchError, UnsupportedKernel
+from cudabench.simulator.machine import Machine
+from cudabench.simulator.memory import PARAMETER_WINDOW, Region
+from cudabench.simulator.program.arguments import place_arrays, scalar_bytes
+from cudabench.simulator.program.code import AccessKind, Code
+from cudabench.simulator.program.program import Program, load
+from cudabench.simulator.report import Access, Report
+
+# Vector steps: each is one instruction for all lanes that run it together.
+DEFAULT_BUDGET = 5_000_000
+MAX_THREADS = 1024
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_STATIC_SHARED = 48 * 1024
+MAX_SHARED = 227 * 1024
+
+
+def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
+    parts = (value,) if isinstance(value, (int, np.integer)) else tuple(value)
+    if not 1 <= len(parts) <= 3 or any(int(part) < 1 for part in parts):
+        raise LaunchError(f"{what} {value} must be one to three numbers of at least 1.")
+    return tuple(int(part) for part in (*parts, 1, 1)[:3])  # type: ignore[return-value]
+
+
+def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static: int, dynamic: int) -> None:
+    """Raise LaunchError for a launch that no GPU would take (CUDA C++ Programming Guide, "Compute Capabilities")."""
+    threads = block[0] * block[1] * block[2]
+    for axis, value, limit in zip("xyz", block, MAX_BLOCK, strict=True):
+        if value > limit:
+            raise LaunchError(f"a block of {value} threads in {axis} is over the limit of {limit}.")
+    if threads > MAX_THREADS:
+        raise LaunchError(
+            f"a block of {block[0]} x {block[1]} x {block[2]} = {threads} threads is over the limit of {MAX_THREADS}."
+        )
+    for axis, value, limit in zip("xyz", grid, MAX_GRID, strict=True):
+        if value > limit:
+            raise LaunchError(f"a grid of {value} blocks in {axis} is over the limit of {limit}.")
+    if static > MAX_STATIC_SHARED:
+        raise LaunchError(f"{static} bytes of static shared memory are over the limit of {MAX_STATIC_SHARED}.")
+    if dynamic < 0 or static + dynamic > MAX_SHARED:
+        raise LaunchError(f"{static} + {dynamic} bytes of shared memory are over the limit of {MAX_SHARED}.")
+
+
+def run(
+    program: Program | str,
+    kernel: str,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    arguments: Sequence[Any],
+    *,
+    shared_bytes: int = 0,
+    names: Sequence[str] | None = None,
+    budget: int | None = None,
+    trace: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Launch a kernel and return counts, hazards and printed text.
+
+    program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
+    ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
+    bytes for structs by value, None for a null pointer. shared_bytes: dynamic shared memory of a block. names: the
+    parameters' names for messages. budget: vector steps after which the launch is stopped. trace: record single
+    accesses (small launches only). progress: called with (blocks done, blocks in all).
+
+    Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (all missing features are listed),
+    KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
+    """
+    if isinstance(program, str):
+        program = load(program)
+    code = program.code(kernel)
+    if code.unsupported:
+        lines = "; ".join(f"{item.file}:{item.line}: {item.feature}" for item in program.unsupported(kernel))
+        raise UnsupportedKernel(f"the simulator cannot run kernel {kernel}, which uses: {lines}.")
+    entry = program.kernels[kernel]
+    grid3, block3 = _three(grid, "grid"), _three(block, "block")
+    check_launch(grid3, block3, code.static_shared, shared_bytes)
+    if len(arguments) != len(entry.parameters):
+        raise LaunchError(f"kernel {kernel} takes {len(entry.parameters)} arguments, not {len(arguments)}.")
+    titles = list(names) if names is not None else [f"argument {place}" for place in range(len(arguments))]
+    if len(titles) != len(arguments):
+        raise LaunchError(f"{len(titles)} names were given for {len(arguments)} arguments.")
+    space = program.space()
+    first_argument = len(space.slots)
+    addresses = place_arrays(
+        space, [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
+    )
+    raw = bytearray(code.parameter_bytes)
+    for title, value, parameter in zip(titles, arguments, entry.parameters, strict=True):
+        if isinstance(value, np.ndarray):
+            if parameter.size != 8:
+                raise LaunchError(
+                    f"argument '{title}' is an array, but the kernel's parameter has {parameter.size} bytes."
+                )
+            piece = addresses[id(value)].to_bytes(8, "little")
+        else:
+            piece = scalar_bytes(value, parameter, title)
+        offset = code.parameter_offsets[parameter.name]
+        raw[offset : offset + parameter.size] = piece
+    parameters = Region("the parameters", PARAMETER_WINDOW, np.frombuffer(raw, dtype=np.uint8), False)
+    recorder = None
+    if trace:
+        recorder = Recorder(space, first_argument, addresses, arguments)
+    machine = Machine(
+        code, grid3, block3, space, parameters, shared_bytes, budget or DEFAULT_BUDGET, recorder, progress
+    )
+    machine.run()
+    return Report(
+        machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
+        None if recorder is None else recorder.trace(), machine.hazards.suspicions(),
+    )  # fmt: skip
+
+
+def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
+    """Return the counts per line, space, operation and width, in the order of the source."""
+    counters = machine.counters
+    totals: dict[tuple[str, int, str, AccessKind, int], list[int]] = {}
+    for number, (location, space, op, size) in enumerate(code.accesses):
+        if not counters.requests[number]:
+            continue
+        key = (code.files.get(location.file, ""), location.line, space, op, size)
+        total = totals.setdefault(key, [0, 0, 0])
+        total[0] += counters.requests[number]
+        total[1] += counters.pieces[number]
+        total[2] += counters.ideal[number]
+    found = []
+    for key in sorted(totals):
+        requests, pieces, ideal = totals[key]
+        if key[2] == "shared":
+            found.append(Access(*key, requests, None, None, pieces, ideal))
+        else:
+            found.append(Access(*key, requests, pieces, ideal, None, None))
+    return tuple(found)

@@ -1,0 +1,100 @@
+"""The bytes and addresses of a launch's arguments."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.errors import LaunchError
+from cudabench.simulator.memory import AddressSpace, Region
+from cudabench.simulator.values import Array
+
+if TYPE_CHECKING:
+    pass
+
+
+_FORMATS = {
+    "u8": "B", "s8": "b", "b8": "B", "u16": "H", "s16": "h", "b16": "H", "u32": "I", "s32": "i", "b32": "I",
+    "u64": "Q", "s64": "q", "b64": "Q", "f16": "e", "f32": "f", "f64": "d",
+}  # fmt: skip
+
+
+class Parameter(NamedTuple):
+    """A parameter of a kernel: its PTX name and type (`b8` for a struct by value), size and alignment in bytes."""
+
+    name: str
+    type: str
+    size: int
+    align: int
+
+
+def scalar_bytes(value: Any, parameter: Parameter, name: str) -> bytes:
+    """Return the bytes of a scalar argument."""
+    if isinstance(value, (bytes, bytearray, np.void)):
+        raw = value.tobytes() if isinstance(value, np.void) else bytes(value)
+        if len(raw) != parameter.size:
+            raise LaunchError(
+                f"argument '{name}' has {len(raw)} bytes, but the kernel's parameter has {parameter.size}."
+            )
+        return raw
+    if isinstance(value, np.generic) and (
+        parameter.type[0] == "b" or (parameter.type[0] != "f") != (value.dtype.kind != "f")
+    ):
+        raw = value.tobytes()
+        if len(raw) == parameter.size and parameter.type[0] == "b":
+            return raw
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None:
+        value = 0
+    if isinstance(value, bool):
+        value = int(value)
+    letter = _FORMATS.get(parameter.type)
+    if letter is None or struct.calcsize("<" + letter) != parameter.size:
+        if parameter.size in (1, 2, 4, 8) and isinstance(value, int):
+            return (value & ((1 << (8 * parameter.size)) - 1)).to_bytes(parameter.size, "little")
+        raise LaunchError(f"argument '{name}' is a struct of {parameter.size} bytes: pass it as bytes, not {value!r}.")
+    if parameter.type[0] == "f":
+        if not isinstance(value, (int, float)):
+            raise LaunchError(f"argument '{name}' must be a number, not {value!r}.")
+        try:
+            return struct.pack("<" + letter, float(value))
+        except OverflowError:
+            return struct.pack("<" + letter, float("inf") if value > 0 else float("-inf"))
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int):
+        raise LaunchError(f"argument '{name}' must be an integer, not {value!r}.")
+    bits = parameter.size * 8
+    # C's int reaches PTX as .u32: both readings of the bits are accepted.
+    if not -(1 << (bits - 1)) <= value < 1 << bits:
+        raise LaunchError(f"argument '{name}' = {value} does not fit into {bits} bits.")
+    return (value & ((1 << bits) - 1)).to_bytes(parameter.size, "little")
+
+
+def place_arrays(space: AddressSpace, arrays: list[tuple[str, Array]]) -> dict[int, int]:
+    """Give each array addresses and return them by id; arrays that share memory share a region."""
+    extents = []
+    for name, array in arrays:
+        if not array.flags.c_contiguous:
+            raise LaunchError(f"array '{name}' is not C-contiguous: pass numpy.ascontiguousarray of it.")
+        if array.dtype.hasobject:
+            raise LaunchError(f"array '{name}' has dtype {array.dtype}, which has no bytes a kernel could use.")
+        extents.append((array.__array_interface__["data"][0], array.nbytes, name, array))
+    addresses: dict[int, int] = {}
+    extents.sort(key=lambda item: (item[0], -item[1]))
+    region: Region | None = None
+    start = end = 0
+    for pointer, size, name, array in extents:
+        if region is not None and size and pointer + size <= end and pointer >= start:
+            addresses[id(array)] = region.base + pointer - start
+            region.writable = region.writable or array.flags.writeable
+            continue
+        region = space.place(
+            name, array.reshape(-1).view(np.uint8) if size else np.empty(0, np.uint8), array.flags.writeable
+        )
+        start, end = pointer, pointer + size
+        addresses[id(array)] = region.base
+    return addresses

@@ -1,0 +1,137 @@
+"""A kernel ready to run: basic blocks of decoded instructions, and what a launch has to know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from cudabench.simulator.program import ptx
+from cudabench.simulator.program.ptx import (
+    Location,
+)
+from cudabench.simulator.values import Array, Value
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
+# What executes an instruction for the active lanes.
+Run = Callable[["Machine"], None]
+Kind = Literal["plain", "branch", "table", "exit", "barrier", "collective"]
+AccessKind = Literal["load", "store", "atomic"]
+SYMBOL_BIT = 8192  # see `flow.written_memory`
+
+
+class Unsupported(NamedTuple):
+    """A feature that a kernel uses and the simulator lacks, with its place."""
+
+    file: str
+    line: int
+    feature: str
+
+
+class Refuse(Exception):
+    """Raised by a builder for an instruction that the simulator lacks; the message names the feature."""
+
+
+class Barrier:
+    """What a bar instruction asks for: its number, how many threads it counts, and a reduction of predicates.
+
+    number, count: registers; a count of None stands for all threads of the block.
+    """
+
+    def __init__(self, number: int, count: int | None, arrive: bool) -> None:
+        self.number, self.count, self.arrive = number, count, arrive
+        self.reduction: Callable[[Machine, Array | None], None] | None = None
+
+    def reduce(self, machine: Machine, mask: Array | None) -> None:
+        """Give the lanes that pass together the result of bar.red."""
+        if self.reduction is not None:
+            self.reduction(machine, mask)
+
+    def identity(self, machine: Machine, mask: Array | None) -> tuple[int, int | None]:
+        """Return (number of the barrier, threads that it waits for; None for all of the block)."""
+        return machine.first_value(self.number), None if self.count is None else machine.first_value(self.count)
+
+
+class Op:
+    """One decoded instruction: `run(machine)` and what the scheduler has to know about it.
+
+    guard: the predicate's register, or -1. defs, uses: registers written and read. members (of a collective): the
+    lanes of the warp that must meet, as bits, or None for all. labels, targets (of a branch): where it may lead, as
+    names until the blocks are cut and as block numbers from then on. selector: the register that picks from them.
+    pointer: what the results point to (see `flow.written_memory`), or None: what the operands point to.
+    """
+
+    __slots__ = (
+        "barrier", "defs", "guard", "inverted", "kind", "labels", "line", "members", "opcode", "pointer", "run",
+        "selector", "targets", "uses",
+    )  # fmt: skip
+
+    def __init__(self, run: Run | None, kind: Kind, line: Location) -> None:
+        self.run = run
+        self.kind = kind
+        self.line = line
+        self.opcode = ""
+        self.guard = -1
+        self.inverted = False
+        self.defs: tuple[int, ...] = ()
+        self.uses: tuple[int, ...] = ()
+        self.labels: tuple[str, ...] = ()
+        self.targets: tuple[int, ...] = ()
+        self.selector = -1
+        self.barrier: Barrier | None = None
+        self.members: Callable[[Machine], Array | None] | None = None
+        self.pointer: int | None = None
+
+
+class Block:
+    """A basic block: straight-line ops, then at most one op that may split, stop or park the lanes.
+
+    live: a bit for each register that a lane waiting before the block may still read. runs: of the ops, where none has
+    a guard (`simple`). weight: instructions.
+    """
+
+    __slots__ = ("live", "number", "ops", "runs", "simple", "successors", "terminator", "weight")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.ops: list[Op] = []
+        self.terminator: Op | None = None
+        self.successors: tuple[int, ...] = ()
+        self.live = 0
+        self.simple = True
+        self.runs: list[Run] = []
+        self.weight = 0
+
+
+class MemoryInstruction(NamedTuple):
+    """What is counted apart: a memory instruction in one state space, with the bytes that it moves for a lane."""
+
+    location: Location
+    space: str
+    kind: AccessKind
+    size: int
+
+
+class Code(NamedTuple):
+    """A kernel ready to run."""
+
+    name: str
+    blocks: list[Block]
+    widths: list[int]
+    initial: list[Value]
+    special: dict[str, int]
+    parameters: tuple[ptx.Variable, ...]
+    parameter_offsets: dict[str, int]
+    parameter_bytes: int
+    static_shared: int
+    dynamic_symbol: bool
+    local_bytes: int
+    shared_names: tuple[tuple[str, int, int], ...]
+    granule: dict[str, int]
+    accesses: list[MemoryInstruction]
+    unsupported: tuple[Unsupported, ...]
+    files: dict[int, str]
+    read: frozenset[int]
+    written: int
+    orders: bool

@@ -1,0 +1,121 @@
+"""Control and data flow of a decoded kernel: basic blocks, live registers, the memory that it may write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cudabench.simulator.errors import PtxError
+from cudabench.simulator.program.code import Block, Op
+from cudabench.simulator.program.ptx import Location
+
+
+def cut_blocks(stream: Sequence[Op | str], kernel: Location) -> list[Block]:
+    """Return the stream of ops and labels as basic blocks; `kernel` is where the kernel stands, for its end."""
+    blocks = [Block(0)]
+    labels: dict[str, int] = {}
+    for item in stream:
+        current = blocks[-1]
+        if isinstance(item, str):
+            if current.ops or current.terminator is not None:
+                blocks.append(Block(len(blocks)))
+            labels[item] = len(blocks) - 1
+            continue
+        if current.terminator is not None:
+            current = Block(len(blocks))
+            blocks.append(current)
+        if item.kind == "collective" and current.ops:
+            # The op begins a block of its own, at which lanes can wait for their warp.
+            current = Block(len(blocks))
+            blocks.append(current)
+        if item.kind in ("plain", "collective"):
+            current.ops.append(item)
+            if item.kind == "collective":
+                blocks.append(Block(len(blocks)))
+        else:
+            current.terminator = item
+    last = blocks[-1]
+    if last.terminator is None:
+        last.terminator = Op(None, "exit", kernel)
+    for block in blocks:
+        end = block.terminator
+        following = (block.number + 1,) if block.number + 1 < len(blocks) else ()
+        if end is None or end.kind == "barrier":
+            block.successors = following
+        elif end.kind in ("branch", "table"):
+            end.targets = tuple(_block_at(labels, name) for name in end.labels)
+            block.successors = end.targets if end.guard < 0 else (*end.targets, *following)
+        elif end.kind == "exit":
+            block.successors = () if end.guard < 0 else following
+        block.weight = len(block.ops) + (end is not None)
+        block.simple = all(op.guard < 0 for op in block.ops)
+        block.runs = [op.run for op in block.ops if op.run is not None]
+    return blocks
+
+
+def _block_at(labels: dict[str, int], name: str) -> int:
+    """Return the block at a label."""
+    if name not in labels:
+        raise PtxError(f"the PTX branches to the unknown label '{name.partition('~')[0]}'.")
+    return labels[name]
+
+
+def find_live_registers(blocks: list[Block]) -> None:
+    """Set each block's `live`: a bit for each register that a lane waiting before the block may still read."""
+    reads, kills = [], []
+    for block in blocks:
+        read = kill = 0
+        for op in (*block.ops, *((block.terminator,) if block.terminator else ())):
+            for index in op.uses:
+                if not kill >> index & 1:
+                    read |= 1 << index
+            if op.guard < 0:
+                for index in op.defs:
+                    kill |= 1 << index
+        reads.append(read)
+        kills.append(kill)
+        block.live = read
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(blocks):
+            out = 0
+            for number in block.successors:
+                out |= blocks[number].live
+            live = reads[block.number] | (out & ~kills[block.number])
+            if live != block.live:
+                block.live = live
+                changed = True
+
+
+def written_memory(
+    stream: Sequence[Op | str], registers: int, pointers: Mapping[int, int], addresses: Iterable[int]
+) -> int:
+    """Return what the kernel's global writes may point to: bits of parameter bytes and module variables.
+
+    Bit 0: anything (a pointer that came from memory); bit 1 + n: the pointer at byte n of the parameters; bit
+    SYMBOL_BIT + n: the module variable in slot n. Regions that no write reaches need no log of their reads.
+
+    registers: how many there are; pointers: the bits of those that hold an address from the start; addresses: the
+    registers through which the kernel writes.
+    """
+    found = [0] * registers
+    for index, bits in pointers.items():
+        found[index] = bits
+    changed = True
+    while changed:
+        changed = False
+        for op in stream:
+            if isinstance(op, str) or not op.defs:
+                continue
+            bits = op.pointer or 0
+            if op.pointer is None:
+                for index in op.uses:
+                    bits |= found[index]
+            for index in op.defs:
+                if bits & ~found[index]:
+                    found[index] |= bits
+                    changed = True
+    total = 0
+    for index in addresses:
+        total |= found[index] or 1
+    return total

@@ -1,0 +1,139 @@
+"""PTX text, parsed once: its kernels, decoded on their first use, and its module variables."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudabench.errors import did_you_mean
+from cudabench.simulator.errors import LaunchError
+from cudabench.simulator.isa.instructions import OPCODES
+from cudabench.simulator.memory import SLOT_BITS, AddressSpace
+from cudabench.simulator.program import ptx
+from cudabench.simulator.program.arguments import Parameter
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Code, Unsupported
+from cudabench.simulator.values import Array
+
+if TYPE_CHECKING:
+    pass
+
+
+class Kernel:
+    """A kernel of a program: its name, its parameters and where it stands in the source."""
+
+    def __init__(self, program: Program, function: ptx.Function) -> None:
+        self._program = program
+        self.name = function.name
+        self.parameters = tuple(
+            Parameter(variable.name, variable.type, variable.size, variable.align) for variable in function.parameters
+        )
+        self.file = program.module.files.get(function.location.file, "")
+        self.line = function.location.line
+
+    @property
+    def shared_bytes(self) -> int:
+        """The static shared memory of a block in bytes."""
+        return self._program.code(self.name).static_shared
+
+    @property
+    def local_bytes(self) -> int:
+        """The local memory of a thread in bytes, as the PTX declares it (before ptxas allocates registers)."""
+        return self._program.code(self.name).local_bytes
+
+    @property
+    def dynamic_shared(self) -> bool:
+        """Whether the kernel uses dynamic shared memory."""
+        return self._program.code(self.name).dynamic_symbol
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.name!r}, {len(self.parameters)} parameters)"
+
+
+class Program:
+    """Parsed PTX; each kernel is decoded on its first use, once. Module variables keep their values between
+    launches."""
+
+    def __init__(self, module: ptx.Module) -> None:
+        self.module = module
+        self.kernels = {
+            function.name: Kernel(self, function)
+            for function in module.functions.values()
+            if function.entry and function.body is not None
+        }
+        self._codes: dict[str, Code] = {}
+        self._symbols: dict[str, int] = {}
+        self._storage: list[tuple[str, ptx.Variable, Array]] = []
+        for variable in module.variables.values():
+            self._declare(variable.name, variable)
+        for function in module.functions.values():
+            for variable in function.variables:
+                self._declare(f"{function.name}::{variable.name}", variable)
+        self.reset()
+
+    def _declare(self, name: str, variable: ptx.Variable) -> None:
+        if variable.space in ("global", "const") and not variable.dynamic and variable.type in ptx.BITS:
+            self._symbols[name] = (len(self._storage) + 1) << SLOT_BITS
+            self._storage.append((name, variable, np.zeros(variable.size, dtype=np.uint8)))
+
+    def reset(self) -> None:
+        """Give all module variables their initial values."""
+        for _, variable, data in self._storage:
+            data[:] = 0
+            for offset, width, value, mask in variable.initial:
+                if isinstance(value, ptx.Immediate):
+                    number = value.value
+                    if value.float_bits and value.float_bits != width * 8:
+                        wide = struct.unpack("<d", struct.pack("<Q", number))[0] if value.float_bits == 64 else 0.0
+                        number = struct.unpack("<I", struct.pack("<f", wide))[0]
+                else:
+                    number = self._symbols.get(value.name, 0)
+                    number = number + value.offset if number else 0
+                if mask >= 0:
+                    shift = (mask & -mask).bit_length() - 1
+                    number = (number & mask) >> shift
+                raw = (number & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
+                data[offset : offset + width] = np.frombuffer(raw, dtype=np.uint8)
+
+    def variable(self, name: str) -> Array:
+        """Return the bytes of a module variable, to read or to write.
+
+        Raises KeyError for an unknown name.
+        """
+        for found, _, data in self._storage:
+            if found == name:
+                return data
+        raise KeyError(name)
+
+    def code(self, kernel: str) -> Code:
+        """Return a kernel decoded to ops."""
+        found = self._codes.get(kernel)
+        if found is None:
+            if kernel not in self.kernels:
+                have = ", ".join(self.kernels) or "none"
+                raise LaunchError(
+                    f"there is no kernel '{kernel}' in this PTX; it has: {have}.{did_you_mean(kernel, self.kernels)}"
+                )
+            found = self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
+        return found
+
+    def unsupported(self, kernel: str) -> tuple[Unsupported, ...]:
+        """Return every feature that a kernel uses and the simulator lacks, in the order of the source."""
+        return tuple(sorted(self.code(kernel).unsupported))
+
+    def space(self) -> AddressSpace:
+        """Return an address space that holds the module variables."""
+        space = AddressSpace()
+        for name, variable, data in self._storage:
+            space.place(name.rpartition("::")[2], data, variable.space != "const", variable.space == "const")
+        return space
+
+
+def load(ptx_text: str) -> Program:
+    """Parse PTX text once, for many launches.
+
+    Raises PtxError where the text is no PTX for 64-bit addresses.
+    """
+    return Program(ptx.parse(ptx_text))
