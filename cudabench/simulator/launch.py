@@ -110,9 +110,8 @@ def run(
     recorder = None
     if trace:
         recorder = Recorder(space, first_argument, addresses, arguments)
-    machine = Machine(
-        code, grid3, block3, space, parameters, shared_bytes, budget or DEFAULT_BUDGET, recorder, progress
-    )
+    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace)
+    machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress)
     machine.run()
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),

@@ -7,7 +7,7 @@ parked until no other lane of the chunk can run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,13 @@ from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.shared_races import SharedRaces
 from cudabench.simulator.count.counters import Counters, active_warps
+from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.memory import AddressSpace, Region
-from cudabench.simulator.program.code import Barrier, Block, Code, Op
-from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, truth
+from cudabench.simulator.plan import Plan
+from cudabench.simulator.program.code import Barrier, Block, Op
+from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
 
-CHUNK_LANES = 131072
-CHUNK_BYTES = 1 << 25
-SPLIT_LANES = 16384
 FAIRNESS = 4096
 
 
@@ -39,40 +38,33 @@ class Machine:
 
     def __init__(
         self,
-        code: Code,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
+        plan: Plan,
         space: AddressSpace,
         parameters: Region,
-        shared_bytes: int,
         budget: int,
-        trace: Any = None,
+        trace: Recorder | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        self.code, self.grid, self.block = code, grid, block
+        self.plan, self.code, self.grid, self.block = plan, plan.code, plan.grid, plan.block
+        self.dynamic_shared, self.shared_size = plan.dynamic_shared, plan.shared_size
         self.space, self.parameters = space, parameters
-        self.parameter_values: dict[Any, Value] = {}
-        self.dynamic_shared = shared_bytes
-        static = code.static_shared
-        self.shared_size = (-(-static // 16) * 16 + shared_bytes) if code.dynamic_symbol or shared_bytes else static
+        self.parameter_values: dict[tuple[int, int, str], Value] = {}
         self.budget, self.trace, self.progress = budget, trace, progress
-        self.counters = Counters(len(code.accesses))
-        self.hazards = Hazards(code, space)
+        self.counters = Counters(len(plan.code.accesses), plan.patterns)
+        self.hazards = Hazards(plan.code, space)
         self.instructions = 0
         self.steps = 0
         self.output: list[str] = []
         self.registers: list[Value] = []
         self.mask: Array | None = None
-        self.keep: Any = frozenset()
-        self.chunk: Chunk = None  # type: ignore[assignment]
+        self.keep: Container[int] = frozenset()
+        self.chunk: Chunk = plan.chunks[0][1]
         self.shared: Array = None
         self.local: Array = None
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.exited: Array | None = None
-        self.op: Op = None  # type: ignore[assignment]
         self._warps = -1
-        self._keep_cache: dict[tuple[int, ...], frozenset[int]] = {}
 
     # What instructions use.
 
@@ -114,7 +106,7 @@ class Machine:
         """Return the active lanes as a full (blocks, threads) bool array."""
         if self.mask is None:
             return np.ones(self.chunk.shape, dtype=bool)
-        return np.broadcast_to(self.mask, self.chunk.shape)
+        return broadcast(self.mask, self.chunk.shape)
 
     def first_value(self, index: int) -> int:
         """Return what the first lane has in a 32-bit register, for values that all lanes share."""
@@ -125,27 +117,16 @@ class Machine:
 
     def run(self) -> None:
         """Run all blocks of the grid."""
-        lanes = -(-self.block[0] * self.block[1] * self.block[2] // 32) * 32
-        limit = max(1, CHUNK_LANES // lanes)
-        if self.shared_size:
-            limit = max(1, min(limit, CHUNK_BYTES // self.shared_size))
-        if self.code.local_bytes:
-            limit = max(1, min(limit, 2 * CHUNK_BYTES // (self.code.local_bytes * lanes)))
-        if self.trace is not None:
-            limit = max(1, min(limit, 256))
         total = self.grid[0] * self.grid[1] * self.grid[2]
         done = 0
-        chunks: dict[tuple[int, int, int], Chunk] = {}
         with np.errstate(all="ignore"):
-            for origin, extent in boxes(self.grid, limit, total * lanes > SPLIT_LANES):
-                chunk = chunks.get(extent)
-                if chunk is None:
-                    chunk = chunks[extent] = Chunk(self.grid, self.block, origin, extent)
+            for origin, chunk in self.plan.chunks:
                 chunk.origin = origin
                 self.run_chunk(chunk)
                 done += chunk.blocks
                 if self.progress is not None:
                     self.progress(done, total)
+        self.plan.remembered += self.counters.remembered
 
     def start(self, chunk: Chunk) -> None:
         """Set registers and memories for a chunk."""
@@ -236,13 +217,13 @@ class Machine:
     def others(self) -> frozenset[int]:
         """Return the registers that lanes waiting elsewhere may still read."""
         key = (*sorted(self.ready), -1, *sorted(self.waiting), -1, *sorted({entry[0] for entry in self.parked}))
-        found = self._keep_cache.get(key)
+        found = self.plan.kept.get(key)
         if found is None:
             live = 0
             for number in key:
                 if number >= 0:
                     live |= self.code.blocks[number].live
-            found = self._keep_cache[key] = frozenset(
+            found = self.plan.kept[key] = frozenset(
                 index for index in range(len(self.code.widths)) if live >> index & 1
             )
         return found
@@ -357,8 +338,8 @@ class Machine:
         if yes is self.chunk.root and op.barrier.count is None:
             # All lanes are there: nobody is parked, waiting or gone.
             op.barrier.reduce(self, yes)
-            self.shared_races.barrier(None)
-            self.global_races.barrier(None)
+            self.shared_races.barrier()
+            self.global_races.barrier()
             self.arrive(number + 1, yes)
             return
         if op.barrier.arrive:
@@ -372,6 +353,8 @@ class Machine:
         chunk = self.chunk
         entries = self.parked[:]
         self.parked.clear()
+        if self.released_together(entries):
+            return
         full: list[Array] = [
             np.broadcast_to(np.ones((1, 1), dtype=bool) if mask is None else mask, chunk.shape)
             for _, mask, _, _ in entries
@@ -418,9 +401,24 @@ class Machine:
                 self._warps = -1
                 barrier.reduce(self, mask)
                 self.arrive(following, mask)
-        passed = complete | (np.logical_or.reduce(full) & ~going[:, None])
-        self.shared_races.barrier(passed)
-        self.global_races.barrier(passed)
+        self.shared_races.barrier()
+        self.global_races.barrier()
+
+    def released_together(self, entries: list[tuple[int, Array | None, Op, Barrier]]) -> bool:
+        """Let lanes go on that wait at one and the same barrier, where they are all that there are; return whether."""
+        following, mask, op, barrier = entries[0]
+        if barrier.count is not None or any(other is not op for _, _, other, _ in entries):
+            return False
+        for _, more, _, _ in entries[1:]:
+            mask = self.union(mask, more)
+        if mask is not self.chunk.root:
+            return False
+        self.mask, self._warps = mask, -1
+        barrier.reduce(self, mask)
+        self.arrive(following, mask)
+        self.shared_races.barrier()
+        self.global_races.barrier()
+        return True
 
     def missing(self, op: Op) -> Array | None:
         """Return the lanes that a warp-wide instruction names and that are elsewhere, or None if there are none."""
@@ -435,9 +433,7 @@ class Machine:
                 here.reshape(chunk.blocks, -1, 32).any(axis=2, keepdims=True), (chunk.blocks, chunk.warps, 32)
             )
         else:
-            words = np.where(here, np.broadcast_to(named, chunk.shape), np.uint32(0)).reshape(
-                chunk.blocks, chunk.warps, 32
-            )
+            words = np.where(here, broadcast(named, chunk.shape), np.uint32(0)).reshape(chunk.blocks, chunk.warps, 32)
             union = np.bitwise_or.reduce(words, axis=2)
             needed = (union[:, :, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(bool)
         absent = needed.reshape(chunk.shape) & ~here
@@ -456,29 +452,6 @@ class Machine:
             f"kernel {self.code.name} was stopped after {self.budget} instructions at {file}:{op.line.line}: "
             "it seems to run forever; if it is only long, raise the budget."
         )
-
-
-def boxes(
-    grid: tuple[int, int, int], limit: int, edges: bool
-) -> Iterator[tuple[tuple[int, int, int], tuple[int, int, int]]]:
-    """Yield (origin, extent) of boxes of at most `limit` blocks that tile the grid.
-
-    With `edges` the last column and row of blocks come in boxes of their own: there alone threads of a ragged problem
-    are out of range, and in a box that is one block wide they are the same in every block.
-    """
-
-    def ranges(count: int) -> list[tuple[int, int]]:
-        return [(0, count - 1), (count - 1, count)] if edges and count > 1 else [(0, count)]
-
-    for bottom, top in ranges(grid[1]):
-        for left, right in ranges(grid[0]):
-            x = min(right - left, limit)
-            y = min(top - bottom, max(1, limit // x)) if x == right - left else 1
-            z = min(grid[2], max(1, limit // (x * y))) if x == right - left and y == top - bottom else 1
-            for bz in range(0, grid[2], z):
-                for by in range(bottom, top, y):
-                    for bx in range(left, right, x):
-                        yield (bx, by, bz), (min(x, right - bx), min(y, top - by), min(z, grid[2] - bz))
 
 
 _EVERYTHING = _Everything()

@@ -12,7 +12,7 @@ class Access(NamedTuple):
     """Memory requests of one source line, space, operation and width, summed over the launch.
 
     bytes: per lane. requests: warp-level instructions with at least one active lane. sectors (global, local): distinct
-    32-byte pieces touched, summed over requests; ideal_sectors: the same bytes packed. wavefronts (shared): passes
+    32-byte pieces touched, summed over requests; ideal_sectors: the same bytes packed. wavefronts (shared): turns
     over the 32 banks; ideal_wavefronts: without conflicts. Pairs that do not apply are None.
     """
 

@@ -3,11 +3,9 @@
 A chunk is a box of the grid: `blocks` x `threads` lanes, threads padded to whole warps. A register holds one of
 
 * `Affine`: an integer that is linear in threadIdx and blockIdx, kept as coefficients, so that index arithmetic costs
-the
-  same for a million lanes as for one;
+  the same for a million lanes as for one;
 * an array of shape (1, 1), (1, threads), (blocks, 1) or (blocks, threads): each axis along which the value does not
-vary
-  has length 1;
+  vary has length 1;
 * for predicates `True`, `False` or a bool array of such a shape.
 
 Integer registers are bits without a sign; each instruction reads them as it needs.
@@ -15,6 +13,7 @@ Integer registers are bits without a sign; each instruction reads them as it nee
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,8 @@ import numpy as np
 # interpreter lets them mix by broadcasting.
 Array = Any
 Coefficients = tuple[int, int, int, int, int, int]
+Index3 = tuple[int, int, int]
+Key = tuple[Hashable, ...]  # what tells one access, pattern or interval from another
 
 UNSIGNED: dict[int, np.dtype[Any]] = {
     8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32), 64: np.dtype(np.uint64)
@@ -244,6 +245,17 @@ def as_array(value: Value, dtype: np.dtype[Any], chunk: Chunk) -> Array:
     if size == dtype.itemsize:
         return value.view(dtype)
     return value.view(UNSIGNED[size * 8]).astype(UNSIGNED[dtype.itemsize * 8]).view(dtype)
+
+
+def broadcast(array: Array, shape: tuple[int, int]) -> Array:
+    """Return np.broadcast_to(array, shape), at a fraction of its cost where both have two axes; read it only."""
+    own = array.shape
+    if own == shape:
+        return array
+    if len(own) == 2 and array.flags.c_contiguous:
+        down, along = array.strides
+        return np.ndarray(shape, array.dtype, array, 0, (down if own[0] > 1 else 0, along if own[1] > 1 else 0))
+    return np.broadcast_to(array, shape)
 
 
 def canonical(value: Array) -> Value:

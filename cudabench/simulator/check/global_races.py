@@ -12,7 +12,6 @@ from cudabench.simulator.check.races import (
     LOG_BYTES,
     LOG_LENGTH,
     Conflict,
-    Key,
     LogEntry,
     Races,
     WarpSync,
@@ -23,7 +22,7 @@ from cudabench.simulator.check.races import (
 from cudabench.simulator.check.shadow import Shadow, WarpOrder
 from cudabench.simulator.memory import SLOT_BITS, Region, flat
 from cudabench.simulator.program.code import SYMBOL_BIT
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -36,7 +35,7 @@ class GlobalRaces(Races):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.width = min(machine.code.granule["global"], 8)
-        self.memo: set[Key] = set()
+        self.clean = machine.plan.clean_global
         self.written = written_regions(machine)
         self.by_region: dict[int, list[LogEntry | WarpSync]] = {}
         self.order = 0
@@ -90,14 +89,14 @@ class GlobalRaces(Races):
         for entries in self.by_region.values():
             entries.append(WarpSync(mask, named))
 
-    def barrier(self, passed: Array | None) -> None:
+    def barrier(self) -> None:
         """End the interval."""
         if self.count:
             self.flush()
 
     def finish(self) -> None:
         """End the last interval of a chunk."""
-        self.barrier(None)
+        self.barrier()
 
     def flush(self) -> None:
         """Examine the log of each region, then forget it."""
@@ -118,11 +117,12 @@ class GlobalRaces(Races):
         parts = self.alike(entries)
         if parts is not None:
             start, key = parts
-            if key is not None and key in self.memo:
+            if key is not None and key in self.clean:
                 return
             if self.one_block(entries, start):
                 if key is not None:
-                    self.memo.add(key)
+                    self.clean.add(key)
+                    self.machine.plan.remembered += 128 * len(entries)
                 return
         rows = self.suspects(entries)
         if rows is not None and not rows.any():
@@ -236,14 +236,14 @@ class GlobalRaces(Races):
         address = flat(entry.address, entry.offset, chunk)
         if shape[0] == 1:
             address = address[:1]
-        address = np.broadcast_to(address, shape)
+        address = broadcast(address, shape)
         if mask is None:
             mask = chunk.root
         if mask is None:
             lanes = np.arange(shape[0] * shape[1])
             address = address.reshape(-1)
         else:
-            chosen = np.broadcast_to(mask, shape)
+            chosen = broadcast(mask, shape)
             lanes = np.flatnonzero(chosen)
             address = address[chosen]
         return address, lanes // shape[1], (lanes % shape[1]).astype(np.int32)

@@ -18,7 +18,7 @@ import numpy as np
 
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.memory import Region, flat
-from cudabench.simulator.values import Array, Chunk, Value, as_array
+from cudabench.simulator.values import Array, Chunk, Value, as_array, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -87,7 +87,7 @@ class GridRaces:
             return
         chunk = self.machine.chunk
         lanes = chunk.root if mask is None else mask
-        chosen = np.flatnonzero(np.broadcast_to(True if lanes is None else lanes, chunk.shape))
+        chosen = np.flatnonzero(broadcast(np.ones((1, 1), dtype=bool) if lanes is None else lanes, chunk.shape))
         blocks = self.numbers(chunk)[chosen // chunk.threads]
         held = ~self.free[blocks]
         if access.kind == "atomic":
@@ -97,7 +97,7 @@ class GridRaces:
             held = held[held]
         if not chosen.size:
             return
-        start = np.broadcast_to(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen] - region.base
+        start = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen] - region.base
         each = access.size // self.width
         granules = ((start // self.width)[:, None] + np.arange(each)).reshape(-1)
         owners = np.repeat(blocks, each)
@@ -132,7 +132,7 @@ class GridRaces:
         """Return the bits that lanes store, (lanes, elements)."""
         chunk = self.machine.chunk
         bits = np.dtype(f"u{access.width}")
-        columns = [np.broadcast_to(as_array(value, bits, chunk), chunk.shape).reshape(-1)[chosen] for value in data]
+        columns = [broadcast(as_array(value, bits, chunk), chunk.shape).reshape(-1)[chosen] for value in data]
         return np.stack(columns, axis=1)
 
     def written_twice(

@@ -11,7 +11,7 @@ from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program.code import Code, Op
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.report import Hazard
-from cudabench.simulator.values import Array, Chunk
+from cudabench.simulator.values import Array, Chunk, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -60,9 +60,9 @@ class Hazards:
         chunk = machine.chunk
         count, place = first_lane(bad, chunk)
         if machine.mask is not None and bad.shape != chunk.shape:
-            count = int((np.broadcast_to(bad, chunk.shape) & machine.mask).sum())
-            _, place = first_lane(np.broadcast_to(bad, chunk.shape) & machine.mask, chunk)
-        where = int(np.broadcast_to(address, chunk.shape)[place])
+            count = int((broadcast(bad, chunk.shape) & machine.mask).sum())
+            _, place = first_lane(broadcast(bad, chunk.shape) & machine.mask, chunk)
+        where = int(broadcast(address, chunk.shape)[place])
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
         verb = VERBS[access.kind]
         who = f"thread {thread} of block {block}"
@@ -87,11 +87,11 @@ class Hazards:
     def misaligned(self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int) -> None:
         """Record accesses at addresses that are no multiple of their size."""
         chunk = machine.chunk
-        lanes = np.broadcast_to(bad, chunk.shape)
+        lanes = broadcast(bad, chunk.shape)
         if machine.mask is not None:
             lanes = lanes & machine.mask
         count, place = first_lane(lanes, chunk)
-        where = int(np.broadcast_to(address, chunk.shape)[place])
+        where = int(broadcast(address, chunk.shape)[place])
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
         region = self.space.nearest(where)
         name = f"byte {where - region.base} of '{region.name}'" if region else f"byte {where} of its memory"
@@ -124,7 +124,7 @@ class Hazards:
         block, thread = chunk.block_index(row), chunk.thread_index(place[1])
         here = stuck[row]
         reason = "the others never arrive"
-        gone = None if exited is None else np.broadcast_to(exited, chunk.shape)[row] & ~here
+        gone = None if exited is None else broadcast(exited, chunk.shape)[row] & ~here
         if chunk.root is not None and gone is not None:
             gone = gone & chunk.root[0]
         if gone is not None and gone.any():
@@ -162,7 +162,7 @@ class Hazards:
         chunk = machine.chunk
         count, place = first_lane(lanes, chunk)
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        source = int(np.broadcast_to(other, chunk.shape)[place])
+        source = int(broadcast(other, chunk.shape)[place])
         _add(
             self.suspected, "undefined-shuffle", location, count, block, thread,
             f"thread {thread} of block {block} takes a value from lane {source} of its warp, which does not execute "
@@ -185,7 +185,7 @@ def _add(
 
 def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
     """Return (number of lanes, (block, thread) of the first) of a mask that broadcasts over the chunk."""
-    full = np.broadcast_to(lanes, chunk.shape)
+    full = broadcast(lanes, chunk.shape)
     if chunk.root is not None:
         full = full & chunk.root
     place = int(np.argmax(full))

@@ -10,22 +10,20 @@ block, and its outcome remembered by what was logged.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.shadow import ENGINE
-from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array
+from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, as_array, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
 
 
-# What tells one logged access from another: anything that can be hashed.
-Key = tuple[Hashable, ...]
 LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 
@@ -134,7 +132,7 @@ class Races:
         if total.shape[0] > shape[0]:
             # One block stands for all: any difference between neighbours in any block counts.
             return None
-        return np.broadcast_to(total, shape)
+        return broadcast(total, shape)
 
     def report(self, conflict: Conflict, kind_of_memory: str, place: str, block: int) -> None:
         """Record a race."""

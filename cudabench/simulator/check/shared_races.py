@@ -11,7 +11,6 @@ from cudabench.simulator.check.races import (
     LOG_BYTES,
     LOG_LENGTH,
     Conflict,
-    Key,
     LogEntry,
     Races,
     WarpSync,
@@ -21,7 +20,7 @@ from cudabench.simulator.check.races import (
 )
 from cudabench.simulator.check.shadow import Shadow, WarpOrder
 from cudabench.simulator.memory import flat
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -36,8 +35,7 @@ class SharedRaces(Races):
         self.size = machine.shared_size
         self.width = min(machine.code.granule["shared"], 8)
         self.granules = -(-self.size // self.width) if self.size else 0
-        self.memo: dict[Any, Array] = {}
-        self.states: dict[bytes, Array] = {}
+        self.plan = machine.plan
         self.shadow: Shadow | None = None
         self.synced: WarpOrder | None = None
         self.time = 0
@@ -58,7 +56,7 @@ class SharedRaces(Races):
             if not (state == state[0]).all():
                 return state
             state = state[:1].copy()
-        return self.states.setdefault(state.tobytes(), state)
+        return self.plan.states.setdefault(state.tobytes(), state)
 
     def log(self, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value]) -> None:
         """Log an access whose address is in bounds for all active lanes."""
@@ -76,7 +74,7 @@ class SharedRaces(Races):
         key: Key | None = None
         if place is not None:
             key = (access.number, place, self.mask_key(mask), uniform(data) if access.kind == "store" else None)
-            self.bytes += 64
+            self.bytes += 64 if type(address) is Affine else address.nbytes
         else:
             self.bytes += address.nbytes
         if mask is not None:
@@ -95,7 +93,7 @@ class SharedRaces(Races):
         if mask is None or mask is self.chunk.root:
             return None
         if mask.shape[0] == 1:
-            return mask.tobytes()
+            return bytes(mask.tobytes())
         return mask.any(axis=0).tobytes(), mask.all(axis=0).tobytes()
 
     def warp_sync(self, mask: Array | None, named: Array | None) -> None:
@@ -140,8 +138,8 @@ class SharedRaces(Races):
         found.key = None if key is None else (*key, role, None if lanes is None else self.mask_key(mask))
         return found
 
-    def barrier(self, passed: Array | None) -> None:
-        """End the interval: for all blocks, or (passed) for those with a lane that passed a barrier."""
+    def barrier(self) -> None:
+        """End the interval."""
         if not self.entries and self.shadow is None:
             return
         self.flush(True)
@@ -151,20 +149,21 @@ class SharedRaces(Races):
     def finish(self) -> None:
         """End the last interval of a chunk."""
         self.flying = []
-        self.barrier(None)
+        self.barrier()
 
     def flush(self, ends: bool) -> None:
         """Examine the log; `ends` forgets it, else its accesses stay to be raced with."""
         entries = self.entries
+        logged, self.bytes = self.bytes, 0
         self.entries = []
-        self.bytes = 0
         if self.shadow is None and ends and entries:
             keys = tuple(entry.key for entry in entries)
             if None not in keys and self.state.shape[0] == 1:
                 key = (id(self.state), keys)
-                found = self.memo.get(key)
+                found = self.plan.clean_shared.get(key)
                 if found is None and self.one_block(entries):
-                    found = self.memo[key] = self.intern(self.after)
+                    found = self.plan.clean_shared[key] = self.intern(self.after)
+                    self.plan.remembered += logged
                 if found is not None:
                     wide = any(
                         isinstance(e, LogEntry)
@@ -199,7 +198,7 @@ class SharedRaces(Races):
             mask = entry.mask
             if mask is not None:
                 shape = np.broadcast_shapes(address.shape, mask.shape)
-                address = np.broadcast_to(address, shape)[np.broadcast_to(mask, shape)]
+                address = broadcast(address, shape)[broadcast(mask, shape)]
             if not address.size:
                 continue
             low, high = int(address.min()) // self.width, (int(address.max()) + entry.access.size - 1) // self.width
@@ -234,16 +233,16 @@ class SharedRaces(Races):
             shape = (1, chunk.threads)
             if mask is None:
                 mask = narrow_any(entry.mask)
-        first = np.broadcast_to(address // self.width, shape)
+        first = broadcast(address // self.width, shape)
         if wide:
             first = first + (np.arange(chunk.blocks, dtype=np.int64) * self.granules).reshape(-1, 1)
-        threads = np.broadcast_to(np.arange(chunk.threads, dtype=np.int32), shape)
+        threads = broadcast(np.arange(chunk.threads, dtype=np.int32), shape)
         if mask is None:
             mask = chunk.root
         if mask is None:
             places, who = first.reshape(-1), threads.reshape(-1)
         else:
-            chosen = np.broadcast_to(mask, shape)
+            chosen = broadcast(mask, shape)
             places, who = first[chosen], threads[chosen]
         count = max(1, entry.access.size // self.width)
         if count > 1:
@@ -322,7 +321,7 @@ class SharedRaces(Races):
                 values = self.lane_values(entry, chunk.shape)
                 if values is not None:
                     mask = entry.mask if entry.mask is not None else chunk.root
-                    values = values.reshape(-1) if mask is None else values[np.broadcast_to(mask, chunk.shape)]
+                    values = values.reshape(-1) if mask is None else values[broadcast(mask, chunk.shape)]
                     values = np.repeat(values, count)
             number = entry.access.numbers["shared"]
             lanes_ = blocks * chunk.threads + threads

@@ -1,11 +1,11 @@
 """The model of shared memory's 32 banks of 4 bytes.
 
-A request is served in passes, here called wavefronts: in one pass each bank delivers one 4-byte word, to all lanes
-that ask for it (CUDA C++ Programming Guide, "Shared Memory"). Lanes of 8 bytes are served by half warps and lanes of
-16 bytes by quarter warps, each of which can fill all banks at once. Loads of 8 and 16 bytes take twice as many lanes
-together where every active lane's neighbour (lane ^ 1), or every active lane's next but one (lane ^ 2), is inactive or
-wants the same address. NVIDIA does not document that; it held for all of 286 patterns measured with Nsight Compute on
-an H200 (benchmarks/results/shared_wavefronts_h200.md).
+A request is served in wavefronts: in each, every bank delivers one 4-byte word, to all lanes that ask for it (CUDA C++
+Programming Guide, "Shared Memory"). Lanes of 8 bytes are served by half warps and lanes of 16 bytes by quarter warps,
+each of which can fill all banks at once. Loads of 8 and 16 bytes take twice as many lanes together where every active
+lane's neighbour (lane ^ 1), or every active lane's next but one (lane ^ 2), is inactive or wants the same address.
+NVIDIA does not document that; it held for all of 286 patterns measured with Nsight Compute on an H200
+(benchmarks/results/shared_wavefronts_h200.md).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def merged(addresses: Array, mask: Array | None) -> Array:
 
 
 def wavefronts(addresses: Array, width: int, mask: Array | None = None, *, load: bool = True) -> Array:
-    """Return the passes that each warp's request takes.
+    """Return the wavefronts that each warp's request takes.
 
     addresses: byte addresses of shape (..., 32), one lane in each place; width: bytes per lane (1 to 16, aligned;
     below 256 KiB); mask: the active lanes, same shape; load: a load, or else a store or an atomic. The result has shape
@@ -53,7 +53,7 @@ def wavefronts(addresses: Array, width: int, mask: Array | None = None, *, load:
 
 
 def ideal_wavefronts(addresses: Array, width: int, mask: Array | None = None) -> Array:
-    """Return the passes that the same distinct words would take without any conflict: ceil(words / 32), at least 1."""
+    """Return the wavefronts of the same distinct words without any conflict: ceil(words / 32), at least 1."""
     return both(addresses, width, mask)[1]
 
 
@@ -66,17 +66,17 @@ def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool 
         mask = np.broadcast_to(mask, (*shape, 32)).reshape(-1, 32)
     words = _words(addresses, width, mask)
     groups = 32 // lanes_together(width)
-    passes, distinct = _passes(words.reshape(-1, BANKS))
-    passes = passes.reshape(-1, groups).sum(axis=1)
+    taken, distinct = _wavefronts(words.reshape(-1, BANKS))
+    taken = taken.reshape(-1, groups).sum(axis=1)
     if groups == 1:
-        return passes.reshape(shape), -(-distinct // BANKS).reshape(shape)
+        return taken.reshape(shape), -(-distinct // BANKS).reshape(shape)
     if load:
         wide = merged(addresses, mask)
         if wide.any():
-            some, _ = _passes(words[wide].reshape(-1, 2 * BANKS))
-            passes[wide] = some.reshape(-1, groups // 2).sum(axis=1)
-    _, distinct = _passes(words)
-    return passes.reshape(shape), -(-distinct // BANKS).reshape(shape)
+            some, _ = _wavefronts(words[wide].reshape(-1, 2 * BANKS))
+            taken[wide] = some.reshape(-1, groups // 2).sum(axis=1)
+    _, distinct = _wavefronts(words)
+    return taken.reshape(shape), -(-distinct // BANKS).reshape(shape)
 
 
 def _words(addresses: Array, width: int, mask: Array | None) -> Array:
@@ -94,8 +94,8 @@ def _words(addresses: Array, width: int, mask: Array | None) -> Array:
     return words.astype(np.uint16, copy=False)
 
 
-def _passes(words: Array) -> tuple[Array, Array]:
-    """Return for each row of words served together the passes it takes and its number of distinct words."""
+def _wavefronts(words: Array) -> tuple[Array, Array]:
+    """Return for each row of words served together the wavefronts it takes and its number of distinct words."""
     order = np.sort(words, axis=1)
     rows = order.shape[0]
     new = np.ones(order.shape, dtype=bool)

@@ -6,15 +6,14 @@ that its active lanes touch; the ideal is what the same distinct bytes would nee
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from cudabench.simulator.count import banks
-from cudabench.simulator.values import INT64, Affine, Array, Chunk
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadcast
 
 SECTOR_SHIFT = 5
 SECTOR = 1 << SECTOR_SHIFT
+MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
 _FULL_WARP = np.uint64(0x0101010101010101)
 
 
@@ -88,11 +87,12 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
 class Counters:
     """Requests and pieces per memory instruction; patterns that recur are counted once."""
 
-    def __init__(self, instructions: int) -> None:
+    def __init__(self, instructions: int, patterns: dict[Key, tuple[int, int]]) -> None:
         self.requests = [0] * instructions
         self.pieces = [0] * instructions
         self.ideal = [0] * instructions
-        self.patterns: dict[Any, tuple[int, int]] = {}
+        self.patterns = patterns
+        self.remembered = 0  # bytes of the patterns that are new
 
     def add(self, number: int, requests: int, pieces: int, ideal: int) -> None:
         """Add to the counts of a memory instruction."""
@@ -166,7 +166,7 @@ class Counters:
     ) -> None:
         """Count shared accesses; arguments as for `global_`, and whether they are loads."""
         key = None
-        # A word for all lanes takes one pass; wider, it takes one for each group of lanes that has an active one.
+        # A word for all lanes takes one wavefront; wider, it takes one for each group of lanes that has an active one.
         narrow = size <= banks.WORD
         if type(address) is Affine:
             if address.coefficients is None and narrow:
@@ -185,20 +185,38 @@ class Counters:
         if address.shape[1] == 1 and narrow:
             self.add(number, warps, warps, warps)
             return
-        if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow:
+        if (
+            address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow
+            and self._shared(address, size, None, chunk, True)[0] == chunk.warps
+        ):  # fmt: skip
             # Where all lanes together have no conflict, fewer have none.
-            every, _ = banks.both(np.broadcast_to(address, (1, chunk.threads)).reshape(-1, 32), size)
-            if (every == 1).all():
-                self.add(number, warps, warps, warps)
-                return
-        rows, mask, times = spread(address, mask, chunk)
-        if mask is not None:
-            mask = mask.reshape(-1, 32)
-        passes_, ideal_ = banks.both(rows.reshape(-1, 32), size, mask, load=load)
-        pieces, ideal = int(passes_.sum()), int(ideal_.sum())
+            self.add(number, warps, warps, warps)
+            return
+        times = chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0])
+        pieces, ideal = self._shared(address, size, mask, chunk, load)
         if key is not None:
             self.patterns[key] = (pieces, ideal)
         self.add(number, warps, pieces * times, ideal * times)
+
+    def _shared(self, address: Array, size: int, mask: Array | None, chunk: Chunk, load: bool) -> tuple[int, int]:
+        """Return (wavefronts, ideal wavefronts) of one pattern of addresses and lanes, looked up where it is small."""
+        key: Key | None = None
+        weight = address.nbytes + (0 if mask is None else mask.nbytes)
+        if weight <= MOST_PATTERN:
+            lanes = None if mask is None else (mask.shape, mask.tobytes())
+            key = ("lanes", address.shape, address.tobytes(), lanes, size, load)
+            found = self.patterns.get(key)
+            if found is not None:
+                return found
+        rows, mask, _ = spread(address, mask, chunk)
+        if mask is not None:
+            mask = mask.reshape(-1, 32)
+        wavefronts, ideal = banks.both(rows.reshape(-1, 32), size, mask, load=load)
+        result = int(wavefronts.sum()), int(ideal.sum())
+        if key is not None:
+            self.patterns[key] = result
+            self.remembered += weight
+        return result
 
 
 def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Array | None, int]:
@@ -206,7 +224,7 @@ def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Arr
     blocks = max(address.shape[0], 1 if mask is None else mask.shape[0])
     shape = (blocks, chunk.threads)
     if address.shape != shape:
-        address = np.broadcast_to(address, shape)
+        address = broadcast(address, shape)
     if mask is not None:
-        mask = np.broadcast_to(mask, shape)
+        mask = broadcast(mask, shape)
     return address, mask, chunk.blocks // blocks

@@ -9,7 +9,7 @@ import numpy as np
 
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.report import Index
-from cudabench.simulator.values import Array
+from cudabench.simulator.values import Array, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -75,18 +75,18 @@ class Recorder:
         chunk = machine.chunk
         lanes = machine.lanes()
         if mask is not None:
-            lanes = lanes & np.broadcast_to(mask, chunk.shape)
+            lanes = lanes & broadcast(mask, chunk.shape)
         if chunk.root is not None:
             lanes = lanes & chunk.root
         file, line = machine.code.files.get(access.location.file, ""), access.location.line
         if space == "shared":
             if chunk.origin != (0, 0, 0) or not lanes[0, :32].any():
                 return
-            row = np.broadcast_to(address, chunk.shape)[0, :32].tolist()
+            row = broadcast(address, chunk.shape)[0, :32].tolist()
             places = tuple(value if on else None for value, on in zip(row, lanes[0, :32].tolist(), strict=True))
             self.requests.append(SharedRequest(file, line, access.kind, access.size, places))
             return
-        full = np.broadcast_to(address, chunk.shape)
+        full = broadcast(address, chunk.shape)
         for block, thread in np.argwhere(lanes).tolist():
             if len(self.events) >= MAX_EVENTS:
                 self.complete = False

@@ -15,7 +15,7 @@ from cudabench.simulator.memory import (
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, Refuse
 from cudabench.simulator.program.ptx import Instruction, Location
-from cudabench.simulator.values import Affine, Array, Value
+from cudabench.simulator.values import Affine, Array, Value, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -140,10 +140,10 @@ def put(view: Array, index: Array, value: Array, mask: Array | None) -> None:
     if mask is None:
         if index.shape != value.shape:
             shape = np.broadcast_shapes(index.shape, value.shape)
-            index, value = np.broadcast_to(index, shape), np.broadcast_to(value, shape)
+            index, value = broadcast(index, shape), broadcast(value, shape)
         view[index] = value
         return
     shape = np.broadcast_shapes(index.shape, value.shape, mask.shape)
-    chosen = np.broadcast_to(mask, shape)
-    index = np.broadcast_to(index, shape)[chosen]
-    view[index] = value.reshape(()) if value.size == 1 else np.broadcast_to(value, shape)[chosen]
+    chosen = broadcast(mask, shape)
+    index = broadcast(index, shape)[chosen]
+    view[index] = value.reshape(()) if value.size == 1 else broadcast(value, shape)[chosen]

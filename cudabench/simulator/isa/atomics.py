@@ -21,7 +21,7 @@ from cudabench.simulator.isa.shared_memory import row_starts
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import BITS, Instruction, Symbol, Vector
-from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, canonical
+from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -261,14 +261,14 @@ class Atomic:
         if mask is None and chunk.root is not None:
             mask = chunk.root
         shift = self.dtype.itemsize.bit_length() - 1
-        index = np.broadcast_to(offsets >> shift, chunk.shape)
-        operands = [np.broadcast_to(as_array(value, self.dtype, chunk), chunk.shape) for value in data]
+        index = broadcast(offsets >> shift, chunk.shape)
+        operands = [broadcast(as_array(value, self.dtype, chunk), chunk.shape) for value in data]
         if mask is None:
             found = update(
                 view, index.reshape(-1), [operand.reshape(-1) for operand in operands], self.name, self.combine, wanted
             )
             return None if found is None else found.reshape(chunk.shape)
-        chosen = np.broadcast_to(mask, chunk.shape)
+        chosen = broadcast(mask, chunk.shape)
         found = update(view, index[chosen], [operand[chosen] for operand in operands], self.name, self.combine, wanted)
         if found is None:
             return None

@@ -12,7 +12,7 @@ from cudabench.simulator.isa.warp import build_warp_sync
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Barrier, Op, Refuse, Run
 from cudabench.simulator.program.ptx import Immediate, Instruction, Symbol
-from cudabench.simulator.values import BOOL, Array, as_array, truth
+from cudabench.simulator.values import BOOL, Array, as_array, broadcast, truth
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -89,10 +89,10 @@ def build_bar(builder: Builder, ins: Instruction) -> Op | Run | None:
 
         def reduction(machine: Machine, mask: Array | None) -> None:
             chunk = machine.chunk
-            values = np.broadcast_to(as_array(machine.registers[predicate], BOOL, chunk), chunk.shape)
+            values = broadcast(as_array(machine.registers[predicate], BOOL, chunk), chunk.shape)
             if flip:
                 values = ~values
-            lanes = np.broadcast_to(np.True_ if mask is None else mask, chunk.shape)
+            lanes = broadcast(np.True_ if mask is None else mask, chunk.shape)
             result: Any
             if name == "popc":
                 result = (values & lanes).sum(axis=1, keepdims=True).astype(np.uint32)

@@ -21,7 +21,7 @@ from cudabench.simulator.memory import (
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import BITS, Address, Instruction, Vector
-from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical
+from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -42,7 +42,7 @@ def spaces(machine: Machine, address: Value, offset: int) -> list[tuple[str, int
             return [(name, start, None)]
     if low >= 1 << 39 or high < SHARED_WINDOW - WINDOW:
         return [("global", 0, None)]
-    where = np.broadcast_to(flat(address, offset, machine.chunk), machine.chunk.shape)
+    where = broadcast(flat(address, offset, machine.chunk), machine.chunk.shape)
     active = machine.lanes()
     parts: list[tuple[str, int, Array | None]] = []
     rest = active

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cudabench import floats
-from cudabench.simulator.values import Array
+from cudabench.simulator.values import Array, broadcast
 
 F32: np.dtype[Any] = np.dtype(np.float32)
 F64: np.dtype[Any] = np.dtype(np.float64)
@@ -61,7 +61,7 @@ def fma32(x: Array, y: Array, z: Array) -> Array:
         shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
         if shape[0] * shape[1] <= TILE:
             return _fma32(x, y, z, np.empty(shape, dtype=F32))
-        x, y, z = np.broadcast_to(x, shape), np.broadcast_to(y, shape), np.broadcast_to(z, shape)
+        x, y, z = broadcast(x, shape), broadcast(y, shape), broadcast(z, shape)
     result: Array = np.empty(x.shape, dtype=F32)
     if x.size <= TILE:
         return _fma32(x, y, z, result)

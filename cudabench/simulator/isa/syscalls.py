@@ -14,7 +14,7 @@ from cudabench.simulator.memory import LOCAL_WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse
 from cudabench.simulator.program.ptx import Operand, Symbol
-from cudabench.simulator.values import INT64, as_array
+from cudabench.simulator.values import INT64, as_array, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -109,8 +109,8 @@ def build_vprintf(builder: Builder, results: tuple[Operand, ...], arguments: tup
 
     def run(machine: Machine) -> None:
         chunk = machine.chunk
-        formats = np.broadcast_to(as_array(machine.registers[template], INT64, chunk), chunk.shape)
-        places = np.broadcast_to(as_array(machine.registers[place], INT64, chunk), chunk.shape)
+        formats = broadcast(as_array(machine.registers[template], INT64, chunk), chunk.shape)
+        places = broadcast(as_array(machine.registers[place], INT64, chunk), chunk.shape)
         for block, thread in np.argwhere(machine.lanes()).tolist():
             text = text_at(machine, int(formats[block, thread]), block, thread)
             machine.output.append(format_text(machine, text, int(places[block, thread]), block, thread))
@@ -127,7 +127,7 @@ def build_assertfail(builder: Builder, results: tuple[Operand, ...], arguments: 
         lanes = machine.lanes()
         place = int(np.argmax(lanes))
         block, thread = place // chunk.threads, place % chunk.threads
-        values = [int(np.broadcast_to(machine.array(index, INT64), chunk.shape)[block, thread]) for index in registers]
+        values = [int(broadcast(machine.array(index, INT64), chunk.shape)[block, thread]) for index in registers]
         expression, file, function = (text_at(machine, values[index], block, thread) for index in (0, 1, 3))
         raise KernelTrap(
             f"assertion '{expression}' failed at {file}:{values[2]} ({function}) "

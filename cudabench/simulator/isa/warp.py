@@ -11,7 +11,7 @@ from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Run
 from cudabench.simulator.program.ptx import Instruction, Location, Operand, Pair
-from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Affine, Array, as_array, canonical, truth
+from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Affine, Array, as_array, broadcast, canonical, truth
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -154,14 +154,14 @@ def _undefined(machine: Machine, location: Location, members: int | None, other:
         return None
     lanes = active(machine)
     shape = np.broadcast_shapes(lanes.shape, other.shape, np.shape(named))
-    here = np.take_along_axis(np.broadcast_to(lanes, shape), np.broadcast_to(other, shape), axis=2)
+    here = np.take_along_axis(broadcast(lanes, shape), broadcast(other, shape), axis=2)
     asked = (named >> other.astype(np.uint32) & np.uint32(1)).astype(bool)
     undefined = lanes & (other != np.arange(32)) & ~(here & asked)
     if not undefined.any():
         return None
     flat = (shape[0], machine.chunk.threads)
     undefined = undefined.reshape(flat)
-    machine.hazards.undefined_shuffle(machine, location, undefined, np.broadcast_to(other, shape).reshape(flat))
+    machine.hazards.undefined_shuffle(machine, location, undefined, broadcast(other, shape).reshape(flat))
     return undefined
 
 

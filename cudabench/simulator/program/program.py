@@ -11,6 +11,7 @@ from cudabench.errors import did_you_mean
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.isa.instructions import OPCODES
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
+from cudabench.simulator.plan import Plans
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import Parameter
 from cudabench.simulator.program.builder import Builder
@@ -64,6 +65,7 @@ class Program:
             if function.entry and function.body is not None
         }
         self._codes: dict[str, Code] = {}
+        self.plans = Plans()
         self._symbols: dict[str, int] = {}
         self._storage: list[tuple[str, ptx.Variable, Array]] = []
         for variable in module.variables.values():

@@ -1,0 +1,107 @@
+"""What all launches of one kernel with one geometry have in common, so that small launches in a row stay cheap.
+
+That is how the grid is cut into chunks, and what was found by content alone: the counts of an access pattern, the
+registers that waiting lanes may read, intervals between barriers that were examined for races and are clean. Nothing of
+it depends on what lies in memory.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from cudabench.simulator.program.code import Code
+from cudabench.simulator.values import Array, Chunk, Index3, Key
+
+CHUNK_LANES = 131072
+CHUNK_BYTES = 1 << 25
+SPLIT_LANES = 16384
+TRACED_BLOCKS = 256  # of a chunk whose single accesses are recorded
+MOST_PLANS = 32
+MOST_BYTES = 1 << 26  # that a plan remembers from one launch to the next
+
+
+class Plan:
+    """One kernel with one grid, block and amount of dynamic shared memory.
+
+    chunks: (origin, chunk) of all boxes of the grid, in their order; boxes of one extent share a chunk. patterns:
+    counts by access pattern. kept: registers that lanes waiting at blocks may still read, by those blocks.
+    clean_shared: what is initialised after an interval without races, by its log; states: such states by content.
+    clean_global: the logs of intervals without races. remembered: about the bytes of all that.
+    """
+
+    def __init__(self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool) -> None:
+        self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
+        static = code.static_shared
+        padded = -(-static // 16) * 16 + dynamic_shared
+        self.shared_size = padded if code.dynamic_symbol or dynamic_shared else static
+        self.chunks = self._chunks(traced)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what was found in earlier launches."""
+        self.patterns: dict[Key, tuple[int, int]] = {}
+        self.kept: dict[tuple[int, ...], frozenset[int]] = {}
+        self.clean_shared: dict[Key, Array] = {}
+        self.states: dict[bytes, Array] = {}
+        self.clean_global: set[Key] = set()
+        self.remembered = 0
+
+    def _chunks(self, traced: bool) -> list[tuple[Index3, Chunk]]:
+        lanes = -(-self.block[0] * self.block[1] * self.block[2] // 32) * 32
+        limit = max(1, CHUNK_LANES // lanes)
+        if self.shared_size:
+            limit = max(1, min(limit, CHUNK_BYTES // self.shared_size))
+        if self.code.local_bytes:
+            limit = max(1, min(limit, 2 * CHUNK_BYTES // (self.code.local_bytes * lanes)))
+        if traced:
+            limit = max(1, min(limit, TRACED_BLOCKS))
+        total = self.grid[0] * self.grid[1] * self.grid[2]
+        chunks: dict[Index3, Chunk] = {}
+        found = []
+        for origin, extent in boxes(self.grid, limit, total * lanes > SPLIT_LANES):
+            if extent not in chunks:
+                chunks[extent] = Chunk(self.grid, self.block, origin, extent)
+            found.append((origin, chunks[extent]))
+        return found
+
+
+class Plans:
+    """The latest plans of a program."""
+
+    def __init__(self) -> None:
+        self._plans: OrderedDict[Key, Plan] = OrderedDict()
+
+    def plan(self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool) -> Plan:
+        """Return the plan of a launch: that of an earlier one like it, or a new one."""
+        key = (code.name, grid, block, dynamic_shared, traced)
+        found = self._plans.get(key)
+        if found is None:
+            found = self._plans[key] = Plan(code, grid, block, dynamic_shared, traced)
+            if len(self._plans) > MOST_PLANS:
+                self._plans.popitem(last=False)
+        self._plans.move_to_end(key)
+        if found.remembered > MOST_BYTES:
+            found.forget()
+        return found
+
+
+def boxes(grid: Index3, limit: int, edges: bool) -> Iterator[tuple[Index3, Index3]]:
+    """Yield (origin, extent) of boxes of at most `limit` blocks that tile the grid.
+
+    With `edges` the last column and row of blocks come in boxes of their own: there alone threads of a ragged problem
+    are out of range, and in a box that is one block wide they are the same in every block.
+    """
+
+    def ranges(count: int) -> list[tuple[int, int]]:
+        return [(0, count - 1), (count - 1, count)] if edges and count > 1 else [(0, count)]
+
+    for bottom, top in ranges(grid[1]):
+        for left, right in ranges(grid[0]):
+            x = min(right - left, limit)
+            y = min(top - bottom, max(1, limit // x)) if x == right - left else 1
+            z = min(grid[2], max(1, limit // (x * y))) if x == right - left and y == top - bottom else 1
+            for bz in range(0, grid[2], z):
+                for by in range(bottom, top, y):
+                    for bx in range(left, right, x):
+                        yield (bx, by, bz), (min(x, right - bx), min(y, top - by), min(z, grid[2] - bz))
