@@ -146,6 +146,10 @@ class Affine:
         return found
 
 
+# What a register holds that nothing has written: NaN as any float, far out of bounds as an address. Each is one object,
+# so that a register that still holds it can be told.
+UNDEFINED = {bits: Affine(int("FFAD" * 4, 16) >> (64 - bits)) for bits in (16, 32, 64)}
+
 Value = Any  # Affine, Array or bool; the handlers test for Affine first
 
 
@@ -245,6 +249,19 @@ def as_array(value: Value, dtype: np.dtype[Any], chunk: Chunk) -> Array:
     if size == dtype.itemsize:
         return value.view(dtype)
     return value.view(UNSIGNED[size * 8]).astype(UNSIGNED[dtype.itemsize * 8]).view(dtype)
+
+
+def is_undefined(value: Value) -> bool:
+    """Return whether a register still holds in all lanes what it held before any write."""
+    return any(value is undefined for undefined in UNDEFINED.values())
+
+
+def undefined_lanes(value: Value) -> Array:
+    """Return which lanes of a register hold what it held before any write: bools that broadcast over the lanes."""
+    if isinstance(value, np.ndarray) and 8 * value.dtype.itemsize in UNDEFINED:
+        bits = 8 * value.dtype.itemsize
+        return value.view(UNSIGNED[bits]) == UNSIGNED[bits].type(UNDEFINED[bits].base)
+    return np.array([[is_undefined(value)]])
 
 
 def broadcast(array: Array, shape: tuple[int, int]) -> Array:

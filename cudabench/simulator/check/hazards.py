@@ -169,6 +169,18 @@ class Hazards:
             "the shuffle or is not in the mask: the value is undefined.",
         )  # fmt: skip
 
+    def undefined_value(self, machine: Machine, location: Location, lanes: Array) -> None:
+        """Note those of the active lanes that use a register which nothing has written on their way."""
+        chunk = machine.chunk
+        count, place = first_lane(lanes & machine.lanes(), chunk) if lanes.any() else (0, (0, 0))
+        if not count:
+            return
+        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+        _add(
+            self.suspected, "undefined-value", location, count, block, thread,
+            f"thread {thread} of block {block} uses a variable that was never given a value.",
+        )  # fmt: skip
+
 
 def _add(
     found: dict[tuple[str, int, int], list[Any]],

@@ -24,7 +24,7 @@ from cudabench.simulator.program.code import (
     Run,
     Unsupported,
 )
-from cudabench.simulator.program.flow import cut_blocks, find_live_registers, written_memory
+from cudabench.simulator.program.flow import cut_blocks, find_live_registers, watch_undefined, written_memory
 from cudabench.simulator.program.ptx import (
     Address,
     Immediate,
@@ -36,7 +36,7 @@ from cudabench.simulator.program.ptx import (
     Symbol,
     Vector,
 )
-from cudabench.simulator.values import UNSIGNED, Affine, Value
+from cudabench.simulator.values import UNDEFINED, UNSIGNED, Affine, Value
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -156,7 +156,7 @@ class Builder:
             if type_ is None:
                 return None
             width = ptx.BITS[type_]
-            found = self.new(width, False if width == 1 else Affine(0))
+            found = self.new(width, False if width == 1 else UNDEFINED.get(width, Affine(0)))
             self.frame.registers[name] = found
         return found
 
@@ -344,6 +344,7 @@ class Builder:
         granule = {space: min(value, 8) for space, value in self.granule.items()}
         blocks = cut_blocks(self.stream, self.kernel.location)
         find_live_registers(blocks)
+        watch_undefined(blocks, self.initial)
         return Code(
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
             self.parameter_offsets, self.parameter_bytes, self.static_shared, bool(self.dynamic), self.local_bytes,

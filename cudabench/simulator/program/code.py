@@ -14,6 +14,7 @@ from cudabench.simulator.values import Array, Value
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
+
 # What executes an instruction for the active lanes.
 Run = Callable[["Machine"], None]
 Kind = Literal["plain", "branch", "table", "exit", "barrier", "collective"]

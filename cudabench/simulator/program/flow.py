@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cudabench.simulator.errors import PtxError
-from cudabench.simulator.program.code import Block, Op
+from cudabench.simulator.program.code import Block, Op, Run
 from cudabench.simulator.program.ptx import Location
+from cudabench.simulator.values import Value, is_undefined, undefined_lanes
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
 
 
 def cut_blocks(stream: Sequence[Op | str], kernel: Location) -> list[Block]:
@@ -85,6 +90,44 @@ def find_live_registers(blocks: list[Block]) -> None:
             if live != block.live:
                 block.live = live
                 changed = True
+
+
+def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
+    """Let ops that may read a register which nothing has written, or a copy of one, say so when they do.
+
+    Copies do not: compilers move and select undefined values, of which nobody then uses the result. What computes with
+    one may do so for nothing, too, so that it is a suspicion, which only a wrong result names.
+    """
+    undefined = {index for index, value in enumerate(initial) if blocks[0].live >> index & 1 and is_undefined(value)}
+    if not undefined:
+        return
+    ops = [op for block in blocks for op in block.ops]
+    before = 0
+    while len(undefined) > before:
+        before = len(undefined)
+        for op in ops:
+            if op.opcode in _COPIES and not undefined.isdisjoint(op.uses):
+                undefined.update(op.defs)
+    for op in ops:
+        read = tuple(sorted(undefined.intersection(op.uses)))
+        if read and op.opcode not in _COPIES and op.run is not None:
+            op.run = _watched(op.run, read, op.line)
+    for block in blocks:
+        block.runs = [op.run for op in block.ops if op.run is not None]
+
+
+_COPIES = frozenset(("mov", "selp"))
+
+
+def _watched(run: Run, read: tuple[int, ...], line: Location) -> Run:
+    """Return what runs an op and notes where a register that it reads was never written."""
+
+    def watched(machine: Machine) -> None:
+        for index in read:
+            machine.hazards.undefined_value(machine, line, undefined_lanes(machine.registers[index]))
+        run(machine)
+
+    return watched
 
 
 def written_memory(
