@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cudabench import simulator
+from cudabench.toolchain.compiler import compile_ptx
+
 K = 'extern "C" __global__ void k'
 ROWS = np.arange(256, dtype=np.float32)
 
@@ -347,3 +350,44 @@ def test_writers_of_one_value_do_not_race(launch: Callable[..., Any], store: str
     """Warps that write the same value to one place agree whoever is last; warps that write different ones race."""
     body = f"__shared__ volatile int flag[1];\n{store}\n__syncthreads(); o[t] = flag[0];"
     assert [kind for kind, *_ in provoke(launch, body, 64)] == ["race"] * races
+
+
+UNDEFINED = """
+extern "C" __global__ void sum(float *out, const float *in, int n) {
+    float s;
+    for (int i = 0; i < n; i++)
+        s += in[32 * i + threadIdx.x];
+    out[threadIdx.x] = s;
+}
+extern "C" __global__ void some(float *out, const float *in, int n) {
+    float m;
+    if (threadIdx.x < n) m = in[threadIdx.x];
+    out[threadIdx.x] = m;
+}
+extern "C" __global__ void unused(float *out, const float *in, int n) {
+    float m;
+    bool mine = threadIdx.x < n;
+    if (mine) m = in[threadIdx.x];
+    __syncthreads();
+    if (mine) out[threadIdx.x] = m + 1;
+}
+"""
+
+
+@pytest.mark.parametrize(("kernel", "line", "thread"), [("sum", 5, 0), ("some", 11, 8)])
+def test_undefined_variables_are_poison_and_suspected(kernel: str, line: int, thread: int) -> None:
+    """A variable that was never given a value makes the result NaN, and the line that used it is named, once."""
+    out, data = np.zeros(32, np.float32), np.ones(256, np.float32)
+    report = simulator.run(compile_ptx(UNDEFINED, "u.cu").ptx, kernel, 1, 32, [out, data, 8])
+    assert np.isnan(out[thread:]).all()
+    assert not report.hazards
+    (suspicion,) = report.suspicions
+    assert (suspicion.kind, suspicion.line, suspicion.thread) == ("undefined-value", line, (thread, 0, 0))
+
+
+def test_undefined_values_that_nobody_uses_do_no_harm() -> None:
+    """Lanes whose undefined value reaches no memory leave the others' results as they are."""
+    out, data = np.zeros(32, np.float32), np.ones(256, np.float32)
+    report = simulator.run(compile_ptx(UNDEFINED, "u.cu").ptx, "unused", 1, 32, [out, data, 8])
+    assert out.tolist() == [2.0] * 8 + [0.0] * 24
+    assert not report.hazards

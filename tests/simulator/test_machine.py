@@ -362,3 +362,53 @@ def test_ptx_of_nvcc_runs_as_well() -> None:
     report = simulator.run(compile_ptx(source, "test.cu", backend="nvcc").ptx, "k", 2, 128, [y, x, 200])
     np.testing.assert_allclose(y, np.sin(x.astype(np.float64)), atol=2e-7)
     assert report.hazards == ()
+
+
+def test_launches_that_share_a_plan_do_not_share_their_outcome() -> None:
+    """Races, uninitialised reads and counts of a launch depend on its own data, whatever ran before it."""
+    program = simulator.load(
+        compile_ptx(
+            """extern "C" __global__ void k(int *out, const int *place) {
+    __shared__ int s[64];
+    s[place[threadIdx.x]] = threadIdx.x;
+    __syncthreads();
+    out[threadIdx.x] = s[threadIdx.x];
+}""",
+            "plan.cu",
+        ).ptx
+    )
+    right, conflict = np.arange(64, dtype=np.int32), np.arange(64, dtype=np.int32) // 2 * 2
+    out = np.zeros(64, np.int32)
+    first = simulator.run(program, "k", 1, 64, [out, right])
+    assert not first.hazards
+    assert out.tolist() == right.tolist()
+    wrong = simulator.run(program, "k", 1, 64, [out, conflict])
+    assert {hazard.kind for hazard in wrong.hazards} == {"race", "uninitialized-shared"}
+    assert simulator.run(program, "k", 1, 64, [out, right]) == first
+
+
+def test_const_addresses_are_told_from_others() -> None:
+    """isspacep.const holds for a constant variable alone: not for an array that the launch may only read."""
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.const .align 4 .u32 table = 7;
+.visible .entry k(.param .u64 out, .param .u64 in) {
+.reg .pred %p<3>;
+.reg .b32 %r<3>;
+.reg .b64 %d<5>;
+ld.param.u64 %d1, [out];
+ld.param.u64 %d2, [in];
+mov.u64 %d3, table;
+isspacep.const %p1, %d3;
+isspacep.const %p2, %d2;
+selp.u32 %r1, 1, 0, %p1;
+selp.u32 %r2, 1, 0, %p2;
+st.global.u32 [%d1], %r1;
+st.global.u32 [%d1+4], %r2;
+ret;
+}"""
+    out, data = np.zeros(2, np.uint32), np.zeros(1, np.uint32)
+    data.flags.writeable = False
+    simulator.run(text, "k", 1, 1, [out, data])
+    assert out.tolist() == [1, 0]
