@@ -9,7 +9,6 @@ import numpy as np
 
 from cudabench.errors import did_you_mean
 from cudabench.simulator.errors import LaunchError
-from cudabench.simulator.isa.instructions import OPCODES
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.simulator.plan import Plans
 from cudabench.simulator.program import ptx
@@ -113,6 +112,9 @@ class Program:
         """Return a kernel decoded to ops."""
         found = self._codes.get(kernel)
         if found is None:
+            # Not above: they take longer to import than all the rest, and who only asks for names needs none of them.
+            from cudabench.simulator.isa.instructions import OPCODES
+
             if kernel not in self.kernels:
                 have = ", ".join(self.kernels) or "none"
                 raise LaunchError(
