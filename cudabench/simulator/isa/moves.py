@@ -10,7 +10,7 @@ import numpy as np
 from cudabench.simulator import values
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.bits import inverted
-from cudabench.simulator.isa.integer import INTEGERS
+from cudabench.simulator.isa.integer import INTEGERS, elementwise
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder
@@ -549,8 +549,6 @@ def _cvt_pack(builder: Builder, ins: Instruction) -> Run:
 @instruction("szext")
 def build_szext(builder: Builder, ins: Instruction) -> Run:
     """Build szext: extend a value of b bits by its sign or with zeros."""
-    from cudabench.simulator.isa.integer import elementwise
-
     type_ = ins.modifiers[-1]
     clamp = "clamp" in ins.modifiers
 
