@@ -1,4 +1,4 @@
-"""Expressions of the command line: equal to Python and NumPy on what they allow, deaf to everything else."""
+"""Expressions of the command line: equal to Python and NumPy on what they allow, and nothing else is allowed."""
 
 from __future__ import annotations
 
