@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cudabench.occupancy import Occupancy
 
@@ -277,13 +277,15 @@ class Case:
 class Settings:
     """How to measure: the stopping rule in seconds, the cache state, the CPU baseline."""
 
-    cache: Literal["cold", "hot"] = "cold"
-    min_time: float = 0.5
-    max_time: float = 10.0
-    min_samples: int = 10
-    timeout: float = 60.0
-    cpu: bool = True
-    cpu_threads: int = 1
+    cache: Annotated[Literal["cold", "hot"], "Cold: the L2 cache is flushed before each sample. Hot: it is not."] = (
+        "cold"
+    )
+    min_time: Annotated[float, "Sampling lasts at least this many seconds."] = 0.5
+    max_time: Annotated[float, "Sampling ends after this many seconds, however precise the median."] = 10.0
+    min_samples: Annotated[int, "At least this many samples are taken."] = 10
+    timeout: Annotated[float, "A kernel that runs longer than this many seconds has failed."] = 60.0
+    cpu: Annotated[bool, "Whether the CPU baseline was measured."] = True
+    cpu_threads: Annotated[int, "Threads of the CPU baseline."] = 1
 
 
 # Where it runs ------------------------------------------------------------------------------------------------------
@@ -293,17 +295,17 @@ class Settings:
 class DeviceInfo:
     """A device as the results file describes it. Clocks in MHz; unknown values are None."""
 
-    name: str
-    kind: Literal["cuda", "sim"]
-    compute_capability: str
-    sm_count: int | None = None
-    l2_bytes: int | None = None
-    peak_gbps: float | None = None
-    clocks: Mapping[str, int] = field(default_factory=dict)
-    driver: str | None = None
-    uuid: str | None = None
-    memory_bytes: int | None = None
-    index: int | None = None
+    name: Annotated[str, "The device's name, as its driver has it."]
+    kind: Annotated[Literal["cuda", "sim"], "A GPU, or the simulator."]
+    compute_capability: Annotated[str, "Such as '9.0'."]
+    sm_count: Annotated[int | None, "Multiprocessors."] = None
+    l2_bytes: Annotated[int | None, "Size of the L2 cache."] = None
+    peak_gbps: Annotated[float | None, "Theoretical peak of the memory: 2 * clock * bus width."] = None
+    clocks: Annotated[Mapping[str, int], "Clocks in MHz, by name."] = field(default_factory=dict)
+    driver: Annotated[str | None, "Version of the driver."] = None
+    uuid: Annotated[str | None, "What tells the card from others of its name."] = None
+    memory_bytes: Annotated[int | None, "Size of the device memory."] = None
+    index: Annotated[int | None, "The card's number on its host: cuda:N."] = None
 
 
 # What came of it ----------------------------------------------------------------------------------------------------
@@ -313,21 +315,21 @@ class DeviceInfo:
 class Mismatch:
     """The first wrong element: its index in the output array and both values."""
 
-    index: tuple[int, ...]
-    got: float
-    expected: float
-    output: str = ""
+    index: Annotated[tuple[int, ...], "Index of the first wrong element in the output array."]
+    got: Annotated[float, "What the kernel left there."]
+    expected: Annotated[float, "What the reference has there."]
+    output: Annotated[str, "Name of the output array."] = ""
 
 
 @dataclass(frozen=True)
 class Verification:
     """How the output compares with the reference, and when it was looked at."""
 
-    mismatches: int
-    first: Mismatch | None
-    rtol: float
-    atol: float
-    checked: tuple[str, ...]
+    mismatches: Annotated[int, "Wrong elements, over all outputs; the output was compared with the reference."]
+    first: Annotated[Mismatch | None, "The first wrong element; null where all are right."]
+    rtol: Annotated[float, "Relative tolerance: |got - expected| <= atol + rtol * |expected|."]
+    atol: Annotated[float, "Absolute tolerance."]
+    checked: Annotated[tuple[str, ...], "When the output was looked at: before and after timing, or simulated."]
 
 
 @dataclass(frozen=True)
@@ -336,126 +338,137 @@ class Timing:
     interval of the median over the median; a sample is the mean of `runs_per_sample` runs back to back, and the samples
     are of `places` in the memory in turn."""
 
-    median_s: float
-    q1_s: float
-    q3_s: float
-    min_s: float
-    mean_s: float
-    relative_ci: float
-    samples: int
-    cache: str
-    samples_s: tuple[float, ...]
-    runs_per_sample: int = 1
-    places: int = 1
+    median_s: Annotated[float, "Median of the samples."]
+    q1_s: Annotated[float, "Lower quartile."]
+    q3_s: Annotated[float, "Upper quartile."]
+    min_s: Annotated[float, "Fastest sample."]
+    mean_s: Annotated[float, "Mean of the samples."]
+    relative_ci: Annotated[float, "Half width of the 95% confidence interval of the median, over the median."]
+    samples: Annotated[int, "How many samples were taken."]
+    cache: Annotated[str, "State of the L2 cache: cold or hot."]
+    samples_s: Annotated[tuple[float, ...], "All samples, in the order of measurement."]
+    runs_per_sample: Annotated[int, "A sample is the mean of this many runs back to back."] = 1
+    places: Annotated[int, "The samples are of this many places in the memory in turn."] = 1
 
 
 @dataclass(frozen=True)
 class CpuTime:
     """The CPU baseline: median seconds and what ran."""
 
-    time_s: float
-    bandwidth_gbps: float | None
-    threads: int
-    implementation: str
+    time_s: Annotated[float, "Median time of the baseline."]
+    bandwidth_gbps: Annotated[float | None, "The kernel's bytes over that time."]
+    threads: Annotated[int, "Threads that ran."]
+    implementation: Annotated[str, "The call that ran."]
 
 
 @dataclass(frozen=True)
 class Warning:
     """Something that makes a figure less than it seems: a stable code and one sentence with the number and the flag."""
 
-    code: str
-    message: str
+    code: Annotated[str, "A code that stays the same."]
+    message: Annotated[str, "One sentence with the number and the option that mends it."]
 
 
 @dataclass(frozen=True)
 class Access:
     """One kind of access on one source line in the simulator, summed over all requests; `bytes` a lane."""
 
-    line: int
-    source: str
-    space: str
-    op: str
-    bytes: int
-    requests: int
-    sectors: int | None = None
-    ideal_sectors: int | None = None
-    wavefronts: int | None = None
-    ideal_wavefronts: int | None = None
-    advice: str | None = None
+    line: Annotated[int, "Line of the source, from 1."]
+    source: Annotated[str, "Text of the line."]
+    space: Annotated[str, "Kind of memory: global, shared, local."]
+    op: Annotated[str, "load, store or atomic."]
+    bytes: Annotated[int, "Bytes a lane moves with one request."]
+    requests: Annotated[int, "Warp-level memory instructions, summed over the launch."]
+    sectors: Annotated[int | None, "Distinct 32-byte pieces that the requests touch; of shared memory null."] = None
+    ideal_sectors: Annotated[int | None, "Sectors if the same bytes were packed."] = None
+    wavefronts: Annotated[int | None, "Passes over the 32 banks; of other memory null."] = None
+    ideal_wavefronts: Annotated[int | None, "Wavefronts without any bank conflict."] = None
+    advice: Annotated[str | None, "What would mend the waste; null where there is none."] = None
 
 
 @dataclass(frozen=True)
 class Hazard:
     """A fault that the simulator saw: where first, how often."""
 
-    kind: str
-    line: int
-    source: str
-    block: Dim
-    thread: Dim
-    count: int
-    message: str
+    kind: Annotated[str, "race, out-of-bounds, uninitialized-shared, divergent-barrier, misaligned."]
+    line: Annotated[int, "Line of the source, from 1."]
+    source: Annotated[str, "Text of the line."]
+    block: Annotated[Dim, "First block in which it occurs (x, y, z)."]
+    thread: Annotated[Dim, "First thread in which it occurs (x, y, z)."]
+    count: Annotated[int, "How often it occurs."]
+    message: Annotated[str, "What happens there, in a sentence."]
 
 
 @dataclass(frozen=True)
 class ThreadAccess:
     """One thread's access to one element of an array; `bytes` may cover the elements after it."""
 
-    line: int
-    op: str
-    bytes: int
-    block: Dim
-    thread: Dim
-    array: str
-    index: tuple[int, ...]
+    line: Annotated[int, "Line of the source, from 1."]
+    op: Annotated[str, "load, store or atomic."]
+    bytes: Annotated[int, "Bytes moved; they may cover the elements after the index."]
+    block: Annotated[Dim, "Block (x, y, z)."]
+    thread: Annotated[Dim, "Thread (x, y, z)."]
+    array: Annotated[str, "Name of the array."]
+    index: Annotated[tuple[int, ...], "Index of the element in the array."]
 
 
 @dataclass(frozen=True)
 class BankRequest:
-    """One request of the first warp to shared memory: by pass and bank, the lanes served."""
+    """One request of the first warp to shared memory: `passes`, by wavefront and bank, are the lanes served."""
 
-    line: int
-    op: str
-    bytes: int
-    passes: tuple[tuple[tuple[int, ...], ...], ...]
+    line: Annotated[int, "Line of the source, from 1."]
+    op: Annotated[str, "load, store or atomic."]
+    bytes: Annotated[int, "Bytes a lane moves."]
+    passes: Annotated[tuple[tuple[tuple[int, ...], ...], ...], "By wavefront and bank, the lanes that are served."]
 
 
 @dataclass(frozen=True)
 class Result:
     """One kernel's entry in the results file; what was not measured is None."""
 
-    operation: str
-    kernel: str
-    id: int | None
-    function: str
-    source: str
-    size: Mapping[str, int]
-    dtype: str
-    block: Dim
-    grid: Dim
-    device: str
-    status: Status
-    reason: str | None = None
-    shared_bytes: int | None = None
-    registers: int | None = None
-    local_bytes: int | None = None
-    verification: Verification | None = None
-    time: Timing | None = None
-    bytes: int | None = None
-    flops: int | None = None
-    bandwidth_gbps: float | None = None
-    gflops: float | None = None
-    copy_gbps: float | None = None
-    copy_fraction: float | None = None
-    peak_fraction: float | None = None
-    speedup_vs_cpu: float | None = None
-    footprint_over_l2: float | None = None
-    cpu: CpuTime | None = None
-    warnings: tuple[Warning, ...] = ()
-    access: tuple[Access, ...] | None = None
-    hazards: tuple[Hazard, ...] | None = None
-    instructions: int | None = None
-    occupancy: Occupancy | None = None
-    figures: Mapping[str, float] = field(default_factory=dict)
-    threads: tuple[ThreadAccess, ...] | None = None
-    banks: tuple[BankRequest, ...] | None = None
+    operation: Annotated[str, "What is computed; 'run' for a kernel of the user's own."]
+    kernel: Annotated[str, "Name of the kernel."]
+    id: Annotated[int | None, "Position in the operation's ladder; null for a kernel from elsewhere."]
+    function: Annotated[str, "The __global__ function."]
+    source: Annotated[str, "The source file."]
+    size: Annotated[Mapping[str, float], "Numbers of the problem by name; of a kernel of the user's own its scalars."]
+    dtype: Annotated[str, "Element type."]
+    block: Annotated[Dim, "Threads per block (x, y, z)."]
+    grid: Annotated[Dim, "Blocks (x, y, z)."]
+    device: Annotated[str, "cuda:N or sim."]
+    status: Annotated[
+        Status, "ok: right. wrong: a wrong result or a hazard. failed: it did not run. skipped: it cannot run as asked."
+    ]
+    reason: Annotated[str | None, "Why it is not ok, in a sentence."] = None
+    shared_bytes: Annotated[int | None, "Shared memory per block, static and dynamic."] = None
+    registers: Annotated[int | None, "Registers per thread."] = None
+    local_bytes: Annotated[int | None, "Local memory per thread."] = None
+    verification: Annotated[
+        Verification | None, "How the output compares with the reference; null where nothing was compared."
+    ] = None
+    time: Annotated[Timing | None, "Statistics of the samples; null in the simulator, which times nothing."] = None
+    bytes: Annotated[int | None, "Bytes that must move between device memory and the chip at least once."] = None
+    flops: Annotated[int | None, "Floating-point operations of the problem."] = None
+    bandwidth_gbps: Annotated[float | None, "bytes over the median time."] = None
+    gflops: Annotated[float | None, "flops over the median time, in 10^9 a second."] = None
+    copy_gbps: Annotated[float | None, "Bandwidth of a copy of the same bytes, measured in the same run."] = None
+    copy_fraction: Annotated[float | None, "bandwidth_gbps over copy_gbps."] = None
+    peak_fraction: Annotated[float | None, "bandwidth_gbps over the device's peak_gbps."] = None
+    speedup_vs_cpu: Annotated[float | None, "Time of the CPU baseline over the median time."] = None
+    footprint_over_l2: Annotated[float | None, "Bytes of all arrays over the size of the L2 cache."] = None
+    cpu: Annotated[CpuTime | None, "The CPU baseline; null where it was left out."] = None
+    warnings: Annotated[tuple[Warning, ...], "What makes a figure less than it seems."] = ()
+    access: Annotated[tuple[Access, ...] | None, "Memory accesses by source line; null where nothing was counted."] = (
+        None
+    )
+    hazards: Annotated[
+        tuple[Hazard, ...] | None,
+        "Faults that were seen; empty where the simulator found none, null where nobody looked.",
+    ] = None
+    instructions: Annotated[int | None, "Warp-level instructions that the launch executes."] = None
+    occupancy: Annotated[Occupancy | None, "What fits a multiprocessor."] = None
+    figures: Annotated[Mapping[str, float], "Figures about a right output, by name: an error, a residual."] = field(
+        default_factory=dict
+    )
+    threads: Annotated[tuple[ThreadAccess, ...] | None, "Single accesses, with --threads."] = None
+    banks: Annotated[tuple[BankRequest, ...] | None, "The first warp's requests to shared memory, with --banks."] = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from cudabench.errors import UsageError
 
@@ -63,10 +63,10 @@ class Occupancy:
     the number of blocks itself. With `blocks_per_sm` 0 it names the limit that a single block exceeds.
     """
 
-    blocks_per_sm: int
-    warps_per_sm: int
-    fraction: float
-    limited_by: Limit
+    blocks_per_sm: Annotated[int, "Blocks that fit a multiprocessor."]
+    warps_per_sm: Annotated[int, "Warps that fit a multiprocessor."]
+    fraction: Annotated[float, "Those warps over the most that it can hold."]
+    limited_by: Annotated[Limit, "The resource that runs out first."]
 
 
 def capabilities() -> tuple[str, ...]:

@@ -1,47 +1,198 @@
-"""Where outputs go: whether a place can be written, before anything runs, and writing that leaves no half file."""
+"""Where outputs go: whether a place can be written, before anything runs, and writing that leaves no half file.
+
+A regular file is replaced: the new one is written beside it and renamed, so that a reader sees the old one or the new
+one, whole. A link stays and its target is replaced. What is no file, a device, a pipe, standard output by its name in
+/dev, is written to and stays what it is.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
+import re
+import stat
+import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from cudabench.errors import CudabenchError
 
+Fill = Callable[[IO[bytes]], object]
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside its place and rename it, so that a reader sees the old one or the new one, whole.
+REPAIRS = {
+    errno.EACCES: "name a place that you may write, or change its permissions",
+    errno.EPERM: "name a place that you may write, or change its permissions",
+    errno.EROFS: "the file system is read-only: name another place",
+    errno.ENOSPC: "make room, or name another place",
+    errno.EDQUOT: "make room, or name another place",
+    errno.ENAMETOOLONG: "give it a shorter name",
+    errno.ELOOP: "its links lead in a circle: name a file",
+    errno.ENOTDIR: "a part of its path is a file: name another place",
+    errno.ENOENT: "make its folder first",
+    errno.EPIPE: "its reader has gone",
+    errno.ENXIO: "it is a socket or a device that nothing serves: name a file",
+}
+SHOWN = 80  # characters of a name in a message
+MOST_LINKS = 40  # as the kernel follows
+_DESCRIPTOR = re.compile(r"/dev/fd/(\d+)|/proc/(?:self|thread-self|\d+)/fd/(\d+)")
 
-    Raises CudabenchError where it cannot be written.
+
+@dataclass(frozen=True)
+class Place:
+    """What a path leads to: a regular file or a free name (`file`), a descriptor of this process, or neither: a device
+    or a pipe, which is opened by its name."""
+
+    file: Path | None = None
+    descriptor: int | None = None
+
+
+def is_file(path: Path) -> bool:
+    """Tell whether a path leads to a regular file, or to a free name for one, which can be written again and again.
+
+    Raises CudabenchError where it leads nowhere.
     """
+    return _place(path, str(path)).file is not None
+
+
+def is_stdout(path: Path) -> bool:
+    """Tell whether a path names this process' standard output, as /dev/stdout does."""
+    return _place(path, str(path)).descriptor == 1
+
+
+def check_target(path: Path, option: str = "--json") -> None:
+    """Raise CudabenchError where what an option names cannot be written, before anything runs; nothing is opened."""
+    label = f"{option} {_short(path)}"
+    place = _place(path, label)
+    if place.descriptor is not None:
+        return
+    target = place.file or path
+    if target.is_dir():
+        raise CudabenchError(f"{label} is a directory: name a file in it.")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise CudabenchError(f"{label}: no permission to write it; name another file, or change its permissions.")
+    if place.file is None:
+        return
+    folder = place.file.parent
+    if not folder.is_dir():
+        shown = folder if path.is_symlink() else path.parent
+        raise CudabenchError(f"{label}: the folder {_short(shown)} does not exist; make it first.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CudabenchError(f"{label}: no permission to write in {_short(folder)}; name another folder.")
+
+
+def write_whole(path: Path, content: bytes, label: str | None = None) -> None:
+    """Write bytes to a path; see `write_with`."""
+    write_with(path, lambda stream: stream.write(content), label)
+
+
+def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
+    """Write what `fill` puts into a binary stream: a regular file whole or not at all, anything else through.
+
+    A file that is replaced hands on its permissions. `label` is what messages call the path. Raises CudabenchError
+    where it cannot be written; what else `fill` raises passes, and leaves the old file.
+    """
+    label = label or _short(path)
+    place = _place(path, label)
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        if place.file is not None:
+            _replace(place.file, fill)
+            return
+        # Neither a pipe nor a device can be sought in, which writers of arrays and pictures want.
+        whole = io.BytesIO()
+        fill(whole)
+        _through(path, place.descriptor, whole.getbuffer())
     except OSError as error:
-        raise CudabenchError(f"{path} cannot be written: {error.strerror}.") from error
+        raise _unwritable(label, error) from error
+
+
+def _replace(target: Path, fill: Fill) -> None:
+    try:
+        before = target.stat()
+    except FileNotFoundError:
+        before = None
+    if before is not None and stat.S_ISDIR(before.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    # A name of its own, since a long one has no room for anything beside it.
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".cudabench-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise CudabenchError(f"{path} cannot be written: {error.strerror}.") from error
+            fill(stream)
+        if before is not None and hasattr(os, "chown"):
+            with contextlib.suppress(OSError):
+                os.chown(temporary, before.st_uid, before.st_gid)
+        os.chmod(temporary, stat.S_IMODE(before.st_mode) if before else 0o666 & ~_umask())
+        os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _through(path: Path, descriptor: int | None, content: memoryview) -> None:
+    ours = {1: sys.stdout, 2: sys.stderr}.get(descriptor or 0)
+    if ours is not None:
+        ours.flush()
+    opened = os.dup(descriptor) if descriptor is not None else os.open(path, os.O_WRONLY)
+    with os.fdopen(opened, "wb", buffering=0) as stream:
+        while content:
+            content = content[stream.write(content) :]
+
+
+def _place(path: Path, label: str) -> Place:
+    """Return what a path leads to, without opening it."""
+    try:
+        number = _descriptor(path)
+        if number is not None:
+            return Place(descriptor=number)
+        try:
+            mode = os.stat(path).st_mode
+        except FileNotFoundError:
+            return Place(file=Path(os.path.realpath(path)))
+        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+            return Place(file=Path(os.path.realpath(path)))
+        return Place()
+    except OSError as error:
+        raise _unwritable(label, error) from error
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the number where a path names a descriptor of this process, as /dev/stdout does.
+
+    Opened by its name it would be written from its start, and a file that the shell opened would be replaced behind the
+    shell's back.
+    """
+    text = os.path.abspath(path)
+    for _ in range(MOST_LINKS):
+        match = _DESCRIPTOR.fullmatch(text)
+        if match:
+            process = re.match(r"/proc/(\d+)/", text)
+            if process and int(process[1]) != os.getpid():
+                return None
+            number = int(match[1] or match[2])
+            os.fstat(number)  # raises where it is closed
+            return number
+        if not os.path.islink(text):
+            return None
+        text = os.path.normpath(os.path.join(os.path.dirname(text), os.readlink(text)))
+    return None
+
+
+def _unwritable(label: str, error: OSError) -> CudabenchError:
+    why = error.strerror or str(error) or type(error).__name__
+    repair = REPAIRS.get(error.errno or 0)
+    return CudabenchError(f"{label} cannot be written: {why}{f'; {repair}' if repair else ''}.")
+
+
+def _short(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]}...{text[-SHOWN // 4 :]}"
 
 
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def check_target(path: Path, option: str = "--json") -> None:
-    """Raise CudabenchError where the file that an option names cannot be written, before anything runs."""
-    if path.is_dir():
-        raise CudabenchError(f"{option} {path} is a directory: name a file in it.")
-    if not path.parent.is_dir():
-        raise CudabenchError(f"{option} {path}: the folder {path.parent} does not exist; make it first.")
-    if not os.access(path.parent, os.W_OK):
-        raise CudabenchError(f"{option} {path}: no permission to write in {path.parent.resolve()}.")

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,12 +14,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from cudabench import operations
 from cudabench.devices import probe
 from cudabench.model import DeviceInfo, Launch, Source
+from cudabench.results import schema
 from cudabench.results.file import ResultsFile
 from cudabench.toolchain.record import Resources
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 os.environ["TERM"] = "dumb"  # rich then writes no escapes
 os.environ.pop("FORCE_COLOR", None)
@@ -57,6 +63,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason=lack))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def follows_schema() -> Iterator[None]:
+    """Hold every results file that a test's own process writes against the schema of this version."""
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(schema.schema(strict=True))
+    text_of = ResultsFile.text
+
+    def checked(file: ResultsFile) -> str:
+        text = text_of(file)
+        validator.validate(json.loads(text))
+        return text
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ResultsFile, "text", checked)
+        yield
 
 
 @dataclass

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabench.explain import advice, drawings
+from cudabench.explain import accesses, advice, drawings
 from cudabench.model import Access
 from tests.conftest import Ran
 
@@ -24,8 +24,23 @@ def access(space: str, op: str, actual: int, ideal: int, requests: int = 1) -> A
 
 def test_waste_is_a_share() -> None:
     """32 sectors where 4 would do is 87.5% waste, 4 of 4 none."""
-    assert advice.waste(access("global", "store", 32, 4)) == pytest.approx(0.875)
-    assert advice.waste(access("shared", "load", 4, 4)) == 0
+    assert accesses.cost(access("global", "store", 32, 4)).waste == pytest.approx(0.875)
+    assert accesses.cost(access("shared", "load", 4, 4)).waste == 0
+    assert accesses.cost(access("global", "load", 0, 0, requests=0)).waste is None
+
+
+def test_totals() -> None:
+    """Sums are of one space, and of one kind of access where it is named; nothing costs nothing."""
+    rows = [
+        access("global", "load", 8, 4, requests=2),
+        access("global", "store", 32, 4),
+        access("shared", "load", 3, 1),
+    ]
+    assert accesses.total(rows, "global") == accesses.Cost(3, 40, 8)
+    assert accesses.total(rows, "global", "load") == accesses.Cost(2, 8, 4)
+    assert accesses.total(rows, "global", "load").per_request == 4
+    assert accesses.total(rows, "shared") == accesses.Cost(1, 3, 1)
+    assert accesses.total(rows, "local").per_request is None
 
 
 @pytest.mark.parametrize(
@@ -37,7 +52,7 @@ def test_waste_is_a_share() -> None:
         ),
         (access("global", "load", 5, 4), "do not start at a multiple of 32 bytes"),
         (access("global", "load", 8, 4), "with gaps between"),
-        (access("shared", "load", 32, 1), "loads take 32 passes where 1 would do"),
+        (access("shared", "load", 32, 1), "loads take 32 wavefronts where 1 would do"),
         (access("local", "load", 4, 4), "local memory lives in device memory"),
     ],
 )
@@ -56,13 +71,13 @@ lanes = st.lists(st.none() | st.integers(0, 255).map(lambda word: 4 * word), min
 
 
 @given(lanes)
-def test_passes_serve_every_lane_once(addresses: list[int | None]) -> None:
-    """The passes drawn serve each active lane once, in its own bank, and are as many as the bank model counts."""
+def test_wavefronts_serve_every_lane_once(addresses: list[int | None]) -> None:
+    """The wavefronts drawn serve each active lane once, in its own bank, and are as many as the bank model counts."""
     import numpy as np
 
     from cudabench.simulator.count.banks import wavefronts
 
-    rows = drawings.passes(addresses, 4)
+    rows = drawings.wavefronts(addresses, 4)
     served = [(lane, bank) for row in rows for bank, group in enumerate(row) for lane in group]
     wanted = [(lane, address // 4 % 32) for lane, address in enumerate(addresses) if address is not None]
     assert sorted(served) == wanted
@@ -85,12 +100,12 @@ def test_worked_example(cudabench: Runner) -> None:
 
 
 def test_banks(cudabench: Runner) -> None:
-    """smem at 32 x 32 reads a column: 32 passes; padded it takes one."""
+    """smem at 32 x 32 reads a column: 32 wavefronts; padded it takes one."""
     for kernel, count in (("smem", 32), ("smem-pad", 1)):
         ran = cudabench("explain", "transpose", kernel, "--size", 64, "--block", 32, 32, "--banks", "--json", "-")
         (load,) = [row for row in ran.json["results"][0]["banks"] if row["op"] == "load"]
         assert len(load["passes"]) == count
-        assert f"{count} pass" in ran.err
+        assert f"{count} wavefront" in ran.err
 
 
 def test_explanation_names_line_and_waste(cudabench: Runner) -> None:

@@ -276,7 +276,7 @@ def test_picture_errors(tmp_path: Path, picture: Path, monkeypatch: pytest.Monke
     for options, message in (
         ({"image": "nope.png"}, "nope.png: no such file"),
         ({"image": str(tmp_path / "text.png")}, "cannot read it as a picture"),
-        ({"save": str(tmp_path / "no" / "x.png")}, "there is no folder"),
+        ({"save": str(tmp_path / "no" / "x.png")}, "does not exist; make it first"),
         ({"save": str(tmp_path / "x.zzz")}, "no picture format ends in '.zzz'"),
     ):
         with pytest.raises(CudabenchError, match=message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -196,6 +197,18 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(CudabenchError, match=r"pip install 'cudabench\[plot\]'"):
         plot.draw([RECORDED], ["run.json"])
+
+
+@pytest.mark.parametrize("name", ["a$b^c$d", "$\\frac{", "x\x1b[31m\x00\u202e", "\ud800", "two\nlines", "<svg>&"])
+def test_any_name_is_drawn(name: str) -> None:
+    """Names from a file are drawn as they are: no formula, no control code, and the picture is whole."""
+    results = [replace(result, kernel=name, size={name: 3}) for result in RECORDED.results[:1]]
+    device = replace(RECORDED.devices[0], name=name)
+    file = replace(RECORDED, results=results, devices=[device])
+    content = plot.render(plot.draw([file], [name], "ladder"), "svg")
+    shown = ElementTree.fromstring(content)
+    assert shown.tag.endswith("svg")
+    assert not re.search(rb"[\x00-\x08\x0b-\x1f]", content)
 
 
 # The command ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from cudabench import __version__, operations
+from cudabench import __version__, operations, text
 from cudabench.cli.groups import LazyGroup
 from cudabench.cli.process import Terminated, heed_termination, output_fault, prepare_streams
 from cudabench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, CudabenchError
@@ -22,9 +22,10 @@ COMMANDS = {
     "run": "Run any kernel of your own from a .cu file, with no host code.",
     "explain": "Explain a kernel's accesses and hazards line by line (simulator).",
     "compare": "Compare results files: what got faster, slower or cannot be told.",
-    "export": "Convert a results file: CSV, Markdown, JUnit, github-action-benchmark.",
+    "export": "Convert results files: CSV, Markdown, JUnit, SARIF, Bencher and more.",
     "sweep": "Measure a kernel with every sensible block; the best ones twice.",
     "plot": "Draw results: a ladder, bandwidth over size, a sweep.",
+    "schema": "Print the JSON Schema of the results file, or its keys as a page.",
     "info": "Show what this machine can do, and what would mend each lack.",
     "completion": "Print the script that completes commands in bash, zsh or fish.",
 }
@@ -150,7 +151,7 @@ def shortened(message: str, words: Sequence[str]) -> str:
 def _say(message: str, code: int) -> int:
     try:
         click.secho("Error: ", fg="red", err=True, nl=False)
-        click.echo(message, err=True)
+        click.echo(text.log(message), err=True)
     except OSError:
         pass  # nowhere is left to say it
     return code

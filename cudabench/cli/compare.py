@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.text import json as json_text
 
 if TYPE_CHECKING:
     from cudabench.cli.output import Output
@@ -104,9 +105,12 @@ def command(
         compare.compare(base, other, threshold=threshold, run_to_run=noise, same_model=same_model) for other in others
     ]
     found = [failure for comparison in made for failure in compare.failures(comparison, threshold, strict)]
-    document = json.dumps(compare.document(files, made, found), indent=2) + "\n" if json_path else ""
-    if output.path:
-        outputs.write_whole(output.path, document.encode())
+    document = ""
+    if json_path:
+        document = json_text(json.dumps(compare.document(files, made, found), indent=2)) + "\n"
+    target = output.path or output.stream
+    if target:
+        outputs.write_whole(target, document.encode())
     elif output.to_stdout:
         click.echo(document, nl=False)
     _show(files, made, found, threshold, noise, first, markdown, output)

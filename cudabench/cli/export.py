@@ -1,19 +1,26 @@
-"""`cudabench export RESULTS.json --to FORMAT`: results for spreadsheets, pull requests and CI servers."""
+"""`cudabench export RESULTS.json ... --to FORMAT`: results for spreadsheets, pull requests and CI servers."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from cudabench.errors import CudabenchError, UsageError
+from cudabench.errors import UsageError
+from cudabench.results.export import FORMATS
 
-FORMATS = ("csv", "markdown", "junit", "github-benchmark")
+METRIC = "github-benchmark"  # the format that --metric is of
+BASE = "sarif"  # and --base
+
+HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
+    f"{each.name:<17} {each.summary}" for each in FORMATS.values()
+)
 
 
-@click.command("export", short_help="Convert a results file: CSV, Markdown, JUnit, github-action-benchmark.")
-@click.argument("results_path", type=click.Path(), metavar="RESULTS.json")
-@click.option("--to", "target_format", type=click.Choice(FORMATS), required=True, help="The format.")
+@click.command("export", help=HELP, short_help="Convert results files for other tools.")
+@click.argument("files", nargs=-1, type=click.Path(), metavar="RESULTS.json ...")
+@click.option("--to", "target_format", type=click.Choice(list(FORMATS)), required=True, help="The format.")
 @click.option(
     "-o",
     "--output",
@@ -24,44 +31,37 @@ FORMATS = ("csv", "markdown", "junit", "github-benchmark")
 @click.option(
     "--metric",
     type=click.Choice(["time", "bandwidth"]),
-    help="Of github-benchmark: time in µs and counts (default; the action's tool is customSmallerIsBetter), or "
-    "bandwidth in GB/s (customBiggerIsBetter).",
+    help=f"Of {METRIC}: time in µs and counts (default; the action's tool is customSmallerIsBetter), or bandwidth in "
+    "GB/s (customBiggerIsBetter).",
 )
-def command(results_path: str, target_format: str, output: str | None, metric: str | None) -> int:
-    """Convert a results file for other tools.
-
-    \b
-    csv               a row a kernel, in seconds, bytes and GB/s
-    markdown          tables for a pull request or $GITHUB_STEP_SUMMARY
-    junit             wrong and failed kernels and missed thresholds are failures
-    github-benchmark  for benchmark-action/github-action-benchmark
-    """
-    from datetime import datetime, timezone
-
+@click.option(
+    "--base", type=click.Path(), metavar="BASE.json", help=f"Of {BASE}: show also what is worse than in BASE.json."
+)
+def command(
+    files: tuple[str, ...], target_format: str, output: str | None, metric: str | None, base: str | None
+) -> int:
+    """Write results files in a format; see HELP."""
     from cudabench import outputs
-    from cudabench.results import export
-    from cudabench.results import file as results
+    from cudabench.results.export import export
+    from cudabench.results.export.run import Run
 
-    if metric and target_format != "github-benchmark":
-        raise UsageError(f"--metric is of --to github-benchmark; {target_format} holds every figure: leave it out.")
-    target = None
-    if output not in (None, "-"):
-        target = Path(str(output))
-        outputs.check_target(target, "--output")
-    file = results.load(results_path)
-    if target_format == "csv":
-        text = export.to_csv(file)
-    elif target_format == "markdown":
-        text = export.to_markdown(file)
-    elif target_format == "junit":
-        text = export.to_junit(file, datetime.fromtimestamp(Path(results_path).stat().st_mtime, timezone.utc))
-    else:
-        try:
-            text = export.to_github_benchmark(file, metric or "time")
-        except CudabenchError as error:
-            raise CudabenchError(f"{results_path}: {error}") from None
+    if not files:
+        raise UsageError(f"export takes a results file or more: cudabench export RESULTS.json --to {target_format}.")
+    if metric and target_format != METRIC:
+        raise UsageError(f"--metric is of --to {METRIC}; {target_format} has no choice of figures: leave it out.")
+    if base and target_format != BASE:
+        raise UsageError(f"--base is of --to {BASE}; {target_format} shows one run at a time: use cudabench compare.")
+    target = None if output in (None, "-") else Path(str(output))
     if target:
-        outputs.write_whole(target, text.encode())
+        outputs.check_target(target, "--output")
+    options: dict[str, Any] = {}
+    if metric:
+        options["metric"] = metric
+    if base:
+        options["base"] = Run.load(base)
+    written = export(target_format, [Run.load(name) for name in files], **options)
+    if target:
+        outputs.write_whole(target, written.encode())
     else:
-        click.echo(text, nl=False)
+        click.echo(written, nl=False)
     return 0

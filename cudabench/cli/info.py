@@ -6,6 +6,8 @@ import json
 
 import click
 
+from cudabench.text import json as json_text
+
 
 @click.command("info", short_help="Show what this machine can do.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -20,7 +22,7 @@ def command(as_json: bool) -> int:
     gpus = [probe.gpu(index) for index in range(driver.device_count)]
     if as_json:
         document = {"host": probe.host(), "parts": [asdict(part) for part in parts], "gpus": [asdict(g) for g in gpus]}
-        click.echo(json.dumps(document, indent=2))
+        click.echo(json_text(json.dumps(document, indent=2)))
         return 0
     from cudabench.render import machine
 

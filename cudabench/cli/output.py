@@ -10,25 +10,32 @@ from pathlib import Path
 from cudabench.cli.process import Terminated
 from cudabench.devices import Choice
 from cudabench.measure.run import Listener, Run
-from cudabench.outputs import check_target
+from cudabench.outputs import check_target, is_file, is_stdout
 from cudabench.render.progress import Progress
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where results go: into a file, to standard output, and a table unless all is to be quiet."""
+    """Where results go: into a file, to standard output, and a table unless all is to be quiet.
+
+    `stream` is a place that is no file, which gets the whole once, at the end.
+    """
 
     path: Path | None
     to_stdout: bool
     quiet: bool
+    stream: Path | None = None
 
     @classmethod
     def of(cls, json_path: str | None, quiet: bool) -> Output:
         """Return what --json and --quiet mean. Raises CudabenchError, before anything runs, for no place to write."""
         if json_path is None or json_path == "-":
             return cls(None, json_path == "-", quiet)
-        check_target(Path(json_path))
-        return cls(Path(json_path), False, quiet)
+        path = Path(json_path)
+        check_target(path)
+        if is_stdout(path):
+            return cls(None, True, quiet)
+        return cls(path, False, quiet) if is_file(path) else cls(None, False, quiet, path)
 
 
 class Screen(Listener):
@@ -84,7 +91,9 @@ def announce(devices: Sequence[Choice], output: Output) -> None:
 
 
 def deliver(run: Run, output: Output) -> None:
-    """Print the results file where it goes to standard output."""
+    """Print the results file where it goes to standard output or another stream."""
+    if output.stream:
+        run.file.write(output.stream)
     if output.to_stdout:
         sys.stdout.write(run.file.text())
         sys.stdout.flush()

@@ -34,6 +34,8 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
         raise UsageError("plot takes a results file or more: cudabench plot RESULTS.json -o out.svg.")
     target = Path(output)
     suffix = target.suffix.removeprefix(".").lower()
+    if not suffix and not outputs.is_file(target):
+        suffix = "png"  # a device or a pipe has no ending
     if suffix not in SUFFIXES:
         near = did_you_mean(suffix, SUFFIXES)
         raise UsageError(f"--output {output} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}")

@@ -30,7 +30,7 @@ def thread_accesses(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> tupl
 
 
 def bank_requests(trace: Trace) -> tuple[BankRequest, ...]:
-    """Return the first request of each source line and kind of the first warp to shared memory, pass by pass."""
+    """Return the first request of each source line and kind of the first warp to shared memory, by wavefront."""
     seen: set[tuple[int, str, int]] = set()
     found = []
     for request in trace.shared:
@@ -38,16 +38,17 @@ def bank_requests(trace: Trace) -> tuple[BankRequest, ...]:
         if key not in seen:
             seen.add(key)
             load = request.op == "load"
-            found.append(BankRequest(*key, passes=passes(request.addresses, request.width, load=load)))
+            found.append(BankRequest(*key, passes=wavefronts(request.addresses, request.width, load=load)))
     return tuple(found)
 
 
-def passes(
+def wavefronts(
     addresses: Sequence[int | None], width: int, *, load: bool = True
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Return for each pass and bank the lanes that are served: an empty tuple where the bank is idle.
+    """Return for each wavefront and bank the lanes that are served: an empty tuple where the bank is idle.
 
-    A bank serves one 4-byte word a pass, to all lanes that want it; the lanes come in the groups of `simulator.banks`.
+    A bank serves one 4-byte word a wavefront, to all lanes that want it; the lanes come in the groups of
+    `simulator.count.banks`.
     """
     import numpy as np
 

@@ -23,6 +23,7 @@ from cudabench.model import (
     Verification,
     Warning,
 )
+from cudabench.results.warnings import warning
 
 Arrays = dict[str, np.ndarray]
 Progress = Callable[[str, float], None]
@@ -131,13 +132,7 @@ def launch_warnings(case: Case) -> list[Warning]:
     threads = case.threads
     if threads % WARP == 0:
         return []
-    idle = -threads % WARP
-    return [
-        Warning(
-            "partial-warp",
-            f"{threads} threads a block leave {idle} lanes of the last warp idle: make --block a multiple of {WARP}",
-        )
-    ]
+    return [warning("partial-warp", threads=threads, idle=-threads % WARP, warp=WARP)]
 
 
 def compare(expected: Arrays, got: Arrays, tolerance: Tolerance, when: str) -> Verification | None:
@@ -154,16 +149,5 @@ def unverified_warnings(
         if not names:
             return []
         verb = "is" if len(names) == 1 else "are"
-        return [
-            Warning(
-                "not-compared",
-                f"{', '.join(names)} {verb} compared with nothing: add --expect '{names[0]}=EXPRESSION'",
-            )
-        ]
-    return [
-        Warning(
-            "unverified",
-            "nothing says that the output is right, so its figures count for no threshold: add --expect "
-            "'NAME=EXPRESSION' or NAME=@FILE.npy",
-        )
-    ]
+        return [warning("not-compared", names=", ".join(names), verb=verb, first=names[0])]
+    return [warning("unverified")]

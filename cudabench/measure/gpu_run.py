@@ -40,6 +40,7 @@ from cudabench.model import (
 )
 from cudabench.occupancy import occupancy
 from cudabench.results import stats
+from cudabench.results.warnings import warning
 
 RELATIVE_CI = 0.005  # of the median: the precision at which sampling stops
 WARM_UP_S = 0.15
@@ -206,13 +207,7 @@ class GpuRun(RunContext):
         notes = timing_warnings(timing, elapsed, settings)
         clock_after = device.sm_clock_mhz()
         if clock_before and clock_after and clock_after < clock_before * (1 - CLOCK_DROP):
-            notes.append(
-                Warning(
-                    "clocks",
-                    f"the SM clock fell from {clock_before} to {clock_after} MHz while timing; the card throttles: "
-                    "let it cool or raise --min-time",
-                )
-            )
+            notes.append(warning("clocks", before=clock_before, after=clock_after))
         return timing, stats.summarize(copies, settings.cache, copy_runs, len(turns)) if copies else None, notes
 
     def _sample(self, work: Work, phase: str, before: Work | None = None) -> float:
@@ -289,21 +284,9 @@ def timing_warnings(timing: Timing, elapsed: float, settings: Settings) -> list[
     notes = []
     spread = stats.dispersion(timing)
     if spread > DISPERSION:
-        notes.append(
-            Warning(
-                "dispersion",
-                f"half of the samples spread over {spread:.1%} of the median: something else uses the GPU, or its "
-                f"clocks move; raise --min-time (now {settings.min_time:g})",
-            )
-        )
+        notes.append(warning("dispersion", spread=spread, min_time=settings.min_time))
     if timing.relative_ci >= RELATIVE_CI and elapsed >= settings.max_time:
-        notes.append(
-            Warning(
-                "imprecise",
-                f"after --max-time {settings.max_time:g} s the median is known to {timing.relative_ci:.1%} only, not "
-                f"{RELATIVE_CI:.1%}",
-            )
-        )
+        notes.append(warning("imprecise", max_time=settings.max_time, known=timing.relative_ci, wanted=RELATIVE_CI))
     return notes
 
 
@@ -312,19 +295,16 @@ def scale_warnings(result: Result, info: DeviceInfo, larger: str = "a larger --s
     notes = []
     if result.peak_fraction is not None and result.peak_fraction > 1:
         notes.append(
-            Warning(
-                "over-peak",
-                f"{result.bandwidth_gbps:.0f} GB/s is {result.peak_fraction:.0%} of the memory's peak: the L2 cache "
-                f"serves part of it; use {larger}",
-            )
+            warning("over-peak", bandwidth=result.bandwidth_gbps, fraction=result.peak_fraction, larger=larger)
         )
     elif result.footprint_over_l2 is not None and result.footprint_over_l2 < L2_ASSISTED and info.l2_bytes:
         notes.append(
-            Warning(
+            warning(
                 "l2-assisted",
-                f"the arrays are {result.footprint_over_l2:.2g} times the {info.l2_bytes / 2**20:.0f} MiB L2 cache, "
-                f"which still holds part of the output when the clock stops; {larger}, over {L2_ASSISTED} times the "
-                "cache, would show the memory's own speed",
+                footprint=result.footprint_over_l2,
+                l2_mib=info.l2_bytes / 2**20,
+                larger=larger,
+                enough=L2_ASSISTED,
             )
         )
     return notes

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cudabench import outputs
 from cudabench.errors import CudabenchError
 from cudabench.model import Option
 
@@ -32,12 +33,9 @@ def check_target(options: Mapping[str, Any]) -> None:
     """Raise CudabenchError where the picture could not be saved: no folder, or an ending that means no format."""
     if not options.get("save"):
         return
-    pillow = _pillow()
     path = Path(options["save"])
-    if not path.parent.is_dir():
-        raise CudabenchError(f"--save {path}: there is no folder {path.parent}.")
-    if path.suffix.lower() not in pillow.registered_extensions():
-        raise CudabenchError(f"--save {path}: no picture format ends in '{path.suffix}'; use .png or .jpg.")
+    outputs.check_target(path, "--save")
+    _format(path)
 
 
 def save(options: Mapping[str, Any], array: np.ndarray) -> None:
@@ -47,10 +45,24 @@ def save(options: Mapping[str, Any], array: np.ndarray) -> None:
     levels = array if array.dtype == np.uint8 else np.clip(np.rint(array), 0, 255).astype(np.uint8)
     if levels.ndim == 3 and levels.shape[2] == 1:
         levels = levels[:, :, 0]
+    path = Path(options["save"])
+    picture, kind = _pillow().fromarray(levels), _format(path)
     try:
-        _pillow().fromarray(levels).save(options["save"])
-    except (OSError, ValueError) as error:
-        raise CudabenchError(f"--save {options['save']}: the picture cannot be written ({error}).") from error
+        outputs.write_with(path, lambda stream: picture.save(stream, format=kind), f"--save {path}")
+    except (ValueError, KeyError) as error:
+        raise CudabenchError(f"--save {path}: the picture cannot be written as {kind} ({error}).") from error
+
+
+def _format(path: Path) -> str:
+    """Return Pillow's name of the format that a name's ending means; what is no file and has no ending gets PNG.
+
+    Raises CudabenchError for another ending.
+    """
+    known = _pillow().registered_extensions()
+    kind = known.get(path.suffix.lower()) or ("PNG" if not path.suffix and not outputs.is_file(path) else None)
+    if kind is None:
+        raise CudabenchError(f"--save {path}: no picture format ends in '{path.suffix}'; use .png or .jpg.")
+    return str(kind)
 
 
 @lru_cache(maxsize=1)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from cudabench.errors import did_you_mean_file
 from cudabench.model import DeviceInfo, Result, dim_text
 from cudabench.results import compare, ratio, units
+from cudabench.results.columns import NOTHING, Column, markdown_table, percent
 from cudabench.results.compare import Comparison, Failure, Row
-from cudabench.results.export import markdown_table, markdown_text
 from cudabench.results.file import ResultsFile
+from cudabench.text import markdown
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-NOTHING = "-"
 ORDER: tuple[compare.Verdict, ...] = (
     "wrong", "failed", "slower", "more", "mixed", "unclear", "same", "fewer", "faster", "mended", "still wrong",
     "still failed",
@@ -38,16 +38,6 @@ STYLES = {
     "new": "cyan",
     "missing": "cyan",
 }
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column: its heading and the text of a row in it. An expendable one goes on a narrow terminal."""
-
-    heading: str
-    text: Callable[[Row], str]
-    right: bool = True
-    expendable: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,15 +139,14 @@ class View:
         from rich.text import Text
 
         if self.markdown and style == "bold":
-            text = f"**{markdown_text(text)}**\n"
+            text = f"**{markdown(text)}**\n"
         out.print(Text(text, style=style), soft_wrap=self.markdown)
 
-    def _table(self, out: Console, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+    def _table(self, out: Console, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> None:
         if any(row.key.card for row in rows):
             columns = [*columns[:2], Column("device", lambda row: row.key.card, right=False), *columns[2:]]
         if self.markdown:
-            cells = [[column.text(row) for column in columns] for row in rows]
-            for line in markdown_table([c.heading for c in columns], [c.right for c in columns], cells):
+            for line in markdown_table(columns, rows):
                 out.print(line, soft_wrap=True)
             return
         from rich.table import Table
@@ -165,7 +154,7 @@ class View:
         kept = list(columns)
         texts = {id(c): [c.text(row) for row in rows] for c in columns}
 
-        def width(column: Column) -> int:
+        def width(column: Column[Row]) -> int:
             lines = [line for text in texts[id(column)] for line in text.splitlines()]
             return 2 + max(len(column.heading), *map(len, lines or [""]))
 
@@ -276,15 +265,15 @@ def short_names(names: Sequence[str]) -> list[str]:
 # Columns -------------------------------------------------------------------------------------------------------------
 
 
-def start_columns() -> list[Column]:
+def start_columns() -> list[Column[Row]]:
     """Return the columns that every table starts with."""
     return [
         Column("kernel", lambda row: row.key.kernel, right=False),
-        Column("block", lambda row: dim_text(row.key.block, 2), right=False, expendable=True),
+        Column("block", lambda row: dim_text(row.key.block, 2), right=False, expendable=1),
     ]
 
 
-def timed_columns() -> list[Column]:
+def timed_columns() -> list[Column[Row]]:
     """Return the columns of one GPU."""
     return [
         *start_columns(),
@@ -296,7 +285,7 @@ def timed_columns() -> list[Column]:
     ]
 
 
-def hardware_columns(rows: Sequence[Row]) -> list[Column]:
+def hardware_columns(rows: Sequence[Row]) -> list[Column[Row]]:
     """Return the columns of two GPUs: each figure beside its own scale."""
     both = [result for row in rows for result in (row.base, row.new) if result]
     # The unit goes into the heading where one serves all.
@@ -327,10 +316,10 @@ def _speed_of(pick: Callable[[Row], Result | None], unit: str, row: Row) -> str:
 
 def _share_of(pick: Callable[[Row], Result | None], key: str, row: Row) -> str:
     result = pick(row)
-    return NOTHING if result is None else percent_text(getattr(result, key))
+    return NOTHING if result is None else percent(getattr(result, key))
 
 
-def counted_columns() -> list[Column]:
+def counted_columns() -> list[Column[Row]]:
     """Return the columns of the simulator: what changed, and only that."""
     return [
         *start_columns(),
@@ -382,11 +371,6 @@ def speed_text(result: Result | None) -> str:
     if result.bandwidth_gbps is not None:
         return f"{units.digits(result.bandwidth_gbps)} GB/s"
     return f"{units.digits(result.gflops)} GFLOP/s" if result.gflops is not None else time_text(result)
-
-
-def percent_text(fraction: float | None) -> str:
-    """Return a fraction as a percentage."""
-    return NOTHING if fraction is None else units.percent(fraction)
 
 
 def figure_text(scopes: Collection[str]) -> Callable[[Result | None], str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cudabench.explain import advice
+from cudabench.explain.accesses import cost, unit
 from cudabench.model import Access, BankRequest, Hazard, Result, ThreadAccess, dim_text
 from cudabench.results import units
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDE = 110  # columns of a terminal from which the source stands beside the counts
-UNIT = {"global": "sectors", "local": "sectors", "shared": "wavefronts"}
 
 
 def show(out: Console, result: Result, *, threads: bool, banks: bool) -> None:
@@ -81,14 +80,14 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
             out.print(Text(f"{line:>4}  {source}", overflow="ellipsis", no_wrap=True))
         out.print()
     for row in rows:
-        actual, ideal = counts(row)
-        wasted = advice.waste(row) or 0.0
+        spent = cost(row)
+        wasted = spent.waste or 0.0
         cells = [
             str(row.line),
             f"{row.space} {row.op} {row.bytes} B",
             units.count(row.requests),
-            f"{units.digits(actual / row.requests, 3)} {UNIT[row.space]}",
-            units.digits(ideal / row.requests, 3),
+            f"{units.digits(spent.per_request or 0, 3)} {unit(row.space)}",
+            units.digits(spent.ideal_per_request or 0, 3),
             f"{wasted:.0%}",
         ]
         style = "red" if wasted > 0.5 else "yellow" if row.advice else ""
@@ -99,13 +98,6 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
         out.print()
     for row in advised:
         out.print(Text(f"line {row.line}: {row.advice}", style="yellow"))
-
-
-def counts(row: Access) -> tuple[int, int]:
-    """Return what an access costs and what it would cost at best, in its own unit."""
-    if row.space == "shared":
-        return row.wavefronts or 0, row.ideal_wavefronts or 0
-    return row.sectors or 0, row.ideal_sectors or 0
 
 
 def hazards(out: Console, rows: Sequence[Hazard]) -> None:
@@ -151,7 +143,7 @@ def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
 
 
 def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[Access]) -> None:
-    """Draw each kind of request of the first warp: a column a bank, a row a pass, in each cell the lane served."""
+    """Draw each kind of request of the first warp: a column a bank, a row a wavefront, in each cell the lane served."""
     from rich.text import Text
 
     sources = {row.line: row.source for row in rows}
@@ -159,23 +151,22 @@ def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[
         out.print()
         out.print("No shared memory is used, so there are no banks to draw.")
     for request in requests:
-        count = len(request.passes)
+        wavefronts = units.count(len(request.passes)) + (" wavefront" if len(request.passes) == 1 else " wavefronts")
         out.print()
         out.print(Text(f"line {request.line}: {sources.get(request.line, '')}", style="bold"))
-        plural = "pass" if count == 1 else "passes"
-        out.print(f"{request.op} of {request.bytes} bytes a lane by the first warp: {count} {plural}, lanes by bank")
-        halves = [range(32)] if out.width >= 7 + 32 * 3 else [range(16), range(16, 32)]
+        out.print(f"{request.op} of {request.bytes} bytes a lane by the first warp: {wavefronts}, lanes by bank")
+        halves = [range(32)] if out.width >= 13 + 32 * 3 else [range(16), range(16, 32)]
         for banks in halves:
-            out.print(Text("bank   " + "".join(f"{bank:>2} " for bank in banks), style="dim"))
+            out.print(Text("bank         " + "".join(f"{bank:>2} " for bank in banks), style="dim"))
             for at, row in enumerate(request.passes):
-                line = Text(f"pass {at + 1:<2}")
+                line = Text(f"wavefront {at + 1:<3}")
                 for bank in banks:
                     lanes = row[bank]
                     cell = f"{lanes[0]:>2}{'+' if len(lanes) > 1 else ' '}" if lanes else " . "
-                    line.append(cell, style="dim" if not lanes else PASS_COLOURS[at % len(PASS_COLOURS)])
+                    line.append(cell, style="dim" if not lanes else COLOURS[at % len(COLOURS)])
                 out.print(line)
     if any(len(lanes) > 1 for request in requests for row in request.passes for lanes in row):
-        out.print(Text("+ the word goes to other lanes in the same pass", style="dim"))
+        out.print(Text("+ the word goes to other lanes in the same wavefront", style="dim"))
 
 
-PASS_COLOURS = ("green", "yellow", "red", "magenta", "cyan", "blue")
+COLOURS = ("green", "yellow", "red", "magenta", "cyan", "blue")

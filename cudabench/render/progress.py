@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 
+from cudabench.text import log
+
 
 class Progress:
     """Shows kernel, phase and a bar while a run lasts. Nothing is shown, and rich not imported, where no one looks."""
@@ -22,7 +24,7 @@ class Progress:
             self._console = console.err()
             self._bar = rich_progress.Progress(
                 rich_progress.SpinnerColumn(),
-                rich_progress.TextColumn("{task.description}"),
+                rich_progress.TextColumn("{task.description}", markup=False),
                 rich_progress.BarColumn(bar_width=24),
                 rich_progress.TimeElapsedColumn(),
                 console=self._console,
@@ -49,4 +51,4 @@ class Progress:
         if self._shown:
             self._console.print(text, end="")
         else:
-            sys.stderr.write(text)
+            sys.stderr.write(log(text))

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cudabench.explain.accesses import total
 from cudabench.model import CpuTime, DeviceInfo, Operation, Result, Settings, dim_text
 from cudabench.results import stats, units
+from cudabench.results.columns import NOTHING, Column, number, percent, verified
 from cudabench.results.ratio import RUN_TO_RUN_S
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-NOTHING = "-"
 OUT_OF_LINE = 0.03  # cards of one kind were seen to differ by up to 2%, besides what two runs differ
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column: its heading, the text of a result in it, and when it goes on a narrow terminal (0: never)."""
-
-    heading: str
-    text: Callable[[Result], str]
-    right: bool = True
-    expendable: int = 0
 
 
 def show(
@@ -159,10 +149,10 @@ def warning_lines(results: Sequence[Result]) -> list[str]:
 # The table -----------------------------------------------------------------------------------------------------------
 
 
-def common_columns(results: Sequence[Result], results_verified: Callable[[Result], str]) -> tuple[list[Column], Column]:
+def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Column[Result]]:
     """Return the columns that every report starts with, and the one that it ends with."""
     flat = all(result.block[1] <= 1 for result in results)
-    start = [
+    start: list[Column[Result]] = [
         Column("id", lambda r: NOTHING if r.id is None else str(r.id), expendable=4),
         Column("kernel", lambda r: r.kernel, right=False),
         Column(
@@ -170,58 +160,48 @@ def common_columns(results: Sequence[Result], results_verified: Callable[[Result
         ),
         Column("grid", lambda r: dim_text(r.grid) if r.grid[0] else NOTHING, right=False, expendable=1),
     ]
-    return start, Column("verified", results_verified, right=False)
+    return start, Column("verified", verified, right=False)
 
 
-def verdict(result: Result) -> str:
-    """Return the last column's word."""
-    if result.status == "ok" and result.verification is None:
-        return "unverified"
-    return {"ok": "yes", "wrong": "WRONG", "failed": "failed", "skipped": "skipped"}[result.status]
-
-
-def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Column]:
+def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Column[Result]]:
     """Return the columns of a run on a GPU."""
-    start, end = common_columns(results, verdict)
+    start, end = common_columns(results)
     middle = [
         Column("time", _time),
-        Column("GB/s", lambda r: _number(r.bandwidth_gbps)),
-        Column("of copy", lambda r: _percent(r.copy_fraction)),
-        Column("of peak", lambda r: _percent(r.peak_fraction), expendable=2),
-        Column("x CPU", lambda r: _number(r.speedup_vs_cpu, 3), expendable=3),
+        Column("GB/s", lambda r: number(r.bandwidth_gbps)),
+        Column("of copy", lambda r: percent(r.copy_fraction)),
+        Column("of peak", lambda r: percent(r.peak_fraction), expendable=2),
+        Column("x CPU", lambda r: number(r.speedup_vs_cpu, 3), expendable=3),
     ]
     if operation.flops:
-        middle.insert(1, Column("GFLOP/s", lambda r: _number(r.gflops)))
+        middle.insert(1, Column("GFLOP/s", lambda r: number(r.gflops)))
     return [*start, *middle, end]
 
 
-def simulated_columns(results: Sequence[Result]) -> list[Column]:
+def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
     """Return the columns of a run in the simulator: per request the mean, and in brackets the least that would do."""
-    start, end = common_columns(results, verdict)
+    start, end = common_columns(results)
     return [
         *start,
-        Column("load\nsectors", lambda r: _per_request(r, "global", "load", "sectors")),
-        Column("store\nsectors", lambda r: _per_request(r, "global", "store", "sectors")),
-        Column("shared\nwavefronts", lambda r: _per_request(r, "shared", None, "wavefronts")),
+        Column("load\nsectors", lambda r: _per_request(r, "global", "load")),
+        Column("store\nsectors", lambda r: _per_request(r, "global", "store")),
+        Column("shared\nwavefronts", lambda r: _per_request(r, "shared")),
         Column(
             "instructions",
             lambda r: units.count(r.instructions) if r.instructions is not None else NOTHING,
             expendable=3,
         ),
-        Column("occupancy", lambda r: _percent(r.occupancy.fraction) if r.occupancy else NOTHING, expendable=1),
+        Column("occupancy", lambda r: percent(r.occupancy.fraction) if r.occupancy else NOTHING, expendable=1),
         Column("hazards", lambda r: NOTHING if r.hazards is None else str(len(r.hazards)) if r.hazards else "none"),
         end,
     ]
 
 
-def _per_request(result: Result, space: str, op: str | None, what: str) -> str:
-    rows = [a for a in result.access or () if a.space == space and (op is None or a.op == op)]
-    requests = sum(a.requests for a in rows)
-    if not requests:
+def _per_request(result: Result, space: str, op: str | None = None) -> str:
+    spent = total(result.access or (), space, op)
+    if spent.per_request is None or spent.ideal_per_request is None:
         return NOTHING
-    actual = sum(getattr(a, what) for a in rows) / requests
-    ideal = sum(getattr(a, f"ideal_{what}") for a in rows) / requests
-    return f"{units.digits(actual, 3)} ({units.digits(ideal, 3)})"
+    return f"{units.digits(spent.per_request, 3)} ({units.digits(spent.ideal_per_request, 3)})"
 
 
 def _time(result: Result) -> str:
@@ -230,15 +210,7 @@ def _time(result: Result) -> str:
     return f"{units.seconds(result.time.median_s)} {units.spread(stats.dispersion(result.time) / 2)}"
 
 
-def _number(value: float | None, count: int = 4) -> str:
-    return NOTHING if value is None else units.digits(value, count)
-
-
-def _percent(value: float | None) -> str:
-    return NOTHING if value is None else units.percent(value)
-
-
-def fitting_table(columns: Sequence[Column], results: Sequence[Result], width: int) -> Table:
+def fitting_table(columns: Sequence[Column[Result]], results: Sequence[Result], width: int) -> Table:
     """Return the table without the columns that matter least where the terminal is too narrow for all."""
     from rich.table import Table
 

@@ -18,6 +18,7 @@ from itertools import zip_longest
 from typing import Any, Literal
 
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, UsageError
+from cudabench.explain.accesses import total, unit
 from cudabench.model import DeviceInfo, Dim, Result, dim_text
 from cudabench.results.file import ResultsFile
 from cudabench.results.ratio import RUN_TO_RUN, RUN_TO_RUN_S, Ratio, time_ratio
@@ -26,6 +27,8 @@ from cudabench.results.thresholds import THRESHOLDS
 SAME_WITHIN = 0.03  # unless a larger change is asked about; twice RUN_TO_RUN
 MIN_SAMPLES = 8  # fewer hold no distribution-free 99% interval of the median: 2 * (1/2)^7 > 0.01
 COPY_MOVED = 0.02  # a copy that changed by more says that the card changed
+
+COUNTED_SPACES = ("global", "local", "shared")
 
 # Verdicts on a change, which need the same problem on both sides
 CHANGES = frozenset({"faster", "slower", "same", "fewer", "more", "mixed"})
@@ -391,12 +394,8 @@ def counts(result: Result) -> dict[str, int]:
     """Return what the simulator counted, summed over a kernel; what it did not count is left out."""
     found = {}
     if result.access is not None:
-        for name, space, what in (
-            ("global sectors", "global", "sectors"),
-            ("local sectors", "local", "sectors"),
-            ("shared wavefronts", "shared", "wavefronts"),
-        ):
-            found[name] = sum(getattr(access, what) or 0 for access in result.access if access.space == space)
+        for space in COUNTED_SPACES:
+            found[f"{space} {unit(space)}"] = total(result.access, space).actual
     if result.instructions is not None:
         found["instructions"] = result.instructions
     if result.hazards is not None:

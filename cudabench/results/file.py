@@ -15,12 +15,13 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cudabench import __version__
 from cudabench.errors import CudabenchError, no_such_file
-from cudabench.model import DeviceInfo, Dim, Result, Size, Timing
+from cudabench.model import DeviceInfo, Dim, Result, Timing
 from cudabench.outputs import write_whole
+from cudabench.text import json as json_text
 
 SCHEMA = "cudabench/1"
 
@@ -39,11 +40,11 @@ class ResultsFile:
     `devices` are several for a run on all cards of a machine, and none before the first is ready.
     """
 
-    settings: Mapping[str, Any]
-    tool: Mapping[str, Any]
-    host: Mapping[str, Any]
-    devices: list[DeviceInfo] = field(default_factory=list)
-    results: list[Result] = field(default_factory=list)
+    settings: Annotated[Mapping[str, Any], "What was asked for: the rule of measuring and the request."]
+    tool: Annotated[Mapping[str, Any], "Name and version of this tool and of what took part."]
+    host: Annotated[Mapping[str, Any], "The machine."]
+    devices: Annotated[list[DeviceInfo], "All devices, where a run is on several."] = field(default_factory=list)
+    results: Annotated[list[Result], "One entry a kernel."] = field(default_factory=list)
 
     @property
     def device(self) -> DeviceInfo | None:
@@ -77,7 +78,7 @@ class ResultsFile:
 
     def text(self) -> str:
         """Return the file's text: one line a value, but lists of samples on one line."""
-        return _dump(self.document()) + "\n"
+        return json_text(_dump(self.document())) + "\n"
 
     def write(self, path: Path) -> None:
         """Write the file whole; see `write_whole`."""
@@ -210,8 +211,8 @@ def _decode(hint: Any, value: Any, where: str) -> Any:
         if hint == Dim:
             value = [*value, 1, 1, 1][:3]
         return tuple(_decode(arguments[0], item, f"{where}[{at}]") for at, item in enumerate(value))
-    if hint == Size:
-        # The size of a user's own kernel are its scalars, which need not be whole.
+    if hint == Mapping[str, float]:
+        # A size is of whole numbers, but for a user's own kernel, whose scalars it holds: what is whole stays so.
         return {
             key: _scalar(int if isinstance(item, int) else float, item, f"{where}.{key}")
             for key, item in _object(value, where).items()

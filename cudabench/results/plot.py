@@ -9,14 +9,16 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.explain.accesses import Cost, total, unit
 from cudabench.model import Result, dim_text
 from cudabench.results import units
 from cudabench.results.file import ResultsFile
+from cudabench.text import line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,18 +48,18 @@ def bandwidth() -> Quantity:
     return Quantity("bandwidth in GB/s", lambda r: r.bandwidth_gbps, units.digits)
 
 
-def count_of(space: str, what: str) -> Quantity:
-    """Return a count of the simulator, with what would do."""
+def count_of(space: str) -> Quantity:
+    """Return what the simulator counted of accesses to a space, with what would do."""
 
-    def total(result: Result, name: str) -> float | None:
-        rows = [a for a in result.access or () if a.space == space]
-        return float(sum(getattr(a, name) or 0 for a in rows)) if rows else None
+    def spent(result: Result) -> Cost | None:
+        found = total(result.access or (), space)
+        return found if found.requests else None
 
     return Quantity(
-        f"{space} {what}",
-        lambda r: total(r, what),
+        f"{space} {unit(space)}",
+        lambda r: float(cost.actual) if (cost := spent(r)) else None,
         lambda value: units.count(round(value)),
-        lambda r: total(r, f"ideal_{what}"),
+        lambda r: float(cost.ideal) if (cost := spent(r)) else None,
         more=False,
     )
 
@@ -75,7 +77,7 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
                 "time in µs", lambda r: r.time.median_s * 1e6 if r.time else None, lambda v: units.digits(v), more=False
             )
         ]
-    counted = [count_of("global", "sectors"), count_of("shared", "wavefronts")]
+    counted = [count_of("global"), count_of("shared")]
     found = [q for q in counted if any(q.value(r) is not None for r in right)]
     if not found:
         raise CudabenchError("There is nothing to draw: no right result has a time or a count.")
@@ -106,6 +108,7 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
         from matplotlib.figure import Figure as NewFigure
     except ImportError:
         raise CudabenchError("Plots need matplotlib, which is not here: pip install 'cudabench[plot]'.") from None
+    files, names = [_shown_file(file) for file in files], [_shown(name) for name in names]
     results = [result for file in files for result in file.results]
     if not results:
         raise CudabenchError("There is nothing to draw: the files hold no results.")
@@ -117,6 +120,26 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
     files = [part for file in files for part in file.by_device()]
     {"ladder": _ladder, "size": _sizes, "sweep": _sweep}[kind or kind_of(files)](figure, files, names)
     return figure
+
+
+def _shown(name: str) -> str:
+    """Return text as matplotlib shows it as it is: between dollars it would set a formula."""
+    return line(name).replace("$", r"\$")
+
+
+def _shown_file(file: ResultsFile) -> ResultsFile:
+    """Return a file with the names that figures show made harmless."""
+    results = [
+        replace(
+            result,
+            operation=_shown(result.operation),
+            kernel=_shown(result.kernel),
+            dtype=_shown(result.dtype),
+            size={_shown(name): value for name, value in result.size.items()},
+        )
+        for result in file.results
+    ]
+    return replace(file, devices=[replace(each, name=_shown(each.name)) for each in file.devices], results=results)
 
 
 def render(figure: Figure, suffix: str) -> bytes:

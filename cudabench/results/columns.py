@@ -1,0 +1,61 @@
+"""Tables as data: a column with the text of a row in it, and the texts that tables share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from cudabench import text
+from cudabench.model import Result
+from cudabench.results import units
+
+Row = TypeVar("Row")
+
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """A column: its heading, the text of a row in it, and when it goes on a narrow terminal: the lowest number first,
+    0 never."""
+
+    heading: str
+    text: Callable[[Row], str]
+    right: bool = True
+    expendable: int = 0
+
+
+def number(value: float | None, count: int = 4) -> str:
+    """Return a number with so many digits, or that there is none."""
+    return NOTHING if value is None else units.digits(value, count)
+
+
+def percent(value: float | None) -> str:
+    """Return a fraction as a percentage, or that there is none."""
+    return NOTHING if value is None else units.percent(value)
+
+
+def count(value: int | None) -> str:
+    """Return a count, or that there is none."""
+    return NOTHING if value is None else units.count(value)
+
+
+def verified(result: Result) -> str:
+    """Return whether a result is right, in a word."""
+    if result.status == "ok" and result.verification is None:
+        return "unverified"
+    return {"ok": "yes", "wrong": "WRONG", "failed": "failed", "skipped": "skipped"}[result.status]
+
+
+def markdown_table(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> list[str]:
+    """Return the lines of a table in GitHub's Markdown."""
+
+    def line(texts: Sequence[str]) -> str:
+        return "| " + " | ".join(map(text.markdown, texts)) + " |"
+
+    return [
+        line([column.heading for column in columns]),
+        "| " + " | ".join("--:" if column.right else ":--" for column in columns) + " |",
+        *(line([column.text(row) for column in columns]) for row in rows),
+    ]

@@ -1,0 +1,226 @@
+"""The JSON Schema of the results file, and its keys as a page: both follow from the records alone.
+
+A key's meaning is the text in its field's `Annotated`, its unit what its name ends in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from cudabench.model import DeviceInfo, Dim, Settings
+from cudabench.results.file import ESSENTIAL, SCHEMA, ResultsFile
+from cudabench.results.warnings import KINDS
+
+FIRST_DEVICE = "The device, or the first of several; null where the run ended before it was ready."
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+UNITS = (
+    (r"(.*_)?bytes", "bytes"),
+    (r".*_s|min_time|max_time|timeout", "s"),
+    (r".*_gbps", "GB/s"),
+    (r"gflops", "GFLOP/s"),
+    (r"(.*_)?fraction|relative_ci|footprint_over_l2|speedup_vs_cpu", "ratio"),
+)
+
+# Python's name of a scalar -> JSON's
+SCALARS: dict[Any, dict[str, Any]] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    bool: {"type": "boolean"},
+    # JSON has no NaN and no infinity: they are text.
+    float: {"type": ["number", "string"], "pattern": "^(nan|inf|-inf)$"},
+    Any: {},
+}
+
+
+def unit(key: str) -> str | None:
+    """Return the unit that a key's name says, or None."""
+    return next((name for pattern, name in UNITS if re.fullmatch(pattern, key)), None)
+
+
+def schema(strict: bool = False) -> dict[str, Any]:
+    """Return the schema of a results file.
+
+    As it is, it holds for every file of its major version: keys may be missing, and more may come. `strict` holds for
+    what this version writes: every key is there, and no other.
+    """
+    definitions: dict[str, Any] = {}
+    keys = {key: _described(key, hint, definitions, strict) for key, hint in _top()}
+    keys["settings"] = {**keys["settings"], "properties": _record(Settings, definitions, False)["properties"]}
+    required = [key for key in keys if key != "devices"] if strict else ["results"]
+    return {
+        "$schema": DIALECT,
+        "title": f"Results file of cudabench, {SCHEMA}",
+        "description": "Times in seconds, bandwidth in GB/s with GB = 10^9 bytes. What was not measured is null.",
+        "type": "object",
+        "properties": {"schema": {"const": SCHEMA, "description": "Name and version of this schema."}, **keys},
+        "required": ["schema", *required],
+        **({"additionalProperties": False} if strict else {}),
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _top() -> Iterator[tuple[str, Any]]:
+    """Yield the keys of the file with their types: those of its record, and the first device by itself."""
+    hints = get_type_hints(ResultsFile, include_extras=True)
+    for spec in fields(ResultsFile):
+        if spec.name == "devices":
+            yield "device", Annotated[DeviceInfo | None, FIRST_DEVICE]
+        yield spec.name, hints[spec.name]
+
+
+def _described(key: str, hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any]:
+    """Return the schema of a key with its meaning and unit."""
+    found = dict(_type(hint, definitions, strict))
+    meaning = meaning_of(hint)
+    if key == "code":
+        meaning = f"{meaning} Today: {', '.join(KINDS)}."
+    if meaning:
+        found["description"] = meaning
+    if unit(key):
+        found["unit"] = unit(key)
+    return found
+
+
+def meaning_of(hint: Any) -> str | None:
+    """Return the text in an Annotated, or None."""
+    return str(get_args(hint)[1]) if get_origin(hint) is Annotated else None
+
+
+def _type(hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any]:
+    """Return the schema of a Python type; records go into the definitions."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _type(arguments[0], definitions, strict)
+    if hint in SCALARS:
+        return SCALARS[hint]
+    if type(None) in arguments:
+        (other,) = (each for each in arguments if each is not type(None))
+        return _or_null(_type(other, definitions, strict))
+    if isinstance(hint, type) and is_dataclass(hint):
+        if hint.__name__ not in definitions:
+            definitions[hint.__name__] = {}  # holds the place while its own keys are read
+            definitions[hint.__name__] = _record(hint, definitions, strict)
+        return {"$ref": f"#/$defs/{hint.__name__}"}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if hint == Dim:
+        return {"type": "array", "items": {"type": "integer"}, "minItems": 3, "maxItems": 3}
+    if origin in (tuple, list):
+        return {"type": "array", "items": _type(arguments[0], definitions, strict)}
+    if origin is not None and issubclass(origin, Mapping):
+        values = _type(arguments[1], definitions, strict)
+        return {"type": "object", **({"additionalProperties": values} if values else {})}
+    raise TypeError(f"{hint} has no form in JSON: write it in results/schema.py")
+
+
+def _or_null(found: dict[str, Any]) -> dict[str, Any]:
+    if "enum" in found:
+        return {"enum": [*found["enum"], None]}
+    if "type" in found:
+        kinds = found["type"] if isinstance(found["type"], list) else [found["type"]]
+        return {**found, "type": [*kinds, "null"]}
+    return {"anyOf": [found, {"type": "null"}]} if found else {}
+
+
+def _record(kind: type, definitions: dict[str, Any], strict: bool) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    names = [spec.name for spec in fields(kind)]
+    required = names if strict else [name for name in names if name in ESSENTIAL.get(kind, ())]
+    return {
+        "type": "object",
+        "description": _sentence(kind),
+        "properties": {name: _described(name, hints[name], definitions, strict) for name in names},
+        **({"required": required} if required else {}),
+        **({"additionalProperties": False} if strict else {}),
+    }
+
+
+def _sentence(kind: type) -> str:
+    return " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("None", "null")
+
+
+# The page ------------------------------------------------------------------------------------------------------------
+
+OPENING = f"""# The results file
+
+`--json FILE` writes what a run leaves behind, afresh after every kernel; `--json -` prints it. `compare`, `export` and
+`plot` read it, and so can a script: the keys below stay what they are, and new ones may come. `cudabench schema` prints
+the same as a JSON Schema (2020-12).
+
+Its schema is `{SCHEMA}`. Times are in seconds, bandwidth in GB/s with GB = 10^9 bytes, blocks and grids x first. What
+was not measured is `null`: the simulator never yields a time or a bandwidth. NaN and infinities, which JSON lacks, are
+the texts `"nan"`, `"inf"` and `"-inf"`.
+
+This page is printed by `cudabench schema --markdown`.
+"""
+
+
+def reference() -> str:
+    """Return the keys of the results file as a Markdown page: a table a record."""
+    document = schema()
+    lines = [OPENING, "## Top level", "", *_table(document["properties"])]
+    lines += ["## Settings", "", "Besides what was asked for, by the names of the options:", ""]
+    lines += _table(document["properties"]["settings"]["properties"])
+    for name, record in _in_order(document):
+        lines += [f"## {name}", "", record["description"], "", *_table(record["properties"])]
+    lines += ["## Codes of warnings", "", "| code | meaning | what mends it |", "| :-- | :-- | :-- |"]
+    lines += [f"| `{kind.code}` | {kind.meaning} | `{kind.option}` |" for kind in KINDS.values()]
+    return "\n".join(lines) + "\n"
+
+
+def _in_order(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the records in the order in which one who reads from the top meets them."""
+    found: dict[str, dict[str, Any]] = {}
+
+    def visit(value: Any) -> None:
+        if isinstance(value, dict):
+            name = str(value.get("$ref", "")).rpartition("/")[2]
+            if name and name not in found:
+                found[name] = document["$defs"][name]
+                visit(found[name])
+            for each in value.values():
+                visit(each)
+        elif isinstance(value, list):
+            for each in value:
+                visit(each)
+
+    visit(document["properties"])
+    return list(found.items())
+
+
+def _table(keys: Mapping[str, Any]) -> list[str]:
+    lines = ["| key | type | unit | meaning |", "| :-- | :-- | :-- | :-- |"]
+    for key, value in keys.items():
+        meaning = value.get("description", "").replace("|", "\\|")
+        lines.append(f"| `{key}` | {_type_text(value)} | {value.get('unit', '')} | {meaning} |")
+    return [*lines, ""]
+
+
+def _type_text(value: Mapping[str, Any]) -> str:
+    """Return a type in words: 'list of [Access](#access) or null'."""
+    if "$ref" in value:
+        name = value["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "const" in value:
+        return f"`{value['const']}`"
+    if "enum" in value:
+        return " or ".join("null" if word is None else f"`{word}`" for word in value["enum"])
+    if "anyOf" in value:
+        return " or ".join(map(_type_text, value["anyOf"]))
+    kinds = value.get("type", "anything")
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    # That a number may be the text "nan" is said once, above.
+    return " or ".join(_kind_text(kind, value) for kind in kinds if kind != "string" or "number" not in kinds)
+
+
+def _kind_text(kind: str, value: Mapping[str, Any]) -> str:
+    if kind == "array":
+        items = _type_text(value["items"])
+        return f"{value['minItems']} x {items}" if "minItems" in value else f"list of {items}"
+    if kind == "object" and "additionalProperties" in value:
+        return f"object of {_type_text(value['additionalProperties'])}"
+    return kind

@@ -1,0 +1,85 @@
+"""What makes a figure less than it seems: every code of a results file's `warnings`, with its sentence and repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cudabench.model import Warning
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of warning: a code that stays, what it means, the sentence with its figures, and the option that mends it.
+
+    `sentence` is a format string without its point; `option` stands in it.
+    """
+
+    code: str
+    meaning: str
+    sentence: str
+    option: str
+
+
+KINDS = {
+    kind.code: kind
+    for kind in (
+        Kind(
+            "dispersion",
+            "The samples scatter: their interquartile range is over 5% of the median.",
+            "half of the samples spread over {spread:.1%} of the median: something else uses the GPU, or its clocks "
+            "move; raise --min-time (now {min_time:g})",
+            "--min-time",
+        ),
+        Kind(
+            "imprecise",
+            "The longest time went by before the median was known as precisely as asked for.",
+            "after --max-time {max_time:g} s the median is known to {known:.1%} only, not {wanted:.1%}",
+            "--max-time",
+        ),
+        Kind(
+            "clocks",
+            "The SM clock fell while timing.",
+            "the SM clock fell from {before} to {after} MHz while timing; the card throttles: let it cool or raise "
+            "--min-time",
+            "--min-time",
+        ),
+        Kind(
+            "over-peak",
+            "The bandwidth is more than the memory can give: a cache serves part of it.",
+            "{bandwidth:.0f} GB/s is {fraction:.0%} of the memory's peak: the L2 cache serves part of it; use {larger}",
+            "--size",
+        ),
+        Kind(
+            "l2-assisted",
+            "The arrays are so small that the L2 cache takes part of the traffic.",
+            "the arrays are {footprint:.2g} times the {l2_mib:.0f} MiB L2 cache, which still holds part of the output "
+            "when the clock stops; {larger}, over {enough} times the cache, would show the memory's own speed",
+            "--size",
+        ),
+        Kind(
+            "partial-warp",
+            "The block is no multiple of a warp.",
+            "{threads} threads a block leave {idle} lanes of the last warp idle: make --block a multiple of {warp}",
+            "--block",
+        ),
+        Kind(
+            "unverified",
+            "Nothing was compared: the result is no more than a time.",
+            "nothing says that the output is right, so its figures count for no threshold: add --expect "
+            "'NAME=EXPRESSION' or NAME=@FILE.npy",
+            "--expect",
+        ),
+        Kind(
+            "not-compared",
+            "Some of the outputs were compared with nothing.",
+            "{names} {verb} compared with nothing: add --expect '{first}=EXPRESSION'",
+            "--expect",
+        ),
+    )
+}
+
+
+def warning(code: str, **figures: Any) -> Warning:
+    """Return the warning of a code with its figures. Raises KeyError for an unknown code or a figure left out."""
+    return Warning(code, KINDS[code].sentence.format(**figures))
