@@ -34,7 +34,9 @@ HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
     help=f"Of {METRIC}: time in µs and counts (default; the action's tool is customSmallerIsBetter), or bandwidth in "
     "GB/s (customBiggerIsBetter).",
 )
-@click.option("--base", metavar="BASE.json", help=f"Of {BASE}: show also what is worse than in BASE.json.")
+@click.option(
+    "--base", type=click.Path(), metavar="BASE.json", help=f"Of {BASE}: show also what is worse than in BASE.json."
+)
 def command(
     files: tuple[str, ...], target_format: str, output: str | None, metric: str | None, base: str | None
 ) -> int:

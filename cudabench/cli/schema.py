@@ -10,7 +10,13 @@ import click
 
 @click.command("schema", short_help="Print the JSON Schema of the results file.")
 @click.option("--markdown", is_flag=True, help="Print the keys with types, units and meaning as a Markdown page.")
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE, whole or not at all; left out, standard output.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    metavar="FILE",
+    help="Write to FILE, whole or not at all; left out, standard output.",
+)
 def command(markdown: bool, output: str | None) -> int:
     """Print the JSON Schema (2020-12) that every results file of --json follows."""
     from cudabench import outputs

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from cudabench.floats import from_bfloat16
 from cudabench.model import Baseline, Buffer, Operation, Tolerance
 from cudabench.operations import blas
-from cudabench.outputs import write_whole
+from cudabench.outputs import write_with
 from cudabench.userkernel.expected import conform
 from cudabench.userkernel.problem import UserProblem
 from cudabench.userkernel.values import host_memory, load
@@ -136,6 +136,8 @@ def _on_cpu(problem: UserProblem, inputs: Mapping[str, np.ndarray], threads: int
 def _save(problem: UserProblem, outputs: Mapping[str, np.ndarray]) -> None:
     """Write the arrays of --save as `.npy` files, each whole or not at all."""
     for name, path in problem.save:
-        content = io.BytesIO()
-        np.save(content, outputs[name], allow_pickle=False)
-        write_whole(Path(path), content.getvalue())
+        write_with(Path(path), partial(_put, outputs[name]), f"--save {name}={path}")
+
+
+def _put(array: np.ndarray, stream: IO[bytes]) -> None:
+    np.save(stream, array, allow_pickle=False)
