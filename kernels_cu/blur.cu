@@ -262,10 +262,10 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
 // The last rung gives a warp a strip of the picture, a lane the same BYTES bytes of each row. The edge of the picture,
 // where neighbours are missing, has a pass of its own, so that the strips test nothing but where they may write.
 #ifndef BYTES
-#define BYTES 16
+#define BYTES (sizeof(T) == 1 && RADIUS > 2 ? 8 : 16)
 #endif
 #ifndef STRIP_TURNS
-#define STRIP_TURNS 3  // turns of the ring in which a warp slides down
+#define STRIP_TURNS (sizeof(T) == 1 ? 4 : 3)  // turns of the ring in which a warp slides down
 #endif
 #define WARP 32
 #define WARPS (BLOCK / WARP)

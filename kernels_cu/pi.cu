@@ -19,7 +19,9 @@
 #define WARPS ((BDIMX + WARP - 1) / WARP)
 #define WARPS_POW2 (WARPS > 16 ? 32 : WARPS > 8 ? 16 : WARPS > 4 ? 8 : WARPS > 2 ? 4 : WARPS)  // rounded up
 #define BLOCK_POW2 (WARPS_POW2 * WARP)
+#ifndef STEPS
 #define STEPS 16  // steps that follow each other and belong to one thread; a multiple of 4
+#endif
 
 // Adds the block's sums as a tree: in each step half as many threads add a partner's sum to their own. Thread 0
 // returns the total.

@@ -218,11 +218,19 @@ extern "C" __global__ void solve_gather(const T *ab, const int *pivot, T *x, int
 // all further columns K then change at once, A[i, K] += G A[P, K], with A[P, K] = G A[P, K] in the rows P themselves.
 // A panel lies in `strip`, column by column with its rows in the order of the list `pivot`: neighbouring threads find
 // neighbouring elements, wherever in the matrix the rows are that are left.
-#define PANEL 512                        // threads of the block that eliminates a panel
-#define HELD (256 / (int)sizeof(T))      // elements of the panel that each holds in registers
-#define WIDEST 16                        // columns of a panel at most
+#ifndef PANEL
+#define PANEL 512  // threads of the block that eliminates a panel
+#endif
+#ifndef HELD
+#define HELD (256 / (int)sizeof(T))  // elements of the panel that each holds in registers
+#endif
+#ifndef WIDEST
+#define WIDEST 16  // columns of a panel at most
+#endif
 #define COLUMNS(rows) (HELD / (rows) < WIDEST ? HELD / (rows) : WIDEST)  // that fit with so many rows a thread
+#ifndef OUTER
 #define OUTER 64
+#endif
 #define VEC (16 / (int)sizeof(T))        // elements in 16 bytes
 
 union Vector { uint4 all; T at[VEC]; };
@@ -447,7 +455,9 @@ solve_panel(const T *ab, T *strip, T *upper, T *inverse, int *place, int *pivot,
     }
 }
 
+#ifndef SPREAD_ROWS
 #define SPREAD_ROWS 16
+#endif
 #define SPREAD (SPREAD_ROWS * WIDEST)  // threads of a block
 
 // Applies a panel to the other columns of its OUTER columns and lays the next panel's columns into the strip.
@@ -517,15 +527,24 @@ extern "C" __global__ void solve_lift(const T *ab, const int *pivot, T *lifted, 
 }
 
 // As in matmul's warp-tile: 4 x 8 lanes with SUMS_Y x SUMS_X sums each, 64 x 64 (float64: 32 x 64) to a warp.
+#ifndef SUMS_Y
 #define SUMS_Y (64 / (int)sizeof(T))
+#endif
+#ifndef SUMS_X
 #define SUMS_X 8
-#define STEP 16   // pivot rows in the tiles of one step
+#endif
+#ifndef STEP
+#define STEP 16  // pivot rows in the tiles of one step
+#endif
+#ifndef STAGES
 #define STAGES 3  // steps whose tiles are in shared memory or on the way
+#endif
 #define WARPS (BLOCK / 32)
 #define WARPS_X (WARPS % 2 == 0 ? 2 : 1)
 #define WARPS_Y (WARPS / WARPS_X > 0 ? WARPS / WARPS_X : 1)
 #define TILE_Y (WARPS_Y * 4 * SUMS_Y)
 #define TILE_X (WARPS_X * 8 * SUMS_X)
+#define STAGE (STEP * (TILE_Y + 4 + TILE_X))  // elements of the tiles of one step
 
 // Copies BYTES (4, 8 or 16) from device to shared memory with no register on the way; zeros where !inside.
 template <int BYTES>

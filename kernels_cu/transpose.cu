@@ -20,14 +20,20 @@
 #define BDIMY 8
 #endif
 #ifndef IPAD
-#define IPAD 1
+#define IPAD 1  // elements that a padded tile leaves unused after each row
+#endif
+#ifndef UNROLL
+#define UNROLL 4  // elements of a thread in naive-col-unroll
+#endif
+#ifndef TILE
+#define TILE 32  // edge of the square tiles of tile-rows and swizzle, which no longer follow the block
 #endif
 
 #define BLOCK (BDIMX * BDIMY)                            // threads in a block
 #define BANK_ROW (128 / (int)sizeof(T))                  // elements in one row of the 32 banks
 #define PAD_EVERY (BDIMX > BANK_ROW ? BDIMX : BANK_ROW)  // a row of the tile, or of the banks if that is longer
 #define PADDED(i) ((i) + (i) / PAD_EVERY * IPAD)         // where element i of a padded tile lies
-#define TILE 32                                          // edge of the square tiles that no longer follow the block
+#define TILES 2                                          // side by side in smem-unroll-pad
 #define IN_TILE(i) (TILE * TILE % BLOCK == 0 || (i) < TILE * TILE)
 
 // Copies one element a thread without transposing, row by row: the ceiling for kernels of this shape.
@@ -103,16 +109,16 @@ extern "C" __global__ void transpose_smem_pad(const T *in, T *out, int nx, int n
 // The index arithmetic is shared as well. The pieces of a row that a block writes are still only BDIMY long.
 extern "C" __global__ void transpose_smem_unroll_pad(const T *in, T *out, int nx, int ny)
 {
-    __shared__ T tile[2][PADDED(BLOCK)];
+    __shared__ T tile[TILES][PADDED(BLOCK)];
 
-    unsigned ix = blockIdx.x * BDIMX * 2 + threadIdx.x;
+    unsigned ix = blockIdx.x * BDIMX * TILES + threadIdx.x;
     unsigned iy = blockIdx.y * BDIMY + threadIdx.y;
 
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
     unsigned icol = idx % BDIMY;
     unsigned irow = idx / BDIMY;
     unsigned ox = blockIdx.y * BDIMY + icol;
-    unsigned oy = blockIdx.x * BDIMX * 2 + irow;
+    unsigned oy = blockIdx.x * BDIMX * TILES + irow;
 
     if (ix < nx && iy < ny)
         tile[0][PADDED(idx)] = in[(size_t)iy * nx + ix];
@@ -149,15 +155,15 @@ extern "C" __global__ void transpose_naive_col(const T *in, T *out, int nx, int 
         out[(size_t)iy * ny + ix] = in[(size_t)ix * nx + iy];
 }
 
-// Gives each thread four elements of naive-col, BDIMX apart, so that four loads are under way at once.
+// Gives each thread UNROLL elements of naive-col, BDIMX apart, so that four loads are under way at once.
 // That hides latency, but the sectors fetched for each warp stay the same.
 extern "C" __global__ void transpose_naive_col_unroll(const T *in, T *out, int nx, int ny)
 {
-    unsigned ix = blockIdx.x * BDIMX * 4 + threadIdx.x;
+    unsigned ix = blockIdx.x * BDIMX * UNROLL + threadIdx.x;
     unsigned iy = blockIdx.y * BDIMY + threadIdx.y;
 
 #pragma unroll
-    for (int k = 0; k < 4; k++, ix += BDIMX)
+    for (int k = 0; k < UNROLL; k++, ix += BDIMX)
         if (ix < ny && iy < nx)
             out[(size_t)iy * ny + ix] = in[(size_t)ix * nx + iy];
 }
@@ -259,7 +265,7 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
 #define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read ahead of a tile where rows of `out` are unaligned
 #define VPITCH ((VTILE_Y + LEAD + 8 * VEC - 1) / (8 * VEC) * 8)  // vectors in a row of the tile in shared memory
 
-const unsigned UNROLL = sizeof(T) < 4 ? 2 : 8;  // in words of its own, because a pragma does not expand the macro T
+const unsigned VUNROLL = sizeof(T) < 4 ? 2 : 8;  // in words of its own, because a pragma does not expand the macro T
 
 union Vector { uint4 all; uint2 half[2]; unsigned word[4]; T at[VEC]; };  // 16 bytes along a row
 union Quad { Vector part[sizeof(T) > 4 ? 2 : 1]; T at[4]; };              // four elements down a column
@@ -291,7 +297,7 @@ __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx
                                           unsigned x0, unsigned y0, unsigned idx)
 {
     const unsigned width = VECTORS ? VEC : 1, across = VTILE_X / width, count = across * (VTILE_Y + LEADING) / 4;
-#pragma unroll UNROLL
+#pragma unroll VUNROLL
     for (unsigned first = 0; first < count; first += BLOCK) {
         unsigned i = first + idx, col = i % across * width, quad = i / across;
         unsigned x = x0 + col, y = y0 - LEADING + quad * 4;
@@ -325,7 +331,7 @@ __device__ __forceinline__ void write_tile(const Vector *tile, T *out, unsigned 
 {
     const unsigned width = VECTORS ? VEC : 1, across = (VTILE_Y + (INSIDE ? 0 : LEADING)) / width;
     const unsigned count = across * VTILE_X;
-#pragma unroll UNROLL
+#pragma unroll VUNROLL
     for (unsigned first = 0; first < count; first += BLOCK) {
         unsigned i = first + idx, col = i % across * width, row = i / across;
         unsigned early = LEADING ? ((x0 + row) * ny + y0) & (LEADING - 1) : 0;
