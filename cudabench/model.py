@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from cudabench.occupancy import Occupancy
@@ -336,23 +336,29 @@ class Case:
         """Return the most dynamic shared memory that a launch gives a block."""
         return max(launch.shared_bytes for launch in self.launches)
 
-    def unit(self, launch: Launch) -> Unit:
-        """Return where the function of a launch comes from."""
-        return launch.unit or Unit(self.source, self.defines)
-
     @property
-    def units(self) -> list[tuple[Unit, tuple[str, ...]]]:
-        """Return what has to be compiled, the case's own source first, each with the functions that are launched."""
-        own = Unit(self.source, self.defines)
-        found: list[tuple[Unit, dict[str, None]]] = [(own, {})]
+    def parts(self) -> list[Case]:
+        """Return the case as one for each source that its launches come from, its own first.
+
+        Functions of different parts have different names.
+        """
+        own = tuple(launch for launch in self.launches if launch.unit is None)
+        if len(own) == len(self.launches):
+            return [self]
+        by_unit: list[tuple[Unit, list[Launch]]] = []
         for launch in self.launches:
-            unit = launch.unit or own
-            functions = next((names for known, names in found if known is unit or known == unit), None)
-            if functions is None:
-                functions = {}
-                found.append((unit, functions))
-            functions[launch.function] = None
-        return [(unit, tuple(functions)) for unit, functions in found if functions]
+            if launch.unit is None:
+                continue
+            launches = next((known for unit, known in by_unit if unit is launch.unit or unit == launch.unit), None)
+            if launches is None:
+                launches = []
+                by_unit.append((launch.unit, launches))
+            launches.append(replace(launch, unit=None))
+        others = [
+            replace(self, source=u.source, defines=u.defines, launches=tuple(launches), function=launches[0].function)
+            for u, launches in by_unit
+        ]
+        return [replace(self, launches=own), *others]
 
 
 @dataclass(frozen=True)
