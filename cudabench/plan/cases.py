@@ -368,7 +368,7 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
     check_shared(
         max(launch.shared_bytes for launch in launches),
         f"{kernel.name} needs",
-        "take a smaller --block, or less by the options and constants that it follows from",
+        "make the block, or the constants and options behind it, smaller",
     )
     if not one.text.builtin:
         launches = _launch_own(operation, one, launches, Unit(chapter, defines), problem)
