@@ -19,9 +19,8 @@ from cudabench.model import Case, Kernel, Operation, Settings
 from cudabench.plan import cases, chapters, constants
 from cudabench.plan.cases import Request
 from cudabench.plan.constants import Constants, Macro, NotANumber
-from cudabench.toolchain.compiler import nvrtc_version
+from tests.ladders import needs_compiler
 
-needs_compiler = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 OPERATIONS = [operations.get(name) for name in operations.SUMMARIES]
 SETTABLE = [
     pytest.param(operation, kernel, name, id=f"{operation.name}-{kernel.name}-{name}")
@@ -63,6 +62,7 @@ def legal(operation: Operation, kernel: Kernel, name: str) -> list[int]:
 
 
 @needs_compiler
+@pytest.mark.slow
 @pytest.mark.parametrize(("operation", "kernel", "name"), SETTABLE)
 def test_other_values_are_right(operation: Operation, kernel: Kernel, name: str) -> None:
     """The least and the greatest value that a kernel takes run right, without a hazard, as its own value does."""

@@ -16,9 +16,8 @@ from cudabench.model import Operation
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
 from cudabench.toolchain import source
-from cudabench.toolchain.compiler import nvrtc_version
+from tests.ladders import needs_compiler
 
-needs_compiler = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 OPERATIONS = [operations.get(name) for name in operations.SUMMARIES]
 
 

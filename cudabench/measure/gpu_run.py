@@ -42,6 +42,7 @@ from cudabench.model import (
 from cudabench.occupancy import occupancy
 from cudabench.results import stats
 from cudabench.results.warnings import warning
+from cudabench.toolchain.record import Resources
 
 RELATIVE_CI = 0.005  # of the median: the precision at which sampling stops
 WARM_UP_S = 0.15
