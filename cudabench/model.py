@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from cudabench.occupancy import Occupancy
 
@@ -25,10 +25,6 @@ Dim = tuple[int, int, int]
 Size = Mapping[str, int]
 Status = Literal["ok", "wrong", "failed", "skipped"]
 
-# Limits of every device of compute capability 7.5 and later (CUDA C++ programming guide, technical specifications).
-MAX_THREADS_PER_BLOCK = 1024
-MAX_BLOCK: Dim = (1024, 1024, 64)
-MAX_GRID: Dim = (2**31 - 1, 65535, 65535)
 WARP = 32
 
 POISON = 0xFF  # a byte of memory that nobody has written: NaN in every floating-point type, -1 in signed integers
@@ -104,39 +100,123 @@ EXACT = Tolerance(0.0, 0.0, "values are moved, not computed")
 
 
 @dataclass(frozen=True)
+class Source:
+    """CUDA C++ text with the name that compiler messages show, and the folder whose headers it may include."""
+
+    name: str
+    text: str
+    folder: str | None = None
+    builtin: bool = True
+    include: tuple[str, ...] = ()
+
+    @property
+    def folders(self) -> list[str]:
+        """Where headers are looked for."""
+        return [*([self.folder] if self.folder else []), *self.include]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is compiled at once: a source with the macros that are defined for it."""
+
+    source: Source
+    defines: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Launch:
-    """One kernel launch. Arguments are names of buffers or NumPy scalars, in the order of the kernel's parameters."""
+    """One kernel launch. Arguments are names of buffers or NumPy scalars, in the order of the kernel's parameters.
+
+    `unit` has the function; None means the case's own source.
+    """
 
     function: str
     grid: Dim
     block: Dim
     arguments: tuple[Any, ...]
     shared_bytes: int = 0
+    unit: Unit | None = None
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What the rules of a kernel are asked with: the problem, the block, and the constants of the chapter in force.
+
+    Indexing gives a constant, as the chapter's `#define` or the command line's --define says it:
+    `geometry["STAGES"]`; `constants.call` gives a macro with parameters.
+    """
+
+    problem: Problem
+    block: Dim
+    constants: Constants
+
+    def __getitem__(self, name: str) -> int:
+        return self.constants[name]
+
+    def call(self, name: str, *arguments: int) -> int:
+        """Return the value of a macro with parameters."""
+        return self.constants.call(name, *arguments)
+
+    @property
+    def size(self) -> Size:
+        """Return the problem's size."""
+        return self.problem.size
+
+    @property
+    def itemsize(self) -> int:
+        """Return the bytes of an element."""
+        return self.constants.itemsize
+
+    @property
+    def threads(self) -> int:
+        """Return the threads of a block."""
+        return math.prod(self.block)
+
+
+class Constants(Protocol):
+    """The numbers that a chapter's `#define`s and the command line's give; `itemsize` is that of T."""
+
+    @property
+    def itemsize(self) -> int:
+        """Return the bytes of an element."""
+
+    def __getitem__(self, name: str) -> int: ...
+
+    def call(self, name: str, *arguments: int) -> int:
+        """Return the value of a macro with parameters."""
+
+
+# Returns what is wrong with a value of a constant, as the end of 'STAGES = 1 is refused: ', or None.
+Rule = Callable[[int, Geometry], str | None]
 
 
 @dataclass(frozen=True)
 class Kernel:
     """One rung of a ladder.
 
-    `grid` gives the smallest grid that covers a problem with a block; where `any_grid` is set, every grid is right (the
-    kernel strides). `refuses` returns the reason why the kernel cannot take a block with an element size, or None.
-    `defines` adds compiler defines for a block and an element size, `shared_bytes` dynamic shared memory to the launch.
-    `launches` replaces the single launch of `function` with the operation's arguments. `expected` replaces the
-    operation's reference (a copy kernel copies), and with it `tolerance` the operation's.
+    `grid` gives the smallest grid that covers a problem; where `any_grid` is set, every grid is right (the kernel
+    strides). `constants` are those of the chapter that a user may set for this kernel, each with its rule; they are
+    checked first. `refuses` returns the reason why the kernel cannot take the block, or None. `defines` adds compiler
+    defines that the host chooses, `shared_bytes` dynamic shared memory to the launch. `launches` replaces the single
+    launch of `function` with the operation's arguments. `expected` replaces the operation's reference (a copy kernel
+    copies), and with it `tolerance` the operation's. A `detour` is no step of the way to the fastest kernel: it shows
+    an idea that does not pay, or a ceiling.
     """
 
     name: str
     function: str
     block: tuple[int, ...]
-    grid: Callable[[Problem, Dim], Dim]
+    grid: Callable[[Geometry], Dim]
     any_grid: bool = False
-    refuses: Callable[[Dim, int], str | None] = lambda block, itemsize: None
-    defines: Callable[[Dim, int], dict[str, str]] = lambda block, itemsize: {}
-    shared_bytes: Callable[[Dim, int], int] = lambda block, itemsize: 0
-    launches: Callable[[Problem, Dim, Dim], Sequence[Launch]] | None = None
+    constants: Mapping[str, Rule] = field(default_factory=dict)
+    refuses: Callable[[Geometry], str | None] = lambda geometry: None
+    defines: Callable[[Geometry], dict[str, str]] = lambda geometry: {}
+    shared_bytes: Callable[[Geometry], int] = lambda geometry: 0
+    launches: Callable[[Geometry, Dim], Sequence[Launch]] | None = None
     expected: Callable[[Problem, Arrays], Arrays] | None = None
     tolerance: Callable[[Problem], Tolerance] | None = None
     dtypes: tuple[str, ...] | None = None
+    detour: bool = False
 
 
 @dataclass(frozen=True)
@@ -229,22 +309,6 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Source:
-    """CUDA C++ text with the name that compiler messages show, and the folder whose headers it may include."""
-
-    name: str
-    text: str
-    folder: str | None = None
-    builtin: bool = True
-    include: tuple[str, ...] = ()
-
-    @property
-    def folders(self) -> list[str]:
-        """Where headers are looked for."""
-        return [*([self.folder] if self.folder else []), *self.include]
-
-
-@dataclass(frozen=True)
 class Case:
     """A kernel made concrete: ready to compile, launch and verify. Refers to its operation and kernel by name only."""
 
@@ -271,6 +335,30 @@ class Case:
     def dynamic_shared_bytes(self) -> int:
         """Return the most dynamic shared memory that a launch gives a block."""
         return max(launch.shared_bytes for launch in self.launches)
+
+    @property
+    def parts(self) -> list[Case]:
+        """Return the case as one for each source that its launches come from, its own first.
+
+        Functions of different parts have different names.
+        """
+        own = tuple(launch for launch in self.launches if launch.unit is None)
+        if len(own) == len(self.launches):
+            return [self]
+        by_unit: list[tuple[Unit, list[Launch]]] = []
+        for launch in self.launches:
+            if launch.unit is None:
+                continue
+            launches = next((known for unit, known in by_unit if unit is launch.unit or unit == launch.unit), None)
+            if launches is None:
+                launches = []
+                by_unit.append((launch.unit, launches))
+            launches.append(replace(launch, unit=None))
+        others = [
+            replace(self, source=u.source, defines=u.defines, launches=tuple(launches), function=launches[0].function)
+            for u, launches in by_unit
+        ]
+        return [replace(self, launches=own), *others]
 
 
 @dataclass(frozen=True)

@@ -259,13 +259,26 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
 #define MAX_STRIP 7
 
 #if RADIUS <= MAX_STRIP
-// The last rung gives a warp a strip of the picture, a lane the same BYTES bytes of each row. The edge of the picture,
-// where neighbours are missing, has a pass of its own, so that the strips test nothing but where they may write.
+// The last rung gives a warp a strip of the picture, a lane the same BYTES bytes of each row. The warp slides down:
+//
+//     row y - 1   | lane 0 | lane 1 | lane 2 | ... | lane 31 |     a lane has SPAN columns: 4 floats or 16 bytes
+//     row y       | lane 0 | lane 1 | lane 2 | ... | lane 31 |     it adds up neighbours along the row, for each of its
+//     row y + 1   | lane 0 | lane 1 | lane 2 | ... | lane 31 |     columns, with those that it gets from other lanes by
+//                   lends    writes   writes         lends         shuffles: the first and last SIDE lanes only lend
+//
+// The sums of the last K rows stay in a ring of registers, as in slide; for bytes the ring holds running totals, whose
+// difference is the sum: 5, 5 + 7, 5 + 7 + 2, ... For a radius of 1 and float that is 30 lanes of 4 columns that write,
+// and 3 turns of a ring of 3 rows: strips of 120 columns by 7 rows.
+//
+// Where a row is no multiple of BYTES long, rows start anywhere. A lane then reads the aligned BYTES bytes around, the
+// warp shifts them into place (`shifted`), and shifts the results back before they are written aligned.
+// The edge of the picture, where neighbours are missing, has a pass of its own, so that the strips test nothing but
+// where they may write.
 #ifndef BYTES
-#define BYTES 16
+#define BYTES (sizeof(T) == 1 && RADIUS > 2 ? 8 : 16)  // of a row in a lane
 #endif
 #ifndef STRIP_TURNS
-#define STRIP_TURNS 3  // turns of the ring in which a warp slides down
+#define STRIP_TURNS (sizeof(T) == 1 ? 4 : 3)  // turns of the ring in which a warp slides down
 #endif
 #define WARP 32
 #define WARPS (BLOCK / WARP)
@@ -281,7 +294,8 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
 
 struct __align__(BYTES) Words { unsigned at[WORDS]; };
 
-// Returns as many words as a lane has, from `by` elements after its first: its own and those of the next lane.
+// Returns as many words as a lane has, from `by` elements after its first: its own and those of the next lane. Whole
+// words move in steps that are powers of two, since registers have no index; a rest of bytes by a funnel shift.
 __device__ __forceinline__ Words shifted(Words mine, unsigned by)
 {
     unsigned word[2 * WORDS];
@@ -302,7 +316,8 @@ __device__ __forceinline__ Words shifted(Words mine, unsigned by)
     return mine;
 }
 
-// Returns a word with ones in the bytes that are neighbours of a column, both counted from a lane's first.
+// Returns a word with ones in the bytes that are neighbours of a column, both counted from a lane's first. With a
+// radius of 1, column 2 has the neighbours 1, 2 and 3: word 0 is 0x01010100, and the other words are 0.
 __device__ constexpr unsigned ones(int word, int column)
 {
     unsigned bytes = 0;

@@ -25,7 +25,9 @@ typedef Types<T>::Root R;
 #define WARPS_POW2 (WARPS > 16 ? 32 : WARPS > 8 ? 16 : WARPS > 4 ? 8 : WARPS > 2 ? 4 : WARPS)  // rounded up
 #define BLOCK_POW2 (WARPS_POW2 * WARP)
 #define VEC (16 / (int)sizeof(T))  // elements in 16 bytes
-#define UNROLL 4                   // vectors of a and of b that a thread has under way
+#ifndef UNROLL
+#define UNROLL 4  // vectors of a and of b that a thread has under way
+#endif
 
 __device__ __forceinline__ S squared(T a, T b)
 {

@@ -40,7 +40,10 @@ extern "C" __global__ void grayscale_naive(const T *rgb, T *grey, int width, int
     }
 }
 
-// From here a thread takes PIXELS neighbours of the one long row of n pixels, BLOCK * PIXELS a block.
+// From here a thread takes several neighbours of the one long row of n pixels.
+#define FEW 4    // pixels of a thread: three words of 4 bytes
+#define MANY 16  // three vectors of 16 bytes
+
 __device__ __forceinline__ size_t first_pixel(int pixels)
 {
     return ((size_t)blockIdx.x * BLOCK + threadIdx.y * BDIMX + threadIdx.x) * pixels;
@@ -61,9 +64,9 @@ __device__ __forceinline__ void weigh_rest(const T *rgb, T *grey, size_t i, size
 extern "C" __global__ void grayscale_words(const T *rgb, T *grey, int width, int height)
 {
     size_t n = (size_t)width * height;
-    size_t i = first_pixel(4);
+    size_t i = first_pixel(FEW);
 
-    if (i + 4 <= n) {
+    if (i + FEW <= n) {
         const unsigned *w = (const unsigned *)(rgb + 3 * i);
         unsigned a = w[0], b = w[1], c = w[2];
         unsigned g0 = weigh(byte(a, 0), byte(a, 1), byte(a, 2));
@@ -93,9 +96,9 @@ __device__ __forceinline__ unsigned weigh_four(unsigned a, unsigned b, unsigned 
 extern "C" __global__ void grayscale_dot(const T *rgb, T *grey, int width, int height)
 {
     size_t n = (size_t)width * height;
-    size_t i = first_pixel(4);
+    size_t i = first_pixel(FEW);
 
-    if (i + 4 <= n) {
+    if (i + FEW <= n) {
         const unsigned *w = (const unsigned *)(rgb + 3 * i);
         *(unsigned *)(grey + i) = weigh_four(w[0], w[1], w[2]);
     } else
@@ -112,14 +115,14 @@ __device__ __forceinline__ uint4 weigh_sixteen(const Pixels &p)
 
 // Gives each thread sixteen pixels: 16 bytes an access, three in and one out.
 // 48 bytes a thread are under way, and what remains is the memory. The loads of a warp lie 48 bytes apart, so each of
-// the three touches every sector of 1536 bytes and uses a third. The L1 cache keeps the rest for the other two:
-// staging the pixels in shared memory, with neighbouring loads, was measured to win nothing.
+// the three touches 32 of the 48 sectors of the warp's 1536 bytes and uses half of each, 16 bytes. The L1 cache keeps
+// the other halves: staging the pixels in shared memory, with neighbouring loads, was measured to win nothing.
 extern "C" __global__ void grayscale_vector(const T *rgb, T *grey, int width, int height)
 {
     size_t n = (size_t)width * height;
-    size_t i = first_pixel(16);
+    size_t i = first_pixel(MANY);
 
-    if (i + 16 <= n) {
+    if (i + MANY <= n) {
         const uint4 *v = (const uint4 *)(rgb + 3 * i);
         Pixels p = {v[0], v[1], v[2]};
         *(uint4 *)(grey + i) = weigh_sixteen(p);

@@ -68,13 +68,20 @@ extern "C" __global__ void matmul_tiled(const T *a, const T *b, T *c, int m, int
         }
 }
 
-#define TM 8  // rows and columns of c that a thread sums up
-#define TN 8
+#ifndef TM
+#define TM 8  // rows of c that a thread sums up
+#endif
+#ifndef TN
+#define TN 8  // columns of c that a thread sums up
+#endif
+#ifndef TK
 #define TK 8  // columns of a, and rows of b, in the tiles of one step
+#endif
 #define VEC (16 / (int)sizeof(T))  // elements in 16 bytes
 // Two pairs of tiles fit the 48 KiB of static shared memory. A block for which they do not is refused before the
 // launch; the text still has to compile for it, because of the kernels that take it.
-#define FIT (2 * TK * (BDIMY * TM + VEC + BDIMX * TN) * (int)sizeof(T) <= 48 * 1024)
+#define TILE_BYTES (2 * TK * (BDIMY * TM + VEC + BDIMX * TN) * (int)sizeof(T))
+#define FIT (TILE_BYTES <= 48 * 1024)
 #define TILE_M (FIT ? BDIMY * TM : TM)
 #define TILE_N (FIT ? BDIMX * TN : TN)
 
@@ -302,20 +309,20 @@ matmul_double_buffer(const T *__restrict__ a, const T *__restrict__ b, T *__rest
 
 // From here a warp owns a part of c: 4 x 8 lanes with WTM x WTN sums each, 64 x 64 for float.
 #ifndef WTM
-#define WTM (64 / (int)sizeof(T))
+#define WTM (64 / (int)sizeof(T))  // rows of c that a thread sums up
 #endif
 #ifndef WTN
-#define WTN 8
+#define WTN 8  // columns of c that a thread sums up
 #endif
 #ifndef WTK
-#define WTK 16
+#define WTK 16  // columns of a, and rows of b, in the tiles of one step
 #endif
 #ifndef STAGES
 #define STAGES (sizeof(T) == 4 ? 3 : 2)  // steps whose tiles are in shared memory or on the way
 #endif
 #define WARPS (BLOCK / 32)  // WARPS_M x WARPS_N: 2 x 4 of 8
 #ifndef WARPS_N
-#define WARPS_N (WARPS % 8 == 0 ? 4 : WARPS % 2 == 0 ? 2 : 1)
+#define WARPS_N (WARPS % 8 == 0 ? 4 : WARPS % 2 == 0 ? 2 : 1)  // warps side by side along the columns of c
 #endif
 #define WARPS_M (WARPS / WARPS_N > 0 ? WARPS / WARPS_N : 1)
 #define WARP_M (4 * WTM)
@@ -323,6 +330,7 @@ matmul_double_buffer(const T *__restrict__ a, const T *__restrict__ b, T *__rest
 #define WTILE_M (WARPS_M * WARP_M)
 #define WTILE_N (WARPS_N * WARP_N)
 #define WROW_A (WTILE_M + 4)
+#define WSTAGE (WTK * (WROW_A + WTILE_N))  // elements of the tiles of one step
 
 // Copies BYTES (4, 8 or 16) from device to shared memory with no register on the way; zeros where !inside.
 template <int BYTES>
@@ -469,7 +477,10 @@ matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict
 // The tensor rung: a warp owns 64 x 64 elements of c (double: 32 x 64), and a step takes 128 bytes of each row of a.
 #define XTK (128 / (int)sizeof(T))
 #ifndef XSTAGES
-#define XSTAGES 3
+#define XSTAGES 3  // steps whose tiles are in shared memory or on the way
+#endif
+#ifndef STRIP
+#define STRIP 16  // rows of tiles that blocks work on at the same time
 #endif
 #define XWARPS_M (WARPS % 8 == 0 ? 4 : WARPS % 2 == 0 ? 2 : 1)
 #define XWARPS_N (WARPS / XWARPS_M > 0 ? WARPS / XWARPS_M : 1)
@@ -480,8 +491,7 @@ matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict
 // groups of 8 elements change places, differently from row to row.
 #define XROW_B (XTILE_N + VEC)
 #define SWAPPED(row) ((row) % (XTK / 8) * 8)  // a tile's element (row, col) is at row * XTK + (col ^ SWAPPED(row))
-#define XSTAGE (XTILE_M * XTK + XTK * XROW_B)
-#define STRIP 16  // rows of tiles that blocks work on at the same time
+#define XSTAGE (XTILE_M * XTK + XTK * XROW_B)  // elements of the tiles of one step
 
 // sum += A B for one warp: A is 16 x 8, B 8 x 8, sum 16 x 8, spread over the lanes as the PTX manual shows: `group` is
 // lane / 4, `member` lane % 4. Here A is 16 columns of b, B 8 rows of a, and sum a part of c, all transposed.

@@ -18,7 +18,9 @@
 #define WARP 32
 #define WARPS (BDIMX / WARP)       // whole warps of a block; rungs that work by warps leave the rest idle
 #define VEC (16 / (int)sizeof(T))  // elements in 16 bytes
-#define ROWS 4                     // rows that the last rungs take at once
+#ifndef ROWS
+#define ROWS 4  // rows that the last rungs take at once
+#endif
 
 // Gives each thread a row, which it walks along.
 // The 32 threads of a warp are pitch elements apart: each load of a warp touches up to 32 sectors and uses one

@@ -2,8 +2,10 @@
 // with h = 1 / n and x_i = (i + 1/2) * h. The rule itself is off by h^2 / 12.
 //
 // No array is read: bytes do not limit this kernel, arithmetic does. A step is 6 operations, of which the division is
-// the dear one: a multiprocessor adds 128 floats a clock, but takes 16 reciprocals, and as many conversions between
-// types. The sum is a reduction in two launches: a partial sum a block, then one block that adds them.
+// the dear one: a multiprocessor of an H200 adds 128 floats a clock, but takes 16 reciprocals and 16 conversions from
+// float to double. Cards for graphics do 2 such conversions and 2 additions of doubles a clock, so that there the sum
+// in double is dearer still. The sum is a reduction in two launches: a partial sum a block, then one block that adds
+// them.
 //
 // Terms are of type T. Sums are double for every T: thousands of terms added in float would lose their last digits.
 // BDIMX is the number of threads of a block; the block need not be a power of two, nor whole warps.
@@ -19,7 +21,9 @@
 #define WARPS ((BDIMX + WARP - 1) / WARP)
 #define WARPS_POW2 (WARPS > 16 ? 32 : WARPS > 8 ? 16 : WARPS > 4 ? 8 : WARPS > 2 ? 4 : WARPS)  // rounded up
 #define BLOCK_POW2 (WARPS_POW2 * WARP)
+#ifndef STEPS
 #define STEPS 16  // steps that follow each other and belong to one thread; a multiple of 4
+#endif
 
 // Adds the block's sums as a tree: in each step half as many threads add a partner's sum to their own. Thread 0
 // returns the total.
@@ -53,7 +57,7 @@ __device__ __forceinline__ T height(T x) { return (T)4 / ((T)1 + x * x); }
 
 // Strides over the steps, one at a time, and adds up each block's sums in shared memory.
 // Each step converts its number to T, divides, and converts the quotient to double: three operations that run at an
-// eighth of the rate of an addition. The tree needs a barrier in each of its steps.
+// eighth of the rate of an addition on an H200. The tree needs a barrier in each of its steps.
 extern "C" __global__ void pi_block(double *partial, int n)
 {
     const T h = (T)1 / n;

@@ -3,9 +3,11 @@
 // a is n rows by n columns, row-major, b and x have n elements, all of type T. The elimination works on a copy ab, A
 // with b as column n, whose rows start `pitch` elements apart. In step j the row with the largest element of column j
 // becomes the pivot row, and a multiple of it is subtracted from every other row so that column j is 0 there: after n
-// steps A is diagonal and x can be read off. That is n^3 operations (LU takes 2/3 n^3, which is what GFLOP/s counts),
-// and 2 n^2 elements are read and written in each early step: the step that is written down is bound by memory.
-// The difficulty is that steps follow each other: each needs the pivot that the one before leaves behind.
+// steps A is diagonal and x can be read off. All steps together are n^3 operations; GFLOP/s count the 2/3 n^3 of LU.
+//
+// Step j changes the columns behind j: it reads and writes up to n^2 elements, for two operations each. Done step by
+// step the elimination is bound by memory, and the ladder is about taking more steps at once. The difficulty is that
+// steps follow each other: each needs the pivot that the one before leaves behind.
 //
 // A rung is several kernels, launched in order for each column or panel of columns; what they pass on stays on the GPU.
 // Read the ladder from top to bottom. BDIMX and BDIMY are the threads of a block; x runs along a row.
@@ -212,17 +214,40 @@ extern "C" __global__ void solve_gather(const T *ab, const int *pivot, T *x, int
         x[j] = ab[(size_t)pivot[j] * pitch + n] / ab[(size_t)pivot[j] * pitch + j];
 }
 
-// The last rung takes OUTER columns at a time, and within them narrow panels, as wide as the registers of one block
-// hold. Eliminating a panel of columns J with the pivot rows P turns it, in place, into factors
-//     G = -A[i, J] inverse(A[P, J]) for the other rows i, and inverse(A[P, J]) in the rows P;
-// all further columns K then change at once, A[i, K] += G A[P, K], with A[P, K] = G A[P, K] in the rows P themselves.
+// The last rung eliminates many columns before it touches the rest of the matrix, at two scales:
+//
+//     |<------ OUTER columns ----->|<----------- the rest ----------->|
+//     | panel | panel | panel | .. |                                  |
+//      solve_panel, solve_spread    solve_update
+//      for each panel               once for OUTER columns
+//
+// A panel is as wide as the registers of one block hold. For n = 1024 and float it has 16 columns, of 2 rows in each of
+// 512 threads; a rest of 4096 rows takes 8 rows a thread and panels of 8 columns.
+//
+// Eliminating a panel of columns J with the pivot rows P turns it, in place, into factors
+//     G = -A[i, J] inverse(A[P, J]) for the other rows i, and G = inverse(A[P, J]) in the rows P.
+// With them all further columns K change at once: A[i, K] += G A[P, K], and A[P, K] = G A[P, K] in the rows P.
+// A panel of two columns, whose pivot rows are p and q:
+//
+//     row p    2  1        becomes     0.5 -0.5     the inverse of  2 1
+//     row q    0  1                    0    1                       0 1
+//     row i    4  3                   -2   -1       4 3  - 2 (2 1)  - 1 (0 1)  =  0 0
+//
 // A panel lies in `strip`, column by column with its rows in the order of the list `pivot`: neighbouring threads find
 // neighbouring elements, wherever in the matrix the rows are that are left.
-#define PANEL 512                        // threads of the block that eliminates a panel
-#define HELD (256 / (int)sizeof(T))      // elements of the panel that each holds in registers
-#define WIDEST 16                        // columns of a panel at most
+#ifndef PANEL
+#define PANEL 512  // threads of the block that eliminates a panel
+#endif
+#ifndef HELD
+#define HELD (256 / (int)sizeof(T))  // elements of the panel that each holds in registers
+#endif
+#ifndef WIDEST
+#define WIDEST 16  // columns of a panel at most
+#endif
 #define COLUMNS(rows) (HELD / (rows) < WIDEST ? HELD / (rows) : WIDEST)  // that fit with so many rows a thread
-#define OUTER 64
+#ifndef OUTER
+#define OUTER 64  // columns between updates of the rest
+#endif
 #define VEC (16 / (int)sizeof(T))        // elements in 16 bytes
 
 union Vector { uint4 all; T at[VEC]; };
@@ -245,46 +270,46 @@ __device__ __forceinline__ Peak warp_peak(Peak p)
     return p;
 }
 
-// Ends a panel whose pivots are at `chosen` in the list of unused rows: hands on the pivot rows' elements in the other
-// columns of OUTER and the inverse, and puts the pivots in front of the list and of the strip.
-__device__ __forceinline__ void end_panel(const T *ab, T *strip, T *upper, T *inverse, int *place, int *pivot, int n,
-                                          int pitch, int col, int cols, int outer, int outer_cols, const int *chosen)
+// Puts the pivots of a panel, which are at `chosen` in the list of unused rows, in front of the list: one warp, a lane
+// for each of the `cols` places in front. A row in front that is no pivot goes to the place that a pivot from behind
+// leaves: `from` lists those that go, `to` where. Two pivots at 5 and 0 of six rows:
+//
+//     place      0  1  2  3  4  5
+//     before     a  b  c  d  e  f       chosen = 5 0, from = 1, to = 5
+//     after      f  a  c  d  e  b       rows = f a, displaced = a b
+//
+__device__ __forceinline__ void order_pivots(int *pivot, int *place, int col, int cols, const int *chosen, int *rows,
+                                             int *displaced, int *from, int *to, int idx)
 {
-    __shared__ int rows[WIDEST], displaced[WIDEST], from[WIDEST], to[WIDEST];
+    bool front = idx < cols, leaves = front, hole = front && chosen[idx] >= cols;
+    for (int t = 0; t < cols; t++)
+        leaves = leaves && chosen[t] != idx;
+    unsigned below = (1u << idx) - 1, all = __ballot_sync(~0u, leaves), holes = __ballot_sync(~0u, hole);
+    if (leaves)
+        from[__popc(all & below)] = idx;
+    if (hole)
+        to[__popc(holes & below)] = chosen[idx];
+    if (front) {
+        rows[idx] = pivot[col + chosen[idx]];
+        displaced[idx] = pivot[col + idx];
+    }
+    __syncwarp();
+    if (front) {
+        pivot[col + idx] = rows[idx];
+        place[rows[idx]] = col + idx;
+    }
+    if (leaves) {
+        int at = to[__popc(all & below)];
+        pivot[col + at] = displaced[idx];
+        place[displaced[idx]] = col + at;
+    }
+}
 
-    int idx = threadIdx.x;
-    __syncthreads();
-    if (idx < 32) {
-        // A row in front that is no pivot goes to the place that a pivot from behind leaves.
-        bool front = idx < cols, leaves = front, hole = front && chosen[idx] >= cols;
-        for (int t = 0; t < cols; t++)
-            leaves = leaves && chosen[t] != idx;
-        unsigned below = (1u << idx) - 1, all = __ballot_sync(~0u, leaves), holes = __ballot_sync(~0u, hole);
-        if (leaves)
-            from[__popc(all & below)] = idx;
-        if (hole)
-            to[__popc(holes & below)] = chosen[idx];
-        if (front) {
-            rows[idx] = pivot[col + chosen[idx]];
-            displaced[idx] = pivot[col + idx];
-        }
-        __syncwarp();
-        if (front) {
-            pivot[col + idx] = rows[idx];
-            place[rows[idx]] = col + idx;
-        }
-        if (leaves) {
-            int at = to[__popc(all & below)];
-            pivot[col + at] = displaced[idx];
-            place[displaced[idx]] = col + at;
-        }
-    }
-    __syncthreads();
-    for (int i = idx; i < cols * outer_cols; i += PANEL) {
-        int c = outer + i % outer_cols;
-        if (c < col || c >= col + cols)
-            upper[i] = ab[(size_t)rows[i / outer_cols] * pitch + c];
-    }
+// Moves the rows of the strip as the list's, a thread for each element in front, and hands on the inverse: what the
+// panel left in the pivot rows.
+__device__ __forceinline__ void order_strip(T *strip, T *inverse, int n, int col, int cols, const int *chosen,
+                                            const int *from, const int *to, int idx)
+{
     T own = 0, other = 0;  // elements of the strip that move: of a pivot row, of a row that makes room for it
     int t = idx / WIDEST, c = idx % WIDEST;
     bool moves = t < cols && c < cols, leaves = moves;
@@ -307,8 +332,29 @@ __device__ __forceinline__ void end_panel(const T *ab, T *strip, T *upper, T *in
     }
 }
 
+// Ends a panel: orders its pivots to the front and hands on their rows' elements in the other columns of OUTER.
+__device__ __forceinline__ void end_panel(const T *ab, T *strip, T *upper, T *inverse, int *place, int *pivot, int n,
+                                          int pitch, int col, int cols, int outer, int outer_cols, const int *chosen)
+{
+    __shared__ int rows[WIDEST], displaced[WIDEST], from[WIDEST], to[WIDEST];
+
+    int idx = threadIdx.x;
+    __syncthreads();
+    if (idx < 32)
+        order_pivots(pivot, place, col, cols, chosen, rows, displaced, from, to, idx);
+    __syncthreads();
+    for (int i = idx; i < cols * outer_cols; i += PANEL) {
+        int c = outer + i % outer_cols;
+        if (c < col || c >= col + cols)
+            upper[i] = ab[(size_t)rows[i / outer_cols] * pitch + c];
+    }
+    order_strip(strip, inverse, n, col, cols, chosen, from, to, idx);
+}
+
 // Eliminates a panel of up to COLS columns with one block, each thread holding HOLDS rows of it in registers.
-// Every warp offers its candidate together with the whole row, so that a column takes one barrier.
+// For each column every thread finds its largest unused element, every warp the largest of its threads, which it offers
+// in shared memory together with the whole row; after one barrier all pick the same pivot from the warps' offers and
+// have its row at hand. The offers of successive columns take turns in two places, so that no second barrier is needed.
 template <int HOLDS, int COLS>
 __device__ __forceinline__ void eliminate_panel(const T *ab, T *strip, T *upper, T *inverse, int *place, int *pivot,
                                                 int n, int pitch, int col, int cols, int outer, int outer_cols)
@@ -330,8 +376,9 @@ __device__ __forceinline__ void eliminate_panel(const T *ab, T *strip, T *upper,
         for (int c = 0; c < COLS; c++, from += n)
             held[r][c] = inside && c < cols ? *from : (T)0;
     }
-    // The column in hand is always held[r][0]; the others move up by one, and it goes to the end as what it became:
-    // registers have no index, and unrolled the loop would be thousands of instructions.
+    // The column in hand is always held[r][0]; the others move up by one, and it goes to the end as the factor that it
+    // became: a b c d, b c d F(a), c d F(a) F(b), ... Registers have no index, and unrolled the loop would be thousands
+    // of instructions.
 #pragma unroll 1
     for (int t = 0; t < cols; t++) {
         Peak mine = {-1, 0};
@@ -447,7 +494,9 @@ solve_panel(const T *ab, T *strip, T *upper, T *inverse, int *place, int *pivot,
     }
 }
 
-#define SPREAD_ROWS 16
+#ifndef SPREAD_ROWS
+#define SPREAD_ROWS 16  // rows of a block of solve_spread
+#endif
 #define SPREAD (SPREAD_ROWS * WIDEST)  // threads of a block
 
 // Applies a panel to the other columns of its OUTER columns and lays the next panel's columns into the strip.
@@ -516,16 +565,26 @@ extern "C" __global__ void solve_lift(const T *ab, const int *pivot, T *lifted, 
         lifted[(size_t)blockIdx.y * pitch + c] = from[c];
 }
 
-// As in matmul's warp-tile: 4 x 8 lanes with SUMS_Y x SUMS_X sums each, 64 x 64 (float64: 32 x 64) to a warp.
-#define SUMS_Y (64 / (int)sizeof(T))
-#define SUMS_X 8
-#define STEP 16   // pivot rows in the tiles of one step
+// The update is a matrix product like matmul's warp-tile: 4 x 8 lanes with SUMS_Y x SUMS_X sums each, 64 x 64 (float64:
+// 32 x 64) elements to a warp.
+#ifndef SUMS_Y
+#define SUMS_Y (64 / (int)sizeof(T))  // rows that a thread sums up
+#endif
+#ifndef SUMS_X
+#define SUMS_X 8  // columns that a thread sums up
+#endif
+#ifndef STEP
+#define STEP 16  // pivot rows in the tiles of one step
+#endif
+#ifndef STAGES
 #define STAGES 3  // steps whose tiles are in shared memory or on the way
+#endif
 #define WARPS (BLOCK / 32)
 #define WARPS_X (WARPS % 2 == 0 ? 2 : 1)
 #define WARPS_Y (WARPS / WARPS_X > 0 ? WARPS / WARPS_X : 1)
 #define TILE_Y (WARPS_Y * 4 * SUMS_Y)
 #define TILE_X (WARPS_X * 8 * SUMS_X)
+#define STAGE (STEP * (TILE_Y + 4 + TILE_X))  // elements of the tiles of one step
 
 // Copies BYTES (4, 8 or 16) from device to shared memory with no register on the way; zeros where !inside.
 template <int BYTES>

@@ -2,8 +2,9 @@
 //
 // in is ny rows by nx columns, out is nx rows by ny columns, both row-major, of element type T.
 // No arithmetic, only movement: each element is read once and written once, 2 * nx * ny * sizeof(T) bytes.
-// A copy moves the same bytes, so its speed is the ceiling. The difficulty is that a warp which reads 32
-// neighbours of a row must write 32 elements of a column, each in a memory sector of its own.
+// A copy moves the same bytes, so the speed of the fastest copy is the ceiling of the whole ladder. The difficulty is
+// that a warp which reads 32 neighbours of a row must write 32 elements of a column, each in a memory sector of its
+// own.
 //
 // Read the ladder from top to bottom: every kernel differs from an earlier one by a few lines, which its
 // comment names together with the bottleneck they remove and the one they leave.
@@ -20,18 +21,25 @@
 #define BDIMY 8
 #endif
 #ifndef IPAD
-#define IPAD 1
+#define IPAD 1  // elements that a padded tile leaves unused after each row
+#endif
+#ifndef UNROLL
+#define UNROLL 4  // elements of a thread in naive-col-unroll
+#endif
+#ifndef TILE
+#define TILE 32  // edge of the square tiles of tile-rows and swizzle, which no longer follow the block
 #endif
 
 #define BLOCK (BDIMX * BDIMY)                            // threads in a block
 #define BANK_ROW (128 / (int)sizeof(T))                  // elements in one row of the 32 banks
 #define PAD_EVERY (BDIMX > BANK_ROW ? BDIMX : BANK_ROW)  // a row of the tile, or of the banks if that is longer
 #define PADDED(i) ((i) + (i) / PAD_EVERY * IPAD)         // where element i of a padded tile lies
-#define TILE 32                                          // edge of the square tiles that no longer follow the block
+#define TILES 2                                          // side by side in smem-unroll-pad
 #define IN_TILE(i) (TILE * TILE % BLOCK == 0 || (i) < TILE * TILE)
 
-// Copies one element a thread without transposing, row by row: the ceiling for kernels of this shape.
-// A warp reads and writes neighbours, so nothing is wasted; larger accesses could only keep more bytes in flight.
+// Copies one element a thread without transposing, row by row: the ceiling of kernels with one element a thread.
+// A warp reads and writes neighbours, so nothing is wasted. It is not the ceiling of the ladder: kernels whose threads
+// have more bytes under way, as smem-unroll-pad and those from tile-rows on, are faster than this copy.
 extern "C" __global__ void transpose_copy_row(const T *in, T *out, int nx, int ny)
 {
     unsigned ix = blockIdx.x * BDIMX + threadIdx.x;
@@ -103,16 +111,16 @@ extern "C" __global__ void transpose_smem_pad(const T *in, T *out, int nx, int n
 // The index arithmetic is shared as well. The pieces of a row that a block writes are still only BDIMY long.
 extern "C" __global__ void transpose_smem_unroll_pad(const T *in, T *out, int nx, int ny)
 {
-    __shared__ T tile[2][PADDED(BLOCK)];
+    __shared__ T tile[TILES][PADDED(BLOCK)];
 
-    unsigned ix = blockIdx.x * BDIMX * 2 + threadIdx.x;
+    unsigned ix = blockIdx.x * BDIMX * TILES + threadIdx.x;
     unsigned iy = blockIdx.y * BDIMY + threadIdx.y;
 
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
     unsigned icol = idx % BDIMY;
     unsigned irow = idx / BDIMY;
     unsigned ox = blockIdx.y * BDIMY + icol;
-    unsigned oy = blockIdx.x * BDIMX * 2 + irow;
+    unsigned oy = blockIdx.x * BDIMX * TILES + irow;
 
     if (ix < nx && iy < ny)
         tile[0][PADDED(idx)] = in[(size_t)iy * nx + ix];
@@ -125,9 +133,13 @@ extern "C" __global__ void transpose_smem_unroll_pad(const T *in, T *out, int nx
         out[(size_t)(oy + BDIMX) * ny + ox] = tile[1][PADDED(icol * BDIMX + irow)];
 }
 
+// A detour of five kernels without shared memory begins here. All are slower than smem-unroll-pad; tile-rows goes on
+// from there.
+
 // Copies without transposing, column by column: what strided access costs when both sides have it.
 // Neighbouring threads are nx elements apart in both matrices, so each access of a warp touches up to 32 sectors.
-// From here the grid covers out: x runs over its ny columns, y over its nx rows.
+// From here to diagonal-col the grid covers out, except in diagonal-row: x runs over its ny columns, y over its nx
+// rows.
 extern "C" __global__ void transpose_copy_col(const T *in, T *out, int nx, int ny)
 {
     unsigned ix = blockIdx.x * BDIMX + threadIdx.x;
@@ -149,15 +161,15 @@ extern "C" __global__ void transpose_naive_col(const T *in, T *out, int nx, int 
         out[(size_t)iy * ny + ix] = in[(size_t)ix * nx + iy];
 }
 
-// Gives each thread four elements of naive-col, BDIMX apart, so that four loads are under way at once.
+// Gives each thread UNROLL elements of naive-col, BDIMX apart, so that as many loads are under way at once.
 // That hides latency, but the sectors fetched for each warp stay the same.
 extern "C" __global__ void transpose_naive_col_unroll(const T *in, T *out, int nx, int ny)
 {
-    unsigned ix = blockIdx.x * BDIMX * 4 + threadIdx.x;
+    unsigned ix = blockIdx.x * BDIMX * UNROLL + threadIdx.x;
     unsigned iy = blockIdx.y * BDIMY + threadIdx.y;
 
 #pragma unroll
-    for (int k = 0; k < 4; k++, ix += BDIMX)
+    for (int k = 0; k < UNROLL; k++, ix += BDIMX)
         if (ix < ny && iy < nx)
             out[(size_t)iy * ny + ix] = in[(size_t)ix * nx + iy];
 }
@@ -194,7 +206,7 @@ extern "C" __global__ void transpose_diagonal_col(const T *in, T *out, int nx, i
         out[(size_t)iy * ny + ix] = in[(size_t)ix * nx + iy];
 }
 
-// Moves a 32x32 tile with any block: 32x8 threads take four rows each.
+// Moves a 32x32 tile with any block: 32x8 threads take four rows each. The ladder goes on here from smem-unroll-pad.
 // The rows read and the rows written are 32 elements long whatever the block, and a thread's loads are under way
 // together, since none has a branch before it: past the edge they repeat the last row or column of in.
 // What remains: padding costs a column of shared memory, and every access moves one element.
@@ -251,26 +263,42 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
     }
 }
 
-// What the last rung needs: a tile whose rows are 256 bytes in `in` and at least 128 in `out`, so that each access of
-// a warp and each visit to a page of memory is long enough, and helpers to move it.
+// The last rung moves 16 bytes an access on both sides. The idea, for float:
+//
+//     a thread reads 16 bytes of each     turns them in     and stores four times four elements of a
+//     of four rows of `in`                registers         column: 16 bytes of a row of `out` each
+//
+//         a0 a1 a2 a3                     a0 b0 c0 d0       row x     of the transposed tile
+//         b0 b1 b2 b3          ->         a1 b1 c1 d1       row x + 1
+//         c0 c1 c2 c3                     a2 b2 c2 d2       row x + 2
+//         d0 d1 d2 d3                     a3 b3 c3 d3       row x + 3
+//
+// So the tile lies transposed in shared memory, in vectors of 16 bytes, and is written to `out` vector by vector. Four
+// elements down a column are a quad: one vector of floats, a word of four bytes, two vectors of doubles.
+// A tile has rows of 256 bytes in `in` and of 128 or more in `out`: each access of a warp and each visit to a page of
+// memory is then long enough. For float these are 64 columns by 64 rows, a square of 4 x 4 for each of 256 threads.
 #define VEC (16 / (int)sizeof(T))                             // elements in 16 bytes
 #define VTILE_X (16 * VEC)                                    // columns of `in` in a tile
 #define VTILE_Y (sizeof(T) < 4 || BLOCK > 256 ? 128 : 64)     // rows of `in` in a tile
 #define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read ahead of a tile where rows of `out` are unaligned
 #define VPITCH ((VTILE_Y + LEAD + 8 * VEC - 1) / (8 * VEC) * 8)  // vectors in a row of the tile in shared memory
 
-const unsigned UNROLL = sizeof(T) < 4 ? 2 : 8;  // in words of its own, because a pragma does not expand the macro T
+const unsigned VUNROLL = sizeof(T) < 4 ? 2 : 8;  // in words of its own, because a pragma does not expand the macro T
 
 union Vector { uint4 all; uint2 half[2]; unsigned word[4]; T at[VEC]; };  // 16 bytes along a row
 union Quad { Vector part[sizeof(T) > 4 ? 2 : 1]; T at[4]; };              // four elements down a column
 
-// Where vector v of row x of the transposed tile lies. The XOR exchanges the eight vectors that span the banks, so
-// that quads down a column and vectors along a row both spread over them.
+// Where vector v of row x of the transposed tile lies. The XOR exchanges the eight vectors that span the 32 banks, by
+// the row, so that quads down a column and vectors along a row both spread over them. Vectors 0 to 7 of float rows:
+//
+//     row 0   0 1 2 3 4 5 6 7      row 1   1 0 3 2 5 4 7 6      row 4   5 4 7 6 1 0 3 2 (4 and 4 / VEC both count)
+//
 __device__ __forceinline__ unsigned place(unsigned x, unsigned v)
 {
     return x * VPITCH + v / 8 * 8 + (v ^ x ^ x / VEC) % 8;
 }
 
+// Puts the quad with number `quad` of row x into the tile: it is a whole vector, a part of one, or two.
 __device__ __forceinline__ void store_quad(Vector *tile, unsigned x, unsigned quad, const Quad &q)
 {
     Vector &to = tile[place(x, quad * 4 / VEC)];
@@ -285,13 +313,13 @@ __device__ __forceinline__ void store_quad(Vector *tile, unsigned x, unsigned qu
 }
 
 // Reads the tile at (x0, y0) and the LEADING rows above it: a thread takes 16 bytes of each of four rows (an element
-// of each, where rows of `in` are unaligned) and turns them in registers.
+// of each, where rows of `in` are unaligned) and turns them in registers. INSIDE: no access is outside the matrix.
 template <bool VECTORS, bool INSIDE, int LEADING>
 __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx, unsigned ny,
                                           unsigned x0, unsigned y0, unsigned idx)
 {
     const unsigned width = VECTORS ? VEC : 1, across = VTILE_X / width, count = across * (VTILE_Y + LEADING) / 4;
-#pragma unroll UNROLL
+#pragma unroll VUNROLL
     for (unsigned first = 0; first < count; first += BLOCK) {
         unsigned i = first + idx, col = i % across * width, quad = i / across;
         unsigned x = x0 + col, y = y0 - LEADING + quad * 4;
@@ -317,15 +345,21 @@ __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx
     }
 }
 
-// Writes the tile. With LEADING rows at hand, each row of `out` starts up to LEADING elements early, at a whole
-// 128 bytes: pieces of a sector would cost as much as sectors. The last tile of a row also writes what that leaves.
+// Writes the tile. Where ny is no multiple of VEC, a row of `out` starts anywhere, and a tile's piece of it would begin
+// and end amid a sector, which costs as much as a whole one. So the piece starts up to LEADING elements early, at a
+// multiple of 128 bytes, with what the LEADING rows above the tile gave, and ends as much earlier:
+//
+//     out:   ...|----128 bytes----|----128 bytes----|...      a tile's own rows y0 to y0 + VTILE_Y
+//                     |<- early ->y0                          what it writes begins here
+//
+// The last tile of a row also writes what that leaves.
 template <bool VECTORS, bool INSIDE, int LEADING>
 __device__ __forceinline__ void write_tile(const Vector *tile, T *out, unsigned nx, unsigned ny,
                                            unsigned x0, unsigned y0, unsigned idx)
 {
     const unsigned width = VECTORS ? VEC : 1, across = (VTILE_Y + (INSIDE ? 0 : LEADING)) / width;
     const unsigned count = across * VTILE_X;
-#pragma unroll UNROLL
+#pragma unroll VUNROLL
     for (unsigned first = 0; first < count; first += BLOCK) {
         unsigned i = first + idx, col = i % across * width, row = i / across;
         unsigned early = LEADING ? ((x0 + row) * ny + y0) & (LEADING - 1) : 0;
@@ -342,6 +376,7 @@ __device__ __forceinline__ void write_tile(const Vector *tile, T *out, unsigned 
     }
 }
 
+// Reads and writes one tile, each side by vectors where its rows start at multiples of 16 bytes.
 template <bool VECTORS_IN, bool VECTORS_OUT>
 __device__ __forceinline__ void move_tile(Vector *tile, const T *in, T *out, unsigned nx, unsigned ny,
                                           unsigned x0, unsigned y0, unsigned idx)
@@ -362,9 +397,10 @@ __device__ __forceinline__ void move_tile(Vector *tile, const T *in, T *out, uns
 }
 
 // Moves 16 bytes an access on both sides, transposing in registers on the way to a swizzled tile.
-// A quarter of swizzle's instructions for float, and 64 bytes under way in each thread. Blocks are numbered down the
-// rows first, so that blocks which run together fill the same rows of `out` from end to end. What remains is the
-// memory: it serves long rows on one side and pieces of 256 bytes on the other a little slower than a copy's.
+// A quarter of swizzle's accesses for float, under a third of its instructions, and 64 bytes under way in each thread.
+// Blocks are numbered down the rows first, so that blocks which run together fill the same rows of `out` from end to
+// end. What remains is the memory: it serves long rows on one side and pieces of 256 bytes on the other a little slower
+// than a copy's.
 // A side whose rows are no multiple of 16 bytes moves single elements.
 extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : 1024 / BLOCK)
 transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)

@@ -1,9 +1,10 @@
 // Vector addition: c[i] = a[i] + b[i] for n elements of type T.
 //
 // Each element of a and of b is read once and each of c written once: 3 * n * sizeof(T) bytes for n additions.
-// A GPU adds hundreds of times faster than its memory delivers, so the only question is how many bytes are under
-// way at once: memory with a latency of 600 ns that moves 4.8 TB/s is full with some 3 MB in flight, over 20 KB
-// on each multiprocessor; in practice it takes twice that.
+// An H200 adds 84 times as fast as its memory delivers: 132 multiprocessors * 128 floats * 1.98 GHz = 33.5e12 sums a
+// second, against 4.8e12 bytes a second / 12 bytes = 0.4e12. So the only question is how many bytes are under way at
+// once: memory with a latency of 600 ns that moves 4.8 TB/s is full with some 3 MB in flight, over 20 KB on each
+// multiprocessor; in practice it takes twice that.
 //
 // Read the ladder from top to bottom: each comment names what changes, what that removes and what remains.
 // BDIMX is the number of threads of a block. Indices are size_t because the grid may reach beyond 2^32.
@@ -42,8 +43,8 @@ extern "C" __global__ void vecadd_grid_stride(const T *a, const T *b, T *c, int 
 union Vector { uint4 all; T at[VEC]; };  // 16 bytes
 
 // Moves 16 bytes an access, VEC elements: one vector a thread, as many threads as there are vectors.
-// For float a quarter of the instructions and four times the bytes under way. The elements behind the last whole
-// vector go one by one. What remains is the memory itself.
+// For float a quarter of the loads and stores, and four times the bytes under way in each. The elements behind the
+// last whole vector go one by one. What remains is the memory itself.
 extern "C" __global__ void vecadd_vector(const T *a, const T *b, T *c, int n)
 {
     size_t i = ((size_t)blockIdx.x * BDIMX + threadIdx.x) * VEC;

@@ -72,8 +72,9 @@ def test_heavy_packages_have_one_home(path: Path) -> None:
 RANKS = [
     {"__init__", "errors", "floats", "model", "occupancy", "outputs", "text"},
     {"toolchain", "simulator"},
-    {"devices", "operations"},
-    {"plan", "userkernel", "explain"},
+    {"devices", "plan"},
+    {"operations"},
+    {"userkernel", "explain"},
     {"results"},
     {"measure"},
     {"render"},

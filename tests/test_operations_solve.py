@@ -7,7 +7,9 @@ import pytest
 
 from cudabench import operations
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.model import Geometry
 from cudabench.operations import solve
+from cudabench.plan import cases
 from tests.ladders import build, needs_compiler, on_gpu, problem, simulated
 
 pytestmark = pytest.mark.solve
@@ -76,12 +78,14 @@ def test_fused_takes_a_launch_a_column() -> None:
 @pytest.mark.parametrize("itemsize", [4, 8])
 def test_panels_cover_every_column_once(n: int, itemsize: int) -> None:
     """Panels follow each other without a gap, and each fits the registers of its block."""
+    at = problem("solve", n, dtype=f"float{8 * itemsize}")
+    g = cases.geometry(SOLVE, SOLVE.kernels[-1], at, (32, 4, 1))
     columns = [
         column
-        for outer in range(0, n, solve.OUTER)
-        for first, cols, rows in solve.panels(n, outer, itemsize)
+        for outer in range(0, n, g["OUTER"])
+        for first, cols, rows in solve.panels(g, outer)
         for column in range(first, first + cols)
-        if rows == 0 or (rows * cols * itemsize <= 256 and n - first <= rows * solve.PANEL)
+        if rows == 0 or (rows * cols * itemsize <= 256 and n - first <= rows * g["PANEL"])
     ]
     assert columns == list(range(n))
 
@@ -118,11 +122,10 @@ def test_solve_larger_random_matrices(block: tuple[int, int], dtype: str) -> Non
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_every_form_of_panel_in_the_simulator(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The panels that large matrices begin with are right: forced upon a small one."""
-    held = 256 // np.dtype(dtype).itemsize
 
-    def panel(left: int, itemsize: int) -> tuple[int, int]:
+    def panel(g: Geometry, left: int) -> tuple[int, int]:
         rows = next((rows for least, rows in ((85, 0), (70, 16), (50, 8), (30, 4)) if left > least), 2)
-        return rows, min(held // rows, solve.WIDEST) if rows else 1
+        return rows, g.call("COLUMNS", rows) if rows else 1
 
     monkeypatch.setattr(solve, "panel", panel)
     assert simulated("solve", "blocked", size=(90,), block=(32, 4), dtype=dtype) == []

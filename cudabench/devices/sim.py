@@ -48,10 +48,11 @@ class SimDevice:
         self.info = DeviceInfo(f"Simulator of {self.architecture}", "sim", f"{major}.{minor}")
 
     def load(self, case: Case) -> Loaded:
-        """Return a case compiled. Raises CompilerError.
+        """Return a case's own source compiled. Raises CompilerError.
 
         Raises UnsupportedFeature, with all of them, where the kernel uses what the simulator lacks.
         """
+        case = case.parts[0]
         functions = tuple(dict.fromkeys(launch.function for launch in case.launches))
         # A chapter's kernels are extern "C": compiled once, it serves them all.
         names = () if case.source.builtin else functions
@@ -93,7 +94,7 @@ class SimDevice:
 
     def run(self, case: Case, arrays: Arrays, *, trace: bool, progress: Callable[[float], None]) -> Run:
         """Run all launches of a case on arrays, which change in place."""
-        loaded = self.load(case)
+        parts = {launch.function: part for one in case.parts for part in [self.load(one)] for launch in one.launches}
         resources, fits = self.spent(case)
         reports = []
         for done, launch in enumerate(case.launches):
@@ -101,6 +102,7 @@ class SimDevice:
             def inside(blocks: int, of: int, done: int = done) -> None:
                 progress((done + blocks / of) / len(case.launches))
 
+            loaded = parts[launch.function]
             with demangled(loaded.compiled.lowered):
                 report = simulator.run(
                     loaded.program,

@@ -10,8 +10,9 @@ Sampling ends by the rule of `enough`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,7 @@ from cudabench.model import (
 from cudabench.occupancy import occupancy
 from cudabench.results import stats
 from cudabench.results.warnings import warning
+from cudabench.toolchain.record import Resources
 
 RELATIVE_CI = 0.005  # of the median: the precision at which sampling stops
 WARM_UP_S = 0.15
@@ -95,7 +97,7 @@ class GpuRun(RunContext):
 
     def _measure(self, case: Case, result: Result) -> Result:
         self.progress("compiling", 0)
-        module = self.device.load(case.source, case.defines, [launch.function for launch in case.launches])
+        module = load(self.device, case)
         spent = module.resources(case.function)
         shared, threads = spent.shared_bytes + case.dynamic_shared_bytes, case.threads
         result = replace(
@@ -239,6 +241,40 @@ class GpuRun(RunContext):
         return replace(
             figures, warnings=(*launch_warnings(case), *notes, *scale_warnings(figures, info, self.operation.larger))
         )
+
+
+# Modules -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Linked:
+    """The modules of a case whose launches come from several sources, as one."""
+
+    by_function: Mapping[str, Any]
+
+    def function(self, name: str) -> Any:
+        """Return a function to launch."""
+        return self.by_function[name].function(name)
+
+    def resources(self, name: str) -> Resources:
+        """Return what a function needs."""
+        spent: Resources = self.by_function[name].resources(name)
+        return spent
+
+    def max_threads(self, name: str) -> int:
+        """Return the largest block that a function takes."""
+        return int(self.by_function[name].max_threads(name))
+
+
+def load(device: Device, case: Case) -> Any:
+    """Return the module of a case, compiled from each source that its launches come from."""
+    modules = [
+        (device.load(part.source, part.defines, [launch.function for launch in part.launches]), part)
+        for part in case.parts
+    ]
+    if len(modules) == 1:
+        return modules[0][0]
+    return Linked({launch.function: module for module, part in modules for launch in part.launches})
 
 
 # Rules ---------------------------------------------------------------------------------------------------------------

@@ -143,9 +143,11 @@ def _hazard(hazard: simulator.Hazard, case: Case) -> Hazard:
 
 def line_text(case: Case, file: str, number: int) -> str:
     """Return the text of a source line, or the file's name where the line is in a header."""
-    if file and not file.endswith(case.source.name.rsplit("/", 1)[-1]):
+    sources = [part.source for part in case.parts]
+    source = next((s for s in sources if not file or file.endswith(s.name.rsplit("/", 1)[-1])), None)
+    if source is None:
         return f"({file.rsplit('/', 1)[-1]})"
-    lines = case.source.text.splitlines()
+    lines = source.text.splitlines()
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 

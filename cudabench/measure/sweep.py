@@ -19,9 +19,10 @@ from statistics import median
 from cudabench.errors import UsageError
 from cudabench.measure.run import Run
 from cudabench.measure.session import Event, Finished
-from cudabench.model import MAX_BLOCK, MAX_THREADS_PER_BLOCK, WARP, Case, Dim, Operation, Result, Settings, dim3
+from cudabench.model import WARP, Case, Dim, Operation, Result, Settings, dim3
 from cudabench.plan import cases
 from cudabench.plan.cases import Request
+from cudabench.plan.limits import MAX_BLOCK, MAX_THREADS_PER_BLOCK
 from cudabench.results import compare, stats
 from cudabench.results.ratio import time_ratio
 

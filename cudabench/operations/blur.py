@@ -5,27 +5,22 @@ A row of COLS pixels is COLS * CHANNELS elements; the kernels' grids cover eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.model import WARP, Baseline, Buffer, Dim, Kernel, Launch, Operation, Option, Problem, Tolerance, cdiv
+from cudabench.model import WARP, Baseline, Buffer, Dim, Geometry, Kernel, Operation, Option, Problem, Tolerance, cdiv
 from cudabench.operations import images
 from cudabench.operations.flat import in_strips
 from cudabench.operations.inputs import random_array
+from cudabench.operations.rules import number
 
 Arrays = dict[str, np.ndarray]
-Rule = Callable[[Problem, Dim], Dim]
 
 MAX_RADIUS = 1000
 MAX_CHANNELS = 4
-MAX_SHARED = 227 * 1024  # bytes that a block may have on compute capability 9.0
-MAX_SUMS = 60  # sums that a thread keeps in registers, as in the chapter
-MAX_ACROSS = 25  # of one column
-TURNS = 2  # rows that a thread slides down, in units of 2 r + 1, as in the chapter
-MAX_STRIP = 7  # radius whose sums a lane of the last rung keeps, as in the chapter
 STRIP_BYTES = 1 << 18  # of rows that the CPU works on at a time, in its cache
 
 
@@ -63,88 +58,82 @@ def size(options: Mapping[str, Any]) -> tuple[int, ...] | None:
 # Geometry ------------------------------------------------------------------------------------------------------------
 
 
-def wide(problem: Problem) -> int:
-    """Return the columns of a thread of the rung before the last."""
-    itemsize = np.dtype(problem.dtype).itemsize
-    return 8 if itemsize == 1 else 16 // itemsize
+def wide(g: Geometry) -> dict[str, str]:
+    """Return the columns of a thread of the rung before the last: 16 bytes of floats, 8 of bytes."""
+    return {"WIDE": str(8 if g.itemsize == 1 else 16 // g.itemsize)}
 
 
-def over_elements(problem: Problem, block: Dim) -> Dim:
+def over_elements(g: Geometry) -> Dim:
     """Return a grid of one element a thread."""
-    return (cdiv(problem.size["cols"] * channels(problem), block[0]), cdiv(problem.size["rows"], block[1]), 1)
+    return (cdiv(elements(g.problem) // g.size["rows"], g.block[0]), cdiv(g.size["rows"], g.block[1]), 1)
 
 
-def sliding(columns: Callable[[Problem], int]) -> Rule:
-    """Return the rule of a grid whose threads slide down some columns. Refuses large radii."""
-
-    def rule(problem: Problem, block: Dim) -> Dim:
-        across = columns(problem)
-        most = (min(MAX_SUMS // across, MAX_ACROSS) - 1) // 2
-        if radius(problem) > most:
-            raise UsageError(too_large(problem, most))
-        rows = TURNS * (2 * radius(problem) + 1)
-        return (
-            cdiv(problem.size["cols"] * channels(problem), block[0] * across),
-            cdiv(problem.size["rows"], block[1] * rows),
-            1,
-        )
-
-    return rule
+def over_slides(across: str = "") -> Callable[[Geometry], Dim]:
+    """Return the rule of a grid whose threads slide down columns, as many as a constant says."""
+    return lambda g: (
+        cdiv(elements(g.problem) // g.size["rows"], g.block[0] * (g[across] if across else 1)),
+        cdiv(g.size["rows"], g.block[1] * g["ROWS"]),
+        1,
+    )
 
 
-def too_large(problem: Problem, most: int) -> str:
-    """Return why a radius is refused."""
-    return f"--radius {radius(problem)} needs too many sums in registers: this kernel takes up to {most}."
+def too_large(g: Geometry, most: int) -> str | None:
+    """Return why a radius is refused by a kernel that keeps sums of up to `most` in registers."""
+    asked = radius(g.problem)
+    return (
+        f"--radius {asked} needs too many sums in registers: this kernel takes up to {most}" if asked > most else None
+    )
 
 
-def strip_bytes(problem: Problem) -> int:
-    """Return the bytes of a row that a lane of the last rung holds."""
-    return 8 if problem.dtype == "uint8" and radius(problem) > 2 else 16
+def slides(g: Geometry) -> str | None:
+    """Refuse a radius whose sums along K rows of a column do not fit the registers."""
+    return too_large(g, (min(g["MAX_SUMS"], g["MAX_K"]) - 1) // 2)
 
 
-def strip_turns(problem: Problem) -> int:
-    """Return in how many turns of its ring of sums a warp slides down a strip."""
-    return 4 if problem.dtype == "uint8" else 3
+def slides_wide(g: Geometry) -> str | None:
+    """Refuse a radius whose sums along K rows of WIDE columns do not fit the registers."""
+    return too_large(g, (min(g["MAX_SUMS"] // g["WIDE"], g["MAX_K"]) - 1) // 2)
 
 
-def needs_warp(block: Dim, itemsize: int) -> str | None:
-    """Refuse a block under a warp."""
-    return f"warps slide down, so a block needs at least {WARP} threads" if block[0] * block[1] < WARP else None
+def slides_in_strips(g: Geometry) -> str | None:
+    """Refuse a large radius, and a block under a warp."""
+    if g["WARPS"] == 0:
+        return f"warps slide down, so a block needs at least {WARP} threads"
+    return too_large(g, g["MAX_STRIP"])
 
 
-def over_strips(problem: Problem, block: Dim) -> Dim:
-    """Return a grid of one warp a strip and the rows that it slides down. Refuses large radii."""
-    if radius(problem) > MAX_STRIP:
-        raise UsageError(too_large(problem, MAX_STRIP))
-    across = 2 * radius(problem) + 1
-    turn = across + 1 if problem.dtype == "uint8" else across
-    rows = strip_turns(problem) * turn - across + 1
-    elements = problem.size["cols"] * channels(problem)
-    columns = strip_bytes(problem) // np.dtype(problem.dtype).itemsize
-    ragged = 1 if elements % columns else 0
-    writers = WARP - 2 * cdiv(radius(problem) * channels(problem), columns) - 2 * ragged
-    strips = cdiv(cdiv(elements, columns) + ragged, writers)
-    warps = max(block[0] * block[1] // WARP, 1)
-    return (cdiv(strips * cdiv(problem.size["rows"], rows), warps), 1, 1)
+def has_writers(g: Geometry) -> str | None:
+    """Check that lanes of a warp are left between those that only lend their columns to neighbours."""
+    if radius(g.problem) > g["MAX_STRIP"] or writers(g) > 0:
+        return None
+    return f"more: a radius of {radius(g.problem)} reaches over all {WARP} lanes"
+
+
+def writers(g: Geometry) -> int:
+    """Return the lanes of a warp that write; each shift of ragged rows costs one at either end."""
+    return WARP - 2 * g["SIDE"] - 2 * ragged(g)
+
+
+def ragged(g: Geometry) -> int:
+    """Return 1 where rows are no whole number of a lane's columns."""
+    return 1 if elements(g.problem) // g.size["rows"] % g["SPAN"] else 0
+
+
+def over_strips(g: Geometry) -> Dim:
+    """Return a grid of one warp a strip and the rows that it slides down."""
+    columns = elements(g.problem) // g.size["rows"]
+    strips = cdiv(cdiv(columns, g["SPAN"]) + ragged(g), writers(g))
+    return (cdiv(strips * cdiv(g.size["rows"], g["STRIP_ROWS"]), g["WARPS"]), 1, 1)
 
 
 def tiled(name: str, sums: bool) -> Kernel:
     """Return a rung with a tile in shared memory, and the sums along its rows where it keeps them."""
-    function = "blur_" + name
 
-    def launches(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
-        r, itemsize = radius(problem), np.dtype(problem.dtype).itemsize
-        high = block[1] + 2 * r
-        shared = cdiv((block[0] + 2 * r * channels(problem)) * high * itemsize, 16) * 16
-        shared += block[0] * high * 4 if sums else 0
-        if shared > MAX_SHARED:
-            raise UsageError(
-                f"--radius {r} needs {shared / 1024:.0f} KiB of shared memory for a tile with its halo; a block has "
-                f"{MAX_SHARED // 1024} KiB."
-            )
-        return (Launch(function, grid, block, arguments(problem), shared),)
+    def shared(g: Geometry) -> int:
+        tile = cdiv(g["TILE_X"] * g["TILE_Y"] * g.itemsize, 16) * 16
+        return tile + (g.block[0] * g["TILE_Y"] * 4 if sums else 0)
 
-    return Kernel(name, function, (16, 16), over_elements, launches=launches)
+    return Kernel(name, "blur_" + name, (16, 16), over_elements, shared_bytes=shared)
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -264,9 +253,31 @@ OPERATION = Operation(
         Kernel("naive", "blur_naive", (16, 16), over_elements),
         tiled("smem", sums=False),
         tiled("separable", sums=True),
-        Kernel("slide", "blur_slide", (128, 1), sliding(lambda problem: 1)),
-        Kernel("vector", "blur_vector", (128, 1), sliding(wide)),
-        Kernel("strip", "blur_strip", (128, 1), over_strips, refuses=needs_warp),
+        Kernel(
+            "slide",
+            "blur_slide",
+            (128, 1),
+            over_slides(),
+            constants={"TURNS": number(1, 64)},
+            refuses=slides,
+        ),
+        Kernel(
+            "vector",
+            "blur_vector",
+            (128, 1),
+            over_slides("WIDE"),
+            constants={"TURNS": number(1, 64), "WIDE": number(1, 16, power=True)},
+            refuses=slides_wide,
+            defines=wide,
+        ),
+        Kernel(
+            "strip",
+            "blur_strip",
+            (128, 1),
+            over_strips,
+            constants={"BYTES": number(4, 16, has_writers, power=True), "STRIP_TURNS": number(1, 64)},
+            refuses=slides_in_strips,
+        ),
     ),
     buffers=buffers,
     arguments=arguments,
@@ -286,9 +297,6 @@ OPERATION = Operation(
     defines=lambda problem: {
         "RADIUS": str(radius(problem)),
         "CHANNELS": str(channels(problem)),
-        "WIDE": str(wide(problem)),
-        "BYTES": str(strip_bytes(problem)),
-        "STRIP_TURNS": str(strip_turns(problem)),
     },
     size=size,
     save=save,

@@ -5,20 +5,21 @@ Every rung leaves a partial sum a block in device memory; the second pass, or th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.model import Baseline, Buffer, Dim, Kernel, Launch, Operation, Problem, Tolerance
+from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Launch, Operation, Problem, Rule, Tolerance
 from cudabench.operations.flat import in_strips, striding
 from cudabench.operations.inputs import random_array
+from cudabench.operations.rules import number
+from cudabench.plan.limits import MAX_REGISTERS
 
 Arrays = dict[str, np.ndarray]
 
 MAX_PARTIALS = 1 << 20  # the blocks that the scratch array has room for; one block adds their sums
 CHUNK = 1 << 22  # elements that the reference converts at a time
-UNROLL = 4  # vectors under way a thread, as in the chapter
 # Half of what 132 SMs hold: with 128 bytes a thread under way more threads win nothing, and leave more partial sums.
 VECTOR_THREADS = 132 * 1024
 
@@ -36,9 +37,9 @@ def out_type(problem: Problem) -> str:
 # Launches ------------------------------------------------------------------------------------------------------------
 
 
-def over_vectors(problem: Problem, block: Dim) -> Dim:
-    """Return a grid whose threads take UNROLL 16-byte vectors at a time."""
-    return striding(UNROLL * 16 // np.dtype(problem.dtype).itemsize, VECTOR_THREADS)(problem, block)
+# A grid whose threads take UNROLL 16-byte vectors of each array at a time, which wait in 8 registers.
+over_vectors = striding("UNROLL", "VEC", most_threads=VECTOR_THREADS)
+UNROLLED = {"UNROLL": number(1, MAX_REGISTERS // 8)}
 
 
 def check_partials(grid: Dim) -> None:
@@ -47,25 +48,25 @@ def check_partials(grid: Dim) -> None:
         raise UsageError(f"--grid {grid[0]} leaves more partial sums than there is room for, {MAX_PARTIALS}.")
 
 
-def two_passes(name: str, grid: Callable[[Problem, Dim], Dim]) -> Kernel:
+def two_passes(name: str, grid: Callable[[Geometry], Dim], constants: Mapping[str, Rule] | None = None) -> Kernel:
     """Return a rung of two launches: the partial sums, then one block that adds them."""
     function = "distance_" + name.replace("-", "_")
 
-    def launches(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+    def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
         check_partials(grid)
         return (
-            Launch(function, grid, block, ("a", "b", "partial", np.int32(problem.size["n"]))),
-            Launch("distance_finish", (1, 1, 1), block, ("partial", "out", np.int32(grid[0]))),
+            Launch(function, grid, g.block, ("a", "b", "partial", np.int32(g.size["n"]))),
+            Launch("distance_finish", (1, 1, 1), g.block, ("partial", "out", np.int32(grid[0]))),
         )
 
-    return Kernel(name, function, (256,), grid, any_grid=True, launches=launches)
+    return Kernel(name, function, (256,), grid, any_grid=True, constants=constants or {}, launches=launches)
 
 
-def one_pass(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+def one_pass(g: Geometry, grid: Dim) -> Sequence[Launch]:
     """Return the launch of the rung whose last block finishes."""
     check_partials(grid)
-    arguments = ("a", "b", "partial", "arrived", "out", np.int32(problem.size["n"]))
-    return (Launch("distance_single_pass", grid, block, arguments),)
+    arguments = ("a", "b", "partial", "arrived", "out", np.int32(g.size["n"]))
+    return (Launch("distance_single_pass", grid, g.block, arguments),)
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -150,8 +151,16 @@ OPERATION = Operation(
     kernels=(
         two_passes("two-pass", striding()),
         two_passes("shuffle", striding()),
-        two_passes("vector", over_vectors),
-        Kernel("single-pass", "distance_single_pass", (256,), over_vectors, any_grid=True, launches=one_pass),
+        two_passes("vector", over_vectors, UNROLLED),
+        Kernel(
+            "single-pass",
+            "distance_single_pass",
+            (256,),
+            over_vectors,
+            any_grid=True,
+            constants=UNROLLED,
+            launches=one_pass,
+        ),
     ),
     buffers=buffers,
     arguments=lambda problem: ("a", "b", "partial", np.int32(problem.size["n"])),

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
 
-from cudabench.model import Dim, Problem, cdiv
+from cudabench.model import Dim, Geometry, cdiv
 
 # The threads of a kernel that strides: four times what 132 SMs hold at once, so that the last blocks to end leave few
 # SMs idle, whatever the GPU. --grid sets another number.
 STRIDING_THREADS = 4 * 132 * 2048
 
 
-def one_each(per_thread: int = 1, dimension: str = "n") -> Callable[[Problem, Dim], Dim]:
-    """Return the rule of a grid that gives `per_thread` elements to a thread."""
-    return lambda problem, block: (cdiv(problem.size[dimension], block[0] * per_thread), 1, 1)
+def one_each(per_thread: str = "") -> Callable[[Geometry], Dim]:
+    """Return the rule of a grid that covers N elements; the constant `per_thread` says how many a thread has."""
+    return lambda g: (cdiv(g.size["n"], g.block[0] * (g[per_thread] if per_thread else 1)), 1, 1)
 
 
-def striding(per_thread: int = 1, most_threads: int = STRIDING_THREADS) -> Callable[[Problem, Dim], Dim]:
-    """Return the rule of a grid whose threads stride: no more than `most_threads`, and none without work."""
-    return lambda problem, block: (
-        min(cdiv(problem.size["n"], block[0] * per_thread), cdiv(most_threads, block[0])),
-        1,
-        1,
-    )
+def striding(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Callable[[Geometry], Dim]:
+    """Return the rule of a grid whose threads stride: no more than `most_threads`, and none without work.
+
+    A thread takes as many elements at a time as the product of the constants `per_thread`.
+    """
+
+    def rule(g: Geometry) -> Dim:
+        each = prod(g[name] for name in per_thread)
+        return (min(cdiv(g.size["n"], g.block[0] * each), cdiv(most_threads, g.block[0])), 1, 1)
+
+    return rule
 
 
 def in_strips(length: int, threads: int, work: Callable[[slice], None]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.model import Baseline, Buffer, Dim, Kernel, Operation, Problem, Tolerance, cdiv
+from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Problem, Tolerance, cdiv
 from cudabench.operations import images
 from cudabench.operations.flat import in_strips
 from cudabench.operations.inputs import random_array
@@ -17,18 +17,14 @@ Arrays = dict[str, np.ndarray]
 PIECE = 1 << 15  # pixels that the CPU works on at a time, in its cache
 
 
-def over_picture(problem: Problem, block: Dim) -> Dim:
+def over_picture(g: Geometry) -> Dim:
     """Return a two-dimensional grid of one pixel a thread."""
-    return (cdiv(problem.size["cols"], block[0]), cdiv(problem.size["rows"], block[1]), 1)
+    return (cdiv(g.size["cols"], g.block[0]), cdiv(g.size["rows"], g.block[1]), 1)
 
 
-def over_pixels(per_thread: int) -> Callable[[Problem, Dim], Dim]:
-    """Return the rule of a grid over the picture as one long row, `per_thread` pixels to a thread."""
-    return lambda problem, block: (
-        cdiv(problem.size["rows"] * problem.size["cols"], block[0] * block[1] * per_thread),
-        1,
-        1,
-    )
+def over_pixels(per_thread: str) -> Callable[[Geometry], Dim]:
+    """Return the rule of a grid over the picture as one long row; a constant says how many pixels a thread has."""
+    return lambda g: (cdiv(g.size["rows"] * g.size["cols"], g.threads * g[per_thread]), 1, 1)
 
 
 def size(options: Mapping[str, Any]) -> tuple[int, ...] | None:
@@ -96,9 +92,9 @@ OPERATION = Operation(
     dtypes={"uint8": "unsigned char"},
     kernels=(
         Kernel("naive", "grayscale_naive", (16, 16), over_picture),
-        Kernel("words", "grayscale_words", (16, 16), over_pixels(4)),
-        Kernel("dot", "grayscale_dot", (16, 16), over_pixels(4)),
-        Kernel("vector", "grayscale_vector", (16, 16), over_pixels(16)),
+        Kernel("words", "grayscale_words", (16, 16), over_pixels("FEW")),
+        Kernel("dot", "grayscale_dot", (16, 16), over_pixels("FEW")),
+        Kernel("vector", "grayscale_vector", (16, 16), over_pixels("MANY")),
     ),
     buffers=buffers,
     arguments=lambda problem: ("rgb", "grey", np.int32(problem.size["cols"]), np.int32(problem.size["rows"])),

@@ -8,78 +8,71 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.model import MAX_GRID, WARP, Baseline, Buffer, Dim, Kernel, Operation, Problem, Tolerance, cdiv
+from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Problem, Tolerance, cdiv
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
-from cudabench.operations.warps import needs_warps
+from cudabench.operations.rules import in_registers, number
+from cudabench.operations.warps import MAX_WARPS, needs_warps
+from cudabench.plan.limits import MAX_GRID, MAX_STATIC_SHARED
 
 Arrays = dict[str, np.ndarray]
-
-SUMS = 8  # TM and TN of the chapter: rows and columns of C a thread of the register tiles
-STEP = 8  # TK: columns of A in a step
-STATIC_SHARED = 48 * 1024
-
 
 # Geometry ------------------------------------------------------------------------------------------------------------
 
 
-def over_result(per_thread: int = 1) -> Callable[[Problem, Dim], Dim]:
-    """Return the rule of a grid over C, `per_thread` rows and columns to a thread; kernels stride beyond its limits."""
-    return lambda problem, block: (
-        cdiv(problem.size["n"], block[0] * per_thread),
-        min(cdiv(problem.size["m"], block[1] * per_thread), MAX_GRID[1]),
+def over_result(down: str = "", across: str = "") -> Callable[[Geometry], Dim]:
+    """Return the rule of a grid over C; kernels stride beyond its limits.
+
+    Constants say how many rows and columns a thread has.
+    """
+    return lambda g: (
+        cdiv(g.size["n"], g.block[0] * (g[across] if across else 1)),
+        min(cdiv(g.size["m"], g.block[1] * (g[down] if down else 1)), MAX_GRID[1]),
         1,
     )
 
 
-def warp_grid(block: Dim) -> tuple[int, int]:
-    """Return how many warps of a block share its tile's rows and columns: WARPS_M and WARPS_N of the chapter."""
-    warps = block[0] * block[1] // WARP
-    across = 4 if warps % 8 == 0 else 2 if warps % 2 == 0 else 1
-    return warps // across, across
+def over_tiles(g: Geometry, high: str, wide: str) -> Dim:
+    """Return the one-dimensional grid of a block for each tile of C, whose sides two constants give."""
+    return (cdiv(g.size["m"], g[high]) * cdiv(g.size["n"], g[wide]), 1, 1)
 
 
-def over_warp_tiles(problem: Problem, block: Dim) -> Dim:
-    """Return the one-dimensional grid of warp-tile: 64 x 64 (float64: 32 x 64) elements of C to a warp."""
-    return over_warps(problem, *warp_grid(block))
-
-
-def over_warps(problem: Problem, down: int, across: int) -> Dim:
-    """Return the one-dimensional grid of blocks of so many warps along the rows and along the columns of C."""
-    rows = down * 256 // np.dtype(problem.dtype).itemsize
-    return (cdiv(problem.size["m"], rows) * cdiv(problem.size["n"], across * 64), 1, 1)
-
-
-def warp_shared(block: Dim, itemsize: int) -> int:
-    """Return the shared memory of warp-tile: STAGES steps of WTK columns of A and rows of B."""
-    rows, columns = warp_grid(block)
-    stages = 3 if itemsize == 4 else 2
-    return stages * 16 * (rows * 256 // itemsize + 4 + columns * 64) * itemsize
-
-
-def over_tensor_tiles(problem: Problem, block: Dim) -> Dim:
-    """Return the one-dimensional grid of tensor, whose warps stand as those of warp-tile turned by 90 degrees."""
-    across, down = warp_grid(block)
-    return over_warps(problem, down, across)
-
-
-def tensor_shared(block: Dim, itemsize: int) -> int:
-    """Return the shared memory of tensor: XSTAGES steps of 128 bytes of the rows of A and as many rows of B."""
-    across, down = warp_grid(block)
-    depth = 128 // itemsize
-    return 3 * (down * 256 * depth + depth * (across * 64 * itemsize + 16))
-
-
-def needs_tiles(block: Dim, itemsize: int) -> str | None:
+def needs_tiles(g: Geometry) -> str | None:
     """Refuse a block whose two pairs of tiles exceed the static shared memory."""
-    vector = 16 // itemsize
-    needed = 2 * STEP * (SUMS * (block[0] + block[1]) + vector) * itemsize
-    if needed <= STATIC_SHARED:
+    if g["FIT"]:
         return None
     return (
-        f"its threads, {SUMS} x {SUMS} elements each, make tiles of {needed / 1024:.0f} KiB, and a block has 48 KiB of "
-        "shared memory; a block nearer to a square, such as 16 x 16, has smaller ones"
+        f"its threads, {g['TM']} x {g['TN']} elements each, make tiles of {g['TILE_BYTES'] / 1024:.0f} KiB, and a "
+        f"block has {MAX_STATIC_SHARED // 1024} KiB of shared memory; a block nearer to a square, such as 16 x 16, has "
+        "smaller ones"
     )
+
+
+def register_tiles(name: str) -> Kernel:
+    """Return a rung whose threads keep TM x TN sums in registers."""
+    rule = number(1, 32, in_registers("TM", "TN"), multiple="VEC")
+    return Kernel(
+        name,
+        "matmul_" + name.replace("-", "_"),
+        (16, 16),
+        over_result("TM", "TN"),
+        any_grid=True,
+        constants={"TM": rule, "TN": rule, "TK": number(1, 128, multiple="VEC")},
+        refuses=needs_tiles,
+    )
+
+
+def shares_columns(g: Geometry) -> str | None:
+    """Check that the threads of a block share a step's columns of A evenly."""
+    threads, depth = g["BLOCK"], g["WTK"]
+    if threads % depth == 0 and g["WTILE_M"] % (threads // depth) == 0:
+        return None
+    return f"a divisor of the {threads} threads whose quotient divides the {g['WTILE_M']} rows of a tile"
+
+
+def shares_warps(g: Geometry) -> str | None:
+    """Check that warps fill whole rows of a tile's warps."""
+    return None if g["WARPS"] % g["WARPS_N"] == 0 else f"a divisor of the block's {g['WARPS']} warps"
 
 
 # The tensor cores ----------------------------------------------------------------------------------------------------
@@ -163,21 +156,32 @@ OPERATION = Operation(
     kernels=(
         Kernel("naive", "matmul_naive", (16, 16), over_result(), any_grid=True),
         Kernel("tiled", "matmul_tiled", (16, 16), over_result(), any_grid=True),
-        Kernel("registers", "matmul_registers", (16, 16), over_result(SUMS), any_grid=True, refuses=needs_tiles),
-        Kernel("vector", "matmul_vector", (16, 16), over_result(SUMS), any_grid=True, refuses=needs_tiles),
+        register_tiles("registers"),
+        register_tiles("vector"),
+        register_tiles("double-buffer"),
         Kernel(
-            "double-buffer", "matmul_double_buffer", (16, 16), over_result(SUMS), any_grid=True, refuses=needs_tiles
-        ),
-        Kernel(
-            "warp-tile", "matmul_warp_tile", (32, 8), over_warp_tiles, refuses=needs_warps, shared_bytes=warp_shared
+            "warp-tile",
+            "matmul_warp_tile",
+            (32, 8),
+            lambda g: over_tiles(g, "WTILE_M", "WTILE_N"),
+            constants={
+                "WTM": number(1, 32, in_registers("WTM", "WTN"), shares_columns, multiple="VEC"),
+                "WTN": number(1, 32, in_registers("WTM", "WTN"), multiple="VEC"),
+                "WTK": number(1, 128, shares_columns),
+                "STAGES": number(2, 16),
+                "WARPS_N": number(1, MAX_WARPS, shares_warps),
+            },
+            refuses=needs_warps,
+            shared_bytes=lambda g: g["STAGES"] * g["WSTAGE"] * g.itemsize,
         ),
         Kernel(
             "tensor",
             "matmul_tensor",
             (32, 8),
-            over_tensor_tiles,
+            lambda g: over_tiles(g, "XTILE_M", "XTILE_N"),
+            constants={"XSTAGES": number(2, 16), "STRIP": number(1, 1024)},
             refuses=needs_warps,
-            shared_bytes=tensor_shared,
+            shared_bytes=lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
             expected=of_tensor,
             tolerance=tensor_tolerance,
         ),

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.model import WARP, Baseline, Buffer, Dim, Kernel, Launch, Operation, Problem, Tolerance, cdiv
+from cudabench.model import WARP, Baseline, Buffer, Dim, Geometry, Kernel, Launch, Operation, Problem, Tolerance, cdiv
 from cudabench.operations.flat import in_strips
 from cudabench.operations.inputs import random_array
+from cudabench.operations.rules import number
 
 Arrays = dict[str, np.ndarray]
 
 ALIGNMENT = 16  # bytes that every row starts at a multiple of
-ROWS = 4  # rows that a warp or block of the last rungs takes at once, as in the chapter
+MOST_ROWS = 16  # that a warp or block of the last rungs may take at once: the scratch array has room for them
 SPLIT_BLOCKS = 4 * 132 * 8  # blocks that split cuts a matrix into: four times what 132 SMs hold at once
 SPLIT_STEPS = 4  # 16-byte vectors of a row that a thread of split takes at least
 CHUNK = 1 << 22  # elements that the reference converts at a time
@@ -32,14 +33,17 @@ def pitch(problem: Problem) -> int:
 # Geometry ------------------------------------------------------------------------------------------------------------
 
 
-def needs_warp(block: Dim, itemsize: int) -> str | None:
+def needs_warp(g: Geometry) -> str | None:
     """Return why a rung that works by warps cannot take a block, or None."""
-    return f"it adds up rows by warps, so a block needs at least {WARP} threads" if block[0] < WARP else None
+    return None if g["WARPS"] else f"it adds up rows by warps, so a block needs at least {WARP} threads"
 
 
-def warps(block: Dim) -> int:
-    """Return the whole warps of a block."""
-    return block[0] // WARP
+def over_rows(g: Geometry, per_warp: int) -> Dim:
+    """Return a grid whose warps take so many rows each."""
+    return (cdiv(g.size["rows"], g["WARPS"] * per_warp), 1, 1)
+
+
+SEVERAL_ROWS = {"ROWS": number(1, MOST_ROWS)}
 
 
 def lanes(problem: Problem) -> int:
@@ -48,36 +52,45 @@ def lanes(problem: Problem) -> int:
     return min(WARP, 1 << (vectors - 1).bit_length())
 
 
-def pieces(problem: Problem, block: Dim | None = None) -> tuple[int, int]:
-    """Return into how many pieces split cuts a row, and their columns; without a block, the most that may be."""
+def pieces(problem: Problem, rows: int, least: int) -> tuple[int, int]:
+    """Return into how many pieces split cuts a row, and their columns: `least` at the least, `rows` rows at once."""
     cols, unit = problem.size["cols"], vector(problem)
-    wanted = cdiv(SPLIT_BLOCKS, cdiv(problem.size["rows"], ROWS))
-    least = SPLIT_STEPS * warps(block) * WARP * unit if block else unit
+    wanted = cdiv(SPLIT_BLOCKS, cdiv(problem.size["rows"], rows))
     columns = cdiv(cdiv(cols, min(wanted, cdiv(cols, least))), unit) * unit
     return cdiv(cols, columns), columns
 
 
-def over_pieces(problem: Problem, block: Dim) -> Dim:
+def most_pieces(problem: Problem) -> int:
+    """Return the most pieces that any block and number of rows cuts a row into."""
+    unit = vector(problem)
+    return max(pieces(problem, rows, unit)[0] for rows in range(1, MOST_ROWS + 1))
+
+
+def split_pieces(g: Geometry) -> tuple[int, int]:
+    """Return the pieces of a row and their columns, enough for each thread of a block."""
+    return pieces(g.problem, g["ROWS"], SPLIT_STEPS * g["WARPS"] * WARP * vector(g.problem))
+
+
+def over_pieces(g: Geometry) -> Dim:
     """Return a grid of one block a piece of ROWS rows."""
-    return (cdiv(problem.size["rows"], ROWS) * pieces(problem, block)[0], 1, 1)
+    return (cdiv(g.size["rows"], g["ROWS"]) * split_pieces(g)[0], 1, 1)
 
 
-def split(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+def split(g: Geometry, grid: Dim) -> Sequence[Launch]:
     """Return the launches of split: the second only where rows are cut."""
-    rows = np.int32(problem.size["rows"])
-    count, columns = pieces(problem, block)
+    rows = np.int32(g.size["rows"])
+    count, columns = split_pieces(g)
     target = "y" if count == 1 else "partial"
-    shape = arguments(problem)[3:]
-    launches = [Launch("matvec_split", grid, block, ("A", "x", target, *shape, np.int32(count), np.int32(columns)))]
+    shape = arguments(g.problem)[3:]
+    launches = [Launch("matvec_split", grid, g.block, ("A", "x", target, *shape, np.int32(count), np.int32(columns)))]
     if count > 1:
-        join = (cdiv(problem.size["rows"], warps(block)), 1, 1)
-        launches.append(Launch("matvec_join", join, block, ("partial", "y", rows, np.int32(count))))
+        launches.append(Launch("matvec_join", over_rows(g, 1), g.block, ("partial", "y", rows, np.int32(count))))
     return launches
 
 
-def short(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+def short(g: Geometry, grid: Dim) -> Sequence[Launch]:
     """Return the launch of the rung for short rows, with the lanes of a row."""
-    return (Launch("matvec_short", grid, block, (*arguments(problem), np.int32(lanes(problem)))),)
+    return (Launch("matvec_short", grid, g.block, (*arguments(g.problem), np.int32(lanes(g.problem)))),)
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -137,7 +150,7 @@ def buffers(problem: Problem) -> tuple[Buffer, ...]:
         Buffer("A", (rows, pitch(problem)), dtype, "in"),
         Buffer("x", (cols,), dtype, "in"),
         Buffer("y", (rows,), dtype, "out"),
-        Buffer("partial", (rows, pieces(problem)[0]), dtype, "scratch"),
+        Buffer("partial", (rows, most_pieces(problem)), dtype, "scratch"),
     )
 
 
@@ -156,32 +169,32 @@ OPERATION = Operation(
     block_dimensions=1,
     dtypes={"float32": "float", "float64": "double"},
     kernels=(
-        Kernel("naive", "matvec_naive", (256,), lambda problem, block: (cdiv(problem.size["rows"], block[0]), 1, 1)),
-        Kernel("block", "matvec_block", (256,), lambda problem, block: (problem.size["rows"], 1, 1)),
-        Kernel(
-            "warp",
-            "matvec_warp",
-            (256,),
-            lambda problem, block: (cdiv(problem.size["rows"], warps(block)), 1, 1),
-            refuses=needs_warp,
-        ),
+        Kernel("naive", "matvec_naive", (256,), lambda g: (cdiv(g.size["rows"], g.block[0]), 1, 1)),
+        Kernel("block", "matvec_block", (256,), lambda g: (g.size["rows"], 1, 1)),
+        Kernel("warp", "matvec_warp", (256,), lambda g: over_rows(g, 1), refuses=needs_warp),
         Kernel(
             "vector",
             "matvec_vector",
             (256,),
-            lambda problem, block: (cdiv(problem.size["rows"], warps(block) * ROWS), 1, 1),
+            lambda g: over_rows(g, g["ROWS"]),
+            constants=SEVERAL_ROWS,
             refuses=needs_warp,
         ),
-        Kernel("split", "matvec_split", (256,), over_pieces, refuses=needs_warp, launches=split),
+        Kernel(
+            "split",
+            "matvec_split",
+            (256,),
+            over_pieces,
+            constants=SEVERAL_ROWS,
+            refuses=needs_warp,
+            launches=split,
+        ),
         Kernel(
             "short",
             "matvec_short",
             (128,),
-            lambda problem, block: (
-                cdiv(problem.size["rows"], warps(block) * (WARP // lanes(problem)) * ROWS),
-                1,
-                1,
-            ),
+            lambda g: over_rows(g, WARP // lanes(g.problem) * g["ROWS"]),
+            constants=SEVERAL_ROWS,
             refuses=needs_warp,
             launches=short,
         ),

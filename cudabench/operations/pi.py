@@ -8,31 +8,33 @@ from collections.abc import Sequence
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.model import Baseline, Buffer, Dim, Kernel, Launch, Operation, Problem, Tolerance
+from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Launch, Operation, Problem, Rule, Tolerance
 from cudabench.operations.flat import in_strips, striding
+from cudabench.operations.rules import number
 
 Arrays = dict[str, np.ndarray]
 
 MAX_PARTIALS = 1 << 20  # the blocks that the scratch array has room for; keeps step numbers in 32 bits
-STEPS = 16  # steps in a row of one thread, as in the chapter
+MOST_STEPS = 64  # in a row of one thread, added in T: the bound of the error leaves room for no more
 DIRECT = 1 << 20  # steps up to which the reference adds the terms
 PIECE = 1 << 14  # steps that the CPU works on at a time, in its cache
 
 
-def kernel(name: str, per_thread: int) -> Kernel:
-    """Return a rung: its launch and the second pass."""
+def kernel(name: str, steps: Rule | None = None) -> Kernel:
+    """Return a rung: its launch and the second pass; `steps` is the rule of STEPS where a thread has several."""
     function = "pi_" + name
 
-    def launches(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+    def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
         if grid[0] > MAX_PARTIALS:
             raise UsageError(f"--grid {grid[0]} leaves more partial sums than there is room for, {MAX_PARTIALS}.")
-        n = np.int32(problem.size["n"])
+        n = np.int32(g.size["n"])
         return (
-            Launch(function, grid, block, ("partial", n)),
-            Launch("pi_finish", (1, 1, 1), block, ("partial", "out", np.int32(grid[0]), n)),
+            Launch(function, grid, g.block, ("partial", n)),
+            Launch("pi_finish", (1, 1, 1), g.block, ("partial", "out", np.int32(grid[0]), n)),
         )
 
-    return Kernel(name, function, (256,), striding(per_thread), any_grid=True, launches=launches)
+    grid, constants = (striding("STEPS"), {"STEPS": steps}) if steps else (striding(), {})
+    return Kernel(name, function, (256,), grid, any_grid=True, constants=constants, launches=launches)
 
 
 def midpoint_sum(n: int) -> float:
@@ -103,7 +105,12 @@ OPERATION = Operation(
     default_size=(2**24,),
     block_dimensions=1,
     dtypes={"float32": "float", "float64": "double"},
-    kernels=(kernel("block", 1), kernel("shuffle", 1), kernel("steps", STEPS), kernel("fused", STEPS)),
+    kernels=(
+        kernel("block"),
+        kernel("shuffle"),
+        kernel("steps", number(1, MOST_STEPS)),
+        kernel("fused", number(4, MOST_STEPS, multiple=4)),
+    ),
     buffers=buffers,
     arguments=lambda problem: ("partial", np.int32(problem.size["n"])),
     inputs=lambda problem: {"n": np.array(problem.size["n"])},

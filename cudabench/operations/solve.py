@@ -12,11 +12,11 @@ import numpy as np
 
 from cudabench.errors import CudabenchError
 from cudabench.model import (
-    MAX_GRID,
     WARP,
     Baseline,
     Buffer,
     Dim,
+    Geometry,
     Kernel,
     Launch,
     Operation,
@@ -26,19 +26,15 @@ from cudabench.model import (
     cdiv,
 )
 from cudabench.operations import blas
+from cudabench.operations.rules import in_registers, number
 from cudabench.operations.warps import needs_warps
+from cudabench.plan.limits import MAX_GRID, MAX_THREADS_PER_BLOCK
 
 Arrays = dict[str, np.ndarray]
 
-# As in the chapter.
-LINE = 128  # bytes; rows of the aligned variants start at multiples
-PANEL = 512  # threads that eliminate a panel
-WIDEST = 16  # columns of a panel at most
-OUTER = 64  # columns eliminated between updates of the rest
-SPREAD_ROWS = 16  # rows of a block of solve_spread
-STEP, STAGES = 16, 3  # of solve_update: pivot rows a step, steps in shared memory
+MOST_COLUMNS = 16  # of a panel, that the scratch arrays have room for
+MOST_OUTER = 128  # columns between updates, the same
 MAX_CANDIDATES = 1 << 16  # blocks down the rows of solve_fused, each of which leaves a candidate
-FUSED_ROWS = 4  # rows that a thread of solve_fused has under way at once
 FUSED_BLOCKS = 8 * 132  # that many run at once on an H200; each compares all candidates, so more would only repeat it
 
 KINDS = ("permuted", "uniform", "singular")
@@ -47,35 +43,27 @@ KINDS = ("permuted", "uniform", "singular")
 # Geometry ------------------------------------------------------------------------------------------------------------
 
 
-def over_matrix(problem: Problem, block: Dim) -> Dim:
+def over_matrix(g: Geometry) -> Dim:
     """Return the grid of one element of the augmented matrix a thread; later columns need fewer."""
-    n = problem.size["n"]
-    return (cdiv(n + 1, block[0]), min(cdiv(n, block[1]), MAX_GRID[1]), 1)
+    n = g.size["n"]
+    return (cdiv(n + 1, g.block[0]), min(cdiv(n, g.block[1]), MAX_GRID[1]), 1)
 
 
-def over_fused(problem: Problem, block: Dim) -> Dim:
+def over_fused(g: Geometry) -> Dim:
     """Return the same with fewer blocks down the rows, so that about FUSED_BLOCKS share the matrix."""
-    x, y, z = over_matrix(problem, block)
-    return (x, max(1, min(cdiv(y, FUSED_ROWS), FUSED_BLOCKS // x)), z)
+    x, y, z = over_matrix(g)
+    return (x, max(1, min(cdiv(y, g["ROWS"]), FUSED_BLOCKS // x)), z)
 
 
-def warp_tiles(block: Dim, itemsize: int) -> tuple[int, int]:
-    """Return the rows and columns that a block of solve_update changes."""
-    warps = block[0] * block[1] // WARP
-    across = 2 if warps % 2 == 0 else 1
-    return max(warps // across, 1) * 256 // itemsize, across * 64
-
-
-def over_tiles(problem: Problem, block: Dim) -> Dim:
+def over_tiles(g: Geometry) -> Dim:
     """Return the grid of the first update of `blocked`; later ones need fewer columns."""
-    n = problem.size["n"]
-    rows, columns = warp_tiles(block, np.dtype(problem.dtype).itemsize)
-    return (cdiv(n + 1, columns), cdiv(n, rows), 1)
+    n = g.size["n"]
+    return (cdiv(n + 1, g["TILE_X"]), cdiv(n, g["TILE_Y"]), 1)
 
 
 def aligned_pitch(problem: Problem) -> int:
     """Return the elements from row to row of the augmented matrix where each starts at a multiple of 128 bytes."""
-    line = LINE // np.dtype(problem.dtype).itemsize
+    line = 128 // np.dtype(problem.dtype).itemsize
     return cdiv(problem.size["n"] + 1, line) * line
 
 
@@ -86,110 +74,148 @@ def _ints(*values: int) -> tuple[Any, ...]:
     return tuple(np.int32(value) for value in values)
 
 
-def _augment(problem: Problem, block: Dim, pitch: int) -> Launch:
-    n = problem.size["n"]
-    grid = (cdiv(pitch, block[0]), min(cdiv(n, block[1]), MAX_GRID[1]), 1)
-    return Launch("solve_augment", grid, block, ("a", "b", "ab", "order", "pivot", "place", *_ints(n, pitch)))
+def _augment(g: Geometry, pitch: int) -> Launch:
+    n = g.size["n"]
+    grid = (cdiv(pitch, g.block[0]), min(cdiv(n, g.block[1]), MAX_GRID[1]), 1)
+    return Launch("solve_augment", grid, g.block, ("a", "b", "ab", "order", "pivot", "place", *_ints(n, pitch)))
 
 
-def _flat(count: int, block: Dim) -> Dim:
-    return (cdiv(count, block[0] * block[1]), 1, 1)
+def _flat(count: int, g: Geometry) -> Dim:
+    return (cdiv(count, g.threads), 1, 1)
 
 
-def _by_column(problem: Problem, block: Dim, grid: Dim, pitch: int, eliminate: str) -> Iterator[Launch]:
+def _by_column(g: Geometry, grid: Dim, pitch: int, eliminate: str) -> Iterator[Launch]:
     """Yield four launches a column: pivot of each block, pivot, swap, elimination."""
-    n = problem.size["n"]
-    yield _augment(problem, block, pitch)
+    n, block = g.size["n"], g.block
+    line = g["LINE"]
+    yield _augment(g, pitch)
     for col in range(n):
-        candidates = _flat(n - col, block)
+        candidates = _flat(n - col, g)
         yield Launch("solve_pivot_block", candidates, block, ("ab", "peak", "peak_row", *_ints(n, pitch, col)))
         yield Launch("solve_pivot", (1, 1, 1), block, ("peak", "peak_row", "pivot", *_ints(candidates[0], col)))
-        yield Launch("solve_swap", _flat(n - col + 1, block), block, ("ab", "pivot", *_ints(n, pitch, col)))
-        yield Launch(eliminate, _narrowed(problem, block, grid, col), block, ("ab", *_ints(n, pitch, col)))
-    yield Launch("solve_divide", _flat(n, block), block, ("ab", "x", *_ints(n, pitch)))
+        yield Launch("solve_swap", _flat(n - col + 1, g), block, ("ab", "pivot", *_ints(n, pitch, col)))
+        yield Launch(eliminate, _narrowed(g, grid, col, line), block, ("ab", *_ints(n, pitch, col)))
+    yield Launch("solve_divide", _flat(n, g), block, ("ab", "x", *_ints(n, pitch)))
 
 
-def _narrowed(problem: Problem, block: Dim, grid: Dim, col: int) -> Dim:
-    """Return a grid without the blocks that lie left of a column's cache line."""
-    line = LINE // np.dtype(problem.dtype).itemsize
+def _narrowed(g: Geometry, grid: Dim, col: int, line: int) -> Dim:
+    """Return a grid without the blocks that lie left of a column's cache line of so many elements."""
     first = (col + 1) // line * line
-    return (min(grid[0], cdiv(problem.size["n"] + 1 - first, block[0])), *grid[1:])
+    return (min(grid[0], cdiv(g.size["n"] + 1 - first, g.block[0])), *grid[1:])
 
 
-def unaligned(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+def unaligned(g: Geometry, grid: Dim) -> Sequence[Launch]:
     """Return the launches with rows of N + 1 elements."""
-    return list(_by_column(problem, block, grid, problem.size["n"] + 1, "solve_eliminate"))
+    return list(_by_column(g, grid, g.size["n"] + 1, "solve_eliminate"))
 
 
-def aligned(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+def aligned(g: Geometry, grid: Dim) -> Sequence[Launch]:
     """Return the launches with rows that start at multiples of 128 bytes."""
-    return list(_by_column(problem, block, grid, aligned_pitch(problem), "solve_eliminate_aligned"))
+    return list(_by_column(g, grid, aligned_pitch(g.problem), "solve_eliminate_aligned"))
 
 
-def fused(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
     """Return one launch a column; two pairs of candidate lists take turns. The number of blocks stays the same."""
-    n, pitch = problem.size["n"], aligned_pitch(problem)
+    n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
+    line, rows = g["LINE"], g["ROWS"]
     lists = (("peak", "peak_row"), ("next_peak", "next_row"))
-    count = min(_flat(n, block)[0], FUSED_BLOCKS)
+    count = min(_flat(n, g)[0], FUSED_BLOCKS)
     first = Launch("solve_pivot_block", (count, 1, 1), block, ("ab", *lists[0], *_ints(n, pitch, 0)))
-    launches = [_augment(problem, block, pitch), first]
+    launches = [_augment(g, pitch), first]
     for col in range(n):
         now, later = lists[col % 2], lists[1 - col % 2]
-        x = _narrowed(problem, block, grid, col)[0]
-        y = max(1, min(cdiv(n, block[1] * FUSED_ROWS), grid[0] * grid[1] // x, MAX_CANDIDATES))
+        x = _narrowed(g, grid, col, line)[0]
+        y = max(1, min(cdiv(n, block[1] * rows), grid[0] * grid[1] // x, MAX_CANDIDATES))
         arguments = ("ab", *now, *later, "order", "pivot", *_ints(n, pitch, col, count))
         launches.append(Launch("solve_fused", (x, y, 1), block, arguments))
         count = y
-    launches.append(Launch("solve_gather", _flat(n, block), block, ("ab", "pivot", "x", *_ints(n, pitch))))
+    launches.append(Launch("solve_gather", _flat(n, g), block, ("ab", "pivot", "x", *_ints(n, pitch))))
     return launches
 
 
-def panel(left: int, itemsize: int) -> tuple[int, int]:
+def panel(g: Geometry, left: int) -> tuple[int, int]:
     """Return the rows that each thread holds of a panel with this many rows, 0 for none, and the panel's columns."""
-    rows = next((rows for rows in (2, 4, 8, 16) if left <= rows * PANEL), 0)
-    return rows, min(256 // itemsize // rows, WIDEST) if rows else 1
+    rows = next((rows for rows in (2, 4, 8, 16) if left <= rows * g["PANEL"]), 0)
+    return rows, g.call("COLUMNS", rows) if rows else 1
 
 
-def panels(n: int, outer: int, itemsize: int) -> Iterator[tuple[int, int, int]]:
+def panels(g: Geometry, outer: int) -> Iterator[tuple[int, int, int]]:
     """Yield the first column, the columns and the rows a thread of each panel in the OUTER columns from `outer` on."""
-    end = min(outer + OUTER, n)
+    n = g.size["n"]
+    end = min(outer + g["OUTER"], n)
     while outer < end:
-        rows, cols = panel(n - outer, itemsize)
+        rows, cols = panel(g, n - outer)
         cols = min(cols, end - outer)
         yield outer, cols, rows
         outer += cols
 
 
-def blocked(problem: Problem, block: Dim, grid: Dim) -> Sequence[Launch]:
+def blocked(g: Geometry, grid: Dim) -> Sequence[Launch]:
     """Return the launches by panels: eliminate, spread over OUTER columns, then update the rest."""
-    n, pitch = problem.size["n"], aligned_pitch(problem)
-    itemsize = np.dtype(problem.dtype).itemsize
-    vector = 16 // itemsize
-    rows, columns = warp_tiles(block, itemsize)
-    shared = STAGES * STEP * (rows + 4 + columns) * itemsize
-    launches = [_augment(problem, block, pitch)]
-    for outer in range(0, n, OUTER):
-        outer_cols = min(OUTER, n - outer)
+    n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
+    width, rows, threads = g["OUTER"], g["SPREAD_ROWS"], g["SPREAD"]
+    shared = g["STAGES"] * g["STAGE"] * g.itemsize
+    launches = [_augment(g, pitch)]
+    for outer in range(0, n, width):
+        outer_cols = min(width, n - outer)
 
         def spread(col: int, cols: int, next_cols: int, outer: int = outer, outer_cols: int = outer_cols) -> Launch:
             sizes = _ints(n, pitch, col, cols, outer, outer_cols, next_cols)
             arguments = ("ab", "strip", "upper", "inverse", "place", *sizes)
-            return Launch("solve_spread", (cdiv(n, SPREAD_ROWS), 1, 1), (SPREAD_ROWS * WIDEST, 1, 1), arguments)
+            return Launch("solve_spread", (cdiv(n, rows), 1, 1), (threads, 1, 1), arguments)
 
-        order = list(panels(n, outer, itemsize))
+        order = list(panels(g, outer))
         launches.append(spread(outer, 0, order[0][1]))
         for i, (col, cols, holds) in enumerate(order):
             sizes = _ints(n, pitch, col, cols, outer, outer_cols, holds)
             arguments = ("ab", "strip", "upper", "inverse", "place", "pivot", *sizes)
-            launches.append(Launch("solve_panel", (1, 1, 1), (PANEL, 1, 1), arguments))
+            launches.append(Launch("solve_panel", (1, 1, 1), (g["PANEL"], 1, 1), arguments))
             launches.append(spread(col, cols, order[i + 1][1] if i + 1 < len(order) else 0))
-        first = (outer + outer_cols) // vector * vector
-        lift = (_flat(pitch - first, block)[0], outer_cols, 1)
+        first = (outer + outer_cols) // g["VEC"] * g["VEC"]
+        lift = (_flat(pitch - first, g)[0], outer_cols, 1)
         launches.append(Launch("solve_lift", lift, block, ("ab", "pivot", "lifted", *_ints(pitch, outer, first))))
         arguments = ("ab", "lifted", "place", *_ints(n, pitch, outer, outer_cols))
-        launches.append(Launch("solve_update", (cdiv(n + 1 - first, columns), grid[1], 1), block, arguments, shared))
-    launches.append(Launch("solve_collect", _flat(n, block), block, ("ab", "pivot", "x", *_ints(n, pitch))))
+        update = (cdiv(n + 1 - first, g["TILE_X"]), grid[1], 1)
+        launches.append(Launch("solve_update", update, block, arguments, shared))
+    launches.append(Launch("solve_collect", _flat(n, g), block, ("ab", "pivot", "x", *_ints(n, pitch))))
     return launches
+
+
+# What the constants of `blocked` may be ------------------------------------------------------------------------------
+
+
+def panel_moves(g: Geometry) -> str | None:
+    """Check that a panel's block has a thread for each element of its pivot rows."""
+    least = g["WIDEST"] ** 2
+    return None if g["PANEL"] >= least else f"{least} or more: a thread for each of WIDEST x WIDEST elements"
+
+
+def panel_bits(g: Geometry) -> str | None:
+    """Check that as many rows as a thread may hold leave whole vectors of columns."""
+    unit = 16 * g["VEC"]
+    return None if g["HELD"] % unit == 0 else f"a multiple of {unit}: 16 rows of whole 16-byte vectors"
+
+
+def spread_fits(g: Geometry) -> str | None:
+    """Check that a block of solve_spread has a thread for each element of the inverse, and not too many."""
+    if not g["WIDEST"] <= g["SPREAD_ROWS"] <= MAX_THREADS_PER_BLOCK // g["WIDEST"]:
+        return (
+            f"WIDEST, {g['WIDEST']}, to {MAX_THREADS_PER_BLOCK // g['WIDEST']}: blocks of SPREAD_ROWS x WIDEST threads"
+        )
+    return None
+
+
+BLOCKED = {
+    "PANEL": number(WARP, MAX_THREADS_PER_BLOCK, panel_moves, multiple=WARP),
+    "HELD": number(1, 255, in_registers("HELD"), panel_bits),
+    "WIDEST": number(1, MOST_COLUMNS, panel_moves, spread_fits, multiple="VEC"),
+    "OUTER": number(1, MOST_OUTER),
+    "SPREAD_ROWS": number(1, MAX_THREADS_PER_BLOCK, spread_fits),
+    "SUMS_Y": number(4, 32, in_registers("SUMS_Y", "SUMS_X"), multiple=4),
+    "SUMS_X": number(1, 32, in_registers("SUMS_Y", "SUMS_X"), multiple="VEC"),
+    "STEP": number(1, 128),
+    "STAGES": number(2, 16),
+}
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -285,10 +311,10 @@ def buffers(problem: Problem) -> tuple[Buffer, ...]:
         Buffer("order", (n,), "int32", "scratch"),
         Buffer("pivot", (n,), "int32", "scratch"),
         Buffer("place", (n,), "int32", "scratch"),
-        Buffer("strip", (WIDEST, n), dtype, "scratch"),
-        Buffer("upper", (WIDEST, OUTER), dtype, "scratch"),
-        Buffer("inverse", (WIDEST, WIDEST), dtype, "scratch"),
-        Buffer("lifted", (OUTER, pitch), dtype, "scratch"),
+        Buffer("strip", (MOST_COLUMNS, n), dtype, "scratch"),
+        Buffer("upper", (MOST_COLUMNS, MOST_OUTER), dtype, "scratch"),
+        Buffer("inverse", (MOST_COLUMNS, MOST_COLUMNS), dtype, "scratch"),
+        Buffer("lifted", (MOST_OUTER, pitch), dtype, "scratch"),
     )
 
 
@@ -304,8 +330,24 @@ OPERATION = Operation(
     kernels=(
         Kernel("gauss-jordan", "solve_eliminate", (32, 8), over_matrix, any_grid=True, launches=unaligned),
         Kernel("aligned", "solve_eliminate_aligned", (32, 8), over_matrix, any_grid=True, launches=aligned),
-        Kernel("fused", "solve_fused", (32, 8), over_fused, any_grid=True, launches=fused),
-        Kernel("blocked", "solve_update", (32, 4), over_tiles, refuses=needs_warps, launches=blocked),
+        Kernel(
+            "fused",
+            "solve_fused",
+            (32, 8),
+            over_fused,
+            any_grid=True,
+            constants={"ROWS": number(1, 32)},
+            launches=fused,
+        ),
+        Kernel(
+            "blocked",
+            "solve_update",
+            (32, 4),
+            over_tiles,
+            constants=BLOCKED,
+            refuses=needs_warps,
+            launches=blocked,
+        ),
     ),
     buffers=buffers,
     arguments=lambda problem: ("a", "b", "x", np.int32(problem.size["n"])),

@@ -10,45 +10,45 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from cudabench.model import EXACT, WARP, Baseline, Buffer, Dim, Kernel, Operation, Problem, cdiv
+from cudabench.model import EXACT, WARP, Baseline, Buffer, Dim, Geometry, Kernel, Operation, Problem, cdiv
 from cudabench.operations.inputs import random_array
+from cudabench.operations.rules import in_static_shared, number
 
 Arrays = dict[str, np.ndarray]
-
-TILE = 32  # edge of the square tiles of tile-rows and swizzle, as in the chapter
 
 
 # Geometry: which grid covers the matrix ------------------------------------------------------------------------------
 
 
-def over_input(per_thread: int = 1) -> Callable[[Problem, Dim], Dim]:
-    """Return the rule of a grid over the input: x over its columns, `per_thread` to a thread, y over its rows."""
-    return lambda problem, block: (
-        cdiv(problem.size["cols"], block[0] * per_thread),
-        cdiv(problem.size["rows"], block[1]),
+def over_input(each: str = "") -> Callable[[Geometry], Dim]:
+    """Return the rule of a grid over the input: x over its columns, y over its rows.
+
+    `each` is the constant that says how many columns a thread has.
+    """
+    return lambda g: (
+        cdiv(g.size["cols"], g.block[0] * (g[each] if each else 1)),
+        cdiv(g.size["rows"], g.block[1]),
         1,
     )
 
 
-def over_output(per_thread: int = 1) -> Callable[[Problem, Dim], Dim]:
+def over_output(each: str = "") -> Callable[[Geometry], Dim]:
     """Return the rule of a grid over the output: x over its columns, which are the input's rows."""
-    return lambda problem, block: (
-        cdiv(problem.size["rows"], block[0] * per_thread),
-        cdiv(problem.size["cols"], block[1]),
+    return lambda g: (
+        cdiv(g.size["rows"], g.block[0] * (g[each] if each else 1)),
+        cdiv(g.size["cols"], g.block[1]),
         1,
     )
 
 
-def over_tiles(problem: Problem, block: Dim) -> Dim:
-    """Return a grid of one block a 32 x 32 tile of the input."""
-    return (cdiv(problem.size["cols"], TILE), cdiv(problem.size["rows"], TILE), 1)
+def over_tiles(g: Geometry) -> Dim:
+    """Return a grid of one block a square tile of the input."""
+    return (cdiv(g.size["cols"], g["TILE"]), cdiv(g.size["rows"], g["TILE"]), 1)
 
 
-def over_vector_tiles(problem: Problem, block: Dim) -> Dim:
-    """Return the one-dimensional grid of the last rung: a block a tile, VTILE_X by VTILE_Y as in the chapter."""
-    itemsize = np.dtype(problem.dtype).itemsize
-    tile_columns, tile_rows = 256 // itemsize, 128 if itemsize < 4 or block[0] * block[1] > 256 else 64
-    return (cdiv(problem.size["cols"], tile_columns) * cdiv(problem.size["rows"], tile_rows), 1, 1)
+def over_vector_tiles(g: Geometry) -> Dim:
+    """Return the one-dimensional grid of the last rung: a block a tile."""
+    return (cdiv(g.size["cols"], g["VTILE_X"]) * cdiv(g.size["rows"], g["VTILE_Y"]), 1, 1)
 
 
 # Padding: how many elements after every row make a tile free of bank conflicts ---------------------------------------
@@ -79,9 +79,22 @@ def padding(block: Dim, itemsize: int) -> int:
     return min(range(128 // min(itemsize, 4) + 1), key=lambda pad: (cost(pad), pad))
 
 
-def pad_define(block: Dim, itemsize: int) -> dict[str, str]:
+def pad_define(geometry: Geometry) -> dict[str, str]:
     """Return the compiler define of the padding."""
-    return {"IPAD": str(padding(block, itemsize))}
+    return {"IPAD": str(padding(geometry.block, geometry.itemsize))}
+
+
+def padded(name: str, grid: Callable[[Geometry], Dim], tiles: str = "") -> Kernel:
+    """Return a rung with padded tiles, as many side by side as the constant `tiles` says."""
+    fits = in_static_shared(lambda g: (g[tiles] if tiles else 1) * g.call("PADDED", g["BLOCK"]))
+    return Kernel(
+        name,
+        "transpose_" + name.replace("-", "_"),
+        (32, 8),
+        grid,
+        constants={"IPAD": number(0, 1024, fits)},
+        defines=pad_define,
+    )
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -139,15 +152,34 @@ OPERATION = Operation(
         Kernel("copy-row", "transpose_copy_row", (32, 8), over_input(), expected=copied),
         Kernel("naive-row", "transpose_naive_row", (32, 8), over_input()),
         Kernel("smem", "transpose_smem", (32, 8), over_input()),
-        Kernel("smem-pad", "transpose_smem_pad", (32, 8), over_input(), defines=pad_define),
-        Kernel("smem-unroll-pad", "transpose_smem_unroll_pad", (32, 8), over_input(2), defines=pad_define),
-        Kernel("copy-col", "transpose_copy_col", (32, 8), over_output(), expected=copied),
-        Kernel("naive-col", "transpose_naive_col", (32, 8), over_output()),
-        Kernel("naive-col-unroll", "transpose_naive_col_unroll", (32, 8), over_output(4)),
-        Kernel("diagonal-row", "transpose_diagonal_row", (32, 8), over_input()),
-        Kernel("diagonal-col", "transpose_diagonal_col", (32, 8), over_output()),
-        Kernel("tile-rows", "transpose_tile_rows", (32, 8), over_tiles),
-        Kernel("swizzle", "transpose_swizzle", (32, 8), over_tiles),
+        padded("smem-pad", over_input()),
+        padded("smem-unroll-pad", over_input("TILES"), "TILES"),
+        Kernel("copy-col", "transpose_copy_col", (32, 8), over_output(), expected=copied, detour=True),
+        Kernel("naive-col", "transpose_naive_col", (32, 8), over_output(), detour=True),
+        Kernel(
+            "naive-col-unroll",
+            "transpose_naive_col_unroll",
+            (32, 8),
+            over_output("UNROLL"),
+            constants={"UNROLL": number(1, 64)},
+            detour=True,
+        ),
+        Kernel("diagonal-row", "transpose_diagonal_row", (32, 8), over_input(), detour=True),
+        Kernel("diagonal-col", "transpose_diagonal_col", (32, 8), over_output(), detour=True),
+        Kernel(
+            "tile-rows",
+            "transpose_tile_rows",
+            (32, 8),
+            over_tiles,
+            constants={"TILE": number(1, 128, in_static_shared(lambda g: g["TILE"] * (g["TILE"] + 1)))},
+        ),
+        Kernel(
+            "swizzle",
+            "transpose_swizzle",
+            (32, 8),
+            over_tiles,
+            constants={"TILE": number(1, 128, in_static_shared(lambda g: g["TILE"] ** 2), power=True)},
+        ),
         Kernel("vector", "transpose_vector", (32, 8), over_vector_tiles),
     ),
     buffers=buffers,

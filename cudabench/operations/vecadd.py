@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudabench.model import Baseline, Buffer, Kernel, Operation, Problem, Tolerance, cdiv
+from cudabench.model import Baseline, Buffer, Kernel, Operation, Problem, Tolerance
 from cudabench.operations.flat import in_strips, one_each, striding
 from cudabench.operations.inputs import random_array
 
 Arrays = dict[str, np.ndarray]
-
-
-def over_vectors(problem: Problem, block: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return a grid of one 16-byte vector a thread."""
-    return (cdiv(problem.size["n"], block[0] * (16 // np.dtype(problem.dtype).itemsize)), 1, 1)
 
 
 def inputs(problem: Problem) -> Arrays:
@@ -58,7 +53,7 @@ OPERATION = Operation(
     kernels=(
         Kernel("naive", "vecadd_naive", (256,), one_each()),
         Kernel("grid-stride", "vecadd_grid_stride", (256,), striding(), any_grid=True),
-        Kernel("vector", "vecadd_vector", (256,), over_vectors),
+        Kernel("vector", "vecadd_vector", (256,), one_each("VEC")),
     ),
     buffers=buffers,
     arguments=lambda problem: ("a", "b", "c", np.int32(problem.size["n"])),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cudabench.model import WARP, Dim
+from cudabench.model import WARP, Geometry
 
 MAX_WARPS = 8  # of a warp-tiled block: 128 sums a thread leave registers for no more
 
 
-def needs_warps(block: Dim, itemsize: int) -> str | None:
+def needs_warps(geometry: Geometry) -> str | None:
     """Refuse a block that is not one to eight whole warps."""
-    threads = block[0] * block[1]
+    threads = geometry.threads
     if threads % WARP:
         return f"whole warps share the work, and {threads} threads are no multiple of {WARP}"
     if threads > MAX_WARPS * WARP:

@@ -14,23 +14,23 @@ import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import (
-    MAX_BLOCK,
-    MAX_GRID,
-    MAX_THREADS_PER_BLOCK,
+    Buffer,
     Case,
     Dim,
+    Geometry,
     Kernel,
     Launch,
     Operation,
     Problem,
     Source,
+    Unit,
     dim3,
     dim_text,
 )
-from cudabench.plan import chapters
+from cudabench.plan import chapters, constants
+from cudabench.plan.constants import Constants, Macro, NotANumber
+from cudabench.plan.limits import MAX_DIMENSION, check_block, check_grid, check_shared
 from cudabench.toolchain import source
-
-MAX_DIMENSION = 2**31 - 1  # sizes reach the kernels as int
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,21 @@ class Request:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Picked:
+    """A kernel to run: a rung, the text that its function is from, and which of the rung's functions that text has.
+
+    `replaced` maps functions of the rung's launches to those of a user's file that take their place; `rung` is what
+    they are checked against.
+    """
+
+    kernel: Kernel
+    text: Source
+    named: bool
+    rung: Kernel
+    replaced: Mapping[str, source.KernelSource] = field(default_factory=dict)
+
+
 def build(operation: Operation, request: Request) -> list[Case]:
     """Return the cases of a request in ladder order, or in the order of the names given.
 
@@ -58,17 +73,21 @@ def build(operation: Operation, request: Request) -> list[Case]:
     problem = Problem(size, _dtype(operation, request.dtype), request.seed, request.options)
     if request.source is None:
         chapter = chapters.read(operation.source)
-        picked = [(kernel, chapter, named) for kernel, named in select(operation, request.kernels)]
+        picked = [Picked(kernel, chapter, named, kernel) for kernel, named in select(operation, request.kernels)]
     else:
         picked = _from_file(operation, request.source, request.kernels)
     cases = []
-    for kernel, text, named in picked:
+    for one in picked:
         try:
-            cases.append(replace(_case(operation, kernel, text, problem, request), named=named))
+            try:
+                case = _case(operation, one, problem, request)
+            except NotANumber as error:
+                raise UsageError(f"The constants of {one.kernel.name} do not fit together: {error}.") from None
+            cases.append(replace(case, named=one.named))
         except UsageError as error:
-            if named or len(picked) == 1:
+            if one.named or len(picked) == 1:
                 raise
-            cases.append(replace(_unplanned(operation, kernel, text, problem), skip_reason=str(error)))
+            cases.append(replace(_unplanned(operation, one, problem), skip_reason=str(error)))
     if all(case.skip_reason for case in cases):
         raise UsageError(cases[0].skip_reason or "")
     return _without_other_kernels(cases)
@@ -77,7 +96,15 @@ def build(operation: Operation, request: Request) -> list[Case]:
 def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
     """Return the cases with what they need of a chapter: compiling the rest may take seconds."""
     wanted = frozenset(launch.function for case in cases for launch in case.launches)
-    return [replace(c, source=_reduced(c.source, wanted)) if c.source.builtin else c for c in cases]
+
+    def reduced(case: Case) -> Case:
+        if case.source.builtin:
+            return replace(case, source=_reduced(case.source, wanted))
+        units = {id(u): replace(u, source=_reduced(u.source, wanted)) for u in (x.unit for x in case.launches) if u}
+        launches = (replace(one, unit=units[id(one.unit)]) if one.unit else one for one in case.launches)
+        return replace(case, launches=tuple(launches)) if units else case
+
+    return [reduced(case) for case in cases]
 
 
 @lru_cache(maxsize=16)  # a sweep asks for the same part once a block
@@ -120,7 +147,7 @@ def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
     raise UsageError(f"{operation.name} has no kernel '{name}'.{did_you_mean(name, known)} It has {', '.join(known)}.")
 
 
-def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[tuple[Kernel, Source, bool]]:
+def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Picked]:
     """Return the kernels of a user's file, each with the geometry of the rung that it stands for, and built-in ones.
 
     A name stands for a function of the file, or for a rung: then the file's function for it is the one called the same,
@@ -129,17 +156,15 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[tu
     file = source.read(path)
     text = Source(str(path), file.text, folder=str(Path(path).resolve().parent), builtin=False)
     if not names:
-        return [(_own(operation, source.find(file)), text, True)]
+        return [_own(operation, file, text, source.find(file))]
     if names == ("all",):
         names = tuple(kernel.name for kernel in file.kernels)
-    picked: list[tuple[Kernel, Source, bool]] = []
+    picked: list[Picked] = []
     functions = {kernel.name: kernel for kernel in file.kernels}
-    used = False
     chapter = chapters.read(operation.source)
     for name in names:
         if name in functions:
-            picked.append((_own(operation, source.find(file, name)), text, True))
-            used = True
+            picked.append(_own(operation, file, text, source.find(file, name)))
             continue
         for kernel, named in _matching(operation, name):
             if kernel.function in functions:
@@ -147,11 +172,10 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[tu
             elif len(functions) == 1 and len(names) == 1 and named:
                 own = next(iter(functions.values()))
             else:
-                picked.append((kernel, chapter, named))
+                picked.append(Picked(kernel, chapter, named, kernel))
                 continue
-            picked.append((_own(operation, source.find(file, own.name), kernel), text, named))
-            used = True
-    if not used:
+            picked.append(replace(_own(operation, file, text, source.find(file, own.name), kernel), named=named))
+    if not any(one.replaced for one in picked):
         raise UsageError(
             f"{path} has no kernel for {', '.join(names)}; it has {', '.join(functions) or 'no __global__ function'}: "
             "name one of them with --kernel."
@@ -159,68 +183,103 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[tu
     return picked
 
 
-def _own(operation: Operation, function: source.KernelSource, rung: Kernel | None = None) -> Kernel:
-    """Return a kernel for a user's function: a rung's name and geometry, or one element a thread."""
+def _own(
+    operation: Operation,
+    file: source.SourceFile,
+    text: Source,
+    function: source.KernelSource,
+    rung: Kernel | None = None,
+) -> Picked:
+    """Return a kernel for a user's function: a rung's name and geometry, or one element a thread.
+
+    Where the rung is several launches, the function takes the place of the one that it is called like, or of the
+    rung's own, and the others stay the chapter's but for those that the file has under the same name.
+    """
     named = rung
     rung = rung or next((kernel for kernel in operation.kernels if kernel.function == function.name), None)
     rung = rung or operation.plain
+    replaced = {rung.function: function}
+    if rung.launches is not None:
+        chapter = {kernel.name for kernel in source.parse(chapters.read(operation.source).text, "").kernels}
+        if function.name in chapter and function.name != rung.function:
+            replaced = {function.name: function}
+        replaced |= {
+            kernel.name: source.find(file, kernel.name)
+            for kernel in file.kernels
+            if kernel.name in chapter and kernel.name not in replaced and kernel.name != function.name
+        }
     own = replace(rung, name=named.name if named else function.name, function=function.expression)
-    launches = rung.launches
-    if launches is None:
-        return own
-
-    # Where a rung is several launches, the user's function takes the place of the first.
-    def renamed(problem: Problem, block: Dim, grid: Dim) -> list[Launch]:
-        return [
-            replace(launch, function=own.function) if launch.function == rung.function else launch
-            for launch in launches(problem, block, grid)
-        ]
-
-    return replace(own, launches=renamed)
+    return Picked(own, text, True, rung, replaced)
 
 
-def _arguments(operation: Operation, kernel: Kernel, text: Source, problem: Problem) -> tuple[Any, ...]:
-    """Return the operation's arguments in the order of a kernel's parameters, or refuse the parameters.
+def _launch_own(
+    operation: Operation, one: Picked, launches: Sequence[Launch], chapter: Unit, problem: Problem
+) -> list[Launch]:
+    """Return a rung's launches with the user's functions in the places of those that they replace.
 
-    In a user's file the pointers are told apart by const where the function says it: an input that comes second is
-    still the input.
+    Raises UsageError for a function that cannot be called with a launch's arguments, and where none is replaced.
     """
-    arguments = operation.arguments(problem)
-    if text.builtin:
-        return arguments
-    file = source.parse(text.text, text.name)
-    own = source.find(file, kernel.function)
-    wanted = source.parse(chapters.read(operation.source).text, operation.source).kernels[0].parameters
-    ctype = operation.dtypes[problem.dtype]
+    orders: dict[str, tuple[int, ...]] = {}
+    own = []
+    for launch in launches:
+        function = one.replaced.get(launch.function)
+        if function is None:
+            own.append(replace(launch, unit=chapter))
+            continue
+        if launch.function not in orders:
+            orders[launch.function] = _order(operation, one, function, launch, problem)
+        arguments = tuple(launch.arguments[i] for i in orders[launch.function])
+        own.append(replace(launch, function=function.expression, arguments=arguments))
+    if not orders:
+        function = next(iter(one.replaced.values()))
+        launched = ", ".join(dict.fromkeys(launch.function for launch in launches))
+        raise UsageError(
+            f"{one.text.name}:{function.line}: {one.rung.name} launches {launched} here and no {function.name}: name "
+            "a kernel that does with --kernel."
+        )
+    return own
+
+
+def _order(
+    operation: Operation, one: Picked, own: source.KernelSource, launch: Launch, problem: Problem
+) -> tuple[int, ...]:
+    """Return the order in which a user's function takes a launch's arguments, or refuse its parameters.
+
+    Two pointers are told apart by const where the function says it: an input that comes second is still the input.
+    """
+    file = source.parse(one.text.text, one.text.name)
+    chapter = source.find(source.parse(chapters.read(operation.source).text, operation.source), launch.function)
+    buffers = {buffer.name: buffer for buffer in operation.buffers(problem)}
+    ctype, wanted = operation.dtypes[problem.dtype], chapter.parameters
     fits = len(own.parameters) == len(wanted) and all(
-        _same_kind(a, b, ctype, file.aliases) for a, b in zip(own.parameters, wanted, strict=True)
+        _takes(parameter, like, buffers.get(passed, passed) if isinstance(passed, str) else passed, ctype, file.aliases)
+        for parameter, like, passed in zip(own.parameters, wanted, launch.arguments, strict=True)
     )
     if not fits:
+        taker = "its kernels take" if one.rung.launches is None else f"{launch.function} of {one.rung.name} takes"
         raise UsageError(
-            f"{text.name}:{own.line}: {operation.name} cannot call {own.signature}; its kernels take "
+            f"{one.text.name}:{own.line}: {operation.name} cannot call {own.signature}; {taker} "
             f"({', '.join(str(parameter) for parameter in wanted)}), with T = {ctype}."
         )
     pointers = [i for i, parameter in enumerate(wanted) if parameter.pointer]
     theirs = [own.parameters[i].const for i in pointers]
     ours = [wanted[i].const for i in pointers]
+    order = list(range(len(wanted)))
     if len(pointers) == 2 and theirs == ours[::-1] and theirs[0] != theirs[1]:
         first, second = pointers
-        swapped = list(arguments)
-        swapped[first], swapped[second] = arguments[second], arguments[first]
-        return tuple(swapped)
-    return arguments
+        order[first], order[second] = second, first
+    return tuple(order)
 
 
-def _same_kind(own: source.Parameter, wanted: source.Parameter, ctype: str, aliases: Mapping[str, str]) -> bool:
-    """Tell whether a parameter takes the bits that the ladder's takes: `half` fits unsigned short."""
-    if own.pointer != wanted.pointer:
+def _takes(own: source.Parameter, like: source.Parameter, passed: Any, ctype: str, aliases: Mapping[str, str]) -> bool:
+    """Tell whether a parameter takes what is passed, a buffer or a scalar: `half` fits a buffer of float16."""
+    if own.pointer != isinstance(passed, Buffer):
         return False
     # T may be the macro that the command line defines, even where the file has a default of its own for it.
     have = source.numpy_dtype(ctype) if own.type == "T" else source.numpy_dtype(own.type, aliases)
-    want = source.numpy_dtype(ctype if wanted.type == "T" else wanted.type)
-    if have is None or want is None:
-        return False
-    a, b = np.dtype(have), np.dtype(want)
+    if have is None:  # such as S, which a chapter, and a copy of it, makes of T
+        return own.type == like.type
+    a, b = np.dtype(have), np.dtype(passed.dtype)
     return a.itemsize == b.itemsize and (own.pointer or (a.kind == "f") == (b.kind == "f"))
 
 
@@ -259,45 +318,8 @@ def _dtype(operation: Operation, name: str | None) -> str:
     return name
 
 
-def check_block(block: Dim) -> None:
-    """Raise UsageError for a block that no CUDA device launches."""
-    threads = block[0] * block[1] * block[2]
-    for value, limit, axis in zip(block, MAX_BLOCK, "xyz", strict=True):
-        if value < 1:
-            raise UsageError(f"--block {dim_text(block)} is no block: each number is at least 1.")
-        if value > limit and threads <= MAX_THREADS_PER_BLOCK:
-            raise UsageError(f"--block {dim_text(block)} has {axis} = {value}; CUDA allows at most {limit}.")
-    if threads > MAX_THREADS_PER_BLOCK:
-        raise UsageError(
-            f"--block {dim_text(block)} has {threads} threads; CUDA allows {MAX_THREADS_PER_BLOCK} a block, "
-            f"such as {_fitting_block(block)}."
-        )
-
-
-def _fitting_block(block: Dim) -> str:
-    """Return the block with its y (or x) reduced until it fits."""
-    x, y, z = block
-    while x * y * z > MAX_THREADS_PER_BLOCK:
-        if z > 1:
-            z = (z + 1) // 2
-        elif y > 1:
-            y = (y + 1) // 2
-        else:
-            x = MAX_THREADS_PER_BLOCK
-    return dim_text((x, y, z))
-
-
-def check_grid(grid: Dim, why: str = "") -> None:
-    """Raise UsageError for a grid that no CUDA device launches."""
-    for value, limit, axis in zip(grid, MAX_GRID, "xyz", strict=True):
-        if value < 1:
-            raise UsageError(f"--grid {dim_text(grid)} is no grid: each number is at least 1.")
-        if value > limit:
-            raise UsageError(f"The grid {dim_text(grid)} has {axis} = {value}; CUDA allows at most {limit}.{why}")
-
-
-def _case(operation: Operation, kernel: Kernel, text: Source, problem: Problem, request: Request) -> Case:
-    itemsize = np.dtype(problem.dtype).itemsize
+def _case(operation: Operation, one: Picked, problem: Problem, request: Request) -> Case:
+    kernel = one.kernel
     block = dim3(request.block or kernel.block)
     check_block(block)
     if any(extent > 1 for extent in block[operation.block_dimensions :]):
@@ -308,10 +330,29 @@ def _case(operation: Operation, kernel: Kernel, text: Source, problem: Problem, 
         )
     if kernel.dtypes and problem.dtype not in kernel.dtypes:
         raise UsageError(f"{kernel.name} has no {problem.dtype} form: use {', '.join(kernel.dtypes)}.")
-    reason = kernel.refuses(block, itemsize)
-    if reason:
+    fixed = _fixed(operation, problem, block)
+    chapter = chapters.read(operation.source)
+    macros = constants.read(chapter.text)
+    given = request.defines
+    if one.text.builtin:
+        _check_defines(operation, fixed, macros, request.defines)
+        given = {name: text for name, text in request.defines.items() if name in kernel.constants}
+    else:
+        macros = _with_own(macros, constants.read(one.text.text), fixed | dict(given), problem)
+    asked, defines = _geometry(kernel, problem, block, macros, fixed, given)
+    ruled = kernel.constants if one.text.builtin else {}  # the rules are those of the chapter's own kernel
+    for name in (name for name in ruled if name in given):
+        if reason := ruled[name](asked[name], asked):
+            raise UsageError(f"--define {name}={given[name]} is refused: {kernel.name} takes {reason}.")
+    if reason := kernel.refuses(asked):
         raise UsageError(f"{kernel.name} cannot take --block {dim_text(block, 1)}: {reason}.")
-    needed = kernel.grid(problem, block)
+    for name in (name for name in ruled if name not in given):
+        if reason := ruled[name](asked[name], asked):
+            raise UsageError(
+                f"{kernel.name} cannot take --block {dim_text(block)}: its {name} is {asked[name]} and would have "
+                f"to be {reason}."
+            )
+    needed = kernel.grid(asked)
     grid = dim3(request.grid) if request.grid else needed
     check_grid(grid, "" if request.grid else " A larger --block needs fewer blocks.")
     if not kernel.any_grid and any(have < need for have, need in zip(grid, needed, strict=True)):
@@ -319,25 +360,103 @@ def _case(operation: Operation, kernel: Kernel, text: Source, problem: Problem, 
             f"--grid {dim_text(grid)} cannot cover {_size_text(problem)} with {kernel.name} and a block of "
             f"{dim_text(block)}: it takes {dim_text(needed)}; leave --grid out to get that."
         )
-    ctype = operation.dtypes[problem.dtype]
     if kernel.launches is None:
-        arguments = _arguments(operation, kernel, text, problem)
-        launches: tuple[Launch, ...] = (
-            Launch(kernel.function, grid, block, arguments, kernel.shared_bytes(block, itemsize)),
-        )
+        arguments, shared = operation.arguments(problem), kernel.shared_bytes(asked)
+        launches = [Launch(one.rung.function, grid, block, arguments, shared)]
     else:
-        launches = tuple(kernel.launches(problem, block, grid))
-    defines = {"T": ctype, "BDIMX": str(block[0]), "BDIMY": str(block[1])} | operation.defines(problem)
-    defines |= kernel.defines(block, itemsize)
-    if not text.builtin:
-        defines = {name: value for name, value in defines.items() if _expects_macro(text.text, name)}
-    return replace(
-        _unplanned(operation, kernel, text, problem),
-        block=block,
-        grid=grid,
-        launches=launches,
-        defines=defines | dict(request.defines),
+        launches = list(kernel.launches(asked, grid))
+    check_shared(
+        max(launch.shared_bytes for launch in launches),
+        f"{kernel.name} needs",
+        "make the block, or the constants and options behind it, smaller",
     )
+    if not one.text.builtin:
+        launches = _launch_own(operation, one, launches, Unit(chapter, defines), problem)
+        wanted = {name: text for name, text in defines.items() if _expects_macro(one.text.text, name)}
+        defines = wanted | dict(request.defines)
+    return replace(
+        _unplanned(operation, one, problem), block=block, grid=grid, launches=tuple(launches), defines=defines
+    )
+
+
+# The constants of a chapter ------------------------------------------------------------------------------------------
+
+
+def geometry(operation: Operation, kernel: Kernel, problem: Problem, block: Dim) -> Geometry:
+    """Return what a kernel's rules are asked with where the command line defines nothing."""
+    macros = constants.read(chapters.read(operation.source).text)
+    return _geometry(kernel, problem, block, macros, _fixed(operation, problem, block), {})[0]
+
+
+def _fixed(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:
+    """Return the macros that options set."""
+    own = {"T": operation.dtypes[problem.dtype], "BDIMX": str(block[0]), "BDIMY": str(block[1])}
+    return own | operation.defines(problem)
+
+
+def _geometry(
+    kernel: Kernel,
+    problem: Problem,
+    block: Dim,
+    macros: Mapping[str, Macro],
+    fixed: Mapping[str, str],
+    given: Mapping[str, str],
+) -> tuple[Geometry, dict[str, str]]:
+    """Return what the kernel's rules are asked with, and the macros that its source gets.
+
+    `given` are the command line's. A constant goes to the compiler as the number that the rules see.
+    """
+    itemsize = np.dtype(problem.dtype).itemsize
+    seen = Geometry(problem, block, Constants(macros, {**fixed, **given}, itemsize))
+    numbers = dict(given)
+    for name in given:
+        if name in kernel.constants:
+            try:
+                numbers[name] = str(seen[name])
+            except NotANumber as error:
+                raise UsageError(
+                    f"--define {name}={given[name]} gives {kernel.name} no number ({error}): write a whole number."
+                ) from None
+    defines = {**fixed, **kernel.defines(seen), **numbers}
+    return Geometry(problem, block, Constants(macros, defines, itemsize)), defines
+
+
+def _check_defines(
+    operation: Operation, fixed: Mapping[str, str], macros: Mapping[str, Macro], given: Mapping[str, str]
+) -> None:
+    """Raise UsageError for a macro that is none of the chapter's constants, or that another option sets."""
+    known = {name for kernel in operation.kernels for name in kernel.constants}
+    flags = {"T": "--dtype", "BDIMX": "--block", "BDIMY": "--block"}
+    for name, text in given.items():
+        if name in known:
+            continue
+        if name in fixed:
+            raise UsageError(f"--define {name}={text}: {flags.get(name, '--' + name.lower())} sets {name}; use that.")
+        listed = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        if name in macros:
+            raise UsageError(
+                f"--define {name}={text}: {name} of {operation.source} follows from the others and cannot be set; "
+                f"of constants that can be, {listed}."
+            )
+        raise UsageError(
+            f"--define {name}={text} names no constant of {operation.source}: {listed}.{did_you_mean(name, known)}"
+        )
+
+
+def _with_own(
+    chapter: Mapping[str, Macro], own: Mapping[str, Macro], given: Mapping[str, str], problem: Problem
+) -> dict[str, Macro]:
+    """Return a chapter's macros with those of a user's file in their place that have a value."""
+    itemsize = np.dtype(problem.dtype).itemsize
+    merged = {**chapter, **{name: macro for name, macro in own.items() if name in chapter}}
+    values = Constants(merged, given, itemsize)
+    for name in own:
+        if name in chapter and merged[name].parameters is None:
+            try:
+                values[name]
+            except NotANumber:
+                merged[name] = chapter[name]
+    return merged
 
 
 def _expects_macro(text: str, name: str) -> bool:
@@ -353,15 +472,16 @@ def _expects(operation: Operation, kernel: Kernel) -> str:
     return next((k.name for k in operation.kernels if k.expected and k.expected is kernel.expected), "")
 
 
-def _unplanned(operation: Operation, kernel: Kernel, text: Source, problem: Problem) -> Case:
+def _unplanned(operation: Operation, one: Picked, problem: Problem) -> Case:
     """Return a case without launches, as a kernel that is skipped has it."""
+    kernel = one.kernel
     nothing = (0, 0, 0)
     return Case(
         operation=operation.name,
         kernel=kernel.name,
         id=operation.kernel_id(kernel.name),
         function=kernel.function,
-        source=text,
+        source=one.text,
         problem=problem,
         block=nothing,
         grid=nothing,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cudabench.explain.accesses import total
@@ -40,6 +41,7 @@ def show(
         results = sorted(results, key=lambda result: order.index(result.kernel))
     out.print(problem_line(operation, results, settings, device))
     columns = timed_columns(operation, results) if device.kind == "cuda" else simulated_columns(results)
+    columns = with_detours(columns, operation)
     if len(devices) > 1:
         columns.insert(2, Column("device", lambda r: r.device, right=False))
     if all(result.id is None for result in results):  # no ladder
@@ -161,6 +163,16 @@ def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Col
         Column("grid", lambda r: dim_text(r.grid) if r.grid[0] else NOTHING, right=False, expendable=1),
     ]
     return start, Column("verified", verified, right=False)
+
+
+def with_detours(columns: Sequence[Column[Result]], operation: Operation) -> list[Column[Result]]:
+    """Return the columns with a word at the kernels that are no step of the way to the fastest."""
+    detours = {kernel.name for kernel in operation.kernels if kernel.detour}
+
+    def name(result: Result) -> str:
+        return f"{result.kernel} (detour)" if result.kernel in detours else result.kernel
+
+    return [replace(column, text=name) if column.heading == "kernel" else column for column in columns]
 
 
 def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Column[Result]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.model import Case, Dim, Launch, Problem, Source
-from cudabench.plan.cases import check_block, check_grid
+from cudabench.plan.limits import MAX_SHARED, check_block, check_grid
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
@@ -25,8 +25,6 @@ from cudabench.userkernel.problem import dimensions, main_dtype, number, problem
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.type_names import aliases_of
 from cudabench.userkernel.values import Array, Scalar
-
-MAX_SHARED = 232448  # bytes a block can have on any card (227 KiB, compute capability 9.0)
 
 
 def series(requests: Sequence[UserRequest]) -> list[Series]:

@@ -1,0 +1,57 @@
+"""What values the constants of a kernel may have, in words that complete 'warp-tile takes ...'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cudabench.model import Geometry, Rule
+from cudabench.plan.limits import MAX_REGISTERS, MAX_STATIC_SHARED
+
+Check = Callable[[Geometry], str | None]
+
+
+def number(least: int, most: int, *checks: Check, multiple: int | str = 1, power: bool = False) -> Rule:
+    """Return the rule of a whole number from `least` to `most` that passes all `checks`.
+
+    `multiple` is what it is a multiple of, a number or a constant of the chapter; with `power` it is a power of two.
+    """
+
+    def rule(value: int, geometry: Geometry) -> str | None:
+        unit = geometry[multiple] if isinstance(multiple, str) else multiple
+        if not least <= value <= most or value % unit or (power and value & (value - 1)):
+            kind = "a power of two from " if power else f"a multiple of {unit} from " if unit > 1 else ""
+            return f"{kind}{least} to {most}"
+        return next((reason for check in checks if (reason := check(geometry))), None)
+
+    return rule
+
+
+def in_registers(*factors: str) -> Check:
+    """Return the check that as many elements as the product of constants fit a thread's registers."""
+
+    def check(geometry: Geometry) -> str | None:
+        elements = 1
+        for factor in factors:
+            elements *= geometry[factor]
+        needed = elements * max(geometry.itemsize // 4, 1)
+        if needed <= MAX_REGISTERS:
+            return None
+        product = " x ".join(factors)
+        return f"fewer: {product} elements would need {needed} registers a thread, and there are {MAX_REGISTERS}"
+
+    return check
+
+
+def in_static_shared(elements: Callable[[Geometry], int]) -> Check:
+    """Return the check that an array of as many elements fits the static shared memory of a block."""
+
+    def check(geometry: Geometry) -> str | None:
+        needed = elements(geometry) * geometry.itemsize
+        if needed <= MAX_STATIC_SHARED:
+            return None
+        return (
+            f"less: its tile would take {needed / 1024:.0f} KiB of shared memory, and a block has "
+            f"{MAX_STATIC_SHARED // 1024} KiB for such arrays"
+        )
+
+    return check

@@ -1,0 +1,256 @@
+"""The constants of a source file, read from its `#define`s, so that the host's rules say none of them again.
+
+A constant that a user may set stands in the file as
+
+    #ifndef STAGES
+    #define STAGES 3  // steps whose tiles are in shared memory
+    #endif
+
+and what follows from it as a plain `#define`. Both are whole numbers by C's arithmetic, which is what is evaluated
+here: integers, `sizeof(T)`, casts, other constants, macros with parameters, comparisons and the conditional operator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A `#define`: its parameters (None for a constant), its text, and whether `#ifndef` lets a user set it."""
+
+    text: str
+    parameters: tuple[str, ...] | None = None
+    guarded: bool = False
+
+
+class NotANumber(ValueError):
+    """A text that is no constant whole number."""
+
+
+@lru_cache(maxsize=32)
+def read(text: str) -> Mapping[str, Macro]:
+    """Return the macros of a source text by name; of several definitions of one name the first."""
+    found: dict[str, Macro] = {}
+    lines = re.sub(r"/\*.*?\*/", lambda match: "\n" * match[0].count("\n"), text, flags=re.DOTALL).split("\n")
+    guard = ""  # the name that the line before asked for
+    for number, line in enumerate(lines):
+        code = line.partition("//")[0].rstrip()
+        if match := re.fullmatch(r"\s*#\s*define\s+(\w+)(\(([\w\s,]*)\))?(?:\s+(.*))?", code):
+            name, brackets, parameters, body = match.groups()
+            following = lines[number + 1] if number + 1 < len(lines) else ""
+            if not (body or "").endswith("\\"):  # over several lines stands code
+                names = tuple(p.strip() for p in parameters.split(",")) if brackets else None
+                guarded = guard == name and bool(re.match(r"\s*#\s*endif\b", following))
+                found.setdefault(name, Macro(body or "1", names, guarded))
+        match = re.match(r"\s*#\s*ifndef\s+(\w+)\s*$", code)
+        guard = match[1] if match else ""
+    return found
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The constants in force: a file's macros, and the texts that the command line defines in their place.
+
+    `itemsize` is that of T. Indexing evaluates: KeyError for a name that is none, NotANumber for what has no value.
+    """
+
+    macros: Mapping[str, Macro]
+    given: Mapping[str, str]
+    itemsize: int
+    _known: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+
+    def __getitem__(self, name: str) -> int:
+        if name not in self._known:
+            self._known[name] = self._evaluate(self._text(name), {}, (name,))
+        return self._known[name]
+
+    def call(self, name: str, *arguments: int) -> int:
+        """Return the value of a macro with parameters."""
+        macro = self.macros[name]
+        values = dict(zip(macro.parameters or (), arguments, strict=True))
+        return self._evaluate(macro.text, values, (name,))
+
+    def evaluate(self, text: str) -> int:
+        """Return the value of an expression over the constants."""
+        return self._evaluate(text, {}, ())
+
+    def _text(self, name: str) -> str:
+        if name in self.given:
+            return self.given[name]
+        return self.macros[name].text
+
+    def _evaluate(self, text: str, values: Mapping[str, int], inside: tuple[str, ...]) -> int:
+        def lookup(name: str, arguments: Sequence[int] | None) -> int:
+            if name == "sizeof":  # of a type in brackets; only T has a size here
+                return self.itemsize
+            if arguments is None and name in values:
+                return values[name]
+            if name in inside[1:] or len(inside) > 64:
+                raise NotANumber(f"{name} is defined by itself")
+            if name not in self.given and name not in self.macros:
+                raise NotANumber(f"{name} is no constant")
+            macro = None if name in self.given else self.macros[name]
+            if arguments is None:
+                return self._evaluate(self._text(name), {}, (*inside, name))
+            if macro is None or macro.parameters is None or len(macro.parameters) != len(arguments):
+                raise NotANumber(f"{name} is called with {len(arguments)} arguments")
+            return self._evaluate(macro.text, dict(zip(macro.parameters, arguments, strict=True)), (*inside, name))
+
+        return _Expression(text, lookup).value()
+
+
+# C's arithmetic of whole numbers ------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)[uUlL]*(?![\w.])|(\w+)|(<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|^~!?:(),]))"
+)
+_TYPE_WORDS = frozenset(["int", "unsigned", "signed", "long", "short", "char", "size_t", "const", "bool"])
+_LEVELS: tuple[tuple[str, ...], ...] = (
+    ("||",),
+    ("&&",),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!="),
+    ("<", ">", "<=", ">="),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
+Value = Callable[[], int]
+
+
+class _Expression:
+    """A parsed expression; parts that C would not evaluate are not."""
+
+    def __init__(self, text: str, lookup: Callable[[str, Sequence[int] | None], int]) -> None:
+        self._text, self._lookup = text, lookup
+        self._tokens = list(self._scan(text))
+        self._at = 0
+
+    def value(self) -> int:
+        """Return the number. Raises NotANumber."""
+        tree = self._conditional()
+        if self._at != len(self._tokens):
+            raise self._wrong()
+        try:
+            return tree()
+        except (ZeroDivisionError, OverflowError, ValueError, RecursionError) as error:
+            raise NotANumber(f"'{self._text}' has no value ({error})") from None
+
+    def _scan(self, text: str) -> Iterator[str]:
+        at, text = 0, text.strip()
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise self._wrong()
+            at = match.end()
+            yield match[1] or match[2] or match[3]
+
+    def _wrong(self) -> NotANumber:
+        return NotANumber(f"'{self._text}' is no whole number")
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self, token: str | None = None) -> str:
+        found = self._peek()
+        if not found or token not in (None, found):
+            raise self._wrong()
+        self._at += 1
+        return found
+
+    def _conditional(self) -> Value:
+        test = self._binary(0)
+        if self._peek() != "?":
+            return test
+        self._take()
+        yes = self._conditional()
+        self._take(":")
+        no = self._conditional()
+        return lambda: yes() if test() else no()
+
+    def _binary(self, level: int) -> Value:
+        if level == len(_LEVELS):
+            return self._unary()
+        left = self._binary(level + 1)
+        while self._peek() in _LEVELS[level]:
+            left = _joined(self._take(), left, self._binary(level + 1))
+        return left
+
+    def _unary(self) -> Value:
+        token = self._take()
+        if token in "-+~!":
+            inner = self._unary()
+            return {"-": lambda: -inner(), "+": inner, "~": lambda: ~inner(), "!": lambda: int(not inner())}[token]
+        if token == "(":
+            if self._cast():
+                return self._unary()
+            inner = self._conditional()
+            self._take(")")
+            return inner
+        if token[0].isdigit():
+            number = int(token, 16) if token[:2] in ("0x", "0X") else int(token)
+            return lambda: number
+        if not (token[0].isalpha() or token[0] == "_"):
+            raise self._wrong()
+        if token == "sizeof":
+            self._take("(")
+            if self._take() != "T":
+                raise self._wrong()
+            self._take(")")
+            return lambda: self._lookup("sizeof", None)
+        if self._peek() != "(":
+            return lambda: self._lookup(token, None)
+        self._take()
+        arguments = [self._conditional()]
+        while self._peek() == ",":
+            self._take()
+            arguments.append(self._conditional())
+        self._take(")")
+        return lambda: self._lookup(token, [argument() for argument in arguments])
+
+    def _cast(self) -> bool:
+        """Step over `int)` and the like behind an opening bracket, and tell whether it was there."""
+        end = self._at
+        while end < len(self._tokens) and self._tokens[end] in _TYPE_WORDS:
+            end += 1
+        if end == self._at or end == len(self._tokens) or self._tokens[end] != ")":
+            return False
+        self._at = end + 1
+        return True
+
+
+def _joined(operator: str, left: Value, right: Value) -> Value:
+    """Return an operation on two values; division cuts towards zero."""
+
+    def quotient(a: int, b: int) -> int:
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+    if operator == "&&":
+        return lambda: int(bool(left()) and bool(right()))
+    if operator == "||":
+        return lambda: int(bool(left()) or bool(right()))
+    function: Callable[[int, int], int] = {
+        "|": lambda a, b: a | b,
+        "^": lambda a, b: a ^ b,
+        "&": lambda a, b: a & b,
+        "==": lambda a, b: int(a == b),
+        "!=": lambda a, b: int(a != b),
+        "<": lambda a, b: int(a < b),
+        ">": lambda a, b: int(a > b),
+        "<=": lambda a, b: int(a <= b),
+        ">=": lambda a, b: int(a >= b),
+        "<<": lambda a, b: a << min(b, 64),
+        ">>": lambda a, b: a >> min(b, 64),
+        "+": lambda a, b: a + b,
+        "-": lambda a, b: a - b,
+        "*": lambda a, b: a * b,
+        "/": quotient,
+        "%": lambda a, b: a - quotient(a, b) * b,
+    }[operator]
+    return lambda: function(left(), right())

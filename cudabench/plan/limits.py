@@ -1,0 +1,67 @@
+"""What no CUDA device launches, in one place: sizes of blocks and grids, shared memory, registers.
+
+The figures are those of the CUDA C++ programming guide, technical specifications by compute capability; where
+capabilities differ, the most that any card has, so that a kernel is refused here only where no card takes it.
+"""
+
+from __future__ import annotations
+
+from cudabench.errors import UsageError
+from cudabench.model import Dim, dim_text
+
+MAX_THREADS_PER_BLOCK = 1024
+MAX_BLOCK: Dim = (1024, 1024, 64)
+MAX_GRID: Dim = (2**31 - 1, 65535, 65535)
+MAX_STATIC_SHARED = 48 * 1024  # bytes of arrays whose size the compiler knows
+MAX_SHARED = 227 * 1024  # bytes of a block in all (compute capability 9.0 and 10.0)
+MAX_REGISTERS = 255  # 4 bytes each, of a thread
+MAX_DIMENSION = 2**31 - 1  # of a problem: sizes reach the kernels as int
+
+
+def check_block(block: Dim) -> None:
+    """Raise UsageError for a block that no CUDA device launches."""
+    threads = block[0] * block[1] * block[2]
+    for value, limit, axis in zip(block, MAX_BLOCK, "xyz", strict=True):
+        if value < 1:
+            raise UsageError(f"--block {dim_text(block)} is no block: each number is at least 1.")
+        if value > limit and threads <= MAX_THREADS_PER_BLOCK:
+            raise UsageError(f"--block {dim_text(block)} has {axis} = {value}; CUDA allows at most {limit}.")
+    if threads > MAX_THREADS_PER_BLOCK:
+        raise UsageError(
+            f"--block {dim_text(block)} has {threads} threads; CUDA allows {MAX_THREADS_PER_BLOCK} a block, "
+            f"such as {_fitting_block(block)}."
+        )
+
+
+def _fitting_block(block: Dim) -> str:
+    """Return the block with its y (or x) reduced until it fits."""
+    x, y, z = block
+    while x * y * z > MAX_THREADS_PER_BLOCK:
+        if z > 1:
+            z = (z + 1) // 2
+        elif y > 1:
+            y = (y + 1) // 2
+        else:
+            x = MAX_THREADS_PER_BLOCK
+    return dim_text((x, y, z))
+
+
+def check_grid(grid: Dim, why: str = "") -> None:
+    """Raise UsageError for a grid that no CUDA device launches; `why` is added to the sentence."""
+    for value, limit, axis in zip(grid, MAX_GRID, "xyz", strict=True):
+        if value < 1:
+            raise UsageError(f"--grid {dim_text(grid)} is no grid: each number is at least 1.")
+        if value > limit:
+            raise UsageError(f"The grid {dim_text(grid)} has {axis} = {value}; CUDA allows at most {limit}.{why}")
+
+
+def check_shared(nbytes: int, who: str, repair: str) -> None:
+    """Raise UsageError where a block would have more shared memory than any card gives it.
+
+    `who` names what asks for the `nbytes` bytes, `repair` is the end of the sentence.
+    """
+    if nbytes > MAX_SHARED:
+        raise UsageError(
+            f"{who} {nbytes / 1024:.0f} KiB of shared memory ({nbytes} bytes); a block has {MAX_SHARED // 1024} KiB "
+            f"({MAX_SHARED} bytes) at most: {repair}."
+        )
