@@ -26,7 +26,6 @@ COMMANDS = {
     "sweep": "Measure a kernel with every sensible block; the best ones twice.",
     "schema": "Print the JSON Schema of the results file, or its keys as a page.",
     "plot": "Draw results: a ladder, bandwidth over size, a sweep.",
-    "schema": "Print the JSON Schema of the results file, or its keys as a page.",
     "info": "Show what this machine can do, and what would mend each lack.",
     "completion": "Print the script that completes commands in bash, zsh or fish.",
 }
