@@ -15,7 +15,7 @@ from typing import Any
 
 from cudabench import operations
 from cudabench.devices.cuda import CudaDevice
-from cudabench.measure.buffers import BufferSet, place
+from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.model import Case, Settings
 from cudabench.plan import cases
@@ -28,7 +28,7 @@ PLACES = 8
 def median(device: CudaDevice, case: Case, module: Any, where: BufferSet) -> tuple[float, float]:
     """Return the median times of the kernel and of a copy at a place, in seconds."""
     alone = GpuRun(operations.get(case.operation), case.problem, SETTINGS, device)
-    alone._places = (where,)
+    alone._buffer_sets = (where,)
     timing, copy, _ = alone._time([device.bind(module, case.launches, where.addresses)])
     return timing.median_s, copy.median_s if copy else float("nan")
 
@@ -52,7 +52,7 @@ def size(device: CudaDevice, n: int) -> None:
         return device.load(case.source, {**case.defines, "UNUSED": str(number)}, [case.function])
 
     def another() -> BufferSet:
-        made = place(device, operation, case.problem)[0]
+        made = lay_out(device, operation, case.problem)[0]
         made.fill(inputs)
         return made
 
@@ -61,9 +61,9 @@ def size(device: CudaDevice, n: int) -> None:
     print(f"{case.kernel} {n} x {n}, medians in us")
     report("nothing changed", [median(device, case, module, here) for _ in range(TIMES)])
     report("code elsewhere", [median(device, case, load(1 + at), here) for at in range(TIMES)])
-    places = [another() for _ in range(PLACES)]
-    report("buffers elsewhere", [median(device, case, module, each) for each in places])
-    report("the same again", [median(device, case, module, each) for each in places])
+    elsewhere = [another() for _ in range(PLACES)]
+    report("buffers elsewhere", [median(device, case, module, each) for each in elsewhere])
+    report("the same again", [median(device, case, module, each) for each in elsewhere])
 
 
 def main() -> None:

@@ -31,10 +31,10 @@ for case in job.cases:
     if case.kernel == "refuses":
         channel.send(Refused(OutOfMemory("too large")))
         break
-    poisons = case.kernel == "poisons"
+    spoils = case.kernel == "spoils"
     result = describe(case, "cuda:0")
-    result = replace(result, status="failed") if poisons else result
-    channel.send(Finished(result, poisoned=poisons, printed=printed_bytes()))
-    if poisons:
+    result = replace(result, status="failed") if spoils else result
+    channel.send(Finished(result, context_lost=spoils, printed=printed_bytes()))
+    if spoils:
         break
 os._exit(0)

@@ -19,8 +19,8 @@ DEVICE = SimDevice("sm_90")
 def faults(size: tuple[int, int], **changes: object) -> list[str]:
     """Run the whole ladder and return what is not right."""
     ladder = cases.build(TRANSPOSE, cases.Request(size=size, seed=sum(size), **changes))  # type: ignore[arg-type]
-    examination = SimulatedRun(TRANSPOSE, ladder[0].problem, Settings(cpu=False), DEVICE)
-    results = [examination.examine(case) for case in ladder]
+    simulated = SimulatedRun(TRANSPOSE, ladder[0].problem, Settings(cpu=False), DEVICE)
+    results = [simulated.simulate(case) for case in ladder]
     return [f"{r.kernel} {size} {r.block}: {r.status}, {r.reason}" for r in results if r.status != "ok"]
 
 
@@ -41,14 +41,14 @@ def test_every_type(dtype: str) -> None:
 def test_every_architecture(architecture: str) -> None:
     """The last rung runs as compiled for old and new architectures."""
     (case,) = cases.build(TRANSPOSE, cases.Request(kernels=("vector",), size=(65, 132)))
-    examination = SimulatedRun(TRANSPOSE, case.problem, Settings(cpu=False), SimDevice(architecture))
-    assert examination.examine(case).status == "ok"
+    simulated = SimulatedRun(TRANSPOSE, case.problem, Settings(cpu=False), SimDevice(architecture))
+    assert simulated.simulate(case).status == "ok"
 
 
 def counted(kernel: str, block: tuple[int, int]) -> Result:
     """Return a kernel's result at 256 x 256."""
     (case,) = cases.build(TRANSPOSE, cases.Request(kernels=(kernel,), size=(256, 256), block=block))
-    return SimulatedRun(TRANSPOSE, case.problem, Settings(cpu=False), DEVICE).examine(case)
+    return SimulatedRun(TRANSPOSE, case.problem, Settings(cpu=False), DEVICE).simulate(case)
 
 
 def per_request(result: Result, space: str, op: str) -> float:

@@ -824,9 +824,9 @@ def test_writing_into_const_is_caught_on_the_device() -> None:
 def test_an_expectation_that_fails_ends_the_run() -> None:
     """What is known only once the inputs are there, an expression that raises, is the user's mistake: no result."""
     part = plan.build([request(expect=("y=x[5000]+y0",))])
-    bench = GpuRun(part.make(), part.cases[0].problem, FAST, FakeDevice(saxpy))
+    gpu_run = GpuRun(part.make(), part.cases[0].problem, FAST, FakeDevice(saxpy))
     with pytest.raises(UsageError, match="out of bounds"):
-        bench.measure(part.cases[0])
+        gpu_run.measure(part.cases[0])
 
 
 def test_a_part_travels_to_another_process() -> None:

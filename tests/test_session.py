@@ -46,7 +46,7 @@ def test_one_worker_serves_a_ladder() -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "reason"),
-    [("dies", "the process that ran it ended"), ("hangs", "no sign of life for 1 s while timing"), ("poisons", None)],
+    [("dies", "the process that ran it ended"), ("hangs", "no sign of life for 1 s while timing"), ("spoils", None)],
 )
 def test_a_bad_kernel_costs_itself(kernel: str, reason: str | None) -> None:
     """After a death, a hang or a spoilt context a new worker goes on with the rest, and the device is told of once."""
@@ -59,7 +59,7 @@ def test_a_bad_kernel_costs_itself(kernel: str, reason: str | None) -> None:
 
 def test_two_bad_kernels_at_the_end() -> None:
     """A ladder that ends with bad kernels ends."""
-    assert [r.status for r in results(run("dies", "poisons"))] == ["failed", "failed"]
+    assert [r.status for r in results(run("dies", "spoils"))] == ["failed", "failed"]
 
 
 def test_refusal_ends_the_run() -> None:

@@ -1,11 +1,10 @@
 """Where the buffers of a problem lie in the memory of a device.
 
-The place decides the level of a short kernel's time. A transpose of 1024 x 1024 floats, timed again and again on the
-same buffers of an H200, gives the same median to a clock tick of 32 ns, also with its code loaded elsewhere; on other
-buffers of the same process it lies up to 4% higher or lower, each place at its own level for as long as it lives. So
-does each stream, whose own queue lies somewhere too (benchmarks/results/verdicts_h200.md). A run that takes the one
-place it happens to get would measure that place. So a small problem is laid out several times and all places are
-sampled in turn, each on a stream of its own. Large arrays lie everywhere, and one place is enough.
+Addresses move the time of a short kernel. On an H200 a transpose of 1024 x 1024 floats, timed repeatedly on the same
+buffers, has the same median to 32 ns, one tick of the clock, also after its code is loaded at another address. On other
+buffers of the same process the median differs by up to 4%; streams differ in the same way
+(benchmarks/results/verdicts_h200.md). A small problem is therefore allocated several times, and all places are sampled
+in turn, each on a stream of its own. A large problem touches so much of the memory that one place is enough.
 """
 
 from __future__ import annotations
@@ -19,18 +18,21 @@ from cudabench.devices.protocol import Device, Work
 from cudabench.errors import OutOfMemory
 from cudabench.model import Buffer, Operation, Problem
 
-MOST = 8  # places
+MOST = 8  # places of a problem
 TOGETHER_BYTES = 128 << 20  # all places of a problem, unless one is larger
 
 
 @dataclass(frozen=True)
 class BufferSet:
-    """All buffers of a problem at one place: the addresses, by name, and the bytes that a copy in comparison reads."""
+    """All buffers of a problem at one place: their addresses, by name.
+
+    `copy_bytes` is what the copy to compare with reads, and writes again: half of the bytes that the operation moves.
+    """
 
     device: Device
     buffers: Sequence[Buffer]
     addresses: Mapping[str, int]
-    copied: int
+    copy_bytes: int
 
     def fill(self, inputs: Mapping[str, np.ndarray]) -> None:
         """Set the inputs, and poison what a kernel has to write."""
@@ -58,10 +60,10 @@ class BufferSet:
     def copy(self) -> Work | None:
         """Return a copy that moves the operation's bytes: half are read, half written. None where it has no room."""
         source, target = (self._room(role) for role in _ENDS)
-        return None if source is None or target is None else self.device.copy(source, target, self.copied)
+        return None if source is None or target is None else self.device.copy(source, target, self.copy_bytes)
 
     def _room(self, role: str) -> int | None:
-        found = next((b.name for b in self.buffers if b.role == role and b.nbytes >= self.copied > 0), _ENDS[role])
+        found = next((b.name for b in self.buffers if b.role == role and b.nbytes >= self.copy_bytes > 0), _ENDS[role])
         return self.addresses.get(found)
 
     def download(self, buffers: Iterable[Buffer]) -> dict[str, np.ndarray]:
@@ -82,8 +84,8 @@ def _before(name: str) -> str:
     return f"{name} before"
 
 
-def place(device: Device, operation: Operation, problem: Problem) -> tuple[BufferSet, ...]:
-    """Return the places of a problem's buffers, one or several.
+def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[BufferSet, ...]:
+    """Allocate a problem's buffers at one place or several.
 
     Raises OutOfMemory, before anything runs, where they do not fit. Only the room for a copy may be missing.
     """
@@ -101,15 +103,15 @@ def place(device: Device, operation: Operation, problem: Problem) -> tuple[Buffe
             sizes[name] = half
             needed += half
     count = how_many(needed, free)
-    places = []
+    made = []
     for _ in range(count):
         # What shares a page shares a place.
         addresses = {name: device.allocate(nbytes, own_page=count > 1) for name, nbytes in sizes.items()}
         for name in _ENDS.values():
             if name in addresses:
                 device.poison(addresses[name], half)
-        places.append(BufferSet(device, buffers, addresses, half))
-    return tuple(places)
+        made.append(BufferSet(device, buffers, addresses, half))
+    return tuple(made)
 
 
 def how_many(nbytes: int, free: int) -> int:

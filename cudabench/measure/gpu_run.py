@@ -2,7 +2,7 @@
 
 The protocol: the output is poisoned before the first launch and compared with the reference before and after timing.
 Samples of the kernel and of a copy of the same bytes alternate, so that both see the same clocks and the same memory;
-a small problem is sampled at several places of the memory in turn (`placement`).
+a small problem is sampled at several places of the memory in turn (see `buffers`).
 A buffer that the kernel reads and writes is set back before every sample, outside the timed window.
 Sampling ends by the rule of `enough`.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from cudabench.devices.protocol import Device, Work
 from cudabench.errors import CudabenchError, DeviceError, OutOfMemory, UsageError
 from cudabench.measure import verify
-from cudabench.measure.buffers import BufferSet, place
+from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.context import (
     Arrays,
     RunContext,
@@ -59,19 +59,19 @@ class GpuRun(RunContext):
     """The kernels of one run on a GPU: inputs in its memory, samples, figures."""
 
     device: Device
-    _places: tuple[BufferSet, ...] = field(default=(), init=False)
+    _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
 
-    def places(self) -> tuple[BufferSet, ...]:
+    def buffer_sets(self) -> tuple[BufferSet, ...]:
         """Return where the buffers lie; OutOfMemory, before anything runs, where they do not fit."""
-        self._places = self._places or place(self.device, self.operation, self.problem)
-        return self._places
+        self._buffer_sets = self._buffer_sets or lay_out(self.device, self.operation, self.problem)
+        return self._buffer_sets
 
     def release(self) -> None:
         """Free the buffers; they are made anew when they are needed again."""
-        for placement in self._places:
-            for address in placement.addresses.values():
+        for buffer_set in self._buffer_sets:
+            for address in buffer_set.addresses.values():
                 self.device.release(address)
-        self._places = ()
+        self._buffer_sets = ()
 
     # One kernel -------------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class GpuRun(RunContext):
         blank = describe(case, f"cuda:{self.device.info.index}")
         if case.skip_reason:
             return replace(blank, status="skipped", reason=case.skip_reason)
-        self.places()
+        self.buffer_sets()
         self.expected(case.expects)  # an expectation of the user's that cannot be ends the run, not one kernel
         try:
             if self.settings.cpu:
@@ -111,25 +111,25 @@ class GpuRun(RunContext):
                 f"A block of {threads} threads does not fit: by its launch bounds and {spent.registers} registers a "
                 f"thread {case.function} takes at most {most}; use a smaller --block."
             )
-        places = self.places()
+        buffer_sets = self.buffer_sets()
         works = []
-        for placement in places:
-            placement.fill(self.inputs)
-            works.append(self.device.bind(module, case.launches, placement.addresses))
+        for buffer_set in buffer_sets:
+            buffer_set.fill(self.inputs)
+            works.append(self.device.bind(module, case.launches, buffer_set.addresses))
         expected = self.expected(case.expects)
         self.progress("running", 0)
         for work in works:
             self.device.run(work, f"running {case.kernel}")
         self.progress("verifying", 0)
-        before, _ = self._verify(case, expected, "before", places[0])
+        before, _ = self._verify(case, expected, "before", buffer_sets[0])
         if before and before.mismatches:
             return self._wrong(result, case, before)
 
         timing, copy, notes = self._time(works)
         self.progress("verifying", 1)
         verification = before
-        for placement in places:
-            after, got = self._verify(case, expected, "after", placement)
+        for buffer_set in buffer_sets:
+            after, got = self._verify(case, expected, "after", buffer_set)
             verification = verify.merge(verification, after) if verification and after else None
         wrong = self._wrong(result, case, verification)
         if wrong.status == "wrong":
@@ -139,16 +139,16 @@ class GpuRun(RunContext):
         return self._figures(replace(result, verification=verification, figures=figures), case, timing, copy, notes)
 
     def _verify(
-        self, case: Case, expected: Arrays, when: str, placement: BufferSet
+        self, case: Case, expected: Arrays, when: str, buffer_set: BufferSet
     ) -> tuple[Verification | None, Arrays]:
         """Return how the outputs at a place compare with the reference, None where nothing is expected, and them."""
         wanted = {*expected, *self.operation.saves}
-        got = placement.download(b for b in placement.buffers if b.name in wanted)
+        got = buffer_set.download(b for b in buffer_set.buffers if b.name in wanted)
         return compare(expected, got, self.operation.tolerated(case.expects, self.problem), when), got
 
     def _wrong(self, result: Result, case: Case, verification: Verification | None) -> Result:
         """Return the result as wrong, with the reason, where an output is or a user's kernel wrote into an input."""
-        # Before the outputs: one that comes of a spoilt input is no news.
+        # Looked at before the outputs: an input that was written into explains a wrong output, not the other way round.
         reason = None if case.source.builtin else self._written()
         if reason is None and verification and verification.mismatches:
             reason = wrong_reason(verification)
@@ -156,10 +156,10 @@ class GpuRun(RunContext):
 
     def _written(self) -> str | None:
         """Return a sentence about an input that the kernel wrote into, or None."""
-        for placement in self.places():
-            for buffer in placement.buffers:
+        for buffer_set in self.buffer_sets():
+            for buffer in buffer_set.buffers:
                 if buffer.role == "in":
-                    found = verify.changed(self.inputs, placement.download([buffer]))
+                    found = verify.changed(self.inputs, buffer_set.download([buffer]))
                     if found:
                         return found
         return None
@@ -171,7 +171,8 @@ class GpuRun(RunContext):
         """
         device, settings = self.device, self.settings
         turns = [
-            (work, placement.restore(), placement.copy()) for work, placement in zip(works, self.places(), strict=True)
+            (work, buffer_set.restore(), buffer_set.copy())
+            for work, buffer_set in zip(works, self.buffer_sets(), strict=True)
         ]
         first, first_restore, first_copy = turns[0]
         self.progress("warming up", 0)
@@ -224,7 +225,8 @@ class GpuRun(RunContext):
         nbytes = self.operation.bytes(self.problem)
         flops = self.operation.flops(self.problem) if self.operation.flops else None
         bandwidth = nbytes / timing.median_s / 1e9 if nbytes else None
-        copy_gbps = nbytes / 2 * 2 / copy.median_s / 1e9 if copy and nbytes else None
+        copied = 2 * self.buffer_sets()[0].copy_bytes  # read and written
+        copy_gbps = copied / copy.median_s / 1e9 if copy and nbytes else None
         over_l2 = self.operation.footprint(self.problem) / info.l2_bytes if info.l2_bytes else None
         figures = replace(
             result,

@@ -64,14 +64,15 @@ class Working:
 
 @dataclass(frozen=True)
 class Finished:
-    """A kernel is done; `output` is what it printed. `poisoned`: the worker's context is spoilt and it ends now.
+    """A kernel is done; `output` is what it printed.
 
-    `printed` is how many bytes the worker's kernels have printed so far, so that each gets its own.
+    `context_lost`: a fault spoilt the worker's CUDA context, so the worker ends now. `printed` is how many bytes the
+    worker's kernels have printed so far, so that each gets its own.
     """
 
     result: Result
     output: str = ""
-    poisoned: bool = False
+    context_lost: bool = False
     printed: int | None = None
 
 
@@ -123,7 +124,7 @@ def run(
                     continue
                 started = started or isinstance(event, Started)
                 yield event
-                if isinstance(event, Finished) and (event.poisoned or not left):
+                if isinstance(event, Finished) and (event.context_lost or not left):
                     break
 
 
@@ -141,14 +142,14 @@ def _simulate(
 
     device = SimDevice(architecture)
     yield Started(device.info)
-    examination = SimulatedRun(operation, cases[0].problem, settings, device, trace, cpu=cpu)
+    simulated = SimulatedRun(operation, cases[0].problem, settings, device, trace, cpu=cpu)
     for case in cases:
-        examination.progress = partial(_working, progress, case.kernel)
-        result = examination.examine(case)
-        if examination.cpu is not None and examination.cpu is not cpu:
-            cpu = examination.cpu
+        simulated.progress = partial(_working, progress, case.kernel)
+        result = simulated.simulate(case)
+        if simulated.cpu is not None and simulated.cpu is not cpu:
+            cpu = simulated.cpu
             yield Measured(cpu)
-        yield Finished(result, examination.output)
+        yield Finished(result, simulated.output)
 
 
 def _working(progress: Callable[[Working], None], kernel: str, phase: str, fraction: float) -> None:
@@ -233,7 +234,7 @@ class _Worker:
         from cudabench.measure.context import describe
 
         blank = describe(case, f"cuda:{self._job.index}")
-        return Finished(replace(blank, status="failed", reason=reason), self._printed(), poisoned=True)
+        return Finished(replace(blank, status="failed", reason=reason), self._printed(), context_lost=True)
 
     def _printed(self, end: int | None = None) -> str:
         text = _content(self._output.fileno())[self._shown : end]

@@ -1,4 +1,4 @@
-"""One kernel, simulated: run, verify, count, check. The sibling of `bench` where there is no GPU."""
+"""One kernel, simulated: run, verify, count, check. What `gpu_run` is for a GPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from cudabench import simulator
-from cudabench.devices.sim import Run, SimDevice, poisoned
+from cudabench.devices import sim
+from cudabench.devices.sim import SimDevice, poisoned
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.explain import advice, drawings
 from cudabench.measure import verify
@@ -31,7 +32,7 @@ class SimulatedRun(RunContext):
     trace: bool = False
     output: str = field(default="", init=False)
 
-    def examine(self, case: Case) -> Result:
+    def simulate(self, case: Case) -> Result:
         """Return the result of one case.
 
         Raises UnsupportedFeature for a kernel that was asked for by name and cannot be simulated; from a ladder it is
@@ -46,7 +47,7 @@ class SimulatedRun(RunContext):
             self.measure_cpu()
         blank = replace(blank, cpu=self.cpu)
         try:
-            return self._examine(case, blank)
+            return self._simulate(case, blank)
         except UnsupportedFeature as error:
             if case.named:
                 raise
@@ -56,7 +57,7 @@ class SimulatedRun(RunContext):
                 raise
             return replace(blank, status="failed", reason=str(error))
 
-    def _examine(self, case: Case, result: Result) -> Result:
+    def _simulate(self, case: Case, result: Result) -> Result:
         arrays: Arrays = {}
         buffers = self.operation.buffers(self.problem)
         for buffer in buffers:
@@ -96,7 +97,7 @@ class SimulatedRun(RunContext):
         return replace(result, figures=right_output(self.operation, self.problem, self.inputs, arrays))
 
 
-def _counted(result: Result, case: Case, run: Run, operation: Operation, problem: Problem) -> Result:
+def _counted(result: Result, case: Case, run: sim.Run, operation: Operation, problem: Problem) -> Result:
     report = run.report
     return replace(
         result,

@@ -1,4 +1,4 @@
-"""Comparison of an output with its reference: pure, in chunks, and deaf to excuses: NaN never passes."""
+"""Comparison of an output with its reference: in chunks, without side effects. NaN never passes."""
 
 from __future__ import annotations
 

@@ -38,16 +38,16 @@ def _run(job: Job, emit: Callable[[Event], None]) -> None:
     operation = job.operation()
     with CudaDevice(job.index) as device:
         send(Started(device.info))
-        bench = GpuRun(operation, job.cases[0].problem, job.settings, device, cpu=job.cpu)
+        gpu_run = GpuRun(operation, job.cases[0].problem, job.settings, device, cpu=job.cpu)
         for case in job.cases:
-            bench.progress = send.progress(case.kernel)
-            result = bench.measure(case)
-            if bench.cpu is not None and job.cpu is None:
-                send(Measured(bench.cpu))
-                job = replace(job, cpu=bench.cpu)
-            poisoned = result.status == "failed" and not device.alive()
-            send(Finished(result, poisoned=poisoned, printed=printed_bytes()))
-            if poisoned:
+            gpu_run.progress = send.progress(case.kernel)
+            result = gpu_run.measure(case)
+            if gpu_run.cpu is not None and job.cpu is None:
+                send(Measured(gpu_run.cpu))
+                job = replace(job, cpu=gpu_run.cpu)
+            context_lost = result.status == "failed" and not device.alive()
+            send(Finished(result, context_lost=context_lost, printed=printed_bytes()))
+            if context_lost:
                 return
 
 

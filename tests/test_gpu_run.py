@@ -115,11 +115,11 @@ def test_release_gives_all_places_back() -> None:
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=("0",), size=(ROWS, COLS)))
     device = FakeDevice(lambda buffers: None)
-    bench = GpuRun(operation, case.problem, FAST, device)
-    assert len(bench.places()) == MOST
-    bench.release()
+    gpu_run = GpuRun(operation, case.problem, FAST, device)
+    assert len(gpu_run.buffer_sets()) == MOST
+    gpu_run.release()
     assert device.memory == {}
-    assert len(bench.places()) == MOST
+    assert len(gpu_run.buffer_sets()) == MOST
 
 
 def test_samples_alternate_with_the_copy() -> None:
