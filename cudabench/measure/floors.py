@@ -1,0 +1,70 @@
+"""The shortest time that a card allows a kernel: nothing measured can lie under it, so a time that does is no time.
+
+Bytes: what must move between memory and chip, less what the L2 cache may hold, over the theoretical bandwidth.
+Operations: floating-point operations over the rate of the fastest arithmetic that the kernel's code uses. Rates are
+fused multiply-adds a clock and SM, from the throughput table of the CUDA C++ programming guide and, for tensor cores,
+from NVIDIA's architecture papers (dense; where boards of one capability differ, the fastest). They are upper bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from cudabench.model import DeviceInfo
+
+# Compute capability -> arithmetic -> fused multiply-adds a clock and SM, two operations each.
+FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {
+    "7.5": {"float32": 64, "float64": 2, "float16": 512, "int8": 1024},
+    "8.0": {"float32": 64, "float64": 64, "tf32": 512, "float16": 1024, "bfloat16": 1024, "int8": 2048},
+    "8.6": {"float32": 128, "float64": 2, "tf32": 256, "float16": 512, "bfloat16": 512, "int8": 1024},
+    "8.9": {"float32": 128, "float64": 2, "tf32": 256, "float16": 512, "bfloat16": 512, "int8": 1024, "float8": 1024},
+    "9.0": {
+        "float32": 128,
+        "float64": 128,
+        "tf32": 1024,
+        "float16": 2048,
+        "bfloat16": 2048,
+        "int8": 4096,
+        "float8": 4096,
+    },
+}
+
+
+def bytes_floor(nbytes: int, info: DeviceInfo) -> float | None:
+    """Return the seconds that moving the bytes takes at least, None where the card's peak is not known."""
+    if not info.peak_gbps:
+        return None
+    return max(0, nbytes - (info.l2_bytes or 0)) / (info.peak_gbps * 1e9)
+
+
+def flops_floor(flops: int, arithmetic: Iterable[str], info: DeviceInfo) -> float | None:
+    """Return the seconds that the operations take at least in the fastest of the arithmetics, such as 'float32' or
+    'tf32'; None where a rate of this card is not known."""
+    rates = FMA_PER_CLOCK.get(info.compute_capability, {})
+    clock = info.clocks.get("sm_mhz")
+    known = [rates.get(name) for name in arithmetic]
+    if not known or None in known or not clock or not info.sm_count:
+        return None
+    return flops / (2 * max(rate for rate in known if rate) * info.sm_count * clock * 1e6)
+
+
+def impossible(
+    median_s: float, nbytes: int | None, flops: int | None, arithmetic: Iterable[str], info: DeviceInfo
+) -> str | None:
+    """Return one sentence where a time is shorter than the card allows, or None."""
+    by_bytes = bytes_floor(nbytes, info) if nbytes else None
+    if nbytes and by_bytes is not None and median_s < by_bytes:
+        return (
+            f"{median_s * 1e6:.4g} us is impossible: {nbytes} bytes take at least {by_bytes * 1e6:.4g} us at the "
+            f"{info.peak_gbps:.0f} GB/s of {info.name}, what its L2 cache holds left out; either the kernel does not "
+            "do the work, or fewer bytes move than --bytes says"
+        )
+    names = tuple(arithmetic)
+    by_flops = flops_floor(flops, names, info) if flops else None
+    if flops and by_flops is not None and median_s < by_flops:
+        return (
+            f"{median_s * 1e6:.4g} us is impossible: {flops} operations in {' and '.join(names)} take at least "
+            f"{by_flops * 1e6:.4g} us on {info.name}; either the kernel does not do the work, or it needs fewer "
+            "operations than --flops says"
+        )
+    return None

@@ -1,0 +1,105 @@
+"""What a cubin (an ELF file of one architecture's machine code) tells without a GPU: its variables and its code.
+
+Sections, by NVIDIA's naming: `.text.ENTRY` holds a kernel's instructions, `.nv.global` variables that start as zeros,
+`.nv.global.init` those with values. `__constant__` variables lie in `.nv.constant3`, which no kernel can write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from elftools.elf.elffile import ELFFile
+
+WRITABLE = (".nv.global", ".nv.global.init")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of a module that kernels can write: `symbol` is its name in the cubin, `nbytes` its size."""
+
+    symbol: str
+    nbytes: int
+
+    @property
+    def name(self) -> str:
+        """Return the name without namespaces and mangling: 'table' of '_ZN2ns5tableE'."""
+        return plain_name(self.symbol)
+
+
+def variables(cubin: bytes) -> tuple[Variable, ...]:
+    """Return the variables that outlive a launch: `__device__`, `__managed__`, and static ones of functions."""
+    from elftools.elf.sections import SymbolTableSection
+
+    elf = _open(cubin)
+    table = elf.get_section_by_name(".symtab")
+    if not isinstance(table, SymbolTableSection):
+        return ()
+    found = []
+    for symbol in table.iter_symbols():
+        at = symbol["st_shndx"]
+        if symbol["st_info"]["type"] != "STT_OBJECT" or not isinstance(at, int) or not symbol["st_size"]:
+            continue
+        if elf.get_section(at).name in WRITABLE:
+            found.append(Variable(symbol.name, symbol["st_size"]))
+    return tuple(found)
+
+
+def entries(cubin: bytes) -> tuple[str, ...]:
+    """Return the functions that a cubin has code of, kernels and device functions that were not inlined."""
+    prefix = ".text."
+    return tuple(s.name.removeprefix(prefix) for s in _open(cubin).iter_sections() if s.name.startswith(prefix))
+
+
+def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
+    """Return the SHA-256 of the machine code of some entries together, in hexadecimal.
+
+    Line information, file names and the rest of the file do not count. An entry without code of its own counts as
+    empty.
+    """
+    elf, digest = _open(cubin), hashlib.sha256()
+    for entry in wanted:
+        section = elf.get_section_by_name(f".text.{entry}")
+        code = section.data() if section is not None else b""
+        digest.update(len(code).to_bytes(8, "little") + code)
+    return digest.hexdigest()
+
+
+def plain_name(symbol: str) -> str:
+    """Return the last name of a mangled symbol (Itanium C++ ABI), a plain symbol as it is.
+
+    >>> plain_name("_ZZ4bumpE5count"), plain_name("_ZN2ns5tableE"), plain_name("_ZL4flag"), plain_name("total")
+    ('count', 'table', 'flag', 'total')
+    """
+    if not symbol.startswith("_Z"):
+        return symbol
+    name, at = symbol, 2
+    while at < len(symbol):
+        match = re.compile(r"\d+").match(symbol, at)
+        if match is None:
+            at += 1
+            continue
+        end = match.end() + int(match[0])
+        if end > len(symbol):
+            break
+        name, at = symbol[match.end() : end], end
+    return name
+
+
+def declared_at(text: str, name: str) -> int | None:
+    """Return the line of a source text that declares a module variable or a function's static one; None if unclear."""
+    pattern = re.compile(rf"\b(?:__device__|__managed__|static)\b[^;(){{}}]*\b{re.escape(name)}\b")
+    match = pattern.search(text)
+    return text.count("\n", 0, match.end()) + 1 if match else None
+
+
+def _open(cubin: bytes) -> ELFFile:
+    from elftools.elf.elffile import ELFFile
+
+    return ELFFile(io.BytesIO(cubin))

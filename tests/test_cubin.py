@@ -1,0 +1,70 @@
+"""What a cubin tells: variables that outlive a launch, entries, and a hash of the code alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudabench.measure import floors
+from cudabench.model import DeviceInfo
+from cudabench.toolchain.cubin import declared_at, plain_name
+
+SOURCE = """static __device__ int counter;
+namespace { __device__ int hidden; }
+namespace ns { __device__ float table[8]; }
+__constant__ int fixed[4];
+extern "C" __global__ void bump(int *out)
+{
+    static int local = 5;
+    out[0] = local++ + counter++ + hidden++ + fixed[threadIdx.x] + int(ns::table[0]++);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("counter", "counter"),
+        ("_ZL7counter", "counter"),
+        ("_ZN2ns5tableE", "table"),
+        ("_ZZ4bumpE5local", "local"),
+        ("_ZN12_GLOBAL__N__6hiddenE", "hidden"),
+        ("_Z", "_Z"),
+        ("_Z99short", "_Z99short"),
+    ],
+)
+def test_plain_names(symbol: str, name: str) -> None:
+    """The last name of a mangled one; what is no mangling stays."""
+    assert plain_name(symbol) == name
+
+
+@pytest.mark.parametrize(("name", "line"), [("counter", 1), ("hidden", 2), ("table", 3), ("local", 7), ("fixed", None)])
+def test_where_a_variable_is_declared(name: str, line: int | None) -> None:
+    """Variables that kernels can write are found in the source, static ones of functions too."""
+    assert declared_at(SOURCE, name) == line
+
+
+H200 = DeviceInfo(
+    "H200", "cuda", "9.0", sm_count=132, l2_bytes=60 << 20, peak_gbps=4800.0, clocks={"sm_mhz": 1980, "memory_mhz": 1}
+)
+
+
+def test_a_time_under_the_floor_of_bytes_is_impossible() -> None:
+    """What the L2 cache may hold does not count; the message suspects kernel and --bytes alike."""
+    least = (10**9 - (60 << 20)) / 4800e9
+    assert floors.bytes_floor(10**9, H200) == pytest.approx(least)
+    assert floors.impossible(least * 1.001, 10**9, None, (), H200) is None
+    said = floors.impossible(least * 0.999, 10**9, None, (), H200)
+    assert said is not None
+    assert "--bytes" in said
+    assert "kernel" in said
+    assert floors.impossible(1e-9, 60 << 20, None, (), H200) is None  # all of it fits the cache
+
+
+def test_a_time_under_the_floor_of_operations_is_impossible() -> None:
+    """The fastest arithmetic of the code counts; where a rate is unknown there is no floor."""
+    least = 10**12 / (2 * 128 * 132 * 1980e6)
+    assert floors.flops_floor(10**12, ["float32"], H200) == pytest.approx(least)
+    assert floors.impossible(least * 0.99, None, 10**12, ["float32"], H200) is not None
+    assert floors.impossible(least * 0.99, None, 10**12, ["float32", "tf32"], H200) is None
+    assert floors.flops_floor(10**12, ["float32", "octal"], H200) is None
+    assert floors.flops_floor(10**12, [], H200) is None
