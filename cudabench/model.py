@@ -331,13 +331,23 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Verification:
-    """How the output compares with the reference, and when it was looked at."""
+    """How the output compares with the reference, and when it was looked at. `samples` is how many timed samples were:
+    where an output is wrong, the number of the sample that it is of."""
 
     mismatches: int
     first: Mismatch | None
     rtol: float
     atol: float
     checked: tuple[str, ...]
+    samples: int = 0
+
+
+@dataclass(frozen=True)
+class StateVariable:
+    """A variable that launches leave changed, and the line of the source that declares it where that is known."""
+
+    variable: str
+    line: int | None
 
 
 @dataclass(frozen=True)
@@ -467,5 +477,7 @@ class Result:
     instructions: int | None = None
     occupancy: Occupancy | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
+    state: tuple[StateVariable, ...] = ()
+    inputs: Literal["fresh", "fixed"] | None = None
     threads: tuple[ThreadAccess, ...] | None = None
     banks: tuple[BankRequest, ...] | None = None

@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from cudabench.model import DeviceInfo, Launch, Source
+from cudabench.model import DeviceInfo, Launch, Resources, Source
 
 Work = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of a loaded module that its kernels can write: its place in device memory, and the line of the source
+    that declares it where that is known."""
+
+    name: str
+    line: int | None
+    pointer: int
+    nbytes: int
+
+
+class Module(Protocol):
+    """A compiled source file on a device."""
+
+    variables: Sequence[Variable]
+    ptx: str
+
+    def resources(self, name: str) -> Resources:
+        """Return what a kernel needs."""
+
+    def max_threads(self, name: str) -> int:
+        """Return the largest block, in threads, that a kernel can have."""
 
 
 class Device(Protocol):
@@ -35,8 +60,11 @@ class Device(Protocol):
     def download(self, pointer: int, array: np.ndarray) -> None:
         """Fill an array from the device."""
 
-    def poison(self, pointer: int, nbytes: int) -> None:
-        """Fill memory with 0xFF."""
+    def fill(self, pointer: int, nbytes: int, byte: int) -> Work:
+        """Return what queues the filling of memory with one byte."""
+
+    def digest(self, pointer: int, nbytes: int) -> int:
+        """Return a 64-bit digest of memory, after all that is queued: equal for equal bytes."""
 
     def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
         """Return what queues the launches."""
@@ -47,11 +75,20 @@ class Device(Protocol):
     def copy(self, source: int, target: int, nbytes: int) -> Work:
         """Return what queues a copy on the device."""
 
+    def scrub(self) -> Work:
+        """Return what queues the overwriting of all shared memory and registers."""
+
+    def demote(self, pointer: int, nbytes: int) -> Work:
+        """Return what queues setting the L2 lines of memory back to the normal eviction priority."""
+
     def run(self, work: Work, doing: str) -> None:
         """Run the work once and wait."""
 
-    def sample(self, work: Work, cache: str, runs: int = 1, before: Work | None = None) -> float:
+    def sample(self, work: Work, cache: str, runs: int = 1, before: Sequence[Work] = ()) -> float:
         """Return the seconds of one run, timed on the device; `before` is queued ahead of it and not timed."""
+
+    def alive(self) -> bool:
+        """Tell whether the device still works; an illegal address ends a context for good."""
 
     def sm_clock_mhz(self) -> int | None:
         """Return the current clock, where it can be read."""

@@ -1,37 +1,44 @@
 """One kernel, measured: verify, warm up, sample, verify. The device is an argument; nothing here knows PyCUDA.
 
-The protocol: the output is poisoned before the first launch and compared with the reference before and after timing.
-Samples of the kernel and of a copy of the same bytes alternate, so that both see the same clocks and the same memory;
-a small problem is sampled at several places of the memory in turn (see `buffers`).
-A buffer that the kernel reads and writes is set back before every sample, outside the timed window.
-Sampling ends by the rule of `enough`.
+The protocol. Two sets of inputs, of different seeds, lie at different places of the memory (see `buffers`). At each,
+the output is poisoned, the kernel runs, and the output is compared with the reference. A kernel that leaves variables
+of its module changed is launched once more, on the other inputs, and must be right again. Then samples of the kernel
+and of a copy of the same bytes alternate, in groups of random length at places in random order, so that both see the
+same clocks and the same memory. Before every sample, outside the timed window, all that the kernel writes is poisoned
+or set back, module variables take their first values, and shared memory and registers are overwritten; after it the
+output is held against the reference, by digest (see `outputs`). Last, outputs are compared in full, inputs must be
+unchanged, guard zones around the arrays whole, and the time no shorter than the card allows. Sampling ends by the rule
+of `enough`.
 """
 
 from __future__ import annotations
 
+import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cudabench.devices.protocol import Device, Work
+from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, OutOfMemory, UsageError
-from cudabench.measure import verify
+from cudabench.measure import floors, verify
 from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.context import (
-    Arrays,
     RunContext,
-    compare,
     describe,
     launch_warnings,
     right_output,
     unverified_warnings,
     wrong_reason,
 )
+from cudabench.measure.outputs import OutputCheck, Site
+from cudabench.measure.state import KernelState
 from cudabench.model import (
     Case,
     DeviceInfo,
+    Hazard,
     Resources,
     Result,
     Settings,
@@ -52,6 +59,23 @@ MAX_GROUP = 16
 L2_ASSISTED = 4  # footprint over L2 under which the cache helps (measured: gone at 2 to 4 times)
 DISPERSION = 0.05
 CLOCK_DROP = 0.05
+# Words of PTX that keep or bring lines into the L2 beyond what a plain access does,
+RESIDENCY = (
+    "evict_last",
+    "createpolicy",
+    "prefetch.global",
+    "cp.async.bulk.prefetch",
+    "discard.global",
+    "applypriority",
+)
+
+
+class _WrongOutput(Exception):
+    """A result is wrong: why, and what was found; ends the measurement of one kernel."""
+
+    def __init__(self, reason: str, verification: Verification | None = None, hazards: tuple[Hazard, ...] = ()) -> None:
+        super().__init__(reason)
+        self.reason, self.verification, self.hazards = reason, verification, hazards
 
 
 @dataclass
@@ -59,7 +83,12 @@ class GpuRun(RunContext):
     """The kernels of one run on a GPU: inputs in its memory, samples, figures."""
 
     device: Device
+    random: random.Random = field(default_factory=random.Random, kw_only=True)
     _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        if self.second_seed is None:  # one that a kernel cannot know; a wrong result names it
+            self.second_seed = self.random.randrange(1, 2**31)
 
     def buffer_sets(self) -> tuple[BufferSet, ...]:
         """Return where the buffers lie; OutOfMemory, before anything runs, where they do not fit."""
@@ -69,8 +98,7 @@ class GpuRun(RunContext):
     def release(self) -> None:
         """Free the buffers; they are made anew when they are needed again."""
         for buffer_set in self._buffer_sets:
-            for address in buffer_set.addresses.values():
-                self.device.release(address)
+            buffer_set.release()
         self._buffer_sets = ()
 
     # One kernel -------------------------------------------------------------------------------------------------
@@ -95,7 +123,7 @@ class GpuRun(RunContext):
 
     def _measure(self, case: Case, result: Result) -> Result:
         self.progress("compiling", 0)
-        module = self.device.load(case.source, case.defines, [launch.function for launch in case.launches])
+        module: Module = self.device.load(case.source, case.defines, [launch.function for launch in case.launches])
         spent: Resources = module.resources(case.function)
         shared, threads = spent.shared_bytes + case.dynamic_shared_bytes, case.threads
         result = replace(
@@ -104,6 +132,7 @@ class GpuRun(RunContext):
             local_bytes=spent.local_bytes,
             shared_bytes=shared,
             occupancy=occupancy(self.device.info.compute_capability, threads, spent.registers, shared),
+            inputs="fixed" if self.fixed else "fresh",
         )
         most = module.max_threads(case.function)
         if threads > most:
@@ -111,91 +140,176 @@ class GpuRun(RunContext):
                 f"A block of {threads} threads does not fit: by its launch bounds and {spent.registers} registers a "
                 f"thread {case.function} takes at most {most}; use a smaller --block."
             )
-        buffer_sets = self.buffer_sets()
-        works = []
-        for buffer_set in buffer_sets:
-            buffer_set.fill(self.inputs)
-            works.append(self.device.bind(module, case.launches, buffer_set.addresses))
-        expected = self.expected(case.expects)
-        self.progress("running", 0)
-        for work in works:
-            self.device.run(work, f"running {case.kernel}")
-        self.progress("verifying", 0)
-        before, _ = self._verify(case, expected, "before", buffer_sets[0])
-        if before and before.mismatches:
-            return self._wrong(result, case, before)
+        state = KernelState(self.device, module.variables)
+        try:
+            return self._verify_and_time(case, result, module, state)
+        except _WrongOutput as wrong:
+            return replace(
+                result,
+                status="wrong",
+                reason=wrong.reason,
+                verification=wrong.verification,
+                hazards=wrong.hazards or None,
+                state=state.kept,
+            )
+        finally:
+            if self.device.alive():
+                state.release()
 
-        timing, copy, notes = self._time(works)
+    def _verify_and_time(self, case: Case, result: Result, module: Module, state: KernelState) -> Result:
+        sites = self._sites(case, module)
+        check = OutputCheck(self.operation, case.expects, self.operation.saves)
+        before = self._first_runs(case, sites, check, state)
+        written = [site.buffers.digests(_inputs(site)) for site in sites]
+
+        timing, copy, notes = self._time(case, sites, check, state, module)
         self.progress("verifying", 1)
-        verification = before
-        for buffer_set in buffer_sets:
-            after, got = self._verify(case, expected, "after", buffer_set)
-            verification = verify.merge(verification, after) if verification and after else None
-        wrong = self._wrong(result, case, verification)
-        if wrong.status == "wrong":
-            return wrong
-        figures = right_output(self.operation, self.problem, self.inputs, got)
-        notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem)), *notes]
-        return self._figures(replace(result, verification=verification, figures=figures), case, timing, copy, notes)
+        verification, outputs = self._last_looks(case, sites, check, before)
+        if not case.source.builtin:
+            self._inputs_unchanged(sites, written)
+        self._nothing_outside(case, sites)
+        state.look()
+        figures = right_output(self.operation, self.problem, self.inputs, outputs)
+        notes = [
+            *unverified_warnings(verification, self.expected(case.expects), self.operation.buffers(self.problem)),
+            *code_warnings(module.ptx),
+            *state_warnings(state),
+            *notes,
+        ]
+        if verification:
+            verification = replace(verification, samples=check.samples)
+        result = replace(result, verification=verification, figures=figures, state=state.kept)
+        measured = self._figures(result, case, timing, copy, notes)
+        reason = floors.impossible(timing.median_s, measured.bytes, measured.flops, (), self.device.info)
+        if reason:
+            raise _WrongOutput(reason, verification)
+        return measured
 
-    def _verify(
-        self, case: Case, expected: Arrays, when: str, buffer_set: BufferSet
-    ) -> tuple[Verification | None, Arrays]:
-        """Return how the outputs at a place compare with the reference, None where nothing is expected, and them."""
-        wanted = {*expected, *self.operation.saves}
-        got = buffer_set.download(b for b in buffer_set.buffers if b.name in wanted)
-        return compare(expected, got, self.operation.tolerated(case.expects, self.problem), when), got
+    # Verify -----------------------------------------------------------------------------------------------------
 
-    def _wrong(self, result: Result, case: Case, verification: Verification | None) -> Result:
-        """Return the result as wrong, with the reason, where an output is or a user's kernel wrote into an input."""
-        # Looked at before the outputs: an input that was written into explains a wrong output, not the other way round.
-        reason = None if case.source.builtin else self._written()
-        if reason is None and verification and verification.mismatches:
-            reason = wrong_reason(verification)
-        return replace(result, status="wrong" if reason else "ok", reason=reason, verification=verification)
+    def _sites(self, case: Case, module: Module) -> list[Site]:
+        """Return the kernel bound to every place, where the sets of inputs take turns, with the inputs there."""
+        places = self.buffer_sets()
+        sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
+        sites = []
+        for at, place in enumerate(places):
+            inputs = sets[at % len(sets)]
+            place.fill(inputs.arrays)
+            other = None
+            if len(sets) > 1:
+                theirs = places[at ^ 1 if at ^ 1 < len(places) else at - 1].addresses
+                mixed = {b.name: theirs[b.name] for b in place.buffers if b.role == "in"}
+                other = self.device.bind(module, case.launches, {**place.addresses, **mixed})
+            sites.append(Site(place, inputs, self.device.bind(module, case.launches, place.addresses), other))
+        return sites
 
-    def _written(self) -> str | None:
-        """Return a sentence about an input that the kernel wrote into, or None."""
-        for buffer_set in self.buffer_sets():
-            for buffer in buffer_set.buffers:
+    def _first_runs(
+        self, case: Case, sites: Sequence[Site], check: OutputCheck, state: KernelState
+    ) -> Verification | None:
+        """Run the kernel once at every site and return how its outputs compare; _WrongOutput where one is wrong."""
+        self.progress("running", 0)
+        for site in sites:
+            self._run(case, site, state)
+            state.look()
+        self.progress("verifying", 0)
+        self._nothing_outside(case, sites)
+        first, _ = check.in_full(sites[0], "before")
+        for found in (first, *(check.by_digest(site, "before") for site in sites[1:])):
+            self._raise_if_wrong(case, found, sites)
+        if state.kept and len(sites) > 1:
+            # Once more, on other inputs, with what the first launches left.
+            for site in (sites[0], sites[1]):
+                self._run(case, site, None)
+                again = check.by_digest(site, "again")
+                if again:
+                    raise _WrongOutput(f"{wrong_reason(again)}: {kept_sentence(state)}", again)
+        return first
+
+    def _run(self, case: Case, site: Site, state: KernelState | None) -> None:
+        """Run the kernel once on poisoned outputs; `state` is set back first unless None."""
+        for work in (*site.buffers.reset(), *(state.reset() if state else ())):
+            work()
+        self.device.run(site.work, f"running {case.kernel}")
+
+    def _last_looks(
+        self, case: Case, sites: Sequence[Site], check: OutputCheck, before: Verification | None
+    ) -> tuple[Verification | None, dict[str, np.ndarray]]:
+        """Return what all looks say together, with the outputs at the first site; _WrongOutput where one is wrong."""
+        for site in sites[1:]:
+            self._raise_if_wrong(case, check.by_digest(site, "after"), sites)
+        after, outputs = check.in_full(sites[0], "after")
+        self._raise_if_wrong(case, after, sites)
+        return verify.merge(before, after) if before and after else None, outputs
+
+    def _raise_if_wrong(self, case: Case, verification: Verification | None, sites: Sequence[Site]) -> None:
+        if verification is None or not verification.mismatches:
+            return
+        if not case.source.builtin:  # an input that was written into explains a wrong output, not the other way round
+            self._inputs_unchanged(sites)
+        raise _WrongOutput(wrong_reason(verification), verification)
+
+    def _inputs_unchanged(self, sites: Sequence[Site], digests: Sequence[tuple[int, ...]] = ()) -> None:
+        """Raise _WrongOutput where a kernel wrote into an input; `digests` are of inputs known to be unchanged."""
+        for at, site in enumerate(sites):
+            if digests and site.buffers.digests(_inputs(site)) == digests[at]:
+                continue
+            for buffer in site.buffers.buffers:
                 if buffer.role == "in":
-                    found = verify.changed(self.inputs, buffer_set.download([buffer]))
+                    found = verify.changed(site.inputs.arrays, site.buffers.download([buffer]))
                     if found:
-                        return found
-        return None
+                        raise _WrongOutput(found)
 
-    def _time(self, works: Sequence[Work]) -> tuple[Timing, Timing | None, list[Warning]]:
-        """Return the kernel's timing, the copy's, and warnings. `works` are the kernel, one for each place.
+    def _nothing_outside(self, case: Case, sites: Sequence[Site]) -> None:
+        """Raise _WrongOutput where a kernel wrote outside an array."""
+        for site in sites:
+            stray = site.buffers.stray()
+            if stray:
+                nowhere = (0, 0, 0)
+                hazard = Hazard("out-of-bounds", 0, "", nowhere, nowhere, stray.count, str(stray))
+                raise _WrongOutput(f"{stray}; --device sim names the line", None, (hazard,))
 
-        Ends each place with a run of the kernel, so that its output stands.
+    # Time -------------------------------------------------------------------------------------------------------
+
+    def _time(
+        self, case: Case, sites: Sequence[Site], check: OutputCheck, state: KernelState, module: Module
+    ) -> tuple[Timing, Timing | None, list[Warning]]:
+        """Return the kernel's timing, the copy's, and warnings; _WrongOutput where a timed sample's output is wrong.
+
+        Leaves an output of the kernel at each site.
         """
         device, settings = self.device, self.settings
-        turns = [
-            (work, buffer_set.restore(), buffer_set.copy())
-            for work, buffer_set in zip(works, self.buffer_sets(), strict=True)
-        ]
-        first, first_restore, first_copy = turns[0]
+        befores = [self._before_sample(site, state, module) for site in sites]
+        copies_of = [site.buffers.copy() for site in sites]
         self.progress("warming up", 0)
-        typical = warm_up(lambda: self._sample(first, "warming up", first_restore))
-        # Inputs that the kernel overwrites are fresh in one run only.
-        runs = hot_runs(typical) if settings.cache == "hot" and first_restore is None else 1
-        copy_runs = runs
-        if first_copy is not None:
-            copy_typical = warm_up(lambda: self._sample(first_copy, "warming up"), budget_s=WARM_UP_S / 5)
+        typical = warm_up(lambda: self._sample(sites[0].work, "warming up", befores[0]))
+        # Back to back, only launches on changing inputs have to work each time, and only those without a state.
+        may_repeat = sites[0].other is not None and not state.kept and not _restored(sites[0])
+        runs = hot_runs(typical) if settings.cache == "hot" and may_repeat else 1
+        copy_runs = 1
+        copy_work = copies_of[0]
+        if copy_work is not None:
+            copy_typical = warm_up(lambda: self._sample(copy_work, "warming up"), budget_s=WARM_UP_S / 5)
             copy_runs = hot_runs(copy_typical) if settings.cache == "hot" else 1
         clock_before = device.sm_clock_mhz()
 
         samples: list[float] = []
         copies: list[float] = []
-        group = max(1, min(MAX_GROUP, round(GROUP_S / (typical * runs))))
+        most = max(1, min(MAX_GROUP, round(GROUP_S / (typical * runs))))
+        check.start()
         start = time.monotonic()
         stop = False
         while not stop:
-            for turn, (work, restore, copy) in enumerate(turns):
+            group = self.random.randint((most + 1) // 2, most)
+            for turn in self.random.sample(range(len(sites)), len(sites)):
+                site, copy = sites[turn], copies_of[turn]
                 device.use_stream(turn)
                 if copy is not None:
                     copies += [device.sample(copy, settings.cache, copy_runs) for _ in range(group)]
-                samples += [device.sample(work, settings.cache, runs, restore) for _ in range(group)]
+                for left in range(group - 1, -1, -1):
+                    work = site.work if runs == 1 else alternating(site.work, site.other or site.work, runs)
+                    samples.append(device.sample(work, settings.cache, runs, befores[turn]))
+                    if settings.cache == "cold" or left == 0:  # a look at the output is none at warm caches
+                        self._raise_if_sample_wrong(check.timed(site), len(samples), site)
                 elapsed = time.monotonic() - start
                 if elapsed >= settings.max_time:  # else every place has its say
                     break
@@ -203,7 +317,7 @@ class GpuRun(RunContext):
             self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
 
         device.use_stream(0)
-        timing = stats.summarize(samples, settings.cache, runs, len(turns))
+        timing = stats.summarize(samples, settings.cache, runs, len(sites))
         notes = timing_warnings(timing, elapsed, settings)
         clock_after = device.sm_clock_mhz()
         if clock_before and clock_after and clock_after < clock_before * (1 - CLOCK_DROP):
@@ -214,9 +328,23 @@ class GpuRun(RunContext):
                     "let it cool or raise --min-time",
                 )
             )
-        return timing, stats.summarize(copies, settings.cache, copy_runs, len(turns)) if copies else None, notes
+        return timing, stats.summarize(copies, settings.cache, copy_runs, len(sites)) if copies else None, notes
 
-    def _sample(self, work: Work, phase: str, before: Work | None = None) -> float:
+    def _before_sample(self, site: Site, state: KernelState, module: Module) -> list[Work]:
+        """Return what is queued before a sample at a site and is not timed."""
+        works = [*site.buffers.reset(), *state.reset(), self.device.scrub()]
+        if self.settings.cache == "cold" and kept_in_cache(module.ptx):
+            works += [self.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers]
+        return works
+
+    def _raise_if_sample_wrong(self, verification: Verification | None, number: int, site: Site) -> None:
+        if verification:
+            seed = site.inputs.problem.seed
+            inputs = "" if self.fixed else f" (inputs of --seed {seed})"
+            reason = f"timed sample {number}{inputs}: {wrong_reason(verification)}"
+            raise _WrongOutput(reason, replace(verification, samples=number))
+
+    def _sample(self, work: Work, phase: str, before: Sequence[Work] = ()) -> float:
         self.progress(phase, 0)
         return self.device.sample(work, self.settings.cache, 1, before)
 
@@ -281,8 +409,69 @@ def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
 
 
 def hot_runs(typical_s: float) -> int:
-    """Return how many back-to-back runs make a hot sample that an event resolves."""
-    return max(1, min(MAX_HOT_RUNS, round(HOT_SAMPLE_S / typical_s)))
+    """Return how many back-to-back runs make a hot sample that an event resolves: one, or an even number."""
+    return 2 * max(1, min(MAX_HOT_RUNS // 2, round(HOT_SAMPLE_S / typical_s / 2))) if typical_s < HOT_SAMPLE_S else 1
+
+
+def alternating(work: Work, other: Work, runs: int) -> Work:
+    """Return what queues the one or the other in turn, so that the last of `runs` is `work`."""
+    left = runs
+
+    def queue() -> None:
+        nonlocal left
+        left -= 1
+        (work if left % 2 == 0 else other)()
+
+    queue.launches = getattr(work, "launches", 1)  # type: ignore[attr-defined]
+    return queue
+
+
+def _inputs(site: Site) -> list[str]:
+    return [buffer.name for buffer in site.buffers.buffers if buffer.role == "in"]
+
+
+def _restored(site: Site) -> bool:
+    """Tell whether the kernel overwrites its inputs, which are then fresh in one run only."""
+    return any(buffer.role == "inout" for buffer in site.buffers.buffers)
+
+
+def kept_in_cache(ptx: str) -> bool:
+    """Tell whether code asks the L2 to keep lines."""
+    return "evict_last" in ptx
+
+
+def kept_sentence(state: KernelState) -> str:
+    """Return what launches leave behind, with the lines of the source."""
+    listed = ", ".join(f"'{v.variable}'" + (f" (line {v.line})" if v.line else "") for v in state.kept)
+    return f"launches leave {listed} changed, and what is kept must not decide the output"
+
+
+def state_warnings(state: KernelState) -> list[Warning]:
+    """Return what is to be said of a kernel that keeps something between launches."""
+    if not state.kept:
+        return []
+    return [Warning("state", f"{kept_sentence(state)}; it was set back before every sample")]
+
+
+def code_warnings(ptx: str) -> list[Warning]:
+    """Return what is to be said of instructions that reach beyond the launch: cache hints, the device's heap."""
+    notes = []
+    hints = [word for word in RESIDENCY if word in ptx]
+    if hints:
+        notes.append(
+            Warning(
+                "residency",
+                f"the kernel steers the L2 cache ({', '.join(hints)}): lines were set back to normal priority before "
+                "each cold sample, a hot one may profit from an earlier launch",
+            )
+        )
+    if re.search(r"\bcall(\.uni)?\b[^;]*\bmalloc\b", ptx):
+        notes.append(
+            Warning(
+                "device-malloc", "the kernel allocates memory on the device, which outlives the launch unless freed"
+            )
+        )
+    return notes
 
 
 def timing_warnings(timing: Timing, elapsed: float, settings: Settings) -> list[Warning]:
