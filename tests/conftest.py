@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -15,16 +16,21 @@ import numpy as np
 import pytest
 
 from cudabench.devices import probe
-from cudabench.model import DeviceInfo, Launch, Resources, Source
+from cudabench.model import DeviceInfo, Launch, Source
 from cudabench.results.file import ResultsFile
+from cudabench.toolchain.record import Resources
 
 os.environ["TERM"] = "dumb"  # rich then writes no escapes
 os.environ.pop("FORCE_COLOR", None)
+os.environ.pop("CUDABENCH_COMPILER", None)
+if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which its workers share
+    _CACHE = tempfile.TemporaryDirectory(prefix="cudabench-tests-")
+    os.environ["CUDABENCH_CACHE"] = _CACHE.name
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs a GPU where there is none, with the reason."""
-    parts = [probe.driver(), probe.pycuda(), probe.nvcc()]
+    parts = [probe.driver(), probe.pycuda(), probe.gpu_compiler()]
     lack = next((part.problem for part in parts if not part.usable), None)
     if lack:
         for item in items:

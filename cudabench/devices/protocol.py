@@ -8,8 +8,22 @@ from typing import Any, Protocol
 import numpy as np
 
 from cudabench.model import DeviceInfo, Launch, Source
+from cudabench.toolchain.record import Resources
 
 Work = Callable[[], None]
+
+
+class Module(Protocol):
+    """A source file, compiled and loaded."""
+
+    def function(self, name: str) -> Any:
+        """Return the device's own handle of a kernel."""
+
+    def resources(self, name: str) -> Resources:
+        """Return what a kernel needs."""
+
+    def max_threads(self, name: str) -> int:
+        """Return the largest block, in threads, that a kernel's registers and launch bounds allow."""
 
 
 class Device(Protocol):
@@ -17,7 +31,7 @@ class Device(Protocol):
 
     info: DeviceInfo
 
-    def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str]) -> Any:
+    def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str]) -> Module:
         """Compile a source file; `names` are the kernels that are wanted of it, templates with their arguments."""
 
     def free_bytes(self) -> int:
@@ -38,7 +52,7 @@ class Device(Protocol):
     def poison(self, pointer: int, nbytes: int) -> None:
         """Fill memory with 0xFF."""
 
-    def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
+    def bind(self, module: Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
         """Return what queues the launches."""
 
     def use_stream(self, number: int) -> None:

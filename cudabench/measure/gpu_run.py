@@ -32,7 +32,6 @@ from cudabench.measure.context import (
 from cudabench.model import (
     Case,
     DeviceInfo,
-    Resources,
     Result,
     Settings,
     Timing,
@@ -96,7 +95,7 @@ class GpuRun(RunContext):
     def _measure(self, case: Case, result: Result) -> Result:
         self.progress("compiling", 0)
         module = self.device.load(case.source, case.defines, [launch.function for launch in case.launches])
-        spent: Resources = module.resources(case.function)
+        spent = module.resources(case.function)
         shared, threads = spent.shared_bytes + case.dynamic_shared_bytes, case.threads
         result = replace(
             result,
