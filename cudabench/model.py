@@ -306,16 +306,6 @@ class DeviceInfo:
     index: int | None = None
 
 
-@dataclass(frozen=True)
-class Resources:
-    """What the compiler spent on a kernel, from ptxas: registers a thread, static shared bytes a block, local bytes a
-    thread."""
-
-    registers: int
-    shared_bytes: int
-    local_bytes: int
-
-
 # What came of it ----------------------------------------------------------------------------------------------------
 
 

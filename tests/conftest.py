@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -17,16 +18,21 @@ import pytest
 
 from cudabench.devices import probe
 from cudabench.devices.protocol import Variable
-from cudabench.model import DeviceInfo, Launch, Resources, Source
+from cudabench.model import DeviceInfo, Launch, Source
 from cudabench.results.file import ResultsFile
+from cudabench.toolchain.record import Resources
 
 os.environ["TERM"] = "dumb"  # rich then writes no escapes
 os.environ.pop("FORCE_COLOR", None)
+os.environ.pop("CUDABENCH_COMPILER", None)
+if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which its workers share
+    _CACHE = tempfile.TemporaryDirectory(prefix="cudabench-tests-")
+    os.environ["CUDABENCH_CACHE"] = _CACHE.name
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs a GPU where there is none, with the reason."""
-    parts = [probe.driver(), probe.pycuda(), probe.nvcc()]
+    parts = [probe.driver(), probe.pycuda(), probe.gpu_compiler()]
     lack = next((part.problem for part in parts if not part.usable), None)
     if lack:
         for item in items:
@@ -101,6 +107,10 @@ class FakeDevice:
 
         class Module:
             ptx = fake.ptx
+
+            def function(self, name: str) -> Any:
+                return name
+
             variables = tuple(fake._variable(name, first) for name, first in fake.variables.items())
 
             def resources(self, name: str) -> Resources:
@@ -204,17 +214,14 @@ class FakeDevice:
 
     def sample(
         self,
-        work: Callable[[], None],
+        works: Sequence[Callable[[], None]],
         cache: str,
-        runs: int = 1,
         before: Sequence[Callable[[], None]] = (),
     ) -> float:
         """Run, and return an invented time."""
-        for other in before:
-            other()
-        for _ in range(runs):
+        for work in (*before, *works):
             work()
-        if getattr(work, "is_copy", False):
+        if getattr(works[0], "is_copy", False):
             self.log.append("copy")
             return self.copy_seconds
         self.log.append(cache)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cudabench.errors import CompilerError, DeviceUnusable, UsageError
-from cudabench.toolchain import compiler
-from cudabench.toolchain.compiler import (
-    compile_ptx,
-    nvcc_version,
-    resources,
-    supported_architectures,
-    without_host_code,
-)
+from cudabench.toolchain import compiler, nvrtc, toolkit
+from cudabench.toolchain.compiler import compile_cubin, compile_ptx, nvcc_version, supported_architectures
+from cudabench.toolchain.host_code import without_host_code
+from cudabench.toolchain.record import Backend, Compiled, Refused
 
 BACKENDS = [
     pytest.param("nvrtc", marks=pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs NVRTC")),
@@ -58,8 +57,8 @@ int main() {
 @pytest.fixture
 def without_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
     """Act as on a machine that has the NVRTC wheel alone."""
-    monkeypatch.setattr(compiler, "_nvcc", lambda: None)
-    compiler._dispatch.cache_clear()
+    monkeypatch.setattr(toolkit, "nvcc", lambda: None)
+    compiler._compile.cache_clear()
 
 
 def entries(ptx: str) -> list[str]:
@@ -68,7 +67,7 @@ def entries(ptx: str) -> list[str]:
 
 
 @both
-def test_names(backend: compiler.Backend) -> None:
+def test_names(backend: Backend) -> None:
     """Plain, extern "C", qualified, hidden, overloaded and template names give the entry that the PTX has."""
     names = ["f<float, 32>", "g(int*, unsigned)", "q::h", "hidden", "e"]
     compiled = compile_ptx(NAMES, "names.cu", names=names, backend=backend)
@@ -82,14 +81,14 @@ def test_names(backend: compiler.Backend) -> None:
 
 @both
 @pytest.mark.parametrize("name", ["nope", "nope<3>", "f<float>", "g"])
-def test_wrong_names(backend: compiler.Backend, name: str) -> None:
+def test_wrong_names(backend: Backend, name: str) -> None:
     """A name that fits no kernel, or two, is refused with the kernels of the file."""
     with pytest.raises(UsageError, match=rf"'{name}' names no kernel of names.cu, or more than one: it has template"):
         compile_ptx(NAMES, "names.cu", names=["e", name], backend=backend)
 
 
 @both
-def test_line_information(backend: compiler.Backend) -> None:
+def test_line_information(backend: Backend) -> None:
     """The PTX names the source as the caller did, with its own lines."""
     ptx = compile_ptx("\n\n" + ONE, "some where/k.cu", backend=backend).ptx
     assert re.findall(r'\.file\s+\d+\s+"([^"]*)"', ptx) == ["some where/k.cu"]
@@ -97,7 +96,7 @@ def test_line_information(backend: compiler.Backend) -> None:
 
 
 @both
-def test_errors_show_the_users_file_and_line(backend: compiler.Backend) -> None:
+def test_errors_show_the_users_file_and_line(backend: Backend) -> None:
     """Each error stands under the user's file name and line, with its source; nothing else does."""
     with pytest.raises(CompilerError) as caught:
         compile_ptx("__global__ void g(float *a) {\n    a[0] = b;\n    c = 1;\n}\n", "d/u.cu", backend=backend)
@@ -108,7 +107,7 @@ def test_errors_show_the_users_file_and_line(backend: compiler.Backend) -> None:
 
 
 @both
-def test_warnings(backend: compiler.Backend) -> None:
+def test_warnings(backend: Backend) -> None:
     """Warnings are in the log, with the user's file and line."""
     log = compile_ptx("__global__ void g(float *a) {\n    int unused;\n}\n", "u.cu", backend=backend).log
     assert log.startswith("u.cu:2: warning")
@@ -116,7 +115,7 @@ def test_warnings(backend: compiler.Backend) -> None:
 
 
 @both
-def test_resources(backend: compiler.Backend) -> None:
+def test_resources(backend: Backend) -> None:
     """ptxas' report gives registers, static shared and local memory, and the bound on the block."""
     source = """
     extern "C" __global__ void __launch_bounds__(64, 2) used(float *a) {
@@ -129,7 +128,7 @@ def test_resources(backend: compiler.Backend) -> None:
     }
     extern "C" __global__ void plain(float *a) { a[0] = 1; }
     """
-    report = resources(source, "u.cu", backend=backend, names=["plain"])
+    report = dict(compile_cubin(source, "u.cu", backend=backend, names=["plain"]).resources)
     used, plain = report.pop("used"), report.pop("plain")
     assert report == {}
     assert (used.shared_bytes, used.local_bytes, used.max_threads) == (800, 400, 64)
@@ -139,15 +138,15 @@ def test_resources(backend: compiler.Backend) -> None:
 
 
 @both
-def test_too_much_shared_memory(backend: compiler.Backend) -> None:
+def test_too_much_shared_memory(backend: Backend) -> None:
     """More static shared memory than a launch can have is refused with both numbers."""
     source = "__global__ void g(float *a) { __shared__ float s[20000]; s[threadIdx.x] = a[0]; a[1] = s[a[2] > 0]; }"
     with pytest.raises(CompilerError, match=r"u.cu: .*(80000|0x13880)"):
-        resources(source, "u.cu", backend=backend)
+        compile_cubin(source, "u.cu", backend=backend)
 
 
 @both
-def test_defines_and_includes(backend: compiler.Backend, tmp_path: Path) -> None:
+def test_defines_and_includes(backend: Backend, tmp_path: Path) -> None:
     """Defines reach the source but no template of CUDA's headers; files beside the source and in folders are found."""
     (tmp_path / "more").mkdir()
     (tmp_path / "beside.cuh").write_text("#define ONE 1\n")
@@ -281,26 +280,27 @@ def test_without_host_code() -> None:
 @pytest.mark.usefixtures("without_nvcc")
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without NVRTC and nvcc the error says what to install."""
-    compiler._Nvrtc.load.cache_clear()
-    monkeypatch.setattr(compiler, "_libraries", lambda: iter(["libno-such-nvrtc.so"]))
+    nvrtc.load.cache_clear()
+    monkeypatch.setattr(toolkit, "nvrtc", lambda: "libno-such-nvrtc.so")
     with pytest.raises(DeviceUnusable, match="pip install nvidia-cuda-nvrtc"):
         compile_ptx(ONE, "u.cu")
     assert compiler.nvrtc_version() is None
-    compiler._Nvrtc.load.cache_clear()
+    nvrtc.load.cache_clear()
 
 
 def test_headers_are_unpacked_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA's own headers appear in the user's cache in one step, and only once."""
+    monkeypatch.delenv("CUDABENCH_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    library = compiler._Nvrtc(compiler._Nvrtc.load().library)
-    if not hasattr(library.library, "nvrtcInstallBundledHeaders"):
+    library = nvrtc.Library(nvrtc.load().library)
+    if not library.bundles_headers:
         pytest.skip("this NVRTC bundles no headers")
     folder = library.headers
     assert folder is not None
     assert (folder / "cuda_fp16.h").is_file()
     assert [path.name for path in (tmp_path / "cudabench").iterdir()] == [folder.name]
     stamp = (folder / "cuda_fp16.h").stat().st_mtime_ns
-    again = compiler._Nvrtc(library.library).headers
+    again = nvrtc.Library(library.library).headers
     assert again == folder
     assert (folder / "cuda_fp16.h").stat().st_mtime_ns == stamp
 
@@ -311,10 +311,129 @@ def test_import_is_cheap() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs NVRTC")
-def test_one_run_gives_both() -> None:
-    """PTX and resources from one run of the compiler are those of two."""
+@both
+def test_machine_code_is_that_of_the_ptx(backend: Backend) -> None:
+    """One run gives PTX, machine code for the architecture with line information, and what each entry needs."""
     text = 'extern "C" __global__ void twice(float *x) { x[threadIdx.x] *= 2; }'
-    compiled, spent = compiler.compile_ptx_and_resources(text, "twice.cu", arch="sm_80")
-    assert ".entry twice" in compiled.ptx
-    assert spent == compiler.resources(text, "twice.cu", arch="sm_80")
+    compiled = compile_cubin(text, "twice.cu", arch="sm_80", names=["twice"], backend=backend)
+    assert compiled.ptx == compile_ptx(text, "twice.cu", arch="sm_80", names=["twice"], backend=backend).ptx
+    assert compiled.cubin is not None
+    assert compiled.cubin.startswith(b"\x7fELF")
+    assert b".text.twice\0" in compiled.cubin
+    assert b".debug_line\0" in compiled.cubin
+    assert set(compiled.resources) == {"twice"}
+    assert b"cudabench_name" not in compiled.cubin
+    assert compile_ptx(text, "twice.cu", backend=backend).cubin is None
+
+
+# On a GPU PyCUDA runs nvcc: here nvcc stands for it, with PyCUDA's arguments -----------------------------------------
+
+
+def as_pycuda_does(text: str, folders: Sequence[str]) -> bytes:
+    """Compile a text in a folder of its own, as PyCUDA does."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "kernel.cu").write_text(text)
+        done = subprocess.run(
+            [
+                str(toolkit.nvcc()),
+                "--cubin",
+                "-lineinfo",
+                "-arch",
+                "sm_90",
+                *(f"-I{one}" for one in folders),
+                "kernel.cu",
+            ],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise Refused(done.stdout + done.stderr)
+        return Path(folder, "kernel.cubin").read_bytes()
+
+
+ON_GPU = [
+    pytest.param(as_pycuda_does, marks=BACKENDS[1].marks, id="pycuda"),
+    pytest.param(None, marks=BACKENDS[0].marks, id="nvrtc"),
+]
+
+
+@pytest.fixture(params=ON_GPU)
+def for_gpu(request: pytest.FixtureRequest) -> Callable[..., Compiled]:
+    """Compile as a GPU's device does: where nvcc is, and where it is missing."""
+
+    def compile(source: str, filename: str, **options: Any) -> Compiled:
+        if request.param is None:
+            return compile_cubin(source, filename, backend="nvrtc", build=as_pycuda_does, **options)
+        return compile_cubin(source, filename, build=request.param, **options)
+
+    return compile
+
+
+def test_names_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
+    """The machine code has the entry of every name: overloads, templates, extern "C"; the defines reach it."""
+    names = ["f<float, 32>", "g(int*, unsigned)", "q::h", "e"]
+    compiled = for_gpu(
+        NAMES.replace("x[threadIdx.x] = N", "x[threadIdx.x] = N + MORE"), "n.cu", names=names, defines={"MORE": ""}
+    )
+    assert [compiled.lowered[name] for name in names] == ["_Z1fIfLi32EEvPT_P1AS3_", "_Z1gPij", "_ZN1q1hEP1AS1_", "e"]
+    assert compiled.cubin is not None
+    for entry in compiled.lowered.values():
+        assert f".text.{entry}\0".encode() in compiled.cubin
+    with pytest.raises(UsageError, match=r"'f<float>' names no kernel of n.cu, or more than one: it has template"):
+        for_gpu(NAMES, "n.cu", names=["e", "f<float>"])
+
+
+def test_host_code_on_a_gpu(for_gpu: Callable[..., Compiled], tmp_path: Path) -> None:
+    """A program whose main needs headers that are nowhere compiles without them, in the file and beside it."""
+    (tmp_path / "common.h").write_text(
+        "#include <helper_timer.h>\nvoid check(cudaError_t e) { if (e) stop(1); }\n__device__ float two() { return 2; }\n"
+    )
+    source = (
+        '#include <opencv2/core.hpp>\n#include "common.h"\n__global__ void g(float *a) { a[0] = two(); }\n'
+        "int main() { cv::Mat m; check(0); }\n"
+    )
+    compiled = for_gpu(source, str(tmp_path / "u.cu"), names=["g"])
+    assert compiled.lowered == {"g": "_Z1gPf"}
+    bare = for_gpu(
+        "__global__ void g(float *a) { a[0] = 1; }\nint main() { return undeclared(); }\n", "u.cu", names=["g"]
+    )
+    assert bare.lowered == {"g": "_Z1gPf"}
+
+
+def test_errors_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
+    """The error is that of the last attempt, at the user's line; a header that was taken as empty is named."""
+    with pytest.raises(CompilerError) as plain:
+        for_gpu("__global__ void g(float *a) {\n    a[0] = b;\n}\n", "u.cu")
+    assert str(plain.value).splitlines()[0] == 'u.cu:2: error: identifier "b" is undefined'
+    with pytest.raises(CompilerError) as empty:
+        for_gpu("#include <helper.h>\n__global__ void g(float *a) { a[0] = b; }\nint main() { help(); }\n", "u.cu")
+    assert str(empty.value).splitlines()[0] == 'u.cu:2: error: identifier "b" is undefined'
+    assert "u.cu: no header <helper.h> was found and it was taken as empty" in str(empty.value).splitlines()[-1]
+    with pytest.raises(CompilerError, match=r"u.cu:1.*mine\.h"):
+        for_gpu('#include "mine.h"\n' + ONE, "u.cu")
+
+
+def test_one_compiler_can_be_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDABENCH_COMPILER names the compiler for a GPU and the simulator; a word that is none is refused."""
+    monkeypatch.setenv("CUDABENCH_COMPILER", "clang")
+    with pytest.raises(UsageError, match="CUDABENCH_COMPILER=clang names no compiler"):
+        compile_ptx(ONE, "u.cu")
+    for word, installed in (("nvrtc", compiler.nvrtc_version()), ("nvcc", nvcc_version())):
+        monkeypatch.setenv("CUDABENCH_COMPILER", word)
+        assert compiler.gpu_backend() == word
+        if installed:
+            assert compile_ptx(ONE, "u.cu").backend == word
+
+
+@pytest.mark.usefixtures("without_nvcc")
+def test_nvrtc_serves_a_gpu_without_nvcc() -> None:
+    """Where nvcc is missing, PyCUDA is not asked to run it."""
+
+    def build(text: str, folders: Sequence[str]) -> bytes:
+        raise AssertionError("PyCUDA has no nvcc to run")
+
+    compiled = compile_cubin(ONE, "u.cu", names=["g"], build=build)
+    assert (compiled.backend, compiled.lowered) == ("nvrtc", {"g": "_Z1gPf"})
+    assert compiled.cubin is not None

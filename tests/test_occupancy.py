@@ -11,7 +11,7 @@ import pytest
 
 from cudabench.errors import UsageError
 from cudabench.occupancy import Occupancy, capabilities, multiprocessor, occupancy
-from cudabench.toolchain.compiler import _header_folders
+from cudabench.toolchain import toolkit
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ int main() {
 
 def test_against_nvidias_calculator(tmp_path: Path) -> None:
     """Blocks per multiprocessor equal those of cuda_occupancy.h over a grid of blocks, registers and shared memory."""
-    folder = next((folder for folder in _header_folders() if (folder / "cuda_occupancy.h").is_file()), None)
-    if folder is None or shutil.which("g++") is None:
+    folder = toolkit.headers()
+    if folder is None or not (folder / "cuda_occupancy.h").is_file() or shutil.which("g++") is None:
         pytest.skip("needs cuda_occupancy.h and g++")
     (tmp_path / "sweep.cpp").write_text(PROGRAM)
     command = ["g++", "-w", f"-I{folder}", "sweep.cpp", "-o", "sweep"]

@@ -148,5 +148,5 @@ def versions(choice: Choice) -> dict[str, Any]:
     """Return the versions of what takes part in a run."""
     import numpy as np
 
-    parts = [probe.pycuda(), probe.nvcc()] if choice.kind == "cuda" else [probe.nvrtc()]
+    parts = [probe.pycuda(), probe.gpu_compiler()] if choice.kind == "cuda" else [probe.nvrtc()]
     return {"numpy": np.__version__, **{part.name.lower(): part.version for part in parts}}

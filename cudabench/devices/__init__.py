@@ -34,8 +34,9 @@ def choose(text: str) -> Choice:
     """Return the device that `--device` means.
 
     `auto` is the first GPU where there is one and what it needs is installed; without any NVIDIA driver it is the
-    simulator. A driver without PyCUDA or nvcc is an error, never a silent simulation. Raises UsageError for a word that
-    is no device and DeviceUnusable for one that cannot be used here, with the command that mends it.
+    simulator. A driver without PyCUDA, or without a compiler (nvcc or NVRTC), is an error, never a silent simulation.
+    Raises UsageError for a word that is no device and DeviceUnusable for one that cannot be used here, with the command
+    that mends it.
     """
     match = re.fullmatch(r"(auto|cuda|sim)(?::(\w+))?", text)
     if not match or (match[1] == "auto" and match[2]):
@@ -88,7 +89,22 @@ def _gpu(index: int) -> Choice:
     if index >= driver.device_count:
         there = "cuda:0" if driver.device_count == 1 else f"cuda:0 to cuda:{driver.device_count - 1}"
         raise DeviceUnusable(f"There is no GPU cuda:{index}: this machine has {there}; 'cudabench info' lists them.")
-    for part in (probe.pycuda(), probe.nvcc()):
+    for part in (probe.pycuda(), probe.gpu_compiler()):
         if not part.usable:
             raise DeviceUnusable(f"There is a GPU, but {part.problem}; {part.repair}, or simulate with --device sim.")
+    if part.name == "NVRTC":
+        _check_nvrtc_knows(index, part)
     return Choice("cuda", index=index)
+
+
+def _check_nvrtc_knows(index: int, nvrtc: probe.Part) -> None:
+    """Raise DeviceUnusable for a GPU that is older or newer than what NVRTC compiles for."""
+    from cudabench.toolchain import compiler
+
+    gpu = probe.gpu(index)
+    known = compiler.supported_architectures("nvrtc")
+    if known and "sm_" + gpu.compute_capability.replace(".", "") not in known:
+        raise DeviceUnusable(
+            f"NVRTC {nvrtc.version} does not compile for cuda:{index} ({gpu.name}, compute capability "
+            f"{gpu.compute_capability}), only for {known[0]} to {known[-1]}: install a CUDA toolkit that does."
+        )

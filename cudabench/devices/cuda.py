@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import re
-import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -14,58 +13,82 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.devices import probe
-from cudabench.errors import CompilerError, DeviceError, OutOfMemory, UsageError
-from cudabench.model import POISON, Launch, Resources, Source
-from cudabench.toolchain.compiler import match_entries, name_queries, without_host_code
-from cudabench.toolchain.source import parse
+from cudabench.devices import probe, protocol
+from cudabench.devices.protocol import Work
+from cudabench.errors import DeviceError, OutOfMemory
+from cudabench.model import Launch, Source
+from cudabench.toolchain import compiler, toolkit
+from cudabench.toolchain import cubin as cubins
+from cudabench.toolchain.record import Compiled, Refused, Resources
 
-Work = Callable[[], None]
-
-# Holds the stream until the host sets the flag, or for two seconds, lest a mistake hang the GPU; flag[1] then tells.
-HOLD_SOURCE = """
-extern "C" __global__ void hold_stream(volatile int *flag) {
-    unsigned long long start, now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
-    while (flag[0] == 0) {
-        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-        if (now - start > 2000000000ull) { flag[1] = 1; return; }
-    }
-}
-"""
-
-# The driver blocks the host after about a thousand queued launches; the host must not block while it holds the stream.
-# More launches than this become a CUDA graph, which is queued as one.
+PROTOCOL = Path(__file__).with_name("protocol.cu")  # the kernels that measuring itself needs
+DIGEST_THREADS = 256
+DIGEST_BLOCKS_PER_SM = 8  # full occupancy
+SCRUB_THREADS = 256
+LINE_BYTES = 128  # of the L2
+PERSISTING_L2_CACHE_SIZE = 6  # CUlimit
 PAGE_BYTES = 2 << 20  # of device memory: smaller allocations share one
-MAX_HELD_LAUNCHES = 500
+# The driver blocks the host after about a thousand queued launches, and a blocked host cannot unblock the stream.
+# More launches than this become a CUDA graph, which is queued as one.
+MAX_QUEUED_LAUNCHES = 500
 
 CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
 
 
 class Module:
-    """A compiled source file. Keeps the module alive as long as its functions are in use."""
+    """A compiled source file on the GPU. Keeps the module alive as long as its functions are in use."""
 
-    def __init__(self, module: Any, entry_name: Callable[[str], str]) -> None:
+    def __init__(self, module: Any, compiled: Compiled, text: str) -> None:
+        self.compiled = compiled
+        self.variables: Sequence[protocol.Variable] = _variables(module, compiled.cubin, text)
+        self.ptx = compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
         self._module = module
-        self._entry_name = entry_name
         self._functions: dict[str, Any] = {}
 
     def function(self, name: str) -> Any:
         """Return PyCUDA's function for a kernel's name in the source."""
         if name not in self._functions:
-            entry = self._entry_name(name)
             with translated(f"finding kernel '{name}'"):
-                self._functions[name] = self._module.get_function(entry)
+                self._functions[name] = self._module.get_function(self.compiled.entry(name))
         return self._functions[name]
 
     def resources(self, name: str) -> Resources:
-        """Return the registers, static shared bytes and local bytes of a kernel."""
+        """Return what a kernel needs, by the driver; spills and barriers it does not tell."""
         function = self.function(name)
-        return Resources(function.num_regs, function.shared_size_bytes, function.local_size_bytes)
+        return Resources(
+            registers=function.num_regs,
+            shared_bytes=function.shared_size_bytes,
+            local_bytes=function.local_size_bytes,
+            constant_bytes=function.const_size_bytes,
+            max_threads=function.max_threads_per_block,
+        )
 
     def max_threads(self, name: str) -> int:
         """Return the largest block, in threads, that the kernel's registers and launch bounds allow."""
         return int(self.function(name).max_threads_per_block)
+
+
+def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Variable, ...]:
+    """Return the variables of a module that its kernels can write."""
+    found = []
+    for variable in cubins.variables(cubin) if cubin else ():
+        with translated(f"finding variable '{variable.name}'"):
+            pointer, nbytes = module.get_global(variable.symbol)
+        line = cubins.declared_at(text, variable.name)
+        found.append(protocol.Variable(variable.name, line, int(pointer), int(nbytes)))
+    return tuple(found)
+
+
+class Queued:
+    """Work that queues launches on the stream, and how many."""
+
+    def __init__(self, queue: Work, launches: int = 1) -> None:
+        self.queue = queue
+        self.launches = launches
+
+    def __call__(self) -> None:
+        """Queue."""
+        self.queue()
 
 
 @contextmanager
@@ -106,9 +129,18 @@ class CudaDevice:
             self._flush_bytes = self.info.l2_bytes or 0
             self._flush = driver.mem_alloc(self._flush_bytes) if self._flush_bytes else None
         self._allocations: dict[int, Any] = {}
-        self._hold_module = self.load(Source("hold.cu", HOLD_SOURCE), {})
-        self._hold = self._hold_module.function("hold_stream")
-        self._hold.prepare("P")
+        self._protocol = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
+        self._blocking = self._protocol.function("block_stream").prepare("P")
+        self._digest = self._protocol.function("digest").prepare("PQP")
+        self._demote = self._protocol.function("demote").prepare("PQ")
+        self._scrub = self._protocol.function("scrub").prepare("")
+        with translated("starting"):
+            self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+            self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
+            self._sum = driver.mem_alloc(8)
+        self._cuda = ctypes.CDLL("libcuda.so.1")
+        # No part of the L2 is set aside for lines that are to persist. Cards without such a part refuse: fine.
+        self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
         self._nvml = _nvml_handle(self.info.uuid)
 
     def __enter__(self) -> CudaDevice:
@@ -123,65 +155,63 @@ class CudaDevice:
     # Compile ----------------------------------------------------------------------------------------------------
 
     def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> Module:
-        """Compile a source file with nvcc through PyCUDA, whose cache makes a second time cheap.
+        """Compile a source file: with nvcc through PyCUDA's SourceModule, whose cache makes a second time cheap, or
+        with NVRTC where nvcc is missing.
 
         `names` are the kernels that are wanted of a user's file: C++ names as in `compiler.compile_ptx`, of which
-        templates are instantiated.
-        Raises CompilerError with the file name and line that the user knows.
+        templates are instantiated. Errors are those of `compiler.compile_cubin`.
         """
-        asked = [] if source.builtin else list(dict.fromkeys(names))
-        # Behind the headers that nvcc includes by itself: -DT=float would end in their templates.
-        head = "".join(f"#define {name} {value}\n" for name, value in defines.items()) + f'#line 1 "{source.name}"\n'
-        tail = f"\n{name_queries(asked)}"
-        try:
-            module, cubin = self._compile(head + source.text + tail, source, source.folders, bool(asked))
-        except CompilerError as refused:
-            _check_names(str(refused), asked, source)
-            module, cubin = self._compile_without_host(refused, head, tail, source, bool(asked))
-        entries = sorted({match.decode() for match in re.findall(rb"\.text\.([A-Za-z_$][\w$]*)\0", cubin)})
-        found = match_entries(asked, entries)
+        made: list[Any] = []
 
-        def entry_name(name: str) -> str:
-            if name in asked and name not in found:
-                raise _no_such_name(name, source)
-            return found.get(name, name)
+        def build(text: str, folders: Sequence[str]) -> bytes:
+            module, cubin = self._with_pycuda(text, folders, source.name)
+            made.append(module)
+            return cubin
 
-        return Module(module, entry_name)
+        compiled = compiler.compile_cubin(
+            source.text,
+            source.name,
+            arch="sm_" + self.info.compute_capability.replace(".", ""),
+            defines=defines,
+            include_dirs=source.folders,
+            names=() if source.builtin else names,
+            build=build,
+        )
+        return Module(made[-1] if made else self._from_cubin(compiled, source.name), compiled, source.text)
 
-    def _compile(self, text: str, source: Source, folders: Sequence[str], cubin_too: bool) -> tuple[Any, bytes]:
-        """Return PyCUDA's module and, on request, its cubin, in which a user's C++ kernels have their mangled names."""
-        from pycuda import compiler
+    def _with_pycuda(self, text: str, folders: Sequence[str], name: str) -> tuple[Any, bytes]:
+        """Return PyCUDA's module and its machine code. Raises Refused."""
+        from pycuda import compiler as nvcc
 
-        settings: dict[str, Any] = {"options": ["-lineinfo"], "no_extern_c": True, "include_dirs": list(folders)}
-        with warnings.catch_warnings(), translated(f"loading {source.name}"):
+        settings: dict[str, Any] = {
+            "nvcc": toolkit.nvcc() or "nvcc",
+            "options": ["-lineinfo"],
+            "no_extern_c": True,
+            "include_dirs": list(folders),
+        }
+        with warnings.catch_warnings(), translated(f"loading {name}"):
             warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
             try:
                 # The second time PyCUDA's cache answers.
-                return compiler.SourceModule(text, **settings), compiler.compile(text, **settings) if cubin_too else b""
+                return nvcc.SourceModule(text, **settings), nvcc.compile(text, **settings)
             except self._driver.CompileError as error:
-                raise CompilerError(_diagnostics(error, source.name)) from error
+                parts = [
+                    part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part or "")
+                    for part in (error.stdout, error.stderr)
+                ]
+                log = re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", lambda _: name, "\n".join(parts))
+                raise Refused(log.strip() or f"nvcc fatal : {error.msg}") from error
 
-    def _compile_without_host(
-        self, refused: CompilerError, head: str, tail: str, source: Source, cubin_too: bool
-    ) -> tuple[Any, bytes]:
-        """Compile a file with host code once more where a header is nowhere: without that code, and the header empty.
-
-        Raises the refusal where that does not help: then the kernels need it.
-        """
-        bare = without_host_code(source.text)
-        last: CompilerError = refused
-        with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
-            while bare != source.text and not source.builtin:
-                missing = re.search(r"fatal error: (\w[\w./+-]*): No such file", str(last))
-                if missing is None or ".." in missing[1] or (stub := Path(folder, missing[1])).exists():
-                    break
-                stub.parent.mkdir(parents=True, exist_ok=True)
-                stub.touch()
-                try:
-                    return self._compile(head + bare + tail, source, [*source.folders, folder], cubin_too)
-                except CompilerError as again:
-                    last = again
-        raise refused
+    def _from_cubin(self, compiled: Compiled, name: str) -> Any:
+        """Return PyCUDA's module of machine code that NVRTC made."""
+        try:
+            return self._driver.module_from_buffer(compiled.cubin)
+        except self._driver.Error as error:
+            version = ".".join(map(str, compiled.version))
+            raise DeviceError(
+                f"The driver does not load {name} as NVRTC {version} compiles it ({_plain(str(error))}): update the "
+                "driver, or install the NVRTC of its CUDA version."
+            ) from error
 
     def sm_clock_mhz(self) -> int | None:
         """Return the current SM clock, or None where NVML is not installed."""
@@ -221,14 +251,50 @@ class CudaDevice:
         with translated("copying from the GPU"):
             self._driver.memcpy_dtoh(array, pointer)
 
-    def poison(self, pointer: int, nbytes: int) -> None:
-        """Fill memory with 0xFF, so that an element that no thread writes cannot look right."""
-        with translated("filling memory"):
-            self._driver.memset_d8(pointer, POISON, nbytes)
+    def fill(self, pointer: int, nbytes: int, byte: int) -> Work:
+        """Return a function that queues the filling of memory with a byte."""
+
+        def work() -> None:
+            if nbytes:
+                self._driver.memset_d8_async(pointer, byte, nbytes, self._stream)
+
+        return Queued(work)
+
+    def digest(self, pointer: int, nbytes: int) -> int:
+        """Return a 64-bit digest of memory, by a kernel behind all that is queued; the address is aligned to 16."""
+        total = np.zeros(1, np.uint64)
+        with translated("looking at the output"):
+            self._driver.memset_d8_async(self._sum, 0, 8, self._stream)
+            blocks = max(1, min(-(-nbytes // (16 * DIGEST_THREADS)), DIGEST_BLOCKS_PER_SM * (self.info.sm_count or 1)))
+            self._digest.prepared_async_call(
+                (blocks, 1), (DIGEST_THREADS, 1, 1), self._stream, pointer, nbytes, self._sum
+            )
+            self._driver.memcpy_dtoh_async(total, self._sum, self._stream)
+            self._stream.synchronize()
+        return int(total[0])
+
+    def scrub(self) -> Work:
+        """Return a function that queues the overwriting of every SM's shared memory and registers."""
+
+        def work() -> None:
+            self._scrub.prepared_async_call(
+                (self.info.sm_count or 1, 1), (SCRUB_THREADS, 1, 1), self._stream, shared_size=self._most_shared
+            )
+
+        return Queued(work)
+
+    def demote(self, pointer: int, nbytes: int) -> Work:
+        """Return a function that queues setting the L2 lines of memory back to normal eviction priority."""
+        blocks = max(1, -(-nbytes // (LINE_BYTES * DIGEST_THREADS)))
+
+        def work() -> None:
+            self._demote.prepared_async_call((blocks, 1), (DIGEST_THREADS, 1, 1), self._stream, pointer, nbytes)
+
+        return Queued(work)
 
     # Launch and time --------------------------------------------------------------------------------------------
 
-    def bind(self, module: Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
+    def bind(self, module: protocol.Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
         """Return a function that queues all launches of a kernel, prepared so that queueing is cheap."""
         calls = []
         for launch in launches:
@@ -246,25 +312,20 @@ class CudaDevice:
             for function, grid, block, arguments, shared in calls:
                 function.prepared_async_call(grid, block, self._stream, *arguments, shared_size=shared)
 
-        work, queued = queue, len(calls)
-        if len(calls) > MAX_HELD_LAUNCHES:
-            work, queued = self._graph(queue), 1
-        work.launches = queued  # type: ignore[attr-defined]
-        return work
+        return Queued(self._graph(queue)) if len(calls) > MAX_QUEUED_LAUNCHES else Queued(queue, len(calls))
 
     def _graph(self, queue: Work) -> Work:
         """Return one launch of a CUDA graph of all that `queue` queues: as fast as the GPU goes on, not as Python does.
 
         PyCUDA has no graphs, so the driver is asked itself. The graph lives as long as the context.
         """
-        cuda = ctypes.CDLL("libcuda.so.1")
         graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
 
         def stream() -> ctypes.c_void_p:
             return ctypes.c_void_p(self._stream.handle)
 
         def call(name: str, *arguments: Any) -> None:
-            status = getattr(cuda, name)(*arguments)
+            status = getattr(self._cuda, name)(*arguments)
             if status:
                 raise DeviceError(f"CUDA failed while making a graph of the launches: {name} gave error {status}.")
 
@@ -290,8 +351,7 @@ class CudaDevice:
         def work() -> None:
             self._driver.memcpy_dtod_async(target, source, nbytes, self._stream)
 
-        work.launches = 1  # type: ignore[attr-defined]
-        return work
+        return Queued(work)
 
     def run(self, work: Work, doing: str) -> None:
         """Run the work once, untimed, and wait for it. Raises DeviceError where a launch or the kernel itself fails."""
@@ -307,34 +367,36 @@ class CudaDevice:
             return False
         return True
 
-    def sample(self, work: Work, cache: str, runs: int = 1, before: Work | None = None) -> float:
-        """Return the seconds that one run of the work takes, as the mean of `runs` back to back.
+    def sample(self, works: Sequence[Work], cache: str, before: Sequence[Work] = ()) -> float:
+        """Return the seconds that one of the works takes, as the mean of all back to back.
 
         `before` is queued ahead of all and not timed.
-        Cold: a memset of exactly the L2's size goes before (what nvbench does). A one-thread kernel then holds the
-        stream until everything is queued, so that no launch gap lies between the events.
+        Cold: lines that persist in the L2 lose that, and a memset of exactly the L2's size goes before (what nvbench
+        does). A one-thread kernel then blocks the stream until everything is queued, so that no launch gap lies between
+        the events.
         """
-        launches = getattr(work, "launches", 1) * runs
-        held = launches <= MAX_HELD_LAUNCHES
+        launches = sum(work.launches if isinstance(work, Queued) else 1 for work in works)
+        blocked = launches <= MAX_QUEUED_LAUNCHES
         with translated("timing the kernel"):
-            if before is not None:
-                before()
+            for work in before:
+                work()
             if cache == "cold" and self._flush is not None:
+                self._cuda.cuCtxResetPersistingL2Cache()
                 self._driver.memset_d8_async(self._flush, 0, self._flush_bytes, self._stream)
-            if held:
+            if blocked:
                 self._flag[:] = 0
-                self._hold.prepared_async_call((1, 1), (1, 1, 1), self._stream, self._flag_pointer)
+                self._blocking.prepared_async_call((1, 1), (1, 1, 1), self._stream, self._flag_pointer)
             self._start.record(self._stream)
             try:
-                for _ in range(runs):
+                for work in works:
                     work()
                 self._stop.record(self._stream)
             finally:
                 self._flag[0] = 1
             self._stop.synchronize()
-            if held and self._flag[1]:
+            if blocked and self._flag[1]:
                 raise DeviceError("The host took over two seconds to queue one sample; the machine is overloaded.")
-            return float(self._stop.time_since(self._start)) * 1e-3 / runs
+            return float(self._stop.time_since(self._start)) * 1e-3 / len(works)
 
 
 def _nvml_handle(uuid: str | None) -> Any:
@@ -348,27 +410,3 @@ def _nvml_handle(uuid: str | None) -> Any:
         return pynvml.nvmlDeviceGetHandleByUUID(uuid)
     except pynvml.NVMLError:
         return None
-
-
-def _no_such_name(name: str, source: Source) -> UsageError:
-    have = "; ".join(kernel.signature for kernel in parse(source.text, source.name).kernels) or "none"
-    return UsageError(f"'{name}' names no kernel of {source.name}, or several: it has {have}.")
-
-
-def _check_names(message: str, asked: Sequence[str], source: Source) -> None:
-    """Raise UsageError where all that nvcc refused are the names of kernels, which are asked for behind the file."""
-    places = re.findall(r"^(\S+):(\d+): error", message, re.M)
-    if places and all(file == "cudabench-names" for file, _ in places):
-        raise _no_such_name(asked[min(max(int(places[0][1]) - 2, 0), len(asked) - 1)], source)
-
-
-def _diagnostics(error: Any, name: str) -> str:
-    """Return nvcc's messages that speak of the source, without its command line and temporary files."""
-    parts = [
-        part.decode("utf-8", "replace") if isinstance(part, bytes) else part for part in (error.stdout, error.stderr)
-    ]
-    output = "\n".join(str(part) for part in parts if part)
-    lines = [re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", name, line) for line in output.splitlines()]
-    lines = [re.sub(r"^(\S+)\((\d+)\):", r"\1:\2:", line) for line in lines]  # as gcc writes it, and editors read it
-    kept = [line for line in lines if line.strip() and not re.match(r"\d+ errors? detected in", line)]
-    return f"nvcc cannot compile {name}:\n" + "\n".join(kept or ["it gave no message"])

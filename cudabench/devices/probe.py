@@ -133,9 +133,13 @@ def _uuid_text(raw: bytes) -> str:
 
 @cache
 def nvcc() -> Part:
-    """Return NVIDIA's compiler, which PyCUDA needs at run time."""
-    path = shutil.which("nvcc")
+    """Return NVIDIA's compiler, which PyCUDA calls; it needs a host compiler."""
+    from cudabench.toolchain import toolkit
+
+    path = toolkit.nvcc()
     repair = "install the CUDA toolkit and put its bin folder on PATH"
+    if path is None and shutil.which("nvcc"):
+        return Part("nvcc", problem="nvcc has no host compiler", repair="install g++")
     if path is None:
         return Part("nvcc", problem="nvcc is not on PATH", repair=repair)
     try:
@@ -166,7 +170,7 @@ def _package(name: str, module: str, distribution: str, repair: str) -> Part:
 
 
 def nvrtc() -> Part:
-    """Return NVIDIA's run-time compiler, which the simulator needs."""
+    """Return NVIDIA's run-time compiler, which the simulator needs, and a GPU where nvcc is missing."""
     from cudabench.toolchain import compiler
 
     version = compiler.nvrtc_version()
@@ -177,6 +181,20 @@ def nvrtc() -> Part:
             repair="install it with pip install nvidia-cuda-nvrtc",
         )
     return Part("NVRTC", version=".".join(str(number) for number in version))
+
+
+def gpu_compiler() -> Part:
+    """Return what compiles for a GPU: nvcc, or NVRTC where nvcc is missing. A lack is of both."""
+    from cudabench.toolchain import compiler
+
+    if compiler.gpu_backend() == "nvcc":
+        return nvcc()
+    run_time = nvrtc()
+    if run_time.usable or nvcc().usable:
+        return run_time
+    return Part(
+        "compiler", problem=f"{nvcc().problem} and {run_time.problem}", repair=f"{run_time.repair}, or {nvcc().repair}"
+    )
 
 
 @cache

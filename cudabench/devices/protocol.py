@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cudabench.model import DeviceInfo, Launch, Resources, Source
+from cudabench.model import DeviceInfo, Launch, Source
+from cudabench.toolchain.record import Resources
 
 Work = Callable[[], None]
 
@@ -25,16 +26,19 @@ class Variable:
 
 
 class Module(Protocol):
-    """A compiled source file on a device."""
+    """A source file, compiled and loaded. `ptx` is empty where the compiler kept none."""
 
     variables: Sequence[Variable]
     ptx: str
+
+    def function(self, name: str) -> Any:
+        """Return the device's own handle of a kernel."""
 
     def resources(self, name: str) -> Resources:
         """Return what a kernel needs."""
 
     def max_threads(self, name: str) -> int:
-        """Return the largest block, in threads, that a kernel can have."""
+        """Return the largest block, in threads, that a kernel's registers and launch bounds allow."""
 
 
 class Device(Protocol):
@@ -42,7 +46,7 @@ class Device(Protocol):
 
     info: DeviceInfo
 
-    def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str]) -> Any:
+    def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str]) -> Module:
         """Compile a source file; `names` are the kernels that are wanted of it, templates with their arguments."""
 
     def free_bytes(self) -> int:
@@ -66,7 +70,7 @@ class Device(Protocol):
     def digest(self, pointer: int, nbytes: int) -> int:
         """Return a 64-bit digest of memory, after all that is queued: equal for equal bytes."""
 
-    def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
+    def bind(self, module: Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
         """Return what queues the launches."""
 
     def use_stream(self, number: int) -> None:
@@ -84,8 +88,9 @@ class Device(Protocol):
     def run(self, work: Work, doing: str) -> None:
         """Run the work once and wait."""
 
-    def sample(self, work: Work, cache: str, runs: int = 1, before: Sequence[Work] = ()) -> float:
-        """Return the seconds of one run, timed on the device; `before` is queued ahead of it and not timed."""
+    def sample(self, works: Sequence[Work], cache: str, before: Sequence[Work] = ()) -> float:
+        """Return the mean seconds of works that run back to back, timed on the device; `before` is queued ahead of
+        them and not timed."""
 
     def alive(self) -> bool:
         """Tell whether the device still works; an illegal address ends a context for good."""

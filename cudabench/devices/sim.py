@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from cudabench import simulator
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
-from cudabench.model import POISON, Case, DeviceInfo, Launch, Resources
+from cudabench.model import POISON, Case, DeviceInfo, Launch
 from cudabench.occupancy import Occupancy, capability, occupancy
 from cudabench.toolchain import compiler
+from cudabench.toolchain.record import Compiled, Resources
 
 Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a kernel did: the report of all its launches together, and what ptxas spends on it."""
+    """What a kernel did: the report of all its launches together, and what it needs, dynamic shared memory included."""
 
     report: simulator.Report
     resources: Resources
@@ -28,16 +28,11 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """A source file as a program, the entry names of its kernels, and what ptxas spends on each entry."""
+class Loaded:
+    """A compiled source file and the program that the simulator makes of its PTX."""
 
+    compiled: Compiled
     program: simulator.Program
-    lowered: Mapping[str, str]
-    resources: Mapping[str, compiler.Resources]
-
-    def entry(self, function: str) -> str:
-        """Return the entry name of a function."""
-        return self.lowered.get(function, function)
 
 
 @dataclass
@@ -46,13 +41,13 @@ class SimDevice:
 
     architecture: str
     info: DeviceInfo = field(init=False)
-    _compiled: dict[object, Compiled] = field(default_factory=dict)
+    _loaded: dict[object, Loaded] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         major, minor = capability(self.architecture)
         self.info = DeviceInfo(f"Simulator of {self.architecture}", "sim", f"{major}.{minor}")
 
-    def load(self, case: Case) -> Compiled:
+    def load(self, case: Case) -> Loaded:
         """Return a case compiled. Raises CompilerError.
 
         Raises UnsupportedFeature, with all of them, where the kernel uses what the simulator lacks.
@@ -61,42 +56,44 @@ class SimDevice:
         # A chapter's kernels are extern "C": compiled once, it serves them all.
         names = () if case.source.builtin else functions
         key = (case.source, tuple(case.defines.items()), names)
-        if key not in self._compiled:
-            self._compiled[key] = self._compile(case, functions, names)
-        compiled = self._compiled[key]
-        refuse_unsupported(case, compiled, functions)
-        return compiled
+        if key not in self._loaded:
+            self._loaded[key] = self._load(case, functions, names)
+        loaded = self._loaded[key]
+        refuse_unsupported(case, loaded, functions)
+        return loaded
 
-    def _compile(self, case: Case, functions: Sequence[str], names: Sequence[str]) -> Compiled:
-        source: dict[str, Any] = {
-            "source": case.source.text,
-            "filename": case.source.name,
-            "arch": self.architecture,
-            "defines": case.defines,
-            "include_dirs": case.source.folders,
-            "names": names,
-        }
+    def _load(self, case: Case, functions: Sequence[str], names: Sequence[str]) -> Loaded:
+        def compiled(compile: Callable[..., Compiled]) -> Loaded:
+            record = compile(
+                case.source.text,
+                case.source.name,
+                arch=self.architecture,
+                defines=case.defines,
+                include_dirs=case.source.folders,
+                names=names,
+            )
+            return Loaded(record, simulator.load(record.ptx))
+
         try:
-            ptx, resources = compiler.compile_ptx_and_resources(**source)
+            return compiled(compiler.compile_cubin)
         except CompilerError:
             # ptxas may refuse just what the simulator lacks; that is the better thing to say.
-            ptx = compiler.compile_ptx(**source)
-            refuse_unsupported(case, Compiled(simulator.load(ptx.ptx), ptx.lowered, {}), functions)
-            with demangled(ptx.lowered):
+            without_ptxas = compiled(compiler.compile_ptx)
+            refuse_unsupported(case, without_ptxas, functions)
+            with demangled(without_ptxas.compiled.lowered):
                 raise
-        return Compiled(simulator.load(ptx.ptx), ptx.lowered, resources)
 
     def spent(self, case: Case) -> tuple[Resources, Occupancy]:
-        """Return what ptxas spends on the kernel's main function, and the occupancy that follows."""
-        compiled = self.load(case)
+        """Return what the kernel's main function needs, dynamic shared memory included, and the occupancy it allows."""
+        compiled = self.load(case).compiled
         of = compiled.resources[compiled.entry(case.function)]
-        resources = Resources(of.registers, of.shared_bytes + case.dynamic_shared_bytes, of.local_bytes)
+        resources = replace(of, shared_bytes=of.shared_bytes + case.dynamic_shared_bytes)
         fits = occupancy(self.architecture, case.threads, of.registers, resources.shared_bytes, barriers=of.barriers)
         return resources, fits
 
     def run(self, case: Case, arrays: Arrays, *, trace: bool, progress: Callable[[float], None]) -> Run:
         """Run all launches of a case on arrays, which change in place."""
-        compiled = self.load(case)
+        loaded = self.load(case)
         resources, fits = self.spent(case)
         reports = []
         for done, launch in enumerate(case.launches):
@@ -104,10 +101,10 @@ class SimDevice:
             def inside(blocks: int, of: int, done: int = done) -> None:
                 progress((done + blocks / of) / len(case.launches))
 
-            with demangled(compiled.lowered):
+            with demangled(loaded.compiled.lowered):
                 report = simulator.run(
-                    compiled.program,
-                    compiled.entry(launch.function),
+                    loaded.program,
+                    loaded.compiled.entry(launch.function),
                     launch.grid,
                     launch.block,
                     [arrays[a] if isinstance(a, str) else a for a in launch.arguments],
@@ -120,9 +117,9 @@ class SimDevice:
         return Run(simulator.merge(reports), resources, fits)
 
 
-def refuse_unsupported(case: Case, compiled: Compiled, functions: Sequence[str]) -> None:
+def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> None:
     """Raise UnsupportedFeature where the case's functions use what the simulator lacks: all of it, with lines."""
-    lacks = [lack for function in functions for lack in compiled.program.unsupported(compiled.entry(function))]
+    lacks = [lack for name in functions for lack in loaded.program.unsupported(loaded.compiled.entry(name))]
     if lacks:
         listed = "; ".join(dict.fromkeys(f"{lack.file}:{lack.line}: {lack.feature}" for lack in lacks))
         raise UnsupportedFeature(f"{case.kernel} uses what the simulator lacks ({listed}): run it on a GPU.")

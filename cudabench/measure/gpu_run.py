@@ -39,7 +39,6 @@ from cudabench.model import (
     Case,
     DeviceInfo,
     Hazard,
-    Resources,
     Result,
     Settings,
     Timing,
@@ -123,8 +122,8 @@ class GpuRun(RunContext):
 
     def _measure(self, case: Case, result: Result) -> Result:
         self.progress("compiling", 0)
-        module: Module = self.device.load(case.source, case.defines, [launch.function for launch in case.launches])
-        spent: Resources = module.resources(case.function)
+        module = self.device.load(case.source, case.defines, [launch.function for launch in case.launches])
+        spent = module.resources(case.function)
         shared, threads = spent.shared_bytes + case.dynamic_shared_bytes, case.threads
         result = replace(
             result,
@@ -304,10 +303,10 @@ class GpuRun(RunContext):
                 site, copy = sites[turn], copies_of[turn]
                 device.use_stream(turn)
                 if copy is not None:
-                    copies += [device.sample(copy, settings.cache, copy_runs) for _ in range(group)]
+                    copies += [device.sample([copy] * copy_runs, settings.cache) for _ in range(group)]
+                works = [site.work] if site.other is None or runs == 1 else [site.other, site.work] * (runs // 2)
                 for left in range(group - 1, -1, -1):
-                    work = site.work if runs == 1 else alternating(site.work, site.other or site.work, runs)
-                    samples.append(device.sample(work, settings.cache, runs, befores[turn]))
+                    samples.append(device.sample(works, settings.cache, befores[turn]))
                     if settings.cache == "cold" or left == 0:  # a look at the output is none at warm caches
                         self._raise_if_sample_wrong(check.timed(site), len(samples), site)
                 elapsed = time.monotonic() - start
@@ -346,7 +345,7 @@ class GpuRun(RunContext):
 
     def _sample(self, work: Work, phase: str, before: Sequence[Work] = ()) -> float:
         self.progress(phase, 0)
-        return self.device.sample(work, self.settings.cache, 1, before)
+        return self.device.sample([work], self.settings.cache, before)
 
     def _figures(self, result: Result, case: Case, timing: Timing, copy: Timing | None, notes: list[Warning]) -> Result:
         info = self.device.info
@@ -411,19 +410,6 @@ def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
 def hot_runs(typical_s: float) -> int:
     """Return how many back-to-back runs make a hot sample that an event resolves: one, or an even number."""
     return 2 * max(1, min(MAX_HOT_RUNS // 2, round(HOT_SAMPLE_S / typical_s / 2))) if typical_s < HOT_SAMPLE_S else 1
-
-
-def alternating(work: Work, other: Work, runs: int) -> Work:
-    """Return what queues the one or the other in turn, so that the last of `runs` is `work`."""
-    left = runs
-
-    def queue() -> None:
-        nonlocal left
-        left -= 1
-        (work if left % 2 == 0 else other)()
-
-    queue.launches = getattr(work, "launches", 1)  # type: ignore[attr-defined]
-    return queue
 
 
 def _inputs(site: Site) -> list[str]:

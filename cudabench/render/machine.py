@@ -11,10 +11,10 @@ from cudabench.render.table import device_line
 
 PURPOSE = {
     "driver": "runs kernels on a GPU",
-    "nvcc": "compiles for the GPU",
+    "nvcc": "compiles for the GPU, host code too",
     "PyCUDA": "launches on the GPU",
     "NVML": "watches clocks while timing (optional)",
-    "NVRTC": "compiles for the simulator",
+    "NVRTC": "compiles for the simulator, and for the GPU without nvcc",
 }
 
 
@@ -39,9 +39,9 @@ def show(parts: Sequence[Part], gpus: Sequence[DeviceInfo]) -> None:
     for gpu in gpus:
         out.print(device_line(gpu))
     usable = {part.name: part.usable for part in parts}
-    if gpus and usable["PyCUDA"] and usable["nvcc"]:
+    if gpus and usable["PyCUDA"] and (usable["nvcc"] or usable["NVRTC"]):
         out.print("Kernels run on the GPU: cudabench transpose")
     elif gpus:
-        out.print("The GPU cannot be used until PyCUDA and nvcc are there.")
+        out.print("The GPU cannot be used until PyCUDA and a compiler, nvcc or NVRTC, are there.")
     if usable["NVRTC"]:
         out.print("Kernels run in the simulator: cudabench transpose --device sim")

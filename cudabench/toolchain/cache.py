@@ -1,0 +1,128 @@
+"""Compiles of NVRTC, kept in the user's cache folder, so that a second command does not pay the compiler.
+
+An entry's name is a hash of all that its content depends on: the text, the options, the headers of the user's own, the
+library. A source whose headers the text does not show is not cached, nor what nvcc makes, which depends on the host's
+headers too (on a GPU PyCUDA has a cache for it). CUDABENCH_CACHE=off turns the cache off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import tempfile
+from base64 import b64decode, b64encode
+from dataclasses import asdict, astuple
+from pathlib import Path
+
+from cudabench.toolchain import includes, toolkit
+from cudabench.toolchain.nvrtc import Library
+from cudabench.toolchain.record import Compiled, Job, Resources
+
+MOST_BYTES = 256 << 20
+_ENDING = ".compiled"
+
+
+def key(job: Job, library: Library) -> str | None:
+    """Return the name of a job's entry, None where the job cannot be cached."""
+    included = includes.read(job)
+    if not included.complete or (not library.bundles_headers and "#include" in job.source):
+        return None  # a toolkit's headers change without the library
+    try:
+        file = os.stat(library.path)
+    except OSError:
+        return None
+    # Headers of the user's own are named in the PTX, in short where they are in this folder.
+    folder = os.getcwd() if included.texts else ""
+    parts = (
+        library.version,
+        file.st_size,
+        file.st_mtime_ns,
+        _own(),
+        astuple(job),
+        sorted(included.texts.items()),
+        folder,
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+@functools.lru_cache(maxsize=1)
+def _own() -> tuple[tuple[str, int, int], ...]:
+    """What marks this version of the toolchain, whose options and headers are part of a compile."""
+    with os.scandir(Path(__file__).parent) as entries:
+        files = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith(".py")]
+    return tuple(sorted((name, file.st_size, file.st_mtime_ns) for name, file in files))
+
+
+def load(name: str | None) -> Compiled | None:
+    """Return an entry, None where there is none that is whole."""
+    path = _path(name)
+    if path is None:
+        return None
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    try:
+        digest, _, body = content.partition(b"\n")
+        if digest.decode() != hashlib.sha256(body).hexdigest():
+            raise ValueError("cut short or overwritten")
+        record = json.loads(body)
+        compiled = Compiled(
+            ptx=record["ptx"],
+            log=record["log"],
+            lowered=record["lowered"],
+            backend=record["backend"],
+            version=(record["version"][0], record["version"][1]),
+            cubin=None if record["cubin"] is None else b64decode(record["cubin"]),
+            resources={entry: Resources(**numbers) for entry, numbers in record["resources"].items()},
+        )
+    except (ValueError, LookupError, TypeError, AttributeError):
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # the oldest goes first, and this one was just used
+    return compiled
+
+
+def store(name: str | None, compiled: Compiled) -> None:
+    """Keep an entry; where that cannot be, such as in a home that is read-only, nothing happens."""
+    path = _path(name)
+    if path is None:
+        return
+    record = {**asdict(compiled), "cubin": None if compiled.cubin is None else b64encode(compiled.cubin).decode()}
+    body = json.dumps(record).encode()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+            os.replace(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        _shrink(path.parent)
+
+
+def _path(name: str | None) -> Path | None:
+    folder = toolkit.cache_folder()
+    return folder / "compiled" / f"{name}{_ENDING}" if folder is not None and name is not None else None
+
+
+def _shrink(folder: Path) -> None:
+    """Delete what was not used for longest, down to three quarters of the bound, once the folder is over it."""
+    with os.scandir(folder) as entries:
+        files = [(entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in entries if entry.is_file()]
+    total = sum(size for _, size, _ in files)
+    if total <= MOST_BYTES:
+        return
+    for _, size, path in sorted(files):
+        if total <= MOST_BYTES * 3 // 4:
+            break
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+            total -= size

@@ -1,0 +1,123 @@
+"""What compilers write, in the user's terms: errors, warnings and file names.
+
+NVRTC and nvcc's own front end write 'file(line): error: ...', the host compiler 'file:line:column: error: ...', ptxas
+and the drivers lines without a place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+HEAD = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<kind>(?:catastrophic )?error|warning|remark)(?: #[\w-]+)?: ")
+# What a kernel can declare on every architecture; more has to be dynamic.
+_STATIC_SHARED_LIMIT = 49152
+_MISSING = re.compile(
+    r'(?:could not|cannot) open source file "([^"]+)"'  # NVRTC and nvcc's front end
+    r"|fatal error: ([\w./+-]+): No such file"  # gcc
+    r"|fatal error: '([^']+)' file not found"  # clang
+)
+_TOOLKIT_HEADERS = ("cuda", "cu", "thrust/", "cub/", "npp", "nv")
+_HOST_FAULTS = (
+    "is considered a host function",
+    "not allowed in JIT mode",
+    "not supported when compiling with NVRTC",
+)
+
+
+def missing_headers(log: str) -> list[str]:
+    """Return the headers that a refusal did not find."""
+    return [next(filter(None, found)) for found in _MISSING.findall(log)]
+
+
+def speaks_of_host_code(log: str) -> bool:
+    """Tell whether a refusal is of host code."""
+    return any(fault in log for fault in _HOST_FAULTS)
+
+
+def of_a_toolkit(header: str) -> bool:
+    """Tell whether a header is likely one of the CUDA toolkit or of the C++ library, rather than the user's own."""
+    return os.path.splitext(header)[1] in ("", ".cuh") or header.startswith(_TOOLKIT_HEADERS)
+
+
+def errors(log: str, filename: str) -> str:
+    """Return the errors only, as 'file:line: error: what', each followed by its line of source and the caret."""
+    kept: list[str] = []
+    keep = False
+    for line in log.splitlines():
+        head = HEAD.match(line)
+        if head is not None:
+            keep = "error" in head["kind"]
+            if keep:
+                place = f"{users_path(head['file'], filename)}:{head['line']}"
+                kept.append(f"{place}: error: {line[head.end() :]}")
+        elif re.match(r"\d+ (catastrophic )?errors? detected|[Cc]ompilation terminated|Error limit|Remark:", line):
+            keep = False
+        elif re.match(r"(nvrtc|nvcc fatal|ptxas (error|fatal))\s*:", line):
+            kept.append(f"{filename}: {re.sub(r'^(ptxas|nvcc|nvrtc)[ a-z]*: *', '', line)}")
+            keep = False
+        elif re.match(r".+?:\d+:(\d+:)? (fatal )?error: ", line):  # the host compiler's own form
+            kept.append(users_path(line, filename))
+            keep = True
+        elif keep and line.strip():
+            kept.append(line)
+    if not kept:
+        for match in re.finditer(r"entry function '(\w+)'(?:.|\n)*?(\d+) bytes smem", log):
+            if int(match[2]) > _STATIC_SHARED_LIMIT:
+                kept.append(
+                    f"{filename}: {match[1]} has {match[2]} bytes of static shared memory, a block may have "
+                    f"{_STATIC_SHARED_LIMIT}: take less, or dynamic shared memory."
+                )
+    return (
+        "\n".join(kept).replace("__attribute__((global))", "__global__")
+        or log.strip()
+        or f"{filename}: the compiler failed and said nothing."
+    )
+
+
+def first_cause(log: str, filename: str) -> str:
+    """Return the first error as 'file:line: host code' or 'file:line: no header <vector>'."""
+    for line in log.splitlines():
+        head = HEAD.match(line)
+        if head is not None and "error" in head["kind"]:
+            place = f"{users_path(head['file'], filename)}:{head['line']}"
+            missing = missing_headers(line)
+            if missing:
+                return f"{place}: no header <{missing[0]}>"
+            if any(fault in line for fault in _HOST_FAULTS[:2]):
+                return f"{place}: host code"
+    return f"{filename}: host code"
+
+
+def warnings(log: str, filename: str) -> str:
+    """Return a successful log as 'file:line: warning: ...', without ptxas' report."""
+    lines = [line for line in log.splitlines() if not re.match(r"ptxas (info|\s+\.)|Remark: The warnings|    \d", line)]
+    text = re.sub(r"^(\S.*?)\((\d+)\): (?=warning|error|remark)", r"\1:\2: ", "\n".join(lines), flags=re.M)
+    return users_path(re.sub(r"\n{2,}", "\n", text).strip(), filename)
+
+
+def users_path(text: str, filename: str) -> str:
+    """Return a text with the source called as the caller calls it."""
+    return text.replace(os.path.abspath(filename), filename)
+
+
+def users_files(ptx: str, filename: str, headers: Path | None = None) -> str:
+    """Return PTX whose `.file` lines have the caller's name for the source and short ones for files in this folder.
+
+    Compilers write absolute names there. CUDA's own headers, in the folder `headers`, are called cuda/..., wherever
+    the user's cache is.
+    """
+    here = os.getcwd()
+
+    def name(match: re.Match[str]) -> str:
+        path = os.path.normpath(match[2])
+        if path == os.path.abspath(filename):
+            path = filename
+        elif path.startswith(here + os.sep):
+            path = os.path.relpath(path, here)
+        elif headers is not None and path.startswith(str(headers)):
+            path = "cuda/" + Path(path).relative_to(headers).as_posix().removeprefix("cccl/")
+        return f'{match[1]}{path}"'
+
+    return re.sub(r'^(\s*\.file\s+\d+\s+")([^"]*)"', name, ptx, flags=re.M)

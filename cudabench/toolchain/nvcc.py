@@ -1,0 +1,152 @@
+"""nvcc, the toolkit's compiler: takes host code too, needs a host compiler, and a second or so.
+
+On a GPU PyCUDA runs it, elsewhere this module does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudabench.errors import DeviceUnusable, UsageError
+from cudabench.toolchain import diagnostics, names, ptxas, toolkit
+from cudabench.toolchain.record import Backend, Compiled, Job, Refused
+
+# Compiles a text, with folders for headers, to machine code: `build(text, folders)`. Raises Refused with the log.
+Build = Callable[[str, Sequence[str]], bytes]
+
+
+@functools.lru_cache(maxsize=1)
+def version() -> tuple[int, int] | None:
+    """Return nvcc's version, None where nvcc or the host compiler that it needs is missing."""
+    nvcc = toolkit.nvcc()
+    if nvcc is None:
+        return None
+    try:
+        report = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"release (\d+)\.(\d+)", report)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def architectures() -> tuple[str, ...]:
+    """Return the architectures that nvcc takes; DeviceUnusable where it is not installed."""
+    report = subprocess.run([path(), "--list-gpu-arch"], capture_output=True, text=True, check=False).stdout
+    return tuple(f"sm_{number}" for number in re.findall(r"compute_(\d+)", report))
+
+
+def path() -> str:
+    """Return nvcc's path; DeviceUnusable where it is not installed."""
+    nvcc = toolkit.nvcc()
+    if nvcc is None:
+        raise DeviceUnusable("nvcc or its host compiler is not on PATH: install the CUDA toolkit and g++.")
+    return nvcc
+
+
+def text(job: Job, source: str) -> str:
+    """Return what nvcc is given: the defines, the source under the caller's name for it, a query for each name."""
+    quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{job.macros}#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    """nvcc as one of the compilers (`record.Compiler`); `build` runs it where the caller has a way of its own."""
+
+    build: Build | None = None
+    backend: Backend = "nvcc"
+
+    def compile(self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool) -> Compiled:
+        """Compile; `bare` changes nothing for nvcc."""
+        with _folder_of(headers) as folder:
+            folders = [*([folder] if folder else []), *job.include_dirs]
+            try:
+                if self.build is not None:
+                    return _machine_code(job, self.build(text(job, source), list(map(os.path.abspath, folders))))
+                return _ptx(job, source, folders)
+            except Refused as refused:
+                _judge(refused.log, job)
+                raise
+
+
+def _machine_code(job: Job, cubin: bytes) -> Compiled:
+    lowered = _lowered(job, names.entries_of_cubin(cubin))
+    return Compiled("", "", lowered, "nvcc", version() or (0, 0), cubin)
+
+
+def _ptx(job: Job, source: str, folders: Sequence[str]) -> Compiled:
+    """Compile to PTX and, where machine code is wanted, that PTX on: the same code, without a second preprocessor."""
+    nvcc = path()
+    with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
+        cu, ptx_file, cubin_file = (Path(folder, f"source.{ending}") for ending in ("cu", "ptx", "cubin"))
+        cu.write_text(text(job, source), encoding="utf-8")
+        command = [nvcc, str(cu), "-ptx", "-o", str(ptx_file), *job.options, *(f"-I{one}" for one in folders)]
+        log = _run(command, job, str(cu))
+        ptx = ptx_file.read_text(encoding="utf-8", errors="replace")
+        lowered = _lowered(job, names.entries_of_ptx(ptx))
+        ptx = names.without_queries(diagnostics.users_files(ptx, job.filename))
+        cubin, resources = None, {}
+        if job.machine_code:
+            ptx_file.write_text(ptx, encoding="utf-8")
+            command = [nvcc, str(ptx_file), "-cubin", "-o", str(cubin_file), *job.options, "-Xptxas=-v"]
+            resources = ptxas.resources(_run(command, job, str(cu)), ptx)
+            cubin = cubin_file.read_bytes()
+    return Compiled(
+        ptx, diagnostics.warnings(log, job.filename), lowered, "nvcc", version() or (0, 0), cubin, resources
+    )
+
+
+def _lowered(job: Job, entries: Sequence[str]) -> dict[str, str]:
+    lowered = names.match(job.names, entries)
+    for name in job.names:
+        if name not in lowered:
+            raise names.no_such_name(name, job.source, job.filename)
+    return lowered
+
+
+@contextlib.contextmanager
+def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
+    """Write headers into a folder for as long as nvcc needs them; None where there are none."""
+    if not headers:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
+        root = Path(folder).resolve()
+        for name, content in headers.items():
+            target = (root / name).resolve()
+            if root in target.parents:  # '../x.h' and '/x.h' stay where they are
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(content, encoding="utf-8")
+        yield folder
+
+
+def _run(command: Sequence[str], job: Job, source_path: str) -> str:
+    """Run nvcc and return its output, or raise Refused; its temporary files are not the user's business."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, errors="replace")
+    except OSError as error:
+        raise DeviceUnusable(f"{command[0]} cannot be run: {error.strerror}.") from None
+    log = (done.stderr + done.stdout).replace(source_path, job.filename)
+    if done.returncode:
+        raise Refused(log)
+    return log
+
+
+def _judge(log: str, job: Job) -> None:
+    """Raise UsageError where all that nvcc refuses is a name that was asked for, or the architecture."""
+    heads = [head for line in log.splitlines() if (head := diagnostics.HEAD.match(line)) and "error" in head["kind"]]
+    wrong = names.asked_in(log, job.names)
+    if wrong is not None and all(head["file"] == names.QUERY_FILE for head in heads):
+        raise names.no_such_name(wrong, job.source, job.filename)
+    if re.search(r"Unsupported gpu architecture|not defined for option 'gpu-architecture'", log):
+        listed = ", ".join(architectures())
+        raise UsageError(f"sm_{job.arch}: nvcc does not compile for this architecture: choose one of {listed}.")

@@ -1,0 +1,121 @@
+"""Headers in memory for what NVRTC lacks of the C library, and empty ones for what only a host needs."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+# nvcc includes cuda_runtime.h, and by it parts of the C library, in front of every file. Kernels rely on it.
+PRELUDE = "cudabench_prelude.h"
+_INTEGERS = "".join(
+    f"typedef {sign}{base} {'u' if sign else ''}int{infix}{bits}_t;\n"
+    for bits, base in (
+        (8, "char"),
+        (16, "short"),
+        (32, "int"),
+        (64, "long long"),
+    )  # 64: as CUDA's own headers under NVRTC
+    for infix in ("", "_least", "_fast")
+    for sign in ("", "unsigned ")
+).replace("typedef char", "typedef signed char")
+_LIMITS = """
+#define CHAR_BIT 8
+#define SCHAR_MIN (-128)
+#define SCHAR_MAX 127
+#define UCHAR_MAX 255
+#define CHAR_MIN SCHAR_MIN
+#define CHAR_MAX SCHAR_MAX
+#define SHRT_MIN (-32768)
+#define SHRT_MAX 32767
+#define USHRT_MAX 65535
+#define INT_MIN (-2147483647 - 1)
+#define INT_MAX 2147483647
+#define UINT_MAX 4294967295u
+#define LLONG_MIN (-9223372036854775807ll - 1)
+#define LLONG_MAX 9223372036854775807ll
+#define ULLONG_MAX 18446744073709551615ull
+#define LONG_MIN ((long)LLONG_MIN)
+#define LONG_MAX ((long)LLONG_MAX)
+#define ULONG_MAX ((unsigned long)ULLONG_MAX)
+"""
+_FLOATS = """
+#define FLT_RADIX 2
+#define FLT_MANT_DIG 24
+#define FLT_DIG 6
+#define FLT_MIN_EXP (-125)
+#define FLT_MAX_EXP 128
+#define FLT_EPSILON 1.19209289550781250e-07f
+#define FLT_MIN 1.17549435082228751e-38f
+#define FLT_MAX 3.40282346638528860e+38f
+#define DBL_MANT_DIG 53
+#define DBL_DIG 15
+#define DBL_MIN_EXP (-1021)
+#define DBL_MAX_EXP 1024
+#define DBL_EPSILON 2.22044604925031308e-16
+#define DBL_MIN 2.22507385850720138e-308
+#define DBL_MAX 1.79769313486231571e+308
+"""
+_FIXED = "".join(
+    f"#define INT{bits}_MAX {most}{'ll' if bits == 64 else ''}\n"
+    f"#define INT{bits}_MIN (-{most}{'ll' if bits == 64 else ''} - 1)\n"
+    f"#define UINT{bits}_MAX {2 * most + 1}{'ull' if bits == 64 else 'u' if bits == 32 else ''}\n"
+    for bits, most in ((8, 2**7 - 1), (16, 2**15 - 1), (32, 2**31 - 1), (64, 2**63 - 1))
+)
+_MATHS = """
+#define M_E 2.7182818284590452354
+#define M_LOG2E 1.4426950408889634074
+#define M_LOG10E 0.43429448190325182765
+#define M_LN2 0.69314718055994530942
+#define M_LN10 2.30258509299404568402
+#define M_PI 3.14159265358979323846
+#define M_PI_2 1.57079632679489661923
+#define M_PI_4 0.78539816339744830962
+#define M_1_PI 0.31830988618379067154
+#define M_2_PI 0.63661977236758134308
+#define M_2_SQRTPI 1.12837916709551257390
+#define M_SQRT2 1.41421356237309504880
+#define M_SQRT1_2 0.70710678118654752440
+#define INFINITY __int_as_float(0x7f800000)
+#define HUGE_VALF INFINITY
+#define HUGE_VAL __longlong_as_double(0x7ff0000000000000ll)
+#define NAN __int_as_float(0x7fffffff)
+"""
+_STANDARD_MATHS = """
+abs fabs sqrt cbrt hypot exp exp2 expm1 log log2 log10 log1p pow sin cos tan asin acos atan atan2 sinh cosh tanh asinh
+acosh atanh erf erfc tgamma lgamma ceil floor trunc round rint nearbyint fmod remainder fma fmin fmax fdim copysign
+ldexp frexp modf isnan isinf isfinite signbit"""
+_TYPES = """typedef unsigned int uint;
+typedef unsigned short ushort;
+typedef unsigned long ulong;
+typedef long long intptr_t;
+typedef unsigned long long uintptr_t;
+"""
+
+# Headers of which a kernel can use nothing, or nothing that the prelude does not have.
+_HOST_ONLY = """
+cuda.h cuda_runtime.h cuda_runtime_api.h cuda_device_runtime_api.h device_launch_parameters.h device_functions.h
+device_atomic_functions.h builtin_types.h driver_types.h vector_functions.h math_functions.h host_defines.h
+cuda_profiler_api.h nvToolsExt.h curand.h cublas_v2.h cusparse.h cufft.h cusolverDn.h omp.h
+stdio.h cstdio stdlib.h cstdlib string.h cstring assert.h cassert time.h ctime stddef.h stdbool.h
+stdint.h limits.h float.h math.h cstdint climits cfloat cmath cstddef errno.h cerrno signal.h unistd.h getopt.h fcntl.h
+sys/time.h sys/types.h sys/stat.h sys/mman.h
+iostream fstream sstream iomanip ostream istream string string_view vector map set unordered_map unordered_set
+list deque queue stack memory chrono random thread mutex atomic condition_variable future stdexcept exception
+cstdarg stdarg.h filesystem optional variant any regex new typeinfo cinttypes inttypes.h locale bitset iosfwd complex"""
+# Headers whose device half CUDA's own library has under another name.
+_FORWARDED = """
+algorithm array bit concepts functional initializer_list iterator limits numeric ratio tuple type_traits utility"""
+
+
+@functools.lru_cache(maxsize=2)
+def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
+    """Return the in-memory headers by name; `forward` where CUDA's own may stand for the standard library's."""
+    texts = dict.fromkeys(_HOST_ONLY.split(), "// Nothing of this header is for device code.\n")
+    for name in _FORWARDED.split():
+        texts[name] = f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n" if forward else ""
+    members = [*_STANDARD_MATHS.split(), *re.findall(r"(\w+_t);", _INTEGERS), "size_t", "ptrdiff_t"]
+    standard = "namespace std {\n" + "".join(f"using ::{member};\n" for member in members) + "}\n"
+    # Each macro guarded, so that a file may define its own.
+    macros = re.sub(r"^(#define (\w+).*)$", r"#ifndef \2\n\1\n#endif", _FIXED + _LIMITS + _FLOATS + _MATHS, flags=re.M)
+    texts[PRELUDE] = _INTEGERS + _TYPES + macros + standard
+    return tuple(texts.items())

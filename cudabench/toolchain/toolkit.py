@@ -1,0 +1,68 @@
+"""Where NVIDIA's compilers and headers lie on this machine, and where this tool may keep files of its own.
+
+cuda-pathfinder searches NVIDIA's wheels, conda, CUDA_PATH and CUDA_HOME, and the system's usual places, in that order.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from cudabench.errors import DeviceUnusable
+
+
+def nvrtc() -> str:
+    """Return the path of NVRTC's library; DeviceUnusable where it is not installed or cannot be loaded."""
+    from cuda import pathfinder
+
+    try:
+        path: str | None = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
+    except (RuntimeError, OSError):  # pathfinder's own errors are RuntimeErrors
+        path = None
+    if path is None:
+        raise DeviceUnusable("No CUDA compiler can be loaded: install NVRTC with `pip install nvidia-cuda-nvrtc`.")
+    return path
+
+
+@functools.lru_cache(maxsize=1)
+def nvcc() -> str | None:
+    """Return nvcc: the one on PATH, else a wheel's or a toolkit's; None without the host compiler that it calls."""
+    path = shutil.which("nvcc")
+    if path is None:
+        from cuda import pathfinder
+
+        path = pathfinder.find_nvidia_binary_utility("nvcc")
+    return path if path and host_compiler() else None
+
+
+def host_compiler() -> str | None:
+    """Return the C++ compiler that nvcc calls for its preprocessor, None where there is none."""
+    return os.environ.get("NVCC_CCBIN") or shutil.which("cl" if sys.platform == "win32" else "gcc")
+
+
+def headers() -> Path | None:
+    """Return the folder of CUDA's headers in a wheel or a toolkit, None where there is none."""
+    from cuda import pathfinder
+
+    folder = pathfinder.find_nvidia_header_directory("cudart")
+    return Path(folder) if folder and (Path(folder) / "cuda_fp16.h").is_file() else None
+
+
+def cache_folder() -> Path | None:
+    """Return the folder for what can be made again; None where CUDABENCH_CACHE is 'off'.
+
+    CUDABENCH_CACHE names another one; else it is the user's cache folder by the platform's custom.
+    """
+    wanted = os.environ.get("CUDABENCH_CACHE", "")
+    if wanted.lower() in ("off", "0", "no"):
+        return None
+    if wanted:
+        return Path(wanted)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(os.path.join("~", ".cache"))
+    return Path(base) / "cudabench"

@@ -1,0 +1,162 @@
+"""Compiles that are kept on disk: the second command does not pay the compiler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudabench.toolchain import cache, compiler, nvrtc
+from cudabench.toolchain.compiler import compile_cubin, compile_ptx, nvrtc_version
+
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+
+TEXT = "__global__ void g(T *a) { a[0] = 1; }\n"
+INCLUDES = '#include "x.h"\n__global__ void g(float *a) { a[0] = X; }\n'
+
+
+class Counted:
+    """NVRTC's library, with the number of its compiles."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.compiles = 0
+        inner = nvrtc.Library.compile
+
+        def compile(*arguments: object, **options: object) -> nvrtc.Answer:
+            self.compiles += 1
+            return inner(*arguments, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(nvrtc.Library, "compile", compile)
+
+    def during(self, work: Callable[[], object]) -> int:
+        """Return how many compiles some work takes in a process that has made none."""
+        compiler._compile.cache_clear()
+        before = self.compiles
+        work()
+        return self.compiles - before
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("CUDABENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "cache" / "compiled"
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    """Count NVRTC's compiles."""
+    return Counted(monkeypatch)
+
+
+def test_the_second_process_compiles_nothing(folder: Path, counted: Counted) -> None:
+    """The whole record comes back equal: PTX, machine code, log, names and resources."""
+    text = TEXT.replace("{", "{ int unused;")
+    compiler._compile.cache_clear()
+    first = compile_cubin(text, "u.cu", defines={"T": "float"}, names=["g"])
+    assert counted.during(lambda: compile_cubin(text, "u.cu", defines={"T": "float"}, names=["g"])) == 0
+    assert compile_cubin(text, "u.cu", defines={"T": "float"}, names=["g"]) == first
+    assert "warning" in first.log
+    assert first.cubin
+    assert first.resources["_Z1gPf"].registers > 0
+    assert [path.suffix for path in folder.iterdir()] == [".compiled"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"defines": {"T": "int"}}, {"arch": "sm_80"}, {"filename": "v.cu"}, {"source": TEXT + "\n"}, {"names": ["g"]}],
+    ids=lambda change: next(iter(change)),
+)
+def test_whatever_changes_the_compile_changes_the_entry(
+    folder: Path, counted: Counted, change: dict[str, object]
+) -> None:
+    """Text, name, defines, architecture and the names that are asked for are each part of the key."""
+    job: dict[str, object] = {"source": TEXT, "filename": "u.cu", "defines": {"T": "float"}}
+    assert counted.during(lambda: compile_ptx(**job)) == 1  # type: ignore[arg-type]
+    assert counted.during(lambda: compile_ptx(**{**job, **change})) == 1  # type: ignore[arg-type]
+    assert counted.during(lambda: compile_ptx(**job)) == 0  # type: ignore[arg-type]
+
+
+def test_headers_of_the_users_own(folder: Path, counted: Counted, tmp_path: Path) -> None:
+    """A header's content counts, also of one that a header includes, and of one that appears in an earlier folder."""
+    for name in ("near", "far"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "far" / "x.h").write_text('#include "y.h"\n')
+    (tmp_path / "far" / "y.h").write_text("#define X 1\n")
+
+    def ptx() -> str:
+        return compile_ptx(INCLUDES, "u.cu", include_dirs=["near", "far"]).ptx
+
+    assert counted.during(ptx) == 1
+    assert counted.during(ptx) == 0
+    (tmp_path / "far" / "y.h").write_text("#define X 2\n")
+    assert counted.during(ptx) == 1
+    (tmp_path / "near" / "x.h").write_text("#define X 3\n")
+    assert counted.during(ptx) == 1
+    compiler._compile.cache_clear()
+    assert "0f40400000" in ptx() or "1077936128" in ptx()  # 3.0f
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '#define H "x.h"\n#include H',
+        '#define H "x.h"\n#include \\\n H',
+        '#if __has_include("x.h")\n#include "x.h"\n#endif',
+        "#define I(x) #x\n# /* */ include /* */ I(x.h)",
+    ],
+)
+def test_what_the_text_does_not_show_is_not_kept(folder: Path, counted: Counted, tmp_path: Path, line: str) -> None:
+    """A header whose name a macro writes, or that may be there or not, is compiled again each time."""
+    (tmp_path / "x.h").write_text("#define X 1\n")
+    source = line + "\n" + INCLUDES.split("\n", 1)[1]
+    for _ in range(2):
+        assert counted.during(lambda: compile_ptx(source, "u.cu", include_dirs=["."])) == 1
+
+
+def test_a_damaged_entry_is_compiled_again(folder: Path, counted: Counted) -> None:
+    """An entry that is cut short, overwritten or of another form is no entry."""
+    job = {"source": TEXT, "filename": "u.cu", "defines": {"T": "float"}}
+    assert counted.during(lambda: compile_ptx(**job)) == 1  # type: ignore[arg-type]
+    (entry,) = folder.iterdir()
+    whole = entry.read_bytes()
+    for damage in (b"", b"\xff\xff", whole[:-1], whole.replace(b".entry", b".entrx"), whole.split(b"\n")[0] + b"\n{}"):
+        entry.write_bytes(damage)
+        assert counted.during(lambda: compile_ptx(**job)) == 1  # type: ignore[arg-type]
+        assert entry.read_bytes() == whole
+
+
+def test_a_cache_that_cannot_be_written(folder: Path, counted: Counted, tmp_path: Path) -> None:
+    """A file in the folder's place, as good as a read-only home, costs nothing but the compile."""
+    (tmp_path / "cache").write_text("in the way")
+    for _ in range(2):
+        assert counted.during(lambda: compile_ptx(TEXT, "u.cu", defines={"T": "float"})) == 1
+
+
+def test_off(folder: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDABENCH_CACHE=off keeps nothing."""
+    monkeypatch.setenv("CUDABENCH_CACHE", "off")
+    for _ in range(2):
+        assert counted.during(lambda: compile_ptx(TEXT, "u.cu", defines={"T": "float"})) == 1
+    assert not folder.exists()
+    assert not Path("off").exists()
+
+
+def test_the_oldest_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over its bound the cache loses what was not used for longest; what was just read stays."""
+    for at in range(4):
+        compile_ptx(TEXT + f"// {at}\n", "u.cu", defines={"T": "float"})
+        for path in folder.iterdir():
+            os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns - 10**9))
+    ages = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    size = sum(path.stat().st_size for path in ages)
+    assert cache.load(ages[0].stem) is not None
+    monkeypatch.setattr(cache, "MOST_BYTES", size)
+    compile_ptx(TEXT + "// one more\n", "u.cu", defines={"T": "float"})
+    left = set(folder.iterdir())
+    assert ages[0] in left
+    assert not {ages[1], ages[2]} & left
+    assert sum(path.stat().st_size for path in left) <= size * 3 // 4
