@@ -18,6 +18,7 @@ import pytest
 
 from cudabench.devices import probe
 from cudabench.devices.protocol import Variable
+from cudabench.measure.buffers import GUARD
 from cudabench.model import DeviceInfo, Launch, Source
 from cudabench.results.file import ResultsFile
 from cudabench.toolchain.record import Resources
@@ -164,7 +165,7 @@ class FakeDevice:
         """Return what fills with a byte."""
 
         def work() -> None:
-            self.log.append("poison" if byte == 0xFF else "fill")
+            self.log.append("fill" if byte == GUARD else "poison")
             self.at(pointer, nbytes)[:] = byte
 
         return work
@@ -174,7 +175,7 @@ class FakeDevice:
         self.log.append("digest")
         return int.from_bytes(hashlib.blake2b(self.at(pointer, nbytes).tobytes(), digest_size=8).digest(), "little")
 
-    def scrub(self) -> Callable[[], None]:
+    def scrub(self, local_bytes: int) -> Callable[[], None]:
         """Return nothing much: a host has no shared memory."""
         return lambda: None
 

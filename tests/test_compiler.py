@@ -388,7 +388,8 @@ def test_names_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
 def test_host_code_on_a_gpu(for_gpu: Callable[..., Compiled], tmp_path: Path) -> None:
     """A program whose main needs headers that are nowhere compiles without them, in the file and beside it."""
     (tmp_path / "common.h").write_text(
-        "#include <helper_timer.h>\nvoid check(cudaError_t e) { if (e) stop(1); }\n__device__ float two() { return 2; }\n"
+        "#include <helper_timer.h>\nvoid check(cudaError_t e) { if (e) stop(1); }\n"
+        "__device__ float two() { return 2; }\n"
     )
     source = (
         '#include <opencv2/core.hpp>\n#include "common.h"\n__global__ void g(float *a) { a[0] = two(); }\n'

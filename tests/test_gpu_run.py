@@ -13,7 +13,7 @@ import pytest
 from cudabench import operations
 from cudabench.errors import OutOfMemory
 from cudabench.measure.buffers import MOST, how_many
-from cudabench.measure.context import time_baseline
+from cudabench.measure.context import POISONS, poison_bytes, time_baseline
 from cudabench.measure.gpu_run import GpuRun, enough, hot_runs, warm_up
 from cudabench.model import Case, Result, Settings, Tolerance
 from cudabench.plan import cases
@@ -70,7 +70,7 @@ def test_every_timed_sample_starts_from_poison() -> None:
     seen: list[bool] = []
 
     def watched(buffers: Buffers) -> None:
-        seen.append(bool((buffers["out"] == 0xFF).all()))
+        seen.append(bool((buffers["out"] == buffers["out"][0]).all()) and int(buffers["out"][0]) in POISONS)
         right(buffers)
 
     device = FakeDevice(watched)
@@ -216,16 +216,16 @@ def test_a_time_that_no_card_reaches() -> None:
 def test_hints_to_the_cache() -> None:
     """A kernel that steers the L2 is named, and lines lose their priority before cold samples."""
     device = FakeDevice(right, ptx="ld.global.L2::evict_last.f32 %f1, [%rd1];")
-    assert "residency" in codes(measure(device))
+    assert "eviction" in codes(measure(device))
     assert "demote" in device.log
     plain = FakeDevice(right)
-    assert "residency" not in codes(measure(plain))
+    assert "eviction" not in codes(measure(plain))
     assert "demote" not in plain.log
 
 
 def test_device_heap_is_named() -> None:
     """A kernel that calls malloc is named."""
-    assert "device-malloc" in codes(measure(FakeDevice(right, ptx="call.uni (retval0), malloc, (param0);")))
+    assert "malloc" in codes(measure(FakeDevice(right, ptx="call.uni (retval0), malloc, (param0);")))
 
 
 def test_hot_runs_change_their_inputs() -> None:
@@ -477,3 +477,35 @@ def test_baseline_does_the_work(threads: int) -> None:
     cpu = time_baseline(operation, case.problem, arrays, threads, lambda phase, fraction: None)
     assert cpu.threads == threads
     assert cpu.time_s > 0
+
+
+def test_faster_on_inputs_that_it_knows() -> None:
+    """A kernel that is faster on one of two sets of inputs is timed on the other, and that is said."""
+    seen: list[bytes] = []
+
+    def watched(buffers: Buffers) -> None:
+        right(buffers)
+        seen.append(buffers["in"].tobytes())
+
+    device = FakeDevice(watched)
+    device.seconds = lambda at: 1e-5 if seen[-1] == seen[0] else 1e-4
+    result = measure(device)
+    assert "inputs" in codes(result)
+    assert result.time is not None
+    assert result.time.median_s == pytest.approx(1e-4)
+
+
+def test_poison_that_is_the_answer() -> None:
+    """An output that nobody writes does not pass where the right answer is all ones, or any other byte alone."""
+    ones = {"out": np.full(8, -1, np.int32)}
+    assert poison_bytes(ones)[0] != 0xFF
+    assert poison_bytes({"out": np.zeros(8, np.float32)})[0] == 0xFF
+    every = {"out": np.arange(256, dtype=np.uint8)}
+    assert len(set(poison_bytes(every))) == 2
+
+    operation = replace(
+        operations.get("transpose"), reference=lambda problem, arrays: {"out": np.full((COLS, ROWS), -1, np.int32)}
+    )
+    (case,) = cases.build(operation, cases.Request(kernels=("naive-row",), size=(ROWS, COLS), dtype="int32"))
+    result = GpuRun(operation, case.problem, FAST, FakeDevice(lambda buffers: None)).measure(case)
+    assert result.status == "wrong"

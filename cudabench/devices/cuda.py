@@ -25,6 +25,7 @@ PROTOCOL = Path(__file__).with_name("protocol.cu")  # the kernels that measuring
 DIGEST_THREADS = 256
 DIGEST_BLOCKS_PER_SM = 8  # full occupancy
 SCRUB_THREADS = 256
+THREADS_PER_SM = 2048  # the most of any capability
 LINE_BYTES = 128  # of the L2
 PERSISTING_L2_CACHE_SIZE = 6  # CUlimit
 PAGE_BYTES = 2 << 20  # of device memory: smaller allocations share one
@@ -273,10 +274,19 @@ class CudaDevice:
             self._stream.synchronize()
         return int(total[0])
 
-    def scrub(self) -> Work:
-        """Return a function that queues the overwriting of every SM's shared memory and registers."""
+    def scrub(self, local_bytes: int) -> Work:
+        """Return a function that queues the overwriting of every SM's shared memory and registers, and of the local
+        memory of all threads that can be resident, as far as a kernel with `local_bytes` a thread reaches."""
+        local = None
+        if local_bytes:
+            words = str(-(-local_bytes // 4))
+            module = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {"LOCAL_WORDS": words})
+            local = module.function("scrub_local").prepare("")
+        blocks = (self.info.sm_count or 1) * THREADS_PER_SM // SCRUB_THREADS
 
         def work() -> None:
+            if local is not None:
+                local.prepared_async_call((blocks, 1), (SCRUB_THREADS, 1, 1), self._stream)
             self._scrub.prepared_async_call(
                 (self.info.sm_count or 1, 1), (SCRUB_THREADS, 1, 1), self._stream, shared_size=self._most_shared
             )

@@ -66,6 +66,17 @@ extern "C" __global__ void __launch_bounds__(256, 1) scrub()
         shared[0] = 0;
 }
 
+// Overwrites local memory, where threads keep what does not fit into registers: every resident thread its own.
+#ifndef LOCAL_WORDS
+#define LOCAL_WORDS 1
+#endif
+extern "C" __global__ void scrub_local()
+{
+    volatile unsigned words[LOCAL_WORDS];
+    for (unsigned i = 0; i < LOCAL_WORDS; i++)
+        words[i] = 0xFFFFFFFFu;
+}
+
 // Sets lines that a kernel asked the L2 to keep (evict_last) back to the normal priority, so that a flush evicts them.
 extern "C" __global__ void demote(char *bytes, unsigned long long n)
 {

@@ -79,8 +79,8 @@ class Device(Protocol):
     def copy(self, source: int, target: int, nbytes: int) -> Work:
         """Return what queues a copy on the device."""
 
-    def scrub(self) -> Work:
-        """Return what queues the overwriting of all shared memory and registers."""
+    def scrub(self, local_bytes: int) -> Work:
+        """Return what queues the overwriting of all shared memory and registers, and of a thread's local memory."""
 
     def demote(self, pointer: int, nbytes: int) -> Work:
         """Return what queues setting the L2 lines of memory back to the normal eviction priority."""

@@ -67,15 +67,15 @@ class BufferSet:
                 for name in {buffer.name, _before(buffer.name)} & set(self.addresses):
                     self.device.upload(self.addresses[name], inputs[buffer.name])
 
-    def reset(self) -> list[Work]:
-        """Return what sets back all that a kernel writes: what it also reads to its inputs, the rest to poison."""
+    def reset(self, poison: int = POISON) -> list[Work]:
+        """Return what sets back all that a kernel writes: what it also reads to its inputs, the rest to a byte."""
         works = []
         for buffer in self.buffers:
             address = self.addresses[buffer.name]
             if buffer.role == "inout":
                 works.append(self.device.copy(self.addresses[_before(buffer.name)], address, buffer.nbytes))
             elif buffer.role != "in":
-                works.append(self.device.fill(address, buffer.nbytes, POISON))
+                works.append(self.device.fill(address, buffer.nbytes, poison))
         return works
 
     def digests(self, names: Iterable[str]) -> tuple[int, ...]:

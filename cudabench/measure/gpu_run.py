@@ -29,6 +29,7 @@ from cudabench.measure.context import (
     RunContext,
     describe,
     launch_warnings,
+    poison_bytes,
     right_output,
     unverified_warnings,
     wrong_reason,
@@ -58,6 +59,8 @@ MAX_GROUP = 16
 L2_ASSISTED = 4  # footprint over L2 under which the cache helps (measured: gone at 2 to 4 times)
 DISPERSION = 0.05
 CLOCK_DROP = 0.05
+INPUTS_DIFFER = 0.05  # medians of two sets of inputs that differ by more are two levels, not noise
+FEWEST_OF_A_SET = 5
 # Words of PTX that keep or bring lines into the L2 beyond what a plain access does,
 RESIDENCY = (
     "evict_last",
@@ -190,6 +193,7 @@ class GpuRun(RunContext):
         """Return the kernel bound to every place, where the sets of inputs take turns, with the inputs there."""
         places = self.buffer_sets()
         sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
+        poison = poison_bytes(self.expected(case.expects))
         sites = []
         for at, place in enumerate(places):
             inputs = sets[at % len(sets)]
@@ -199,7 +203,8 @@ class GpuRun(RunContext):
                 theirs = places[at ^ 1 if at ^ 1 < len(places) else at - 1].addresses
                 mixed = {b.name: theirs[b.name] for b in place.buffers if b.role == "in"}
                 other = self.device.bind(module, case.launches, {**place.addresses, **mixed})
-            sites.append(Site(place, inputs, self.device.bind(module, case.launches, place.addresses), other))
+            work = self.device.bind(module, case.launches, place.addresses)
+            sites.append(Site(place, inputs, work, other, poison[at % 2]))
         return sites
 
     def _first_runs(
@@ -226,7 +231,7 @@ class GpuRun(RunContext):
 
     def _run(self, case: Case, site: Site, state: KernelState | None) -> None:
         """Run the kernel once on poisoned outputs; `state` is set back first unless None."""
-        for work in (*site.buffers.reset(), *(state.reset() if state else ())):
+        for work in (*site.reset(), *(state.reset() if state else ())):
             work()
         self.device.run(site.work, f"running {case.kernel}")
 
@@ -277,7 +282,8 @@ class GpuRun(RunContext):
         Leaves an output of the kernel at each site.
         """
         device, settings = self.device, self.settings
-        befores = [self._before_sample(site, state, module) for site in sites]
+        local_bytes = module.resources(case.function).local_bytes
+        befores = [self._before_sample(site, state, module, local_bytes) for site in sites]
         copies_of = [site.buffers.copy() for site in sites]
         self.progress("warming up", 0)
         typical = warm_up(lambda: self._sample(sites[0].work, "warming up", befores[0]))
@@ -292,6 +298,7 @@ class GpuRun(RunContext):
         clock_before = device.sm_clock_mhz()
 
         samples: list[float] = []
+        of_set: list[int] = []  # whose inputs each sample had
         copies: list[float] = []
         most = max(1, min(MAX_GROUP, round(GROUP_S / (typical * runs))))
         check.start()
@@ -307,6 +314,7 @@ class GpuRun(RunContext):
                 works = [site.work] if site.other is None or runs == 1 else [site.other, site.work] * (runs // 2)
                 for left in range(group - 1, -1, -1):
                     samples.append(device.sample(works, settings.cache, befores[turn]))
+                    of_set.append(site.inputs.problem.seed)
                     if settings.cache == "cold" or left == 0:  # a look at the output is none at warm caches
                         self._raise_if_sample_wrong(check.timed(site), len(samples), site)
                 elapsed = time.monotonic() - start
@@ -316,8 +324,9 @@ class GpuRun(RunContext):
             self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
 
         device.use_stream(0)
+        samples, notes = slower_inputs(samples, of_set)
         timing = stats.summarize(samples, settings.cache, runs, len(sites))
-        notes = timing_warnings(timing, elapsed, settings)
+        notes += timing_warnings(timing, elapsed, settings)
         clock_after = device.sm_clock_mhz()
         if clock_before and clock_after and clock_after < clock_before * (1 - CLOCK_DROP):
             notes.append(
@@ -329,9 +338,9 @@ class GpuRun(RunContext):
             )
         return timing, stats.summarize(copies, settings.cache, copy_runs, len(sites)) if copies else None, notes
 
-    def _before_sample(self, site: Site, state: KernelState, module: Module) -> list[Work]:
+    def _before_sample(self, site: Site, state: KernelState, module: Module, local_bytes: int) -> list[Work]:
         """Return what is queued before a sample at a site and is not timed."""
-        works = [*site.buffers.reset(), *state.reset(), self.device.scrub()]
+        works = [*site.reset(), *state.reset(), self.device.scrub(local_bytes)]
         if self.settings.cache == "cold" and kept_in_cache(module.ptx):
             works += [self.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers]
         return works
@@ -421,6 +430,25 @@ def _restored(site: Site) -> bool:
     return any(buffer.role == "inout" for buffer in site.buffers.buffers)
 
 
+def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list[float], list[Warning]]:
+    """Return the samples that count, with a warning where one set of inputs is served faster than the other.
+
+    Both sets are drawn alike, so a kernel that is faster on one of them knows its inputs: the slower set counts.
+    """
+    by_set = {name: [s for s, of in zip(samples, of_set, strict=True) if of == name] for name in dict.fromkeys(of_set)}
+    ranked = sorted(by_set.items(), key=lambda item: float(np.median(item[1])))
+    (fast, quick), (slow, lasting) = ranked[0], ranked[-1]
+    ratio = float(np.median(lasting) / np.median(quick))
+    if len(ranked) < 2 or min(len(quick), len(lasting)) < FEWEST_OF_A_SET or ratio < 1 + INPUTS_DIFFER:
+        return list(samples), []
+    note = Warning(
+        "inputs",
+        f"the inputs of --seed {slow} take {ratio:.2f} times as long as those of --seed {fast}: the time depends on "
+        "the data; the slower ones count",
+    )
+    return lasting, [note]
+
+
 def kept_in_cache(ptx: str) -> bool:
     """Tell whether code asks the L2 to keep lines."""
     return "evict_last" in ptx
@@ -446,16 +474,14 @@ def code_warnings(ptx: str) -> list[Warning]:
     if hints:
         notes.append(
             Warning(
-                "residency",
+                "eviction",
                 f"the kernel steers the L2 cache ({', '.join(hints)}): lines were set back to normal priority before "
                 "each cold sample, a hot one may profit from an earlier launch",
             )
         )
     if re.search(r"\bcall(\.uni)?\b[^;]*\bmalloc\b", ptx):
         notes.append(
-            Warning(
-                "device-malloc", "the kernel allocates memory on the device, which outlives the launch unless freed"
-            )
+            Warning("malloc", "the kernel allocates memory on the device, which outlives the launch unless freed")
         )
     return notes
 

@@ -10,7 +10,7 @@ from cudabench.devices.protocol import Work
 from cudabench.measure import verify
 from cudabench.measure.buffers import BufferSet
 from cudabench.measure.context import Arrays, InputSet
-from cudabench.model import Operation, Verification
+from cudabench.model import POISON, Operation, Verification
 
 FULL_SHARE = 0.25  # of the time since the first sample may go into comparisons in full; digests cost next to nothing
 
@@ -20,13 +20,18 @@ class Site:
     """A kernel bound to one place of the memory with one set of inputs.
 
     `work` queues its launches. `other` queues them on the same outputs with the inputs of another set, None where all
-    inputs are fixed.
+    inputs are fixed. `poison` is the byte that outputs are filled with before a run.
     """
 
     buffers: BufferSet
     inputs: InputSet
     work: Work
     other: Work | None = None
+    poison: int = POISON
+
+    def reset(self) -> list[Work]:
+        """Return what sets back all that the kernel writes."""
+        return self.buffers.reset(self.poison)
 
 
 @dataclass
