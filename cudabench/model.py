@@ -418,6 +418,15 @@ class Verification:
     rtol: Annotated[float, "Relative tolerance: |got - expected| <= atol + rtol * |expected|."]
     atol: Annotated[float, "Absolute tolerance."]
     checked: Annotated[tuple[str, ...], "When the output was looked at: before and after timing, or simulated."]
+    samples: Annotated[int, "How many timed samples were looked at; of a wrong one, its number."] = 0
+
+
+@dataclass(frozen=True)
+class StateVariable:
+    """A variable that launches leave changed."""
+
+    variable: Annotated[str, "Its name in the source, without namespaces."]
+    line: Annotated[int | None, "The line of the source that declares it."]
 
 
 @dataclass(frozen=True)
@@ -558,5 +567,10 @@ class Result:
     figures: Annotated[Mapping[str, float], "Figures about a right output, by name: an error, a residual."] = field(
         default_factory=dict
     )
+    state: Annotated[tuple[StateVariable, ...], "What the kernel keeps between launches."] = ()
+    inputs: Annotated[
+        Literal["fresh", "fixed"] | None,
+        "Whether two sets of inputs, of different seeds, took turns, or the same ones.",
+    ] = None
     threads: Annotated[tuple[ThreadAccess, ...] | None, "Single accesses, with --threads."] = None
     banks: Annotated[tuple[BankRequest, ...] | None, "The first warp's requests to shared memory, with --banks."] = None

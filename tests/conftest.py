@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -18,6 +19,8 @@ from hypothesis import settings
 
 from cudabench import operations
 from cudabench.devices import probe
+from cudabench.devices.protocol import Variable
+from cudabench.measure.buffers import GUARD
 from cudabench.model import DeviceInfo, Launch, Source
 from cudabench.results import schema
 from cudabench.results.file import ResultsFile
@@ -139,12 +142,23 @@ class FakeDevice:
     memory: dict[int, np.ndarray] = field(default_factory=dict)
     samples: int = 0
     clocks: list[int] = field(default_factory=list)
+    # Of the module, with their first bytes.
+    variables: dict[str, bytes] = field(default_factory=dict)
+    ptx: str = ""
 
     def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> Any:
         """Return a module whose kernels take 32 registers."""
         self.log.append("compile")
+        fake = self
 
         class Module:
+            ptx = fake.ptx
+
+            def function(self, name: str) -> Any:
+                return name
+
+            variables = tuple(fake._variable(name, first) for name, first in fake.variables.items())
+
             def resources(self, name: str) -> Resources:
                 return Resources(32, 1024, 0)
 
@@ -153,13 +167,23 @@ class FakeDevice:
 
         return Module()
 
+    def _variable(self, name: str, first: bytes) -> Variable:
+        pointer = self.allocate(len(first))
+        self.at(pointer, len(first))[:] = np.frombuffer(first, np.uint8)
+        return Variable(name, 7, pointer, len(first))
+
+    def variable(self, name: str, module_variables: Sequence[Variable]) -> np.ndarray:
+        """Return the bytes of a variable."""
+        found = next(v for v in module_variables if v.name == name)
+        return self.at(found.pointer, found.nbytes)
+
     def free_bytes(self) -> int:
         """Return what was set."""
         return self.free
 
     def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
         """Return the address of zeroed host memory."""
-        pointer = 1 + max(self.memory, default=0)
+        pointer = 512 + max((base + array.size for base, array in self.memory.items()), default=0)
         self.memory[pointer] = np.zeros(nbytes, np.uint8)
         return pointer
 
@@ -167,23 +191,55 @@ class FakeDevice:
         """Free."""
         del self.memory[pointer]
 
+    def at(self, pointer: int, nbytes: int) -> np.ndarray:
+        """Return the bytes at an address, which must lie in one allocation."""
+        base = max(b for b in self.memory if b <= pointer)
+        assert pointer - base + nbytes <= self.memory[base].size
+        return self.memory[base][pointer - base : pointer - base + nbytes]
+
     def upload(self, pointer: int, array: np.ndarray) -> None:
         """Copy in."""
-        self.memory[pointer][:] = np.frombuffer(array.tobytes(), np.uint8)
+        self.at(pointer, array.nbytes)[:] = np.frombuffer(array.tobytes(), np.uint8)
 
     def download(self, pointer: int, array: np.ndarray) -> None:
         """Copy out."""
         self.log.append("download")
-        array.reshape(-1).view(np.uint8)[:] = self.memory[pointer][: array.nbytes]
+        array.reshape(-1).view(np.uint8)[:] = self.at(pointer, array.nbytes)
 
-    def poison(self, pointer: int, nbytes: int) -> None:
-        """Fill with 0xFF."""
-        self.log.append("poison")
-        self.memory[pointer][:nbytes] = 0xFF
+    def fill(self, pointer: int, nbytes: int, byte: int) -> Callable[[], None]:
+        """Return what fills with a byte."""
+
+        def work() -> None:
+            self.log.append("fill" if byte == GUARD else "poison")
+            self.at(pointer, nbytes)[:] = byte
+
+        return work
+
+    def digest(self, pointer: int, nbytes: int) -> int:
+        """Return a digest of host memory."""
+        self.log.append("digest")
+        return int.from_bytes(hashlib.blake2b(self.at(pointer, nbytes).tobytes(), digest_size=8).digest(), "little")
+
+    def scrub(self, local_bytes: int) -> Callable[[], None]:
+        """Return nothing much: a host has no shared memory."""
+        return lambda: None
+
+    def demote(self, pointer: int, nbytes: int) -> Callable[[], None]:
+        """Return what is noted only: a host has no L2 to speak of."""
+        return lambda: self.log.append("demote")
+
+    def alive(self) -> bool:
+        """Return that it is."""
+        return True
 
     def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Callable[[], None]:
-        """Return the kernel on the named buffers."""
-        return lambda: self.kernel({name: self.memory[pointer] for name, pointer in pointers.items()})
+        """Return the kernel on the named buffers; what lies before an array in its allocation lies behind it too."""
+
+        def inner(pointer: int) -> np.ndarray:
+            base = max(b for b in self.memory if b <= pointer)
+            return self.at(pointer, self.memory[base].size - 2 * (pointer - base))
+
+        return lambda: self.kernel({name: inner(pointer) for name, pointer in pointers.items()})
 
     def use_stream(self, number: int) -> None:
         """Do nothing: all streams of a host are one."""
@@ -192,7 +248,7 @@ class FakeDevice:
         """Return a copy, marked so that it is timed as one."""
 
         def work() -> None:
-            self.memory[target][:nbytes] = self.memory[source][:nbytes]
+            self.at(target, nbytes)[:] = self.at(source, nbytes)
 
         work.is_copy = True  # type: ignore[attr-defined]
         return work
@@ -204,16 +260,14 @@ class FakeDevice:
 
     def sample(
         self,
-        work: Callable[[], None],
+        works: Sequence[Callable[[], None]],
         cache: str,
-        runs: int = 1,
-        before: Callable[[], None] | None = None,
+        before: Sequence[Callable[[], None]] = (),
     ) -> float:
         """Run, and return an invented time."""
-        if before is not None:
-            before()
-        work()
-        if getattr(work, "is_copy", False):
+        for work in (*before, *works):
+            work()
+        if getattr(works[0], "is_copy", False):
             self.log.append("copy")
             return self.copy_seconds
         self.log.append(cache)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ import pytest
 from cudabench import operations
 from cudabench.errors import OutOfMemory
 from cudabench.measure.buffers import MOST, how_many
-from cudabench.measure.context import time_baseline
-from cudabench.measure.gpu_run import GpuRun, enough, hot_runs, warm_up
-from cudabench.model import Case, Result, Settings
+from cudabench.measure.context import POISONS, poison_bytes, time_baseline
+from cudabench.measure.gpu_run import GpuRun
+from cudabench.measure.sampling import enough, hot_runs, warm_up
+from cudabench.model import Case, Result, Settings, Tolerance
 from cudabench.plan import cases
-from tests.conftest import FakeDevice
+from tests.conftest import FAKE, FakeDevice
 
 ROWS, COLS = 33, 127
 FAST = Settings(min_time=0.0, max_time=5.0, min_samples=10, cpu=False)
@@ -52,13 +54,212 @@ def test_right_kernel_has_figures() -> None:
 
 
 def test_protocol_order() -> None:
-    """Outputs are poisoned and run at all places, one is verified before the first sample, all after the last."""
+    """Guards and poison come before the first run, a look before the first sample, looks after the last."""
     device = FakeDevice(right)
     measure(device)
-    log = device.log
-    assert log[: 2 + 2 * MOST] == ["compile", *["poison"] * MOST, *["run"] * MOST, "download"]
-    assert log[-1 - MOST :] == ["cold", *["download"] * MOST]
+    log = [entry for entry in device.log if entry != "digest"]
+    zones = 4 * MOST  # before and behind each of two arrays
+    assert log[: 1 + zones + 2 * MOST] == ["compile", *["fill"] * zones, *["poison", "run"] * MOST]
+    assert log[1 + zones + 2 * MOST :][: zones + 1] == ["download"] * (zones + 1)  # guards, then the first output
+    last = len(log) - 1 - log[::-1].index("cold")
+    assert log[last + 1 :] == ["download"] * (1 + zones)
     assert "copy" in log
+
+
+def test_every_timed_sample_starts_from_poison() -> None:
+    """Ahead of each timed sample the output is poison, so that what an earlier run left is no help."""
+    seen: list[bool] = []
+
+    def watched(buffers: Buffers) -> None:
+        seen.append(bool((buffers["out"] == buffers["out"][0]).all()) and int(buffers["out"][0]) in POISONS)
+        right(buffers)
+
+    device = FakeDevice(watched)
+    result = measure(device)
+    assert result.time is not None
+    assert seen
+    assert all(seen)
+    assert result.verification is not None
+    assert result.verification.samples == result.time.samples  # all of a kernel with the same bytes each time
+
+
+def test_inputs_of_two_seeds() -> None:
+    """Two sets of inputs take turns; one is of --seed, the other of a seed that no kernel can know."""
+    inputs: set[bytes] = set()
+
+    def watched(buffers: Buffers) -> None:
+        inputs.add(buffers["in"].tobytes())
+        right(buffers)
+
+    first, second = (measure(FakeDevice(watched)) for _ in range(2))
+    assert first.inputs == second.inputs == "fresh"
+    assert len(inputs) == 3  # --seed's twice the same, the others' not
+
+
+def test_output_that_is_right_already() -> None:
+    """A kernel that leaves where its output is right already works in every sample."""
+    worked = 0
+
+    def lazy(buffers: Buffers) -> None:
+        nonlocal worked
+        before = buffers["out"].copy()
+        right(buffers)
+        worked += not (before == buffers["out"]).all()
+
+    device = FakeDevice(lazy)
+    result = measure(device)
+    assert result.status == "ok"
+    assert result.time is not None
+    assert worked > result.time.samples
+
+
+def test_works_in_some_launches_only() -> None:
+    """A timed sample whose output is wrong ends the measurement, with its number and no figure."""
+    calls = 0
+
+    def now_and_then(buffers: Buffers) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 97:
+            right(buffers)
+
+    result = measure(FakeDevice(now_and_then))
+    assert (result.status, result.bandwidth_gbps) == ("wrong", None)
+    assert "timed sample " in (result.reason or "")
+    assert result.verification is not None
+    assert result.verification.samples > 0
+
+
+def test_state_that_decides_the_output() -> None:
+    """A kernel that keeps its first output and copies it later is wrong at its second launch; the state is named."""
+    kept: dict[str, np.ndarray] = {}
+
+    class Replaying(FakeDevice):
+        def load(self, *words: Any) -> Any:
+            self.module = super().load(*words)
+            return self.module
+
+    def replay(buffers: Buffers) -> None:
+        flag = device.variable("kept", device.module.variables)
+        if flag[0]:
+            buffers["out"][:] = kept["out"]
+            return
+        right(buffers)
+        flag[0] = 1
+        kept["out"] = buffers["out"].copy()
+
+    device = Replaying(replay, variables={"kept": bytes(4)})
+    result = measure(device)
+    assert result.status == "wrong"
+    assert "'kept' (line 7)" in (result.reason or "")
+    assert [(v.variable, v.line) for v in result.state] == [("kept", 7)]
+
+
+def test_state_that_decides_nothing() -> None:
+    """A kernel that counts its launches is right; the state is named, and set back before every sample."""
+    starts: set[int] = set()
+
+    class Counting(FakeDevice):
+        def load(self, *words: Any) -> Any:
+            self.module = super().load(*words)
+            return self.module
+
+    def counting(buffers: Buffers) -> None:
+        right(buffers)
+        counter = device.variable("launches", device.module.variables)
+        starts.add(int(counter[0]))
+        counter[0] += 1
+
+    device = Counting(counting, variables={"launches": bytes([5])})
+    result = measure(device)
+    assert result.status == "ok"
+    assert "state" in codes(result)
+    assert starts == {5, 6, 7}  # 6 and 7: two launches in a row, to see what the first leaves
+    assert [v.variable for v in result.state] == ["launches"]
+
+
+def test_variable_that_is_set_back_is_no_state() -> None:
+    """A kernel that resets what it uses is named by nothing."""
+
+    def resetting(buffers: Buffers) -> None:
+        right(buffers)
+
+    result = measure(FakeDevice(resetting, variables={"arrived": bytes(4)}))
+    assert (result.status, result.state) == ("ok", ())
+    assert "state" not in codes(result)
+
+
+@pytest.mark.parametrize(("shift", "place"), [(-3, "3 bytes before its start"), (0, "0 bytes behind its end")])
+def test_writes_outside_an_array(shift: int, place: str) -> None:
+    """A write beside an array is found in its guard zones, with array and offset, and has no figure."""
+
+    def straying(buffers: Buffers) -> None:
+        right(buffers)
+        whole = buffers["out"].base
+        start = (whole.size - buffers["out"].size) // 2
+        whole[start + shift if shift < 0 else start + buffers["out"].size] ^= 1
+
+    result = measure(FakeDevice(straying))
+    assert (result.status, result.time) == ("wrong", None)
+    assert place in (result.reason or "")
+    assert "'out'" in (result.reason or "")
+    assert [hazard.kind for hazard in result.hazards or ()] == ["out-of-bounds"]
+
+
+def test_a_time_that_no_card_reaches() -> None:
+    """A time under the bytes over the peak is wrong, not a warning."""
+    info = replace(FAKE, l2_bytes=0)
+    result = measure(FakeDevice(right, seconds=lambda at: 1e-9, info=info))
+    assert (result.status, result.bandwidth_gbps) == ("wrong", None)
+    assert "impossible" in (result.reason or "")
+
+
+def test_hints_to_the_cache() -> None:
+    """A kernel that steers the L2 is named, and lines lose their priority before cold samples."""
+    device = FakeDevice(right, ptx="ld.global.L2::evict_last.f32 %f1, [%rd1];")
+    assert "eviction" in codes(measure(device))
+    assert "demote" in device.log
+    plain = FakeDevice(right)
+    assert "eviction" not in codes(measure(plain))
+    assert "demote" not in plain.log
+
+
+def test_device_heap_is_named() -> None:
+    """A kernel that calls malloc is named."""
+    assert "malloc" in codes(measure(FakeDevice(right, ptx="call.uni (retval0), malloc, (param0);")))
+
+
+def test_hot_runs_change_their_inputs() -> None:
+    """Back to back, the inputs change from launch to launch on one output, and the last are those of its place."""
+    runs: list[tuple[int, bytes]] = []
+
+    def watched(buffers: Buffers) -> None:
+        runs.append((id(buffers["out"].base), buffers["in"].tobytes()))
+        right(buffers)
+
+    result = measure(FakeDevice(watched, seconds=lambda at: 5e-4), replace(FAST, cache="hot"))
+    assert result.time is not None
+    assert result.time.runs_per_sample == 4
+    tail = runs[-4:]
+    assert len({place for place, _ in tail}) == 1
+    assert tail[0][1] != tail[1][1] == tail[3][1] != tail[2][1]
+
+
+def test_sums_in_any_order_are_right() -> None:
+    """An output whose last bits move from run to run is compared in full, and right."""
+    rng = np.random.default_rng(1)
+
+    def moving(buffers: Buffers) -> None:
+        right(buffers)
+        out = buffers["out"].view(np.float32)
+        out *= rng.choice([1.0, 1 + 2**-23], out.size).astype(np.float32)
+
+    operation = replace(operations.get("transpose"), tolerance=lambda problem: Tolerance(1e-5, 0.0, "of the test"))
+    (case,) = cases.build(operation, cases.Request(kernels=("naive-row",), size=(ROWS, COLS)))
+    result = GpuRun(operation, case.problem, FAST, FakeDevice(moving)).measure(case)
+    assert result.status == "ok"
+    assert result.verification is not None
+    assert result.verification.samples > 0
 
 
 def test_places_take_turns() -> None:
@@ -67,13 +268,13 @@ def test_places_take_turns() -> None:
 
     def watched(buffers: Buffers) -> None:
         right(buffers)
-        at_place.append(id(buffers["out"]))
+        at_place.append(id(buffers["out"].base))
 
     result = measure(FakeDevice(watched))
     assert result.time is not None
     timed = Counter(at_place[-result.time.samples :])
     assert len(timed) == result.time.places == MOST
-    assert len(set(timed.values())) == 1
+    assert max(timed.values()) - min(timed.values()) <= 1  # the round's groups are of one length
 
 
 def test_every_place_is_verified() -> None:
@@ -82,14 +283,14 @@ def test_every_place_is_verified() -> None:
 
     def spoiled_at_the_fifth(buffers: Buffers) -> None:
         right(buffers)
-        if places.setdefault(id(buffers["out"]), len(places)) == 4:
+        if places.setdefault(id(buffers["out"].base), len(places)) == 4:
             buffers["out"][0] ^= 0xFF
 
     result = measure(FakeDevice(spoiled_at_the_fifth))
     assert result.status == "wrong"
     assert result.verification is not None
     assert result.verification.mismatches == 1
-    assert "after timing" in (result.reason or "")
+    assert "before timing" in (result.reason or "")
 
 
 @pytest.mark.parametrize(
@@ -99,14 +300,16 @@ def test_every_place_is_verified() -> None:
         (16 << 20, 1 << 40, 8),
         (32 << 20, 1 << 40, 4),
         (64 << 20, 1 << 40, 2),
-        (65 << 20, 1 << 40, 1),
+        (65 << 20, 1 << 40, 2),
+        (2 << 30, 1 << 40, 2),
+        (2 << 30, 3 << 30, 1),
         (1 << 34, 1 << 40, 1),
         (1 << 20, 3 << 20, 3),
         (0, 1 << 40, 8),
     ],
 )
 def test_number_of_places(nbytes: int, free: int, count: int) -> None:
-    """Eight places, fewer where they would take over 128 MiB together or do not fit, one at least."""
+    """Eight places, fewer over 128 MiB together; two up to 4 GiB together; one where two do not fit."""
     assert how_many(nbytes, free) == count
 
 
@@ -127,9 +330,11 @@ def test_samples_alternate_with_the_copy() -> None:
     device = FakeDevice(right)
     result = measure(device)
     assert result.time is not None
-    timed = [entry for entry in device.log if entry in ("copy", "cold")][-2 * result.time.samples :]
-    groups = result.time.samples // 16
-    assert timed == (["copy"] * 16 + ["cold"] * 16) * groups
+    turns = [entry for entry in device.log if entry in ("copy", "cold")][-2 * result.time.samples :]
+    lengths = [(word, len(list(same))) for word, same in groupby(turns)]
+    assert {word for word, _ in lengths[::2]} == {"copy"}
+    assert [length for _, length in lengths[::2]] == [length for _, length in lengths[1::2]]
+    assert all(8 <= length <= 16 for _, length in lengths)
 
 
 def test_wrong_kernel_has_no_number() -> None:
@@ -162,19 +367,19 @@ def test_unwritten_element_is_found() -> None:
 
 
 def test_kernel_that_goes_wrong_while_timed() -> None:
-    """A kernel that is right once and wrong later is caught by the second verification."""
+    """A kernel that is right before timing and wrong later is caught at the first sample that is wrong."""
     calls = 0
 
     def fading(buffers: Buffers) -> None:
         nonlocal calls
         calls += 1
-        if calls == 1:
+        if calls <= 100:
             right(buffers)
 
     result = measure(FakeDevice(fading))
     assert result.status == "wrong"
     assert result.verification is not None
-    assert result.verification.checked == ("before", "after")
+    assert result.verification.checked == ("timed",)
     assert result.bandwidth_gbps is None
 
 
@@ -273,3 +478,35 @@ def test_baseline_does_the_work(threads: int) -> None:
     cpu = time_baseline(operation, case.problem, arrays, threads, lambda phase, fraction: None)
     assert cpu.threads == threads
     assert cpu.time_s > 0
+
+
+def test_faster_on_inputs_that_it_knows() -> None:
+    """A kernel that is faster on one of two sets of inputs is timed on the other, and that is said."""
+    seen: list[bytes] = []
+
+    def watched(buffers: Buffers) -> None:
+        right(buffers)
+        seen.append(buffers["in"].tobytes())
+
+    device = FakeDevice(watched)
+    device.seconds = lambda at: 1e-5 if seen[-1] == seen[0] else 1e-4
+    result = measure(device)
+    assert "inputs" in codes(result)
+    assert result.time is not None
+    assert result.time.median_s == pytest.approx(1e-4)
+
+
+def test_poison_that_is_the_answer() -> None:
+    """An output that nobody writes does not pass where the right answer is all ones, or any other byte alone."""
+    ones = {"out": np.full(8, -1, np.int32)}
+    assert poison_bytes(ones)[0] != 0xFF
+    assert poison_bytes({"out": np.zeros(8, np.float32)})[0] == 0xFF
+    every = {"out": np.arange(256, dtype=np.uint8)}
+    assert len(set(poison_bytes(every))) == 2
+
+    operation = replace(
+        operations.get("transpose"), reference=lambda problem, arrays: {"out": np.full((COLS, ROWS), -1, np.int32)}
+    )
+    (case,) = cases.build(operation, cases.Request(kernels=("naive-row",), size=(ROWS, COLS), dtype="int32"))
+    result = GpuRun(operation, case.problem, FAST, FakeDevice(lambda buffers: None)).measure(case)
+    assert result.status == "wrong"

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -15,22 +16,18 @@ import numpy as np
 from cudabench.devices import probe, protocol
 from cudabench.devices.protocol import Work
 from cudabench.errors import DeviceError, OutOfMemory
-from cudabench.model import POISON, Launch, Source
+from cudabench.model import Launch, Source
 from cudabench.toolchain import compiler, toolkit
+from cudabench.toolchain import cubin as cubins
 from cudabench.toolchain.record import Compiled, Refused, Resources
 
-# Blocks the stream until the host sets flag[0]; after two seconds it gives up and sets flag[1], lest the GPU hang.
-BLOCKING_KERNEL = """
-extern "C" __global__ void block_stream(volatile int *flag) {
-    unsigned long long start, now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
-    while (flag[0] == 0) {
-        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-        if (now - start > 2000000000ull) { flag[1] = 1; return; }
-    }
-}
-"""
-
+PROTOCOL = Path(__file__).with_name("protocol.cu")  # the kernels that measuring itself needs
+DIGEST_THREADS = 256
+DIGEST_BLOCKS_PER_SM = 8  # full occupancy
+SCRUB_THREADS = 256
+THREADS_PER_SM = 2048  # the most of any capability
+LINE_BYTES = 128  # of the L2
+PERSISTING_L2_CACHE_SIZE = 6  # CUlimit
 PAGE_BYTES = 2 << 20  # of device memory: smaller allocations share one
 # The driver blocks the host after about a thousand queued launches, and a blocked host cannot unblock the stream.
 # More launches than this become a CUDA graph, which is queued as one.
@@ -42,8 +39,10 @@ CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
 class Module:
     """A compiled source file on the GPU. Keeps the module alive as long as its functions are in use."""
 
-    def __init__(self, module: Any, compiled: Compiled) -> None:
+    def __init__(self, module: Any, compiled: Compiled, text: str) -> None:
         self.compiled = compiled
+        self.variables: Sequence[protocol.Variable] = _variables(module, compiled.cubin, text)
+        self.ptx = compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
         self._module = module
         self._functions: dict[str, Any] = {}
 
@@ -68,6 +67,17 @@ class Module:
     def max_threads(self, name: str) -> int:
         """Return the largest block, in threads, that the kernel's registers and launch bounds allow."""
         return int(self.function(name).max_threads_per_block)
+
+
+def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Variable, ...]:
+    """Return the variables of a module that its kernels can write."""
+    found = []
+    for variable in cubins.variables(cubin) if cubin else ():
+        with translated(f"finding variable '{variable.name}'"):
+            pointer, nbytes = module.get_global(variable.symbol)
+        line = cubins.declared_at(text, variable.name)
+        found.append(protocol.Variable(variable.name, line, int(pointer), int(nbytes)))
+    return tuple(found)
 
 
 class Queued:
@@ -120,9 +130,18 @@ class CudaDevice:
             self._flush_bytes = self.info.l2_bytes or 0
             self._flush = driver.mem_alloc(self._flush_bytes) if self._flush_bytes else None
         self._allocations: dict[int, Any] = {}
-        self._blocking_module = self.load(Source("block_stream.cu", BLOCKING_KERNEL), {})
-        self._blocking = self._blocking_module.function("block_stream")
-        self._blocking.prepare("P")
+        self._protocol = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
+        self._blocking = self._protocol.function("block_stream").prepare("P")
+        self._digest = self._protocol.function("digest").prepare("PQP")
+        self._demote = self._protocol.function("demote").prepare("PQ")
+        self._scrub = self._protocol.function("scrub").prepare("")
+        with translated("starting"):
+            self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+            self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
+            self._sum = driver.mem_alloc(8)
+        self._cuda = ctypes.CDLL("libcuda.so.1")
+        # No part of the L2 is set aside for lines that are to persist. Cards without such a part refuse: fine.
+        self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
         self._nvml = _nvml_handle(self.info.uuid)
 
     def __enter__(self) -> CudaDevice:
@@ -159,7 +178,7 @@ class CudaDevice:
             names=() if source.builtin else names,
             build=build,
         )
-        return Module(made[-1] if made else self._from_cubin(compiled, source.name), compiled)
+        return Module(made[-1] if made else self._from_cubin(compiled, source.name), compiled, source.text)
 
     def _with_pycuda(self, text: str, folders: Sequence[str], name: str) -> tuple[Any, bytes]:
         """Return PyCUDA's module and its machine code. Raises Refused."""
@@ -233,10 +252,55 @@ class CudaDevice:
         with translated("copying from the GPU"):
             self._driver.memcpy_dtoh(array, pointer)
 
-    def poison(self, pointer: int, nbytes: int) -> None:
-        """Fill memory with 0xFF, so that an element that no thread writes cannot look right."""
-        with translated("filling memory"):
-            self._driver.memset_d8(pointer, POISON, nbytes)
+    def fill(self, pointer: int, nbytes: int, byte: int) -> Work:
+        """Return a function that queues the filling of memory with a byte."""
+
+        def work() -> None:
+            if nbytes:
+                self._driver.memset_d8_async(pointer, byte, nbytes, self._stream)
+
+        return Queued(work)
+
+    def digest(self, pointer: int, nbytes: int) -> int:
+        """Return a 64-bit digest of memory, by a kernel behind all that is queued; the address is aligned to 16."""
+        total = np.zeros(1, np.uint64)
+        with translated("looking at the output"):
+            self._driver.memset_d8_async(self._sum, 0, 8, self._stream)
+            blocks = max(1, min(-(-nbytes // (16 * DIGEST_THREADS)), DIGEST_BLOCKS_PER_SM * (self.info.sm_count or 1)))
+            self._digest.prepared_async_call(
+                (blocks, 1), (DIGEST_THREADS, 1, 1), self._stream, pointer, nbytes, self._sum
+            )
+            self._driver.memcpy_dtoh_async(total, self._sum, self._stream)
+            self._stream.synchronize()
+        return int(total[0])
+
+    def scrub(self, local_bytes: int) -> Work:
+        """Return a function that queues the overwriting of every SM's shared memory and registers, and of the local
+        memory of all threads that can be resident, as far as a kernel with `local_bytes` a thread reaches."""
+        local = None
+        if local_bytes:
+            words = str(-(-local_bytes // 4))
+            module = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {"LOCAL_WORDS": words})
+            local = module.function("scrub_local").prepare("")
+        blocks = (self.info.sm_count or 1) * THREADS_PER_SM // SCRUB_THREADS
+
+        def work() -> None:
+            if local is not None:
+                local.prepared_async_call((blocks, 1), (SCRUB_THREADS, 1, 1), self._stream)
+            self._scrub.prepared_async_call(
+                (self.info.sm_count or 1, 1), (SCRUB_THREADS, 1, 1), self._stream, shared_size=self._most_shared
+            )
+
+        return Queued(work)
+
+    def demote(self, pointer: int, nbytes: int) -> Work:
+        """Return a function that queues setting the L2 lines of memory back to normal eviction priority."""
+        blocks = max(1, -(-nbytes // (LINE_BYTES * DIGEST_THREADS)))
+
+        def work() -> None:
+            self._demote.prepared_async_call((blocks, 1), (DIGEST_THREADS, 1, 1), self._stream, pointer, nbytes)
+
+        return Queued(work)
 
     # Launch and time --------------------------------------------------------------------------------------------
 
@@ -265,14 +329,13 @@ class CudaDevice:
 
         PyCUDA has no graphs, so the driver is asked itself. The graph lives as long as the context.
         """
-        cuda = ctypes.CDLL("libcuda.so.1")
         graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
 
         def stream() -> ctypes.c_void_p:
             return ctypes.c_void_p(self._stream.handle)
 
         def call(name: str, *arguments: Any) -> None:
-            status = getattr(cuda, name)(*arguments)
+            status = getattr(self._cuda, name)(*arguments)
             if status:
                 raise DeviceError(f"CUDA failed while making a graph of the launches: {name} gave error {status}.")
 
@@ -314,26 +377,28 @@ class CudaDevice:
             return False
         return True
 
-    def sample(self, work: Work, cache: str, runs: int = 1, before: Work | None = None) -> float:
-        """Return the seconds that one run of the work takes, as the mean of `runs` back to back.
+    def sample(self, works: Sequence[Work], cache: str, before: Sequence[Work] = ()) -> float:
+        """Return the seconds that one of the works takes, as the mean of all back to back.
 
         `before` is queued ahead of all and not timed.
-        Cold: a memset of exactly the L2's size goes before (what nvbench does). A one-thread kernel then blocks the
-        stream until everything is queued, so that no launch gap lies between the events.
+        Cold: lines that persist in the L2 lose that, and a memset of exactly the L2's size goes before (what nvbench
+        does). A one-thread kernel then blocks the stream until everything is queued, so that no launch gap lies between
+        the events.
         """
-        launches = (work.launches if isinstance(work, Queued) else 1) * runs
+        launches = sum(work.launches if isinstance(work, Queued) else 1 for work in works)
         blocked = launches <= MAX_QUEUED_LAUNCHES
         with translated("timing the kernel"):
-            if before is not None:
-                before()
+            for work in before:
+                work()
             if cache == "cold" and self._flush is not None:
+                self._cuda.cuCtxResetPersistingL2Cache()
                 self._driver.memset_d8_async(self._flush, 0, self._flush_bytes, self._stream)
             if blocked:
                 self._flag[:] = 0
                 self._blocking.prepared_async_call((1, 1), (1, 1, 1), self._stream, self._flag_pointer)
             self._start.record(self._stream)
             try:
-                for _ in range(runs):
+                for work in works:
                     work()
                 self._stop.record(self._stream)
             finally:
@@ -341,7 +406,7 @@ class CudaDevice:
             self._stop.synchronize()
             if blocked and self._flag[1]:
                 raise DeviceError("The host took over two seconds to queue one sample; the machine is overloaded.")
-            return float(self._stop.time_since(self._start)) * 1e-3 / runs
+            return float(self._stop.time_since(self._start)) * 1e-3 / len(works)
 
 
 def _nvml_handle(uuid: str | None) -> Any:

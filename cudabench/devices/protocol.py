@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,8 +14,27 @@ from cudabench.toolchain.record import Resources
 Work = Callable[[], None]
 
 
+@dataclass(frozen=True)
+class Variable:
+    """A variable of a loaded module that its kernels can write: its place in device memory, and the line of the source
+    that declares it where that is known."""
+
+    name: str
+    line: int | None
+    pointer: int
+    nbytes: int
+
+
 class Module(Protocol):
     """A source file, compiled and loaded."""
+
+    @property
+    def variables(self) -> Sequence[Variable]:
+        """The variables that its kernels can write."""
+
+    @property
+    def ptx(self) -> str:
+        """Its PTX; empty where the compiler kept none."""
 
     def function(self, name: str) -> Any:
         """Return the device's own handle of a kernel."""
@@ -49,8 +69,11 @@ class Device(Protocol):
     def download(self, pointer: int, array: np.ndarray) -> None:
         """Fill an array from the device."""
 
-    def poison(self, pointer: int, nbytes: int) -> None:
-        """Fill memory with 0xFF."""
+    def fill(self, pointer: int, nbytes: int, byte: int) -> Work:
+        """Return what queues the filling of memory with one byte."""
+
+    def digest(self, pointer: int, nbytes: int) -> int:
+        """Return a 64-bit digest of memory, after all that is queued: equal for equal bytes."""
 
     def bind(self, module: Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
         """Return what queues the launches."""
@@ -61,11 +84,21 @@ class Device(Protocol):
     def copy(self, source: int, target: int, nbytes: int) -> Work:
         """Return what queues a copy on the device."""
 
+    def scrub(self, local_bytes: int) -> Work:
+        """Return what queues the overwriting of all shared memory and registers, and of a thread's local memory."""
+
+    def demote(self, pointer: int, nbytes: int) -> Work:
+        """Return what queues setting the L2 lines of memory back to the normal eviction priority."""
+
     def run(self, work: Work, doing: str) -> None:
         """Run the work once and wait."""
 
-    def sample(self, work: Work, cache: str, runs: int = 1, before: Work | None = None) -> float:
-        """Return the seconds of one run, timed on the device; `before` is queued ahead of it and not timed."""
+    def sample(self, works: Sequence[Work], cache: str, before: Sequence[Work] = ()) -> float:
+        """Return the mean seconds of works that run back to back, timed on the device; `before` is queued ahead of
+        them and not timed."""
+
+    def alive(self) -> bool:
+        """Tell whether the device still works; an illegal address ends a context for good."""
 
     def sm_clock_mhz(self) -> int | None:
         """Return the current clock, where it can be read."""

@@ -4,7 +4,10 @@ Addresses move the time of a short kernel. On an H200 a transpose of 1024 x 1024
 buffers, has the same median to 32 ns, one tick of the clock, also after its code is loaded at another address. On other
 buffers of the same process the median differs by up to 4%; streams differ in the same way
 (benchmarks/results/verdicts_h200.md). A small problem is therefore allocated several times, and all places are sampled
-in turn, each on a stream of its own. A large problem touches so much of the memory that one place is enough.
+in turn, each on a stream of its own. A large problem touches so much of the memory that two places are enough; the
+places take turns with two sets of inputs.
+
+Around every array lie guard zones of a known pattern: a kernel that writes beyond an array changes them.
 """
 
 from __future__ import annotations
@@ -16,10 +19,31 @@ import numpy as np
 
 from cudabench.devices.protocol import Device, Work
 from cudabench.errors import OutOfMemory
-from cudabench.model import Buffer, Operation, Problem
+from cudabench.model import POISON, Buffer, Operation, Problem
 
 MOST = 8  # places of a problem
-TOGETHER_BYTES = 128 << 20  # all places of a problem, unless one is larger
+TOGETHER_BYTES = 128 << 20  # all places of a problem, unless two are larger
+LARGEST_PAIR_BYTES = 4 << 30  # of a problem with two places: the host holds inputs and references of both
+
+GUARD = 0xA5  # the byte of guard zones
+SMALL_GUARD_BYTES, LARGE_GUARD_BYTES = 64 << 10, 1 << 20  # before and behind an array each
+LARGE_ARRAY_BYTES = 16 << 20  # and more have large zones: a write one row off then still hits one
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A write outside an array: the array, the first byte that changed, counted from the array's start, and how many
+    bytes of the zone did."""
+
+    name: str
+    offset: int
+    count: int
+    nbytes: int
+
+    def __str__(self) -> str:
+        beyond = self.offset - self.nbytes
+        place = f"{-self.offset} bytes before its start" if beyond < 0 else f"{beyond} bytes behind its end"
+        return f"the kernel wrote outside '{self.name}', first {place}, {self.count} bytes in all"
 
 
 @dataclass(frozen=True)
@@ -35,27 +59,57 @@ class BufferSet:
     copy_bytes: int
 
     def fill(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """Set the inputs, and poison what a kernel has to write."""
+        """Set the inputs and the guard zones; `reset` does the rest."""
+        for pointer, nbytes, _ in self._zones():
+            self.device.fill(pointer, nbytes, GUARD)()
         for buffer in self.buffers:
-            if buffer.role not in ("in", "inout"):
-                self.device.poison(self.addresses[buffer.name], buffer.nbytes)
-                continue
-            for name in {buffer.name, _before(buffer.name)} & set(self.addresses):
-                self.device.upload(self.addresses[name], inputs[buffer.name])
+            if buffer.role in ("in", "inout"):
+                for name in {buffer.name, _before(buffer.name)} & set(self.addresses):
+                    self.device.upload(self.addresses[name], inputs[buffer.name])
 
-    def restore(self) -> Work | None:
-        """Return what sets all buffers that are read and written back to their inputs; None where there are none."""
-        copies = [
-            self.device.copy(self.addresses[_before(b.name)], self.addresses[b.name], b.nbytes)
-            for b in self.buffers
-            if b.role == "inout"
-        ]
+    def reset(self, poison: int = POISON) -> list[Work]:
+        """Return what sets back all that a kernel writes: what it also reads to its inputs, the rest to a byte."""
+        works = []
+        for buffer in self.buffers:
+            address = self.addresses[buffer.name]
+            if buffer.role == "inout":
+                works.append(self.device.copy(self.addresses[_before(buffer.name)], address, buffer.nbytes))
+            elif buffer.role != "in":
+                works.append(self.device.fill(address, buffer.nbytes, poison))
+        return works
 
-        def work() -> None:
-            for copy in copies:
-                copy()
+    def digests(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Return digests of some buffers, after all that is queued."""
+        sizes = {buffer.name: buffer.nbytes for buffer in self.buffers}
+        return tuple(self.device.digest(self.addresses[name], sizes[name]) for name in names)
 
-        return work if copies else None
+    def release(self) -> None:
+        """Free the memory."""
+        sizes = {buffer.name: buffer.nbytes for buffer in self.buffers}
+        for name, address in self.addresses.items():
+            self.device.release(address - (guard_bytes(sizes[name]) if name in sizes else 0))
+
+    def stray(self) -> Stray | None:
+        """Return the first write outside an array, or None."""
+        for pointer, nbytes, buffer in self._zones():
+            whole = np.full(nbytes, GUARD, np.uint8)
+            zone = np.empty(nbytes, np.uint8)
+            self.device.download(pointer, zone)
+            changed = np.flatnonzero(zone != whole)
+            if changed.size:
+                offset = pointer + int(changed[0]) - self.addresses[buffer.name]
+                if pointer < self.addresses[buffer.name]:  # of those before, the nearest says most
+                    offset = pointer + int(changed[-1]) - self.addresses[buffer.name]
+                return Stray(buffer.name, offset, int(changed.size), buffer.nbytes)
+        return None
+
+    def _zones(self) -> list[tuple[int, int, Buffer]]:
+        """Return address, size and array of every guard zone."""
+        found = []
+        for buffer in self.buffers:
+            start, nbytes = self.addresses[buffer.name], guard_bytes(buffer.nbytes)
+            found += [(start - nbytes, nbytes, buffer), (start + buffer.nbytes, nbytes, buffer)]
+        return found
 
     def copy(self) -> Work | None:
         """Return a copy that moves the operation's bytes: half are read, half written. None where it has no room."""
@@ -91,7 +145,8 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
     """
     buffers = operation.buffers(problem)
     sizes = {b.name: b.nbytes for b in buffers} | {_before(b.name): b.nbytes for b in buffers if b.role == "inout"}
-    needed, free = sum(sizes.values()), device.free_bytes()
+    guards = {b.name: guard_bytes(b.nbytes) for b in buffers}
+    needed, free = sum(sizes.values()) + 2 * sum(guards.values()), device.free_bytes()
     if needed > free:
         raise OutOfMemory(
             f"{operation.name} of this size needs {needed / 1e9:.2f} GB, {device.info.name} has {free / 1e9:.2f} GB "
@@ -106,14 +161,23 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
     made = []
     for _ in range(count):
         # What shares a page shares a place.
-        addresses = {name: device.allocate(nbytes, own_page=count > 1) for name, nbytes in sizes.items()}
+        addresses = {
+            name: device.allocate(nbytes + 2 * guards.get(name, 0), own_page=count > 1) + guards.get(name, 0)
+            for name, nbytes in sizes.items()
+        }
         for name in _ENDS.values():
             if name in addresses:
-                device.poison(addresses[name], half)
+                device.fill(addresses[name], half, POISON)()
         made.append(BufferSet(device, buffers, addresses, half))
     return tuple(made)
 
 
+def guard_bytes(nbytes: int) -> int:
+    """Return the size of each of the two guard zones of an array."""
+    return LARGE_GUARD_BYTES if nbytes >= LARGE_ARRAY_BYTES else SMALL_GUARD_BYTES
+
+
 def how_many(nbytes: int, free: int) -> int:
-    """Return the number of places for a problem that takes nbytes at each."""
-    return max(1, min(MOST, min(TOGETHER_BYTES, free) // max(nbytes, 1)))
+    """Return the number of places for a problem that takes nbytes at each: two at least, where they fit."""
+    least = 2 if 2 * nbytes <= min(free, LARGEST_PAIR_BYTES) else 1
+    return max(least, min(MOST, min(TOGETHER_BYTES, free) // max(nbytes, 1)))

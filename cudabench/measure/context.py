@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from cudabench.measure import verify
 from cudabench.model import (
+    POISON,
     WARP,
     Baseline,
     Buffer,
@@ -32,31 +34,79 @@ BASELINE_S = 0.4
 
 
 @dataclass
-class RunContext:
-    """What the kernels of one run share on the host, made when first needed."""
+class InputSet:
+    """The inputs of one seed and the right outputs for them, in host memory, made when first needed."""
 
     operation: Operation
     problem: Problem
-    settings: Settings
-    progress: Progress = field(default=lambda phase, fraction: None, kw_only=True)
-    cpu: CpuTime | None = field(default=None, kw_only=True)
     _inputs: Arrays | None = field(default=None, init=False)
     _references: dict[str, Arrays] = field(default_factory=dict, init=False)
 
     @property
-    def inputs(self) -> Arrays:
-        """The seeded inputs, in host memory."""
+    def arrays(self) -> Arrays:
+        """The seeded inputs."""
         if self._inputs is None:
-            self.progress("making inputs", 0)
             self._inputs = self.operation.inputs(self.problem)
         return self._inputs
 
     def expected(self, name: str) -> Arrays:
         """Return the right outputs of a kernel, by the `expects` of its case."""
         if name not in self._references:
-            self.progress("computing the reference", 0)
-            self._references[name] = self.operation.right(name, self.problem, self.inputs)
+            self._references[name] = self.operation.right(name, self.problem, self.arrays)
         return self._references[name]
+
+    def same_inputs(self, other: InputSet) -> bool:
+        """Tell whether another set has the same inputs byte for byte: the user fixed them, or there are none."""
+        mine, others = self.arrays, other.arrays
+        return all(np.array_equal(_bytes(mine[name]), _bytes(others[name])) for name in mine)
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+@dataclass
+class RunContext:
+    """What the kernels of one run share on the host: two sets of inputs, of --seed and of another seed."""
+
+    operation: Operation
+    problem: Problem
+    settings: Settings
+    progress: Progress = field(default=lambda phase, fraction: None, kw_only=True)
+    cpu: CpuTime | None = field(default=None, kw_only=True)
+    second_seed: int | None = field(default=None, kw_only=True)
+    _sets: tuple[InputSet, ...] = field(default=(), init=False)
+    _fixed: bool | None = field(default=None, init=False)
+
+    @property
+    def input_sets(self) -> tuple[InputSet, InputSet]:
+        """The inputs of --seed, and others: of `second_seed`, or of the seed that follows."""
+        if not self._sets:
+            seed = self.problem.seed + 1 if self.second_seed is None else self.second_seed
+            problems = (self.problem, replace(self.problem, seed=seed))
+            self._sets = tuple(InputSet(self.operation, problem) for problem in problems)
+        first, second = self._sets
+        return first, second
+
+    @property
+    def fixed(self) -> bool:
+        """Whether both sets have the same inputs."""
+        if self._fixed is None:
+            self.progress("making inputs", 0)
+            first, second = self.input_sets
+            self._fixed = first.same_inputs(second)
+        return self._fixed
+
+    @property
+    def inputs(self) -> Arrays:
+        """The inputs of --seed."""
+        self.progress("making inputs", 0)
+        return self.input_sets[0].arrays
+
+    def expected(self, name: str) -> Arrays:
+        """Return the right outputs of a kernel for the inputs of --seed, by the `expects` of its case."""
+        self.progress("computing the reference", 0)
+        return self.input_sets[0].expected(name)
 
     def measure_cpu(self) -> CpuTime:
         """Return the time of the CPU baseline, measured once."""
@@ -104,6 +154,25 @@ def describe(case: Case, device: str) -> Result:
     )
 
 
+# Bytes that memory is poisoned with. All ones come first: NaN in every floating-point type.
+POISONS = (POISON, 0xC7, 0x5B, 0x9D)
+
+
+def poison_bytes(expected: Arrays) -> tuple[int, int]:
+    """Return the two bytes to poison outputs with that are least often the right answer: an output that nobody wrote
+    must not look right under both, and under the first not if that can be."""
+
+    def hits(byte: int) -> int:
+        return sum(int(np.count_nonzero(a == _of_bytes(byte, a.dtype))) for a in expected.values())
+
+    first, second, *_ = sorted(POISONS, key=hits)
+    return first, second
+
+
+def _of_bytes(byte: int, dtype: np.dtype[Any]) -> Any:
+    return np.frombuffer(bytes([byte]) * dtype.itemsize, dtype)[0]
+
+
 def right_output(operation: Operation, problem: Problem, inputs: Arrays, outputs: Arrays) -> dict[str, float]:
     """Keep a right output where the options say so, and return the figures about it."""
     if operation.save:
@@ -111,7 +180,13 @@ def right_output(operation: Operation, problem: Problem, inputs: Arrays, outputs
     return operation.figures(problem, inputs, outputs) if operation.figures else {}
 
 
-LOOKS = {"before": "before timing", "after": "after timing", "simulated": "simulated"}
+LOOKS = {
+    "before": "before timing",
+    "timed": "of a timed sample",
+    "after": "after timing",
+    "again": "of a second launch",
+    "simulated": "simulated",
+}
 
 
 def wrong_reason(verification: Verification) -> str:

@@ -1,40 +1,54 @@
 """One kernel, measured: verify, warm up, sample, verify. The device is an argument; nothing here knows PyCUDA.
 
-The protocol: the output is poisoned before the first launch and compared with the reference before and after timing.
-Samples of the kernel and of a copy of the same bytes alternate, so that both see the same clocks and the same memory;
-a small problem is sampled at several places of the memory in turn (see `buffers`).
-A buffer that the kernel reads and writes is set back before every sample, outside the timed window.
-Sampling ends by the rule of `enough`.
+The protocol. Two sets of inputs, of different seeds, lie at different places of the memory (see `buffers`). At each,
+the output is poisoned, the kernel runs, and the output is compared with the reference. A kernel that leaves variables
+of its module changed is launched once more, on the other inputs, and must be right again. Then samples of the kernel
+and of a copy of the same bytes alternate, in groups of random length at places in random order, so that both see the
+same clocks and the same memory. Before every sample, outside the timed window, all that the kernel writes is poisoned
+or set back, module variables take their first values, and shared memory and registers are overwritten; after it the
+output is held against the reference, by digest (see `outputs`). Last, outputs are compared in full, inputs must be
+unchanged, guard zones around the arrays whole, and the time no shorter than the card allows. Sampling ends by the rule
+of `enough`.
 """
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from cudabench.devices.protocol import Device, Work
+from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, OutOfMemory, UsageError
-from cudabench.measure import verify
+from cudabench.measure import floors, verify
 from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.context import (
-    Arrays,
     RunContext,
-    compare,
     describe,
     launch_warnings,
+    poison_bytes,
     right_output,
     unverified_warnings,
     wrong_reason,
 )
+from cudabench.measure.modules import code_warnings, kept_in_cache, load, state_warnings
+from cudabench.measure.outputs import OutputCheck, Site
+from cudabench.measure.sampling import (
+    WARM_UP_S,
+    enough,
+    hot_runs,
+    scale_warnings,
+    slower_inputs,
+    timing_warnings,
+    warm_up,
+)
+from cudabench.measure.state import KernelState
 from cudabench.model import (
     Case,
-    DeviceInfo,
+    Hazard,
     Result,
-    Settings,
     Timing,
     Verification,
     Warning,
@@ -42,18 +56,18 @@ from cudabench.model import (
 from cudabench.occupancy import occupancy
 from cudabench.results import stats
 from cudabench.results.warnings import warning
-from cudabench.toolchain.record import Resources
 
-RELATIVE_CI = 0.005  # of the median: the precision at which sampling stops
-WARM_UP_S = 0.15
-WARM_UP_STEADY = 0.01  # successive groups that differ less than this are warm
-HOT_SAMPLE_S = 2e-3  # back-to-back runs fill this, so that what the first and the last do alone is under a percent
-MAX_HOT_RUNS = 400  # as many launches as can wait behind a held stream
 GROUP_S = 2e-3  # kernel and copy take turns in groups of this length: each change costs a sample its warm caches
 MAX_GROUP = 16
-L2_ASSISTED = 4  # footprint over L2 under which the cache helps (measured: gone at 2 to 4 times)
-DISPERSION = 0.05
 CLOCK_DROP = 0.05
+
+
+class _WrongOutput(Exception):
+    """A result is wrong: why, and what was found; ends the measurement of one kernel."""
+
+    def __init__(self, reason: str, verification: Verification | None = None, hazards: tuple[Hazard, ...] = ()) -> None:
+        super().__init__(reason)
+        self.reason, self.verification, self.hazards = reason, verification, hazards
 
 
 @dataclass
@@ -61,7 +75,12 @@ class GpuRun(RunContext):
     """The kernels of one run on a GPU: inputs in its memory, samples, figures."""
 
     device: Device
+    random: random.Random = field(default_factory=random.Random, kw_only=True)
     _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        if self.second_seed is None:  # one that a kernel cannot know; a wrong result names it
+            self.second_seed = self.random.randrange(1, 2**31)
 
     def buffer_sets(self) -> tuple[BufferSet, ...]:
         """Return where the buffers lie; OutOfMemory, before anything runs, where they do not fit."""
@@ -71,8 +90,7 @@ class GpuRun(RunContext):
     def release(self) -> None:
         """Free the buffers; they are made anew when they are needed again."""
         for buffer_set in self._buffer_sets:
-            for address in buffer_set.addresses.values():
-                self.device.release(address)
+            buffer_set.release()
         self._buffer_sets = ()
 
     # One kernel -------------------------------------------------------------------------------------------------
@@ -106,6 +124,7 @@ class GpuRun(RunContext):
             local_bytes=spent.local_bytes,
             shared_bytes=shared,
             occupancy=occupancy(self.device.info.compute_capability, threads, spent.registers, shared),
+            inputs="fixed" if self.fixed else "fresh",
         )
         most = module.max_threads(case.function)
         if threads > most:
@@ -113,91 +132,182 @@ class GpuRun(RunContext):
                 f"A block of {threads} threads does not fit: by its launch bounds and {spent.registers} registers a "
                 f"thread {case.function} takes at most {most}; use a smaller --block."
             )
-        buffer_sets = self.buffer_sets()
-        works = []
-        for buffer_set in buffer_sets:
-            buffer_set.fill(self.inputs)
-            works.append(self.device.bind(module, case.launches, buffer_set.addresses))
-        expected = self.expected(case.expects)
-        self.progress("running", 0)
-        for work in works:
-            self.device.run(work, f"running {case.kernel}")
-        self.progress("verifying", 0)
-        before, _ = self._verify(case, expected, "before", buffer_sets[0])
-        if before and before.mismatches:
-            return self._wrong(result, case, before)
+        state = KernelState(self.device, module.variables)
+        try:
+            return self._verify_and_time(case, result, module, state)
+        except _WrongOutput as wrong:
+            return replace(
+                result,
+                status="wrong",
+                reason=wrong.reason,
+                verification=wrong.verification,
+                hazards=wrong.hazards or None,
+                state=state.kept,
+            )
+        finally:
+            if self.device.alive():
+                state.release()
 
-        timing, copy, notes = self._time(works)
+    def _verify_and_time(self, case: Case, result: Result, module: Module, state: KernelState) -> Result:
+        sites = self._sites(case, module)
+        check = OutputCheck(self.operation, case.expects, self.operation.saves)
+        before = self._first_runs(case, sites, check, state)
+        written = [site.buffers.digests(_inputs(site)) for site in sites]
+
+        timing, copy, notes = self._time(case, sites, check, state, module)
         self.progress("verifying", 1)
-        verification = before
-        for buffer_set in buffer_sets:
-            after, got = self._verify(case, expected, "after", buffer_set)
-            verification = verify.merge(verification, after) if verification and after else None
-        wrong = self._wrong(result, case, verification)
-        if wrong.status == "wrong":
-            return wrong
-        figures = right_output(self.operation, self.problem, self.inputs, got)
-        notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem)), *notes]
-        return self._figures(replace(result, verification=verification, figures=figures), case, timing, copy, notes)
+        verification, outputs = self._last_looks(case, sites, check, before)
+        if not case.source.builtin:
+            self._inputs_unchanged(sites, written)
+        self._nothing_outside(case, sites)
+        state.look()
+        figures = right_output(self.operation, self.problem, self.inputs, outputs)
+        notes = [
+            *unverified_warnings(verification, self.expected(case.expects), self.operation.buffers(self.problem)),
+            *code_warnings(module.ptx),
+            *state_warnings(state),
+            *notes,
+        ]
+        if verification:
+            verification = replace(verification, samples=check.samples)
+        result = replace(result, verification=verification, figures=figures, state=state.kept)
+        measured = self._figures(result, case, timing, copy, notes)
+        reason = floors.impossible(timing.median_s, measured.bytes, measured.flops, (), self.device.info)
+        if reason:
+            raise _WrongOutput(reason, verification)
+        return measured
 
-    def _verify(
-        self, case: Case, expected: Arrays, when: str, buffer_set: BufferSet
-    ) -> tuple[Verification | None, Arrays]:
-        """Return how the outputs at a place compare with the reference, None where nothing is expected, and them."""
-        wanted = {*expected, *self.operation.saves}
-        got = buffer_set.download(b for b in buffer_set.buffers if b.name in wanted)
-        return compare(expected, got, self.operation.tolerated(case.expects, self.problem), when), got
+    # Verify -----------------------------------------------------------------------------------------------------
 
-    def _wrong(self, result: Result, case: Case, verification: Verification | None) -> Result:
-        """Return the result as wrong, with the reason, where an output is or a user's kernel wrote into an input."""
-        # Looked at before the outputs: an input that was written into explains a wrong output, not the other way round.
-        reason = None if case.source.builtin else self._written()
-        if reason is None and verification and verification.mismatches:
-            reason = wrong_reason(verification)
-        return replace(result, status="wrong" if reason else "ok", reason=reason, verification=verification)
+    def _sites(self, case: Case, module: Module) -> list[Site]:
+        """Return the kernel bound to every place, where the sets of inputs take turns, with the inputs there."""
+        places = self.buffer_sets()
+        sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
+        poison = poison_bytes(self.expected(case.expects))
+        sites = []
+        for at, place in enumerate(places):
+            inputs = sets[at % len(sets)]
+            place.fill(inputs.arrays)
+            other = None
+            if len(sets) > 1:
+                theirs = places[at ^ 1 if at ^ 1 < len(places) else at - 1].addresses
+                mixed = {b.name: theirs[b.name] for b in place.buffers if b.role == "in"}
+                other = self.device.bind(module, case.launches, {**place.addresses, **mixed})
+            work = self.device.bind(module, case.launches, place.addresses)
+            sites.append(Site(place, inputs, work, other, poison[at % 2]))
+        return sites
 
-    def _written(self) -> str | None:
-        """Return a sentence about an input that the kernel wrote into, or None."""
-        for buffer_set in self.buffer_sets():
-            for buffer in buffer_set.buffers:
+    def _first_runs(
+        self, case: Case, sites: Sequence[Site], check: OutputCheck, state: KernelState
+    ) -> Verification | None:
+        """Run the kernel once at every site and return how its outputs compare; _WrongOutput where one is wrong."""
+        self.progress("running", 0)
+        for site in sites:
+            self._run(case, site, state)
+            state.look()
+        self.progress("verifying", 0)
+        self._nothing_outside(case, sites)
+        first, _ = check.in_full(sites[0], "before")
+        for found in (first, *(check.by_digest(site, "before") for site in sites[1:])):
+            self._raise_if_wrong(case, found, sites)
+        if state.kept and len(sites) > 1:
+            # Once more, on other inputs, with what the first launches left.
+            for site in (sites[0], sites[1]):
+                self._run(case, site, None)
+                again = check.by_digest(site, "again")
+                if again:
+                    kept = f"launches leave {state.text} changed, and what is kept must not decide the output"
+                    raise _WrongOutput(f"{wrong_reason(again)}: {kept}", again)
+        return first
+
+    def _run(self, case: Case, site: Site, state: KernelState | None) -> None:
+        """Run the kernel once on poisoned outputs; `state` is set back first unless None."""
+        for work in (*site.reset(), *(state.reset() if state else ())):
+            work()
+        self.device.run(site.work, f"running {case.kernel}")
+
+    def _last_looks(
+        self, case: Case, sites: Sequence[Site], check: OutputCheck, before: Verification | None
+    ) -> tuple[Verification | None, dict[str, np.ndarray]]:
+        """Return what all looks say together, with the outputs at the first site; _WrongOutput where one is wrong."""
+        for site in sites[1:]:
+            self._raise_if_wrong(case, check.by_digest(site, "after"), sites)
+        after, outputs = check.in_full(sites[0], "after")
+        self._raise_if_wrong(case, after, sites)
+        return verify.merge(before, after) if before and after else None, outputs
+
+    def _raise_if_wrong(self, case: Case, verification: Verification | None, sites: Sequence[Site]) -> None:
+        if verification is None or not verification.mismatches:
+            return
+        if not case.source.builtin:  # an input that was written into explains a wrong output, not the other way round
+            self._inputs_unchanged(sites)
+        raise _WrongOutput(wrong_reason(verification), verification)
+
+    def _inputs_unchanged(self, sites: Sequence[Site], digests: Sequence[tuple[int, ...]] = ()) -> None:
+        """Raise _WrongOutput where a kernel wrote into an input; `digests` are of inputs known to be unchanged."""
+        for at, site in enumerate(sites):
+            if digests and site.buffers.digests(_inputs(site)) == digests[at]:
+                continue
+            for buffer in site.buffers.buffers:
                 if buffer.role == "in":
-                    found = verify.changed(self.inputs, buffer_set.download([buffer]))
+                    found = verify.changed(site.inputs.arrays, site.buffers.download([buffer]))
                     if found:
-                        return found
-        return None
+                        raise _WrongOutput(found)
 
-    def _time(self, works: Sequence[Work]) -> tuple[Timing, Timing | None, list[Warning]]:
-        """Return the kernel's timing, the copy's, and warnings. `works` are the kernel, one for each place.
+    def _nothing_outside(self, case: Case, sites: Sequence[Site]) -> None:
+        """Raise _WrongOutput where a kernel wrote outside an array."""
+        for site in sites:
+            stray = site.buffers.stray()
+            if stray:
+                nowhere = (0, 0, 0)
+                hazard = Hazard("out-of-bounds", 0, "", nowhere, nowhere, stray.count, str(stray))
+                raise _WrongOutput(f"{stray}; --device sim names the line", None, (hazard,))
 
-        Ends each place with a run of the kernel, so that its output stands.
+    # Time -------------------------------------------------------------------------------------------------------
+
+    def _time(
+        self, case: Case, sites: Sequence[Site], check: OutputCheck, state: KernelState, module: Module
+    ) -> tuple[Timing, Timing | None, list[Warning]]:
+        """Return the kernel's timing, the copy's, and warnings; _WrongOutput where a timed sample's output is wrong.
+
+        Leaves an output of the kernel at each site.
         """
         device, settings = self.device, self.settings
-        turns = [
-            (work, buffer_set.restore(), buffer_set.copy())
-            for work, buffer_set in zip(works, self.buffer_sets(), strict=True)
-        ]
-        first, first_restore, first_copy = turns[0]
+        local_bytes = module.resources(case.function).local_bytes
+        befores = [self._before_sample(site, state, module, local_bytes) for site in sites]
+        copies_of = [site.buffers.copy() for site in sites]
         self.progress("warming up", 0)
-        typical = warm_up(lambda: self._sample(first, "warming up", first_restore))
-        # Inputs that the kernel overwrites are fresh in one run only.
-        runs = hot_runs(typical) if settings.cache == "hot" and first_restore is None else 1
-        copy_runs = runs
-        if first_copy is not None:
-            copy_typical = warm_up(lambda: self._sample(first_copy, "warming up"), budget_s=WARM_UP_S / 5)
+        typical = warm_up(lambda: self._sample(sites[0].work, "warming up", befores[0]))
+        # Back to back, only launches on changing inputs have to work each time, and only those without a state.
+        may_repeat = sites[0].other is not None and not state.kept and not _restored(sites[0])
+        runs = hot_runs(typical) if settings.cache == "hot" and may_repeat else 1
+        copy_runs = 1
+        copy_work = copies_of[0]
+        if copy_work is not None:
+            copy_typical = warm_up(lambda: self._sample(copy_work, "warming up"), budget_s=WARM_UP_S / 5)
             copy_runs = hot_runs(copy_typical) if settings.cache == "hot" else 1
         clock_before = device.sm_clock_mhz()
 
         samples: list[float] = []
+        of_set: list[int] = []  # whose inputs each sample had
         copies: list[float] = []
-        group = max(1, min(MAX_GROUP, round(GROUP_S / (typical * runs))))
+        most = max(1, min(MAX_GROUP, round(GROUP_S / (typical * runs))))
+        check.start()
         start = time.monotonic()
         stop = False
         while not stop:
-            for turn, (work, restore, copy) in enumerate(turns):
+            group = self.random.randint((most + 1) // 2, most)
+            for turn in self.random.sample(range(len(sites)), len(sites)):
+                site, copy = sites[turn], copies_of[turn]
                 device.use_stream(turn)
                 if copy is not None:
-                    copies += [device.sample(copy, settings.cache, copy_runs) for _ in range(group)]
-                samples += [device.sample(work, settings.cache, runs, restore) for _ in range(group)]
+                    copies += [device.sample([copy] * copy_runs, settings.cache) for _ in range(group)]
+                works = [site.work] if site.other is None or runs == 1 else [site.other, site.work] * (runs // 2)
+                for left in range(group - 1, -1, -1):
+                    samples.append(device.sample(works, settings.cache, befores[turn]))
+                    of_set.append(site.inputs.problem.seed)
+                    if settings.cache == "cold" or left == 0:  # a look at the output is none at warm caches
+                        self._raise_if_sample_wrong(check.timed(site), len(samples), site)
                 elapsed = time.monotonic() - start
                 if elapsed >= settings.max_time:  # else every place has its say
                     break
@@ -205,16 +315,31 @@ class GpuRun(RunContext):
             self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
 
         device.use_stream(0)
-        timing = stats.summarize(samples, settings.cache, runs, len(turns))
-        notes = timing_warnings(timing, elapsed, settings)
+        samples, notes = slower_inputs(samples, of_set)
+        timing = stats.summarize(samples, settings.cache, runs, len(sites))
+        notes += timing_warnings(timing, elapsed, settings)
         clock_after = device.sm_clock_mhz()
         if clock_before and clock_after and clock_after < clock_before * (1 - CLOCK_DROP):
             notes.append(warning("clocks", before=clock_before, after=clock_after))
-        return timing, stats.summarize(copies, settings.cache, copy_runs, len(turns)) if copies else None, notes
+        return timing, stats.summarize(copies, settings.cache, copy_runs, len(sites)) if copies else None, notes
 
-    def _sample(self, work: Work, phase: str, before: Work | None = None) -> float:
+    def _before_sample(self, site: Site, state: KernelState, module: Module, local_bytes: int) -> list[Work]:
+        """Return what is queued before a sample at a site and is not timed."""
+        works = [*site.reset(), *state.reset(), self.device.scrub(local_bytes)]
+        if self.settings.cache == "cold" and kept_in_cache(module.ptx):
+            works += [self.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers]
+        return works
+
+    def _raise_if_sample_wrong(self, verification: Verification | None, number: int, site: Site) -> None:
+        if verification:
+            seed = site.inputs.problem.seed
+            inputs = "" if self.fixed else f" (inputs of --seed {seed})"
+            reason = f"timed sample {number}{inputs}: {wrong_reason(verification)}"
+            raise _WrongOutput(reason, replace(verification, samples=number))
+
+    def _sample(self, work: Work, phase: str, before: Sequence[Work] = ()) -> float:
         self.progress(phase, 0)
-        return self.device.sample(work, self.settings.cache, 1, before)
+        return self.device.sample([work], self.settings.cache, before)
 
     def _figures(self, result: Result, case: Case, timing: Timing, copy: Timing | None, notes: list[Warning]) -> Result:
         info = self.device.info
@@ -243,104 +368,10 @@ class GpuRun(RunContext):
         )
 
 
-# Modules -------------------------------------------------------------------------------------------------------------
+def _inputs(site: Site) -> list[str]:
+    return [buffer.name for buffer in site.buffers.buffers if buffer.role == "in"]
 
 
-@dataclass(frozen=True)
-class Linked:
-    """The modules of a case whose launches come from several sources, as one."""
-
-    by_function: Mapping[str, Any]
-
-    def function(self, name: str) -> Any:
-        """Return a function to launch."""
-        return self.by_function[name].function(name)
-
-    def resources(self, name: str) -> Resources:
-        """Return what a function needs."""
-        spent: Resources = self.by_function[name].resources(name)
-        return spent
-
-    def max_threads(self, name: str) -> int:
-        """Return the largest block that a function takes."""
-        return int(self.by_function[name].max_threads(name))
-
-
-def load(device: Device, case: Case) -> Any:
-    """Return the module of a case, compiled from each source that its launches come from."""
-    modules = [
-        (device.load(part.source, part.defines, [launch.function for launch in part.launches]), part)
-        for part in case.parts
-    ]
-    if len(modules) == 1:
-        return modules[0][0]
-    return Linked({launch.function: module for module, part in modules for launch in part.launches})
-
-
-# Rules ---------------------------------------------------------------------------------------------------------------
-
-
-def enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:
-    """Tell whether to stop: at least min_samples, min_time and a 95% interval of the median under 0.5%; or max_time.
-
-    Times are of the clock on the wall, flushes and copies included.
-    """
-    if elapsed >= settings.max_time:
-        return True
-    if len(samples) < settings.min_samples or elapsed < settings.min_time:
-        return False
-    return stats.relative_ci(samples) < RELATIVE_CI
-
-
-def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
-    """Sample until the clocks are up, and return the typical time in seconds.
-
-    The clocks of an idle card rise within tens of milliseconds of work. Groups of samples follow each other until one
-    is no faster than the one before by more than 1%, and at least `budget_s` of wall clock has passed.
-    """
-    start = time.monotonic()
-    before = float("inf")
-    per_group = 5 if sample() < budget_s / 10 else 1
-    while True:
-        group = float(np.median([sample() for _ in range(per_group)]))
-        elapsed = time.monotonic() - start
-        steady = group > before * (1 - WARM_UP_STEADY)
-        if (steady and elapsed >= budget_s) or elapsed >= 10 * budget_s:
-            return group
-        before = min(group, before)
-
-
-def hot_runs(typical_s: float) -> int:
-    """Return how many back-to-back runs make a hot sample that an event resolves."""
-    return max(1, min(MAX_HOT_RUNS, round(HOT_SAMPLE_S / typical_s)))
-
-
-def timing_warnings(timing: Timing, elapsed: float, settings: Settings) -> list[Warning]:
-    """Return what the samples say against themselves."""
-    notes = []
-    spread = stats.dispersion(timing)
-    if spread > DISPERSION:
-        notes.append(warning("dispersion", spread=spread, min_time=settings.min_time))
-    if timing.relative_ci >= RELATIVE_CI and elapsed >= settings.max_time:
-        notes.append(warning("imprecise", max_time=settings.max_time, known=timing.relative_ci, wanted=RELATIVE_CI))
-    return notes
-
-
-def scale_warnings(result: Result, info: DeviceInfo, larger: str = "a larger --size") -> list[Warning]:
-    """Return what the caches do to the figure."""
-    notes = []
-    if result.peak_fraction is not None and result.peak_fraction > 1:
-        notes.append(
-            warning("over-peak", bandwidth=result.bandwidth_gbps, fraction=result.peak_fraction, larger=larger)
-        )
-    elif result.footprint_over_l2 is not None and result.footprint_over_l2 < L2_ASSISTED and info.l2_bytes:
-        notes.append(
-            warning(
-                "l2-assisted",
-                footprint=result.footprint_over_l2,
-                l2_mib=info.l2_bytes / 2**20,
-                larger=larger,
-                enough=L2_ASSISTED,
-            )
-        )
-    return notes
+def _restored(site: Site) -> bool:
+    """Tell whether the kernel overwrites its inputs, which are then fresh in one run only."""
+    return any(buffer.role == "inout" for buffer in site.buffers.buffers)

@@ -64,6 +64,34 @@ KINDS = {
             "--block",
         ),
         Kind(
+            "state",
+            "The kernel leaves variables changed that outlive a launch.",
+            "launches leave {variables} changed; what is kept must not decide the output, and it was set back before "
+            "every sample: drop it, or pass it as an argument that --expect holds",
+            "--expect",
+        ),
+        Kind(
+            "malloc",
+            "The kernel allocates memory on the device.",
+            "the kernel allocates memory on the device, which outlives the launch where it is not freed: pass it as an "
+            "--arg",
+            "--arg",
+        ),
+        Kind(
+            "eviction",
+            "The kernel steers what stays in the L2 cache.",
+            "the kernel steers the L2 cache ({hints}): lines lose their priority before a sample of --cache cold; "
+            "one of --cache hot may profit from an earlier launch",
+            "--cache",
+        ),
+        Kind(
+            "inputs",
+            "The time depends on the inputs: one set of two is served faster.",
+            "the inputs of --seed {slow} take {ratio:.2f} times as long as those of --seed {fast}: the time depends on "
+            "the data; the slower ones count",
+            "--seed",
+        ),
+        Kind(
             "unverified",
             "Nothing was compared: the result is no more than a time.",
             "nothing says that the output is right, so its figures count for no threshold: add --expect "

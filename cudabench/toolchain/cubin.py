@@ -57,6 +57,12 @@ def entries(cubin: bytes) -> tuple[str, ...]:
     return tuple(s.name.removeprefix(prefix) for s in _open(cubin).iter_sections() if s.name.startswith(prefix))
 
 
+def ptx(cubin: bytes) -> str:
+    """Return the PTX that a cubin compiled with -lineinfo carries, an empty string where it carries none."""
+    section = _open(cubin).get_section_by_name(".nv_debug_ptx_txt")
+    return section.data().replace(b"\0", b"\n").decode("utf-8", "replace") if section is not None else ""
+
+
 def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
     """Return the SHA-256 of the machine code of some entries together, in hexadecimal.
 

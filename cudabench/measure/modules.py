@@ -1,0 +1,82 @@
+"""The compiled sources of a case: as one module, with what their code says of itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cudabench.devices.protocol import Device, Module, Variable
+from cudabench.measure.state import KernelState
+from cudabench.model import Case, Warning
+from cudabench.results.warnings import warning
+from cudabench.toolchain.record import Resources
+
+# Words of PTX that keep lines in the L2, or bring them there, beyond what a plain access does.
+EVICTION = ("evict_last", "createpolicy", "prefetch.global", "bulk.prefetch", "discard.global", "applypriority")
+
+
+@dataclass(frozen=True)
+class Linked:
+    """The modules of a case whose launches come from several sources, as one."""
+
+    by_function: Mapping[str, Module]
+
+    @property
+    def _modules(self) -> list[Module]:
+        return list({id(module): module for module in self.by_function.values()}.values())
+
+    @property
+    def variables(self) -> Sequence[Variable]:
+        """The variables of all."""
+        return [variable for module in self._modules for variable in module.variables]
+
+    @property
+    def ptx(self) -> str:
+        """The PTX of all."""
+        return "\n".join(module.ptx for module in self._modules)
+
+    def function(self, name: str) -> Any:
+        """Return a function to launch."""
+        return self.by_function[name].function(name)
+
+    def resources(self, name: str) -> Resources:
+        """Return what a function needs."""
+        return self.by_function[name].resources(name)
+
+    def max_threads(self, name: str) -> int:
+        """Return the largest block that a function takes."""
+        return self.by_function[name].max_threads(name)
+
+
+def load(device: Device, case: Case) -> Module:
+    """Return the module of a case, compiled from each source that its launches come from."""
+    modules: list[tuple[Module, Any]] = [
+        (device.load(part.source, part.defines, [launch.function for launch in part.launches]), part)
+        for part in case.parts
+    ]
+    if len(modules) == 1:
+        return modules[0][0]
+    return Linked({launch.function: module for module, part in modules for launch in part.launches})
+
+
+def kept_in_cache(ptx: str) -> bool:
+    """Tell whether code asks the L2 to keep lines."""
+    return "evict_last" in ptx
+
+
+def code_warnings(ptx: str) -> list[Warning]:
+    """Return what is to be said of instructions that reach beyond the launch: cache hints, the device's heap."""
+    notes = []
+    hints = [word for word in EVICTION if word in ptx]
+    if hints:
+        notes.append(warning("eviction", hints=", ".join(hints)))
+    if re.search(r"\bcall(\.uni)?\b[^;]*\bmalloc\b", ptx):
+        notes.append(warning("malloc"))
+    return notes
+
+
+def state_warnings(state: KernelState) -> list[Warning]:
+    """Return what is to be said of a kernel that keeps something between launches."""
+    return [warning("state", variables=state.text)] if state.kept else []

@@ -1,0 +1,97 @@
+"""Holding a kernel's outputs on a GPU against the references: in full, or by a digest of outputs known to be right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from cudabench.devices.protocol import Work
+from cudabench.measure import verify
+from cudabench.measure.buffers import BufferSet
+from cudabench.measure.context import Arrays, InputSet
+from cudabench.model import POISON, Operation, Verification
+
+FULL_SHARE = 0.25  # of the time since the first sample may go into comparisons in full; digests cost next to nothing
+
+
+@dataclass(frozen=True)
+class Site:
+    """A kernel bound to one place of the memory with one set of inputs.
+
+    `work` queues its launches. `other` queues them on the same outputs with the inputs of another set, None where all
+    inputs are fixed. `poison` is the byte that outputs are filled with before a run.
+    """
+
+    buffers: BufferSet
+    inputs: InputSet
+    work: Work
+    other: Work | None = None
+    poison: int = POISON
+
+    def reset(self) -> list[Work]:
+        """Return what sets back all that the kernel writes."""
+        return self.buffers.reset(self.poison)
+
+
+@dataclass
+class OutputCheck:
+    """The outputs of one kernel: what is expected of them, and the digests of outputs that were right.
+
+    A kernel that gives the same bytes for the same inputs is compared in full once for each set of inputs; after that
+    equal digests tell. One whose sums depend on the order of its threads has several right outputs.
+    """
+
+    operation: Operation
+    expects: str
+    saves: Sequence[str] = ()
+    samples: int = 0
+    _known: dict[tuple[int, tuple[int, ...]], None] = field(default_factory=dict)
+    _full_s: float = 0.0
+    _start: float = field(default_factory=time.monotonic)
+
+    def in_full(self, site: Site, when: str) -> tuple[Verification | None, Arrays]:
+        """Return how all outputs at a site compare with the reference, None where nothing is expected, and them."""
+        expected = site.inputs.expected(self.expects)
+        wanted = {*expected, *self.saves}
+        digest = self._digest(site, expected)
+        got = site.buffers.download(b for b in site.buffers.buffers if b.name in wanted)
+        if not expected:
+            return None, got
+        tolerance = self.operation.tolerated(self.expects, site.inputs.problem)
+        verification = verify.compare_all(expected, got, tolerance, checked=when)
+        if not verification.mismatches:
+            self._known[digest] = None
+        return verification, got
+
+    def by_digest(self, site: Site, when: str) -> Verification | None:
+        """Return how the outputs at a site compare where that takes a look in full and they are wrong, else None."""
+        digest = self._digest(site, site.inputs.expected(self.expects))
+        if digest in self._known:
+            return None
+        verification, _ = self.in_full(site, when)
+        return verification if verification and verification.mismatches else None
+
+    def timed(self, site: Site) -> Verification | None:
+        """Look at the outputs of a timed sample; as `by_digest`, but comparisons in full are left out when they took
+        too much of the time so far, which can be only where a kernel's outputs differ from run to run."""
+        expected = site.inputs.expected(self.expects)
+        if not expected:
+            return None
+        if self._digest(site, expected) in self._known:
+            self.samples += 1
+            return None
+        begin = time.monotonic()
+        if self._full_s > FULL_SHARE * (begin - self._start):
+            return None
+        verification, _ = self.in_full(site, "timed")
+        self._full_s += time.monotonic() - begin
+        self.samples += 1
+        return replace(verification, samples=self.samples) if verification and verification.mismatches else None
+
+    def start(self) -> None:
+        """Begin to count timed samples."""
+        self.samples, self._full_s, self._start = 0, 0.0, time.monotonic()
+
+    def _digest(self, site: Site, expected: Arrays) -> tuple[int, tuple[int, ...]]:
+        return id(site.inputs), site.buffers.digests(expected)

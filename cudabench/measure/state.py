@@ -1,0 +1,58 @@
+"""What a kernel can keep from one launch to the next: the variables of its modules, set back before every sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cudabench.devices.protocol import Device, Variable, Work
+from cudabench.model import StateVariable
+
+ALWAYS_BYTES = 1 << 20  # of variables are set back before every sample; larger ones only once a launch changed them
+
+
+class KernelState:
+    """The writable variables of a kernel's modules and their first images, kept in device memory."""
+
+    def __init__(self, device: Device, variables: Sequence[Variable]) -> None:
+        self._device = device
+        self._variables = tuple(variables)
+        self._images: dict[Variable, int] = {}
+        self._digests: dict[Variable, int] = {}
+        self._changed: dict[Variable, None] = {}
+        for variable in self._variables:
+            image = self._images[variable] = device.allocate(variable.nbytes)
+            device.copy(variable.pointer, image, variable.nbytes)()
+            self._digests[variable] = device.digest(variable.pointer, variable.nbytes)
+
+    def look(self) -> None:
+        """Note which variables differ from their first images now."""
+        for variable in self._variables:
+            if self._device.digest(variable.pointer, variable.nbytes) != self._digests[variable]:
+                self._changed[variable] = None
+
+    @property
+    def kept(self) -> tuple[StateVariable, ...]:
+        """The variables that launches were seen to leave changed."""
+        return tuple(StateVariable(variable.name, variable.line) for variable in self._changed)
+
+    @property
+    def text(self) -> str:
+        """The same in words: 'count' (line 3), 'table'."""
+        return ", ".join(f"'{v.variable}'" + (f" (line {v.line})" if v.line else "") for v in self.kept)
+
+    def reset(self) -> list[Work]:
+        """Return what sets the variables back."""
+        small = sum(variable.nbytes for variable in self._variables) <= ALWAYS_BYTES
+        return [
+            self._device.copy(self._images[variable], variable.pointer, variable.nbytes)
+            for variable in self._variables
+            if small or variable in self._changed
+        ]
+
+    def release(self) -> None:
+        """Set all variables back a last time, and free the images."""
+        for variable, image in self._images.items():
+            self._device.copy(image, variable.pointer, variable.nbytes)()
+            self._device.digest(variable.pointer, variable.nbytes)  # waits for the copy
+            self._device.release(image)
+        self._images.clear()
