@@ -71,7 +71,7 @@ def test_other_values_are_right(operation: Operation, kernel: Kernel, name: str)
     for value in sorted({taken[0], taken[-1]}):
         case = build(operation, kernel, defines={name: str(value)})
         assert case.defines[name] == str(value)
-        result = SimulatedRun(operation, case.problem, Settings(cpu=False), DEVICE).examine(case)
+        result = SimulatedRun(operation, case.problem, Settings(cpu=False), DEVICE).simulate(case)
         assert (value, result.status, result.reason) == (value, "ok", None)
 
 

@@ -129,6 +129,18 @@ def test_constants_of_a_users_file_shape_the_launch(tmp_path: Path) -> None:
     assert [case.grid for case in (plain, smaller, strange, given)] == [(2, 2, 1), (6, 5, 1), (2, 2, 1), (3, 3, 1)]
 
 
+@needs_compiler
+def test_a_detour_is_marked(cudabench: Callable[..., Any]) -> None:
+    """`list` and the table say which kernels are no step of the way, and nothing where there are none."""
+    marked = [k.name for k in operations.get("transpose").kernels if k.detour]
+    assert marked == ["copy-col", "naive-col", "naive-col-unroll", "diagonal-row", "diagonal-col"]
+    listed = [line.split()[1] for line in cudabench("list", "transpose").out.splitlines() if "(detour)" in line]
+    assert listed == marked
+    assert "etour" not in cudabench("list", "matmul").out
+    ran = cudabench("transpose", "-k", "copy-col", "-k", "smem", "-s", 33, 31, "-d", "sim", "--no-cpu")
+    assert [line.split()[1] for line in ran.out.splitlines() if line.rstrip().endswith("detour")] == ["copy-col"]
+
+
 def test_a_gpu_loads_a_module_for_each_source(tmp_path: Path) -> None:
     """Each source is compiled once with its own functions, and functions are found in theirs."""
     loaded = []

@@ -25,8 +25,8 @@ def show(operation: Operation, summary: str, sentences: Mapping[str, str]) -> No
     table.add_column("block", no_wrap=True)
     table.add_column("idea", overflow="fold")
     for at, kernel in enumerate(operation.kernels):
-        name = Text.assemble(kernel.name, (" (detour)", "dim")) if kernel.detour else Text(kernel.name)
-        table.add_row(str(at), name, dim_text(kernel.block, 1), sentences.get(kernel.function, ""))
+        idea = Text.assemble(("(detour) ", "dim") if kernel.detour else "", sentences.get(kernel.function, ""))
+        table.add_row(str(at), kernel.name, dim_text(kernel.block, 1), idea)
     out.print(table)
     if any(kernel.detour for kernel in operation.kernels):
         out.print("A detour shows an idea or a ceiling; the way to the fastest kernel leads past it.", style="dim")

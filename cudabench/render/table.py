@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cudabench.explain.accesses import total
@@ -41,7 +40,7 @@ def show(
         results = sorted(results, key=lambda result: order.index(result.kernel))
     out.print(problem_line(operation, results, settings, device))
     columns = timed_columns(operation, results) if device.kind == "cuda" else simulated_columns(results)
-    columns = with_detours(columns, operation)
+    columns = with_detours(columns, operation, results)
     if len(devices) > 1:
         columns.insert(2, Column("device", lambda r: r.device, right=False))
     if all(result.id is None for result in results):  # no ladder
@@ -165,14 +164,14 @@ def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Col
     return start, Column("verified", verified, right=False)
 
 
-def with_detours(columns: Sequence[Column[Result]], operation: Operation) -> list[Column[Result]]:
-    """Return the columns with a word at the kernels that are no step of the way to the fastest."""
+def with_detours(
+    columns: Sequence[Column[Result]], operation: Operation, results: Sequence[Result]
+) -> list[Column[Result]]:
+    """Return the columns, and a last one with a word at the kernels that are no step of the way to the fastest."""
     detours = {kernel.name for kernel in operation.kernels if kernel.detour}
-
-    def name(result: Result) -> str:
-        return f"{result.kernel} (detour)" if result.kernel in detours else result.kernel
-
-    return [replace(column, text=name) if column.heading == "kernel" else column for column in columns]
+    if not any(result.kernel in detours for result in results):
+        return list(columns)
+    return [*columns, Column("", lambda r: "detour" if r.kernel in detours else "", right=False)]
 
 
 def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Column[Result]]:
