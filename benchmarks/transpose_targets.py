@@ -81,7 +81,7 @@ def check(
 ) -> None:
     """Stop where a transpose is wrong."""
     got = np.empty(matrix.shape[::-1], np.float32)
-    device.poison(pointers["out"], got.nbytes)
+    device.fill(pointers["out"], got.nbytes, 0xFF)()
     device.run(work, name)
     device.download(pointers["out"], got)
     tolerance = operations.get("transpose").tolerance(None)  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def interleaved(device: CudaDevice, works: dict[str, Callable[[], None]]) -> dic
         end = time.monotonic() + seconds
         while time.monotonic() < end or (timed and len(samples["vector"]) < 20):
             for name, work in works.items():
-                elapsed = device.sample(work, "cold")
+                elapsed = device.sample([work], "cold")
                 if timed:
                     samples[name].append(elapsed)
     return {name: statistics.median(values) for name, values in samples.items()}

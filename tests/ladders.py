@@ -138,14 +138,14 @@ def on_gpu(device: Any, name: str, *kernels: str, runs: int = 2, **request: Any)
             if buffer.role == "in":
                 device.upload(pointers[buffer.name], inputs[buffer.name])
             else:
-                device.poison(pointers[buffer.name], buffer.nbytes)
+                device.fill(pointers[buffer.name], buffer.nbytes, 0xFF)()
         work = device.bind(device.load(case.source, case.defines), case.launches, pointers)
         outputs = {b.name: np.empty(b.shape, b.dtype) for b in buffers if b.role == "out"}
         for run in range(1, runs + 1):
             device.run(work, case.kernel)
             for output, array in outputs.items():
                 device.download(pointers[output], array)
-                device.poison(pointers[output], array.nbytes)
+                device.fill(pointers[output], array.nbytes, 0xFF)()
             wrong += [f"{text}, run {run}" for text in mismatches(operation, case, inputs, outputs)]
         for pointer in pointers.values():
             device.release(pointer)

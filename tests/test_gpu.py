@@ -60,7 +60,7 @@ def wrong_cases(device: object, operation: Operation, block: tuple[int, ...] | N
                 if buffer.role == "in":
                     device.upload(pointers[buffer.name], inputs[buffer.name])  # type: ignore[attr-defined]
                 else:
-                    device.poison(pointers[buffer.name], nbytes)  # type: ignore[attr-defined]
+                    device.fill(pointers[buffer.name], nbytes, 0xFF)()  # type: ignore[attr-defined]
             device.run(device.bind(module, case.launches, pointers), case.kernel)  # type: ignore[attr-defined]
             for buffer in operation.buffers(case.problem):
                 if buffer.role == "out":

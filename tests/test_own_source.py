@@ -11,7 +11,7 @@ import pytest
 
 from cudabench import operations
 from cudabench.errors import UsageError
-from cudabench.measure.gpu_run import Linked, load
+from cudabench.measure.modules import Linked, load
 from cudabench.model import Operation
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request

@@ -8,6 +8,7 @@ goes on with the rest. The simulator runs in this process.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -243,6 +244,9 @@ class _Worker:
 
     def _last_words(self) -> str:
         lines = _content(self._noise.fileno()).decode("utf-8", "replace").strip().splitlines()
+        # Python names the error in its last line; PyCUDA, leaving, may print more below it.
+        named = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
+        lines = named or [line for line in lines if not re.fullmatch(r"[-=\s]*", line)]
         status = self._process.returncode
         return lines[-1] if lines else f"signal {-status}" if status < 0 else f"exit status {status}"
 
