@@ -116,9 +116,7 @@ def test_given_blocks() -> None:
 
 def test_refused_blocks_are_kept_with_the_reason() -> None:
     """A block that the kernel cannot take is refused, not measured; other mistakes are errors."""
-    square = replace(
-        OPERATION.kernels[2], refuses=lambda block, itemsize: None if block[0] == block[1] else "the tile is square"
-    )
+    square = replace(OPERATION.kernels[2], refuses=lambda g: None if g.block[0] == g.block[1] else "the tile is square")
     operation = replace(OPERATION, kernels=(replace(square, block=(32, 32)),))
     plan = sweep.plan(operation, Request(kernels=("smem",)), [(32, 32, 1), (32, 8, 1)])
     assert [case.block for case in plan.cases] == [(32, 32, 1)]
