@@ -222,7 +222,7 @@ def describe(image: bytes, kernels: Sequence[Kernel], arch: str, ptx: Sequence[s
     )
     if nvdisasm.path() is None:
         return record
-    lines = cubin.ptx(image) if ptx is None else ptx
+    lines = cubin.ptx(image).split("\n") if ptx is None else ptx
     code = {kernel.entry: nvdisasm.functions(image, kernel.entry) for kernel in kernels}
     everything = [function for functions in code.values() for function in functions]
     record = replace(record, spill_bytes=spill_bytes(everything, lines), arithmetic=arithmetic(everything, lines))

@@ -105,12 +105,6 @@ def registers(cubin: bytes, entry: str) -> int | None:
     return None
 
 
-def ptx(cubin: bytes) -> tuple[str, ...]:
-    """Return the lines of the PTX that a cubin with line information holds, without comments; else none."""
-    section = _open(cubin).get_section_by_name(".nv_debug_ptx_txt")
-    return () if section is None else tuple(section.data().decode(errors="replace").split("\0"))
-
-
 def plain_name(symbol: str) -> str:
     """Return the last name of a mangled symbol (Itanium C++ ABI), a plain symbol as it is.
 
