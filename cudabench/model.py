@@ -484,6 +484,26 @@ class Access:
 
 
 @dataclass(frozen=True)
+class MachineCode:
+    """The machine code that is launched, all kernels of a result together."""
+
+    arch: Annotated[str, "Architecture that it is for, such as sm_90."]
+    sha256: Annotated[str, "Hash of the instructions alone: the same where two kernels are the same code."]
+    registers: Annotated[int | None, "Registers per thread."] = None
+    spill_bytes: Annotated[
+        int | None, "Bytes that a thread's code stores and loads for want of registers, each instruction once."
+    ] = None
+    instructions_executed: Annotated[int | None, "Warp-level machine instructions; simulator only."] = None
+    threads_per_instruction: Annotated[float | None, "Mean of the active lanes of those; simulator only."] = None
+    pipes: Annotated[Mapping[str, int] | None, "The same instructions by the pipe that they occupy."] = None
+    arithmetic: Annotated[
+        tuple[str, ...] | None,
+        "Number formats that it computes in or rounds to, and 'approximate' where the source asks for short forms of "
+        "special functions; null where nobody read the code.",
+    ] = None
+
+
+@dataclass(frozen=True)
 class Hazard:
     """A fault that the simulator saw: where first, how often."""
 
@@ -563,6 +583,7 @@ class Result:
         "Faults that were seen; empty where the simulator found none, null where nobody looked.",
     ] = None
     instructions: Annotated[int | None, "Warp-level instructions that the launch executes."] = None
+    machine_code: Annotated[MachineCode | None, "What the machine code tells; null where it was not read."] = None
     occupancy: Annotated[Occupancy | None, "What fits a multiprocessor."] = None
     figures: Annotated[Mapping[str, float], "Figures about a right output, by name: an error, a residual."] = field(
         default_factory=dict

@@ -9,7 +9,7 @@ from cudabench import simulator
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
-from cudabench.explain import advice, drawings
+from cudabench.explain import advice, drawings, machine_code
 from cudabench.measure import verify
 from cudabench.measure.context import (
     Arrays,
@@ -21,7 +21,8 @@ from cudabench.measure.context import (
     unverified_warnings,
     wrong_reason,
 )
-from cudabench.model import Access, Case, Hazard, Operation, Problem, Result
+from cudabench.model import Access, Case, Hazard, MachineCode, Operation, Problem, Result
+from cudabench.toolchain.record import Compiled
 
 
 @dataclass
@@ -30,6 +31,7 @@ class SimulatedRun(RunContext):
 
     device: SimDevice
     trace: bool = False
+    disassemble: bool = True  # whether to read the machine code
     output: str = field(default="", init=False)
 
     def simulate(self, case: Case) -> Result:
@@ -69,6 +71,9 @@ class SimulatedRun(RunContext):
             else:
                 arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype)
         self.progress("simulating", 0)
+        compiled = self.device.load(case).compiled
+        if self.disassemble and compiled.cubin is not None:
+            machine_code.begin(compiled.cubin)  # beside the simulation
         run = self.device.run(
             case, arrays, trace=self.trace, progress=lambda fraction: self.progress("simulating", fraction)
         )
@@ -78,6 +83,8 @@ class SimulatedRun(RunContext):
         expected = self.expected(case.expects)
         verification = compare(expected, arrays, tolerance, "simulated")
         result = _counted(result, case, run, self.operation, self.problem)
+        if self.disassemble and compiled.cubin is not None:
+            result = replace(result, machine_code=self._machine_code(case, run, compiled, compiled.cubin))
         notes = [*unverified_warnings(verification, expected, buffers), *launch_warnings(case)]
         result = replace(result, verification=verification, warnings=tuple(notes))
         if run.report.trace:
@@ -95,6 +102,11 @@ class SimulatedRun(RunContext):
         if faults:
             return replace(result, status="wrong", reason="; ".join(faults))
         return replace(result, figures=right_output(self.operation, self.problem, self.inputs, arrays))
+
+    def _machine_code(self, case: Case, run: sim.Run, compiled: Compiled, cubin: bytes) -> MachineCode:
+        entries = dict.fromkeys(compiled.entry(launch.function) for launch in case.launches)
+        kernels = [machine_code.Kernel(entry, run.report.executed.get(entry)) for entry in entries]
+        return machine_code.describe(cubin, kernels, self.device.architecture, compiled.ptx.splitlines())
 
 
 def _counted(result: Result, case: Case, run: sim.Run, operation: Operation, problem: Problem) -> Result:

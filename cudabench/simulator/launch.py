@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator.count.counters import executed_lines
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import LaunchError, UnsupportedKernel
 from cudabench.simulator.machine import Machine
@@ -116,6 +117,7 @@ def run(
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(), machine.hazards.suspicions(),
+        {kernel: executed_lines(code.blocks, machine.executed)},
     )  # fmt: skip
 
 

@@ -15,12 +15,13 @@ import numpy as np
 from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.shared_races import SharedRaces
-from cudabench.simulator.count.counters import Counters, active_warps
+from cudabench.simulator.count.counters import Counters, active_lanes, active_warps
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.code import Barrier, Block, Op
+from cudabench.simulator.report import Executed
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
 
 FAIRNESS = 4096
@@ -53,6 +54,7 @@ class Machine:
         self.counters = Counters(len(plan.code.accesses), plan.patterns)
         self.hazards = Hazards(plan.code, space)
         self.instructions = 0
+        self.executed = [Executed()] * len(plan.code.blocks)
         self.steps = 0
         self.output: list[str] = []
         self.registers: list[Value] = []
@@ -195,6 +197,7 @@ class Machine:
             if self.steps > self.budget:
                 self.exhausted(block)
             self.instructions += weight * self.warps
+            self.executed[number] = self.executed[number].plus(self.warps, active_lanes(mask, chunk))
             if block.simple:
                 for run in block.runs:
                     run(self)
@@ -292,6 +295,8 @@ class Machine:
         """Send lanes to a branch's target or past it."""
         yes, no = self.split(op, mask)
         if yes is not False:
+            apart = 0 if no is False else active_warps(yes, self.chunk) + active_warps(no, self.chunk) - self.warps
+            self.executed[number] = self.executed[number].plus(taken=active_lanes(yes, self.chunk), parted=apart)
             self.arrive(op.targets[0], yes)
         if no is not False:
             self.arrive(number + 1, no)

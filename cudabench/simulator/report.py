@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 Index = tuple[int, int, int]
@@ -40,11 +40,28 @@ class Hazard(NamedTuple):
     message: str
 
 
+class Executed(NamedTuple):
+    """How often an instruction ran: warps with an active lane, their active lanes.
+
+    Of a branch also: the lanes that took it, and the warps that it parted.
+    """
+
+    warps: int = 0
+    lanes: int = 0
+    taken: int = 0
+    parted: int = 0
+
+    def plus(self, warps: int = 0, lanes: int = 0, taken: int = 0, parted: int = 0) -> Executed:
+        """Return the sum."""
+        return Executed(self.warps + warps, self.lanes + lanes, self.taken + taken, self.parted + parted)
+
+
 class Report(NamedTuple):
     """The outcome of a launch.
 
     instructions: warp-level PTX instructions executed. output: what printf wrote. trace: a `trace.Trace`, or None.
-    suspicions: what is undefined and does harm only where it is used, which a wrong result says.
+    suspicions: what is undefined and does harm only where it is used, which a wrong result says. executed: for each
+    kernel, how often each line of the PTX ran that holds an instruction of it; the kernel's first one is the first.
     """
 
     instructions: int
@@ -53,6 +70,7 @@ class Report(NamedTuple):
     output: str
     trace: Any = None
     suspicions: tuple[Hazard, ...] = ()
+    executed: Mapping[str, Mapping[int, Executed]] = {}
 
 
 def merge(reports: Iterable[Report]) -> Report:
@@ -61,6 +79,7 @@ def merge(reports: Iterable[Report]) -> Report:
     accesses: dict[tuple[Any, ...], list[int | None]] = {}
     hazards: list[Hazard] = []
     suspicions: list[Hazard] = []
+    executed: dict[str, dict[int, Executed]] = {}
     for report in reports:
         instructions += report.instructions
         output.append(report.output)
@@ -76,6 +95,10 @@ def merge(reports: Iterable[Report]) -> Report:
                         counts[place] = (counts[place] or 0) + value
         hazards += report.hazards
         suspicions += report.suspicions
+        for kernel, lines in report.executed.items():
+            sums = executed.setdefault(kernel, {})
+            for line, times in lines.items():
+                sums[line] = sums.get(line, Executed()).plus(*times)
     return Report(
         instructions,
         tuple(Access(*key, *counts) for key, counts in sorted(accesses.items(), key=lambda item: item[0])),
@@ -83,6 +106,7 @@ def merge(reports: Iterable[Report]) -> Report:
         "".join(output),
         trace,
         _by_line(suspicions),
+        executed,
     )
 
 

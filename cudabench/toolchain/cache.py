@@ -22,7 +22,6 @@ from cudabench.toolchain.nvrtc import Library
 from cudabench.toolchain.record import Compiled, Job, Resources
 
 MOST_BYTES = 256 << 20
-_ENDING = ".compiled"
 
 
 def key(job: Job, library: Library) -> str | None:
@@ -58,17 +57,10 @@ def _own() -> tuple[tuple[str, int, int], ...]:
 
 def load(name: str | None) -> Compiled | None:
     """Return an entry, None where there is none that is whole."""
-    path = _path(name)
-    if path is None:
+    body = read("compiled", name)
+    if body is None:
         return None
     try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    try:
-        digest, _, body = content.partition(b"\n")
-        if digest.decode() != hashlib.sha256(body).hexdigest():
-            raise ValueError("cut short or overwritten")
         record = json.loads(body)
         compiled = Compiled(
             ptx=record["ptx"],
@@ -80,21 +72,38 @@ def load(name: str | None) -> Compiled | None:
             resources={entry: Resources(**numbers) for entry, numbers in record["resources"].items()},
         )
     except (ValueError, LookupError, TypeError, AttributeError):
-        with contextlib.suppress(OSError):
-            path.unlink()
         return None
-    with contextlib.suppress(OSError):
-        os.utime(path)  # the oldest goes first, and this one was just used
     return compiled
 
 
 def store(name: str | None, compiled: Compiled) -> None:
     """Keep an entry; where that cannot be, such as in a home that is read-only, nothing happens."""
-    path = _path(name)
+    record = {**asdict(compiled), "cubin": None if compiled.cubin is None else b64encode(compiled.cubin).decode()}
+    write("compiled", name, json.dumps(record).encode())
+
+
+def read(kind: str, name: str | None) -> bytes | None:
+    """Return what was kept under a name of a kind, None where there is none that is whole."""
+    path = _path(kind, name)
+    if path is None:
+        return None
+    try:
+        digest, _, body = path.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        if digest.decode(errors="replace") != hashlib.sha256(body).hexdigest():
+            path.unlink()  # cut short or overwritten
+            return None
+        os.utime(path)  # the oldest goes first, and this one was just used
+    return body
+
+
+def write(kind: str, name: str | None, body: bytes) -> None:
+    """Keep bytes; where that cannot be, such as in a home that is read-only, nothing happens."""
+    path = _path(kind, name)
     if path is None:
         return
-    record = {**asdict(compiled), "cubin": None if compiled.cubin is None else b64encode(compiled.cubin).decode()}
-    body = json.dumps(record).encode()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent)
@@ -108,9 +117,9 @@ def store(name: str | None, compiled: Compiled) -> None:
         _shrink(path.parent)
 
 
-def _path(name: str | None) -> Path | None:
+def _path(kind: str, name: str | None) -> Path | None:
     folder = toolkit.cache_folder()
-    return folder / "compiled" / f"{name}{_ENDING}" if folder is not None and name is not None else None
+    return folder / kind / f"{name}.{kind}" if folder is not None and name is not None else None
 
 
 def _shrink(folder: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from elftools.elf.elffile import ELFFile
 
+_SIZED, _REGISTERS = 0x04, 0x2F  # EIFMT_SVAL, EIATTR_REGCOUNT
 WRITABLE = (".nv.global", ".nv.global.init")
 
 
@@ -75,6 +77,32 @@ def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
         code = section.data() if section is not None else b""
         digest.update(len(code).to_bytes(8, "little") + code)
     return digest.hexdigest()
+
+
+def registers(cubin: bytes, entry: str) -> int | None:
+    """Return the registers that a thread of an entry takes, None where the cubin does not say.
+
+    They stand in `.nv.info`, a list of attributes: a byte of format, a byte of kind, and for the format of sized values
+    two bytes of size and the value; the kind 0x2f has the number of a symbol and the registers of its code.
+    """
+    from elftools.elf.sections import SymbolTableSection
+
+    elf = _open(cubin)
+    section, table = elf.get_section_by_name(".nv.info"), elf.get_section_by_name(".symtab")
+    if section is None or not isinstance(table, SymbolTableSection):
+        return None
+    data, at = section.data(), 0
+    while at + 4 <= len(data):
+        form, kind, size = struct.unpack_from("<BBH", data, at)
+        at += 4
+        if form != _SIZED:
+            continue  # the value stands in place of the size
+        if kind == _REGISTERS and size == 8:
+            symbol, count = struct.unpack_from("<II", data, at)
+            if table.get_symbol(symbol).name == entry:
+                return int(count)
+        at += size
+    return None
 
 
 def plain_name(symbol: str) -> str:

@@ -6,10 +6,17 @@ that its active lanes touch; the ideal is what the same distinct bytes would nee
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from cudabench.simulator.count import banks
+from cudabench.simulator.report import Executed
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadcast
+
+if TYPE_CHECKING:
+    from cudabench.simulator.program.code import Block
 
 SECTOR_SHIFT = 5
 SECTOR = 1 << SECTOR_SHIFT
@@ -33,6 +40,26 @@ def active_warps(mask: Array | None, chunk: Chunk) -> int:
         return int(np.count_nonzero(mask)) * chunk.warps * (chunk.blocks if mask.shape[0] == 1 else 1)
     count = int(np.count_nonzero(warp_bits(mask)[0]))
     return count * chunk.blocks if mask.shape[0] == 1 else count
+
+
+def active_lanes(mask: Array | None, chunk: Chunk) -> int:
+    """Return the number of active lanes of the chunk; a mask broadcasts over (blocks, threads)."""
+    if mask is None:
+        return chunk.blocks * chunk.threads
+    return int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
+
+
+def executed_lines(blocks: Sequence[Block], executed: Sequence[Executed]) -> dict[int, Executed]:
+    """Return how often each PTX line ran, from how often each block did; the copies of an inlined function add up."""
+    lines: dict[int, Executed] = {}
+    for block, times in zip(blocks, executed, strict=True):
+        ops = block.ops if block.terminator is None else [*block.ops, block.terminator]
+        for line in {op.line.ptx_line for op in ops}:
+            lines[line] = lines.get(line, Executed()).plus(times.warps, times.lanes)
+        if block.terminator is not None:
+            line = block.terminator.line.ptx_line
+            lines[line] = lines[line].plus(taken=times.taken, parted=times.parted)
+    return lines
 
 
 def distinct(rows: Array) -> Array:

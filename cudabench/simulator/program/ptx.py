@@ -22,10 +22,14 @@ BITS = {
 
 
 class Location(NamedTuple):
-    """A place in a source file; file is an index into the module's `.file` table."""
+    """A place in a source file; file is an index into the module's `.file` table.
+
+    ptx_line: of an instruction, where it stands in the PTX text, from 1; 0 for anything else.
+    """
 
     file: int
     line: int
+    ptx_line: int = 0
 
 
 class Immediate(NamedTuple):
@@ -239,7 +243,7 @@ class _Parser:
         self.files: dict[int, str] = {}
         for number, path in _FILE.findall(text):
             self.files[int(number)] = path
-        self.text = _COMMENT.sub(lambda match: match.group(1) or " ", text)
+        self.text = _COMMENT.sub(lambda match: match.group(1) or " " + "\n" * match[0].count("\n"), text)
         self.inlined: dict[tuple[int, int, int], tuple[int, int, int]] = {}
         self.toolkit = {number for number, path in self.files.items() if _TOOLKIT.search(path)}
         self.location = Location(0, 0)
@@ -261,12 +265,13 @@ class _Parser:
                 if match["bits"] != "64":
                     raise PtxError(f"PTX with .address_size {match['bits']} is not supported: compile for 64 bits.")
             elif match["kind"]:
-                body = None
+                body, first = None, 0
                 if match["end"] == "{":
                     end = self.closing(position)
                     body = text[position:end]
+                    first = text.count("\n", 0, position) + 1
                     position = end + 1
-                function = self.function(match["kind"] == "entry", match["header"], body)
+                function = self.function(match["kind"] == "entry", match["header"], body, first)
                 if function.body is not None or function.name not in functions:
                     functions[function.name] = function
             elif match["variable"] and match["variable"].strip():
@@ -345,7 +350,7 @@ class _Parser:
             values.append((offset * width, width, value, mask))
         return values
 
-    def function(self, entry: bool, header: str, body: str | None) -> Function:
+    def function(self, entry: bool, header: str, body: str | None, first: int) -> Function:
         results: tuple[Variable, ...] = ()
         rest = header.strip()
         if rest.startswith("("):
@@ -369,7 +374,7 @@ class _Parser:
                 self.registers[variable.name] = variable.type
         start = self.location
         if body is not None:
-            code, start = self.body(body)
+            code, start = self.body(body, first)
         return Function(name, entry, parameters, results, code, self.registers, tuple(self.locals), self.tables, start)
 
     def parameters(self, text: str) -> tuple[Variable, ...]:
@@ -393,14 +398,18 @@ class _Parser:
         # Line 0 marks what the compiler moved; the line before is nearer to the truth.
         return Location(place[0], place[1]) if place[1] else self.location
 
-    def body(self, text: str) -> tuple[tuple[Instruction | Label, ...], Location]:
+    def body(self, text: str, number: int) -> tuple[tuple[Instruction | Label, ...], Location]:
+        """Return the items of a function's body, which begins on line `number` of the PTX, and the function's place."""
+        counted = 0
         code: list[Instruction | Label] = []
         self.scopes = [_Scope(0)]
         branches: list[tuple[int, tuple[_Scope, ...]]] = []
         pending, position = "", 0
         start = Location(0, 0)
         while match := _BODY.match(text, position):
-            position = match.end()
+            begin = match.start(match.lastgroup or 0)
+            number += text.count("\n", counted, begin)
+            position, counted = match.end(), begin
             if match["loc"]:
                 self.location = self.line(match["loc"])
                 if start.line == 0:
@@ -421,7 +430,7 @@ class _Parser:
                 if statement.startswith("."):
                     self.declaration(statement, pending)
                     continue
-                instruction = self.instruction(statement)
+                instruction = self.instruction(statement, number)
                 if instruction.opcode in ("bra", "brx"):
                     branches.append((len(code), tuple(self.scopes)))
                 code.append(instruction)
@@ -473,7 +482,7 @@ class _Parser:
                 return self.scoped(name, scope)
         return name
 
-    def instruction(self, statement: str) -> Instruction:
+    def instruction(self, statement: str, number: int) -> Instruction:
         guard, inverted = None, False
         text = statement
         if text.startswith("@"):
@@ -487,7 +496,8 @@ class _Parser:
         if opcode == "call":
             rest = rest.strip()
         operands = tuple(self.operand(part) for part in split(rest))
-        return Instruction(opcode, tuple(modifiers), operands, guard, inverted, self.location, word)
+        location = self.location._replace(ptx_line=number)
+        return Instruction(opcode, tuple(modifiers), operands, guard, inverted, location, word)
 
     def operand(self, text: str) -> Operand:
         first = text[0]

@@ -1,0 +1,447 @@
+"""How often each block of machine code ran, from how often each line of its PTX did.
+
+Nobody executes the machine code here. What is known: the lanes and warps that executed each PTX line (the simulator
+counts them), the PTX line that each machine instruction came from, and that lanes are conserved: as many leave a basic
+block as came in. These are linear equations in the lanes that enter each block and follow each edge. They are solved
+one unknown at a time, the surest first:
+
+1. the lanes that start, and conservation;
+2. instructions that ptxas neither moves across branches nor drops: stores, atomics, barriers, shuffles. All copies of
+   one together run as often as its PTX line, also where ptxas unrolled a loop or copied its tail;
+3. branches that are there once: one of a loop that ptxas unrolled is there for each body;
+4. loads, like stores, although one may have been moved out of a loop or behind a branch;
+5. a loop that ptxas unrolled further than the PTX: the body of several trips comes first and as often as it fits, then
+   those of fewer trips. The trips of a lane are the lanes of the body over those that enter the loop; where they
+   differ from lane to lane, they are taken to differ by one at most;
+6. for a block that is left, what most of its lines say; and without any line, the way straight on.
+
+The subroutine that a division, a reciprocal or a root calls for operands out of the ordinary (denormals, integers of
+more than 32 bits) is taken not to be called: which operands those are, the counts do not tell.
+
+An instruction that only its guard keeps from running counts: the hardware issues it. So where a PTX branch became
+predication, a guarded instruction tells nothing of its block and is left out of the equations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import NamedTuple, Protocol
+
+from cudabench.toolchain.sass import Block, Function
+
+
+class Times(Protocol):
+    """How often a PTX line ran."""
+
+    @property
+    def warps(self) -> int:
+        """Warps with an active lane."""
+
+    @property
+    def lanes(self) -> int:
+        """Active lanes of those."""
+
+    @property
+    def taken(self) -> int:
+        """Of a branch: lanes that took it."""
+
+    @property
+    def parted(self) -> int:
+        """Of a branch: warps of which some lanes took it and some did not."""
+
+
+Executions = Mapping[int, Times]
+
+
+class Count(NamedTuple):
+    """How often a block of a function ran: warps that entered it, and their active lanes. `sure`: by equations."""
+
+    warps: float
+    lanes: float
+    sure: bool
+
+
+# What comes of a PTX instruction of the group as one machine instruction, that cannot leave its place.
+_FIXED = {
+    "st": ("ST", "STG", "STS", "STL"),
+    "red": ("RED", "REDG", "REDS", "ATOMS", "ATOMG", "ATOM"),
+    "atom": ("ATOM", "ATOMG", "ATOMS"),
+    "bar": ("BAR",),
+    "barrier": ("BAR",),
+    "shfl": ("SHFL",),
+    "cp": ("LDGSTS",),
+    "ldmatrix": ("LDSM",),
+    "stmatrix": ("STSM",),
+}
+_LOADS = {"ld": ("LD", "LDG", "LDS", "LDL"), "ldu": ("LDG",), "tex": ("TEX", "TLD"), "tld4": ("TLD4",)}
+_RANKS = 4  # structure, what stays, branches, loads
+_SLOW = "$__internal_"  # how ptxas' own subroutines are called
+_OPCODE = re.compile(r"\s*(?:@!?[\w$%]+\s+)?([a-z]\w*)")
+
+_Key = tuple[str, int, int]  # ("in", block, -1), ("edge", from, to), ("end", block, -1)
+
+
+@dataclass
+class _Equation:
+    """Sum of coefficient times unknown = constant; unknowns leave as they become known."""
+
+    terms: dict[_Key, int]
+    constant: float
+    rank: int
+
+
+@dataclass
+class _System:
+    """Equations over lanes, solved by substitution of what is known."""
+
+    known: dict[_Key, float] = field(default_factory=dict)
+    equations: list[_Equation] = field(default_factory=list)
+    uses: dict[_Key, list[_Equation]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, terms: Mapping[_Key, int], constant: float, rank: int) -> _Equation:
+        left = {key: value for key, value in terms.items() if key not in self.known}
+        constant -= sum(value * self.known[key] for key, value in terms.items() if key in self.known)
+        equation = _Equation(left, constant, rank)
+        self.equations.append(equation)
+        for key in left:
+            self.uses[key].append(equation)
+        return equation
+
+    def solve(self, rank: int) -> None:
+        """Use the equations up to a rank until they yield nothing more."""
+        going = True
+        while going:
+            going = False
+            for level in range(rank + 1):
+                for equation in self.equations:
+                    if equation.rank == level and equation.terms and self.step(equation):
+                        going = True
+                if going:
+                    break
+
+    def step(self, equation: _Equation) -> bool:
+        """Learn what one equation tells alone; whether it told anything."""
+        terms, constant = equation.terms, equation.constant
+        if len(terms) == 1:
+            ((key, coefficient),) = terms.items()
+            value = constant / coefficient
+            if value < 0 or value != int(value):
+                equation.terms = {}  # contradicts what is surer
+                return False
+            self.set(key, value)
+            return True
+        if constant == 0 and (all(c > 0 for c in terms.values()) or all(c < 0 for c in terms.values())):
+            for key in list(terms):
+                self.set(key, 0)
+            return True
+        return False
+
+    def set(self, key: _Key, value: float) -> None:
+        """Put a value into all equations."""
+        if key in self.known:
+            return
+        self.known[key] = value
+        for equation in self.uses[key]:
+            coefficient = equation.terms.pop(key, 0)
+            equation.constant -= coefficient * value
+
+
+def count(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> list[list[Count]]:
+    """Return the counts of the blocks of a kernel and of its subroutines, in their order.
+
+    functions: the kernel first. executions: warps and lanes of each PTX line, the kernel's first line first. ptx: the
+    lines of the PTX, from which instructions are told apart.
+    """
+    if not executions:
+        return [[Count(0, 0, True)] * len(function.blocks) for function in functions]
+    calls: dict[str, Count] = {}
+    start = next(iter(executions.values()))
+    copies = _Copies(functions, executions, ptx)
+    found = []
+    for place, function in enumerate(functions):
+        begin = Count(start.warps, start.lanes, True) if place == 0 else calls.get(function.name, Count(0, 0, True))
+        counts = _count_function(function, begin, copies)
+        for block, counted in zip(function.blocks, counts, strict=True):
+            if block.calls:
+                before = calls.get(block.calls, Count(0, 0, True))
+                calls[block.calls] = Count(before.warps + counted.warps, before.lanes + counted.lanes, True)
+        found.append(counts)
+    return found
+
+
+class _Loop(NamedTuple):
+    """A loop of the PTX: from the line of its label to the last branch back to it; `back` are all of those."""
+
+    first: int
+    last: int
+    back: tuple[int, ...]
+
+
+_LABEL = re.compile(r"\s*([$\w]+):")
+_BRANCH = re.compile(r"\s*(?:@!?[\w$%]+\s+)?bra(?:\.uni)?\s+([$\w]+)\s*;")
+
+
+def _loops(ptx: Sequence[str]) -> list[_Loop]:
+    """Return the loops of all functions of a PTX text, whose labels are its own by NVIDIA's naming."""
+    labels: dict[str, int] = {}
+    back: dict[str, list[int]] = defaultdict(list)
+    for number, text in enumerate(ptx, 1):
+        if match := _LABEL.match(text):
+            labels[match[1]] = number
+        elif (match := _BRANCH.match(text)) and match[1] in labels:
+            back[match[1]].append(number)
+    return [_Loop(labels[label], max(lines), tuple(lines)) for label, lines in back.items()]
+
+
+class _Copies:
+    """Where the machine instructions of each PTX line are."""
+
+    def __init__(self, functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> None:
+        self.executions = executions
+        self.fixed: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
+        self.loads: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
+        self.branches: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
+        spoiled = set()  # lines with a copy that only its guard keeps from running
+        for function in functions:
+            for block in function.blocks:
+                for instruction in block.instructions:
+                    line = instruction.ptx_line
+                    if line not in executions or line > len(ptx):
+                        continue
+                    text = ptx[line - 1]
+                    match = _OPCODE.match(text)
+                    opcode = match[1] if match else ""
+                    if instruction.opcode in _FIXED.get(opcode, ()):
+                        group = self.fixed
+                    elif instruction.opcode in _LOADS.get(opcode, ()):
+                        group = self.loads
+                    elif opcode == "bra" and instruction.opcode == "BRA":
+                        # A branch that is always taken is one that ptxas added, unless the PTX's is too.
+                        if bool(instruction.guard) == text.lstrip().startswith("@"):
+                            self.branches[line][function.name, block.number] += 1
+                        continue
+                    else:
+                        continue
+                    if instruction.guard and not text.lstrip().startswith("@"):
+                        spoiled.add(line)
+                    group[line][function.name, block.number] += 1
+        for line in spoiled:
+            self.fixed.pop(line, None)
+            self.loads.pop(line, None)
+        self.loops = _loops(ptx)
+
+    def entered(self, line: int) -> int:
+        """Return the lanes that enter the innermost loop around a PTX line; 0 where it is in none."""
+        around = [loop for loop in self.loops if loop.first <= line <= loop.last]
+        if not around:
+            return 0
+        loop = min(around, key=lambda loop: loop.last - loop.first)
+        first = min((number for number in self.executions if number >= loop.first), default=0)
+        again = sum(self.executions[back].taken for back in loop.back if back in self.executions)
+        return self.executions[first].lanes - again if first else 0
+
+    def multiplicity(self, function: str, block: Block) -> dict[int, int]:
+        """Return how many copies of itself each line has in a block, where that can be told."""
+        return {
+            line: group[line][function, block.number]
+            for group in (self.fixed, self.loads)
+            for line in {instruction.ptx_line for instruction in block.instructions}
+            if line in group and group[line][function, block.number]
+        }
+
+
+def _count_function(function: Function, begin: Count, copies: _Copies) -> list[Count]:
+    blocks, executions, start = function.blocks, copies.executions, begin.lanes
+    system = _System()
+    entering: dict[int, list[_Key]] = defaultdict(list)
+    for block in blocks:
+        for following in block.successors:
+            entering[following].append(("edge", block.number, following))
+    for block in blocks:
+        own: _Key = ("in", block.number, -1)
+        first = start if block.number == 0 else 0
+        system.add({own: 1, **dict.fromkeys(entering[block.number], -1)}, first, 0)
+        leaving: list[_Key] = [("edge", block.number, following) for following in block.successors]
+        if block.exits:
+            leaving.append(("end", block.number, -1))
+        system.add({own: 1, **dict.fromkeys(leaving, -1)}, 0, 0)
+        last = block.instructions[-1]
+        if last.opcode == "BRA" and "DIV" in last.modifiers:
+            # Where the lanes of a warp are apart at a shuffle: a warp that came together does not go there.
+            for key in leaving:
+                if key[2] != block.number + 1:
+                    system.set(key, 0)
+        if block.calls.startswith(_SLOW):
+            for key in entering[block.number]:
+                before = blocks[key[1]]
+                # A branch of the PTX's own has another line than the division behind it, and counts.
+                if len(before.successors) > 1 and before.instructions[-1].ptx_line == last.ptx_line:
+                    system.set(key, 0)
+    for rank, group in enumerate((copies.fixed, copies.branches, copies.loads), 1):
+        for line, places in group.items():
+            if rank == 2 and sum(places.values()) > 1:
+                continue  # of an unrolled loop, or copied
+            if all(name == function.name for name, _ in places):
+                terms: dict[_Key, int] = {("in", number, -1): times for (_, number), times in places.items()}
+                system.add(terms, executions[line].lanes, rank)
+    for rank in range(_RANKS):
+        system.solve(rank)
+    _unroll(function, copies, system)
+    sure = {block.number for block in blocks if ("in", block.number, -1) in system.known}
+    while left := [block for block in blocks if ("in", block.number, -1) not in system.known]:
+        most = _bounds(blocks, start, system.known)
+        ballots = [(_vote(block, most[block.number], function, copies), block.number) for block in left]
+        (weight, lanes), number = max(ballots, key=lambda ballot: ballot[0][0])
+        if weight:
+            system.set(("in", number, -1), lanes)
+        elif not _straight_on(blocks, system):
+            system.set(("in", left[0].number, -1), 0)
+        system.solve(_RANKS - 1)
+    counts = []
+    entered = [system.known["in", block.number, -1] for block in blocks]
+    told = [_warps(block, lanes, function, copies) for block, lanes in zip(blocks, entered, strict=True)]
+    # Where as many lanes are as in another block, they are in as many warps.
+    alike = {lanes: warps for lanes, warps in zip(entered, told, strict=True) if warps is not None}
+    usual = begin.warps / begin.lanes if begin.lanes else 0
+    for block, lanes, warps in zip(blocks, entered, told, strict=True):
+        filled = alike.get(lanes, ceil(lanes * usual)) if warps is None else warps
+        counts.append(Count(filled, lanes, block.number in sure))
+    for meeting, arrivals in _arrivals(blocks, counts, executions).items():
+        counts[meeting] = counts[meeting]._replace(warps=arrivals)
+    return counts
+
+
+def _arrivals(blocks: Sequence[Block], counts: Sequence[Count], executions: Executions) -> dict[int, float]:
+    """Return how often the blocks run at which lanes that parted meet again (BSYNC).
+
+    Each part of a warp arrives by itself: as often as warps went in, and once more for every time that one parted.
+    """
+    regions: list[tuple[int, int, set[int]]] = []  # (block of the BSSY, block of its BSYNC, blocks between)
+    for block in blocks:
+        for instruction in block.instructions:
+            if instruction.opcode != "BSSY":
+                continue
+            meetings = {
+                other.number
+                for other in blocks
+                if other.instructions[-1].opcode == "BSYNC"
+                and other.instructions[-1].operands[:1] == instruction.operands[:1]
+                and other.number > block.number
+            }
+            # Lanes may leave a region for where one around it meets.
+            around = {meeting for _, meeting, part in regions if block.number in part}
+            inside: set[int] = set()
+            waiting = [block.number]
+            while waiting:
+                number = waiting.pop()
+                if number not in inside | meetings | around:
+                    inside.add(number)
+                    waiting += blocks[number].successors
+            reached = {following for number in inside for following in blocks[number].successors}
+            regions += ((block.number, meeting, inside) for meeting in sorted(meetings & reached))
+    arrivals = {}
+    for first, meeting, inside in regions:
+        inner = {number for _, _, part in regions if part < inside for number in part}  # those meet in between
+        ends = (blocks[number].instructions[-1] for number in inside - inner)
+        lines = {last.ptx_line for last in ends if last.opcode == "BRA"}
+        parted = sum(executions[line].parted for line in lines if line in executions)
+        arrivals[meeting] = counts[first].warps + parted if counts[meeting].lanes else 0
+    return arrivals
+
+
+def _unroll(function: Function, copies: _Copies, system: _System) -> None:
+    """Tell the bodies of loops that ptxas unrolled from their rests."""
+    for group in (copies.fixed, copies.loads):
+        for line, places in group.items():
+            bodies = {
+                number: times
+                for (name, number), times in places.items()
+                if name == function.name and ("in", number, -1) not in system.known
+            }
+            sizes = sorted(bodies.values(), reverse=True)
+            entered = copies.entered(line)
+            if not entered or len(sizes) < 2:
+                continue
+            trips = copies.executions[line].lanes / entered
+            least = int(trips)
+            shares = [(least, entered * (1 - (trips - least))), (least + 1, entered * (trips - least))]
+            for number, size in sorted(bodies.items(), key=lambda body: -body[1]):
+                if sizes.count(size) > 1 and any(left and lanes for left, lanes in shares):
+                    break  # which of the two runs is not to be told
+                system.set(("in", number, -1), sum(left // size * lanes for left, lanes in shares))
+                again: _Key = ("edge", number, number)
+                if number in function.blocks[number].successors:
+                    system.set(again, sum(max(left // size - 1, 0) * lanes for left, lanes in shares))
+                shares = [(left % size, lanes) for left, lanes in shares]
+            system.solve(_RANKS - 1)
+
+
+def _bounds(blocks: Sequence[Block], start: float, known: Mapping[_Key, float]) -> list[float]:
+    """Return the most lanes that can enter each block: no more than leave the blocks before it."""
+    most = [known.get(("in", block.number, -1), float("inf")) for block in blocks]
+    before: dict[int, set[int]] = defaultdict(set)
+    for block in blocks:
+        for following in block.successors:
+            before[following].add(block.number)
+    going = True
+    while going:
+        going = False
+        for block in blocks:
+            flows = (
+                known.get(("edge", source, block.number), most[source])
+                for source in before[block.number]
+                if source != block.number
+            )
+            bound = sum(flows) + (start if block.number == 0 else 0)
+            if block.number not in before[block.number] and bound < most[block.number]:
+                most[block.number] = bound
+                going = True
+    return most
+
+
+def _vote(block: Block, most: float, function: Function, copies: _Copies) -> tuple[float, float]:
+    """Return (weight, lanes) of the count of lanes, up to `most`, that most lines of a block speak for."""
+    votes: Counter[float] = Counter()
+    several = copies.multiplicity(function.name, block)
+    usual = Counter(several.values()).most_common(1)[0][0] if several else 1
+    for instruction in block.instructions:
+        if instruction.ptx_line in copies.executions:
+            active = copies.executions[instruction.ptx_line].lanes
+            lanes = active / several.get(instruction.ptx_line, usual)
+            if lanes <= most:
+                votes[lanes] += 1 if instruction.guard else 2
+    if not votes:
+        return 0, 0
+    lanes, weight = votes.most_common(1)[0]
+    return weight / sum(votes.values()) + weight / 1000, lanes
+
+
+def _straight_on(blocks: Sequence[Block], system: _System) -> bool:
+    """Let the lanes of a block whose ways on are all unknown go on to the next; whether there was such a block."""
+    for block in blocks:
+        edges: list[_Key] = [("edge", block.number, following) for following in block.successors]
+        if ("in", block.number, -1) in system.known and len(edges) > 1 and not any(e in system.known for e in edges):
+            for edge in edges:
+                if edge[2] != block.number + 1:
+                    system.set(edge, 0)
+            return True
+    return False
+
+
+def _warps(block: Block, lanes: float, function: Function, copies: _Copies) -> float | None:
+    """Return the warps that entered a block, by most of its lines that ran in as many lanes; None without any."""
+    if not lanes:
+        return 0
+    several = copies.multiplicity(function.name, block)
+    usual = Counter(several.values()).most_common(1)[0][0] if several else 1
+    votes: Counter[float] = Counter()
+    for instruction in block.instructions:
+        times = copies.executions.get(instruction.ptx_line)
+        copied = several.get(instruction.ptx_line, usual)
+        if times is not None and times.lanes / copied == lanes:
+            votes[-(-times.warps // copied)] += 1
+    return votes.most_common(1)[0][0] if votes else None

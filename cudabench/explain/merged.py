@@ -1,0 +1,133 @@
+"""Memory accesses that ptxas merged: which accesses of the PTX one machine instruction does.
+
+An access that ptxas merged has no instruction of its own. It belongs to one of the same space and kind whose PTX names
+the same base register, in the same basic block, and which is wide enough to cover its offset: a load of 16 bytes does
+four of 4. Two loads of one place are one as well, and a load nobody uses is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from cudabench.explain.machine_code import width
+from cudabench.toolchain.sass import Function
+
+
+class Access(NamedTuple):
+    """A memory access of the PTX: its line, 'global', 'shared', 'local' or 'generic', 'load' or 'store', and where.
+
+    The address is base + offset, base a register or a variable; bytes: of a lane. block: the number of its basic block.
+    """
+
+    ptx_line: int
+    space: str
+    op: str
+    base: str
+    offset: int
+    bytes: int
+    block: int
+
+
+class Group(NamedTuple):
+    """Accesses that one machine instruction does: the line that it is named after, all lines, and what it moves.
+
+    It moves `bytes` a lane from `offset` behind the base on; a single access is a group too.
+    """
+
+    leader: int
+    lines: tuple[int, ...]
+    offset: int
+    bytes: int
+
+
+class Merged(NamedTuple):
+    """All accesses of a kernel in groups, and those that nothing explains."""
+
+    groups: tuple[Group, ...]
+    unexplained: tuple[Access, ...]
+
+    def leaders(self) -> dict[int, Group]:
+        """Return the group of each line."""
+        return {line: group for group in self.groups for line in group.lines}
+
+
+_ACCESS = re.compile(
+    r"\s*(?:@!?[\w$%]+\s+)?(?P<op>ld|st)(?P<modifiers>(?:\.[\w:]+)+)\s+(?P<operands>.*?)\[\s*(?P<base>[\w$%.]+)"
+    r"\s*(?:\+\s*(?P<offset>-?\s*\w+))?\s*\](?P<after>[^;]*);"
+)
+_SPACES = ("global", "shared", "local", "const", "param")
+_BITS = re.compile(r"[busf](\d+)(?:x2)?$")
+_CUTS = re.compile(r"\s*(?:[$\w]+:\s*$|(?:@!?[\w$%]+\s+)?(?:bra|brx|ret|exit|call|bar|barrier)\b|[{}]\s*$)")
+_OPCODES = {"LD": "generic", "LDG": "global", "LDS": "shared", "LDL": "local", "LDC": "const", "LDSM": "shared"}
+_OPCODES |= {"ST": "generic", "STG": "global", "STS": "shared", "STL": "local", "LDU": "global", "ULDC": "const"}
+_MOST = 32
+
+
+def accesses(ptx: Sequence[str], lines: Iterable[int]) -> list[Access]:
+    """Return the loads and stores among lines of a PTX text; parameters and constants are none of them."""
+    wanted, found, block = set(lines), [], 0
+    for number, text in enumerate(ptx, 1):
+        if _CUTS.match(text):
+            block += 1
+        if number not in wanted:
+            continue
+        match = _ACCESS.match(text)
+        if match is None:
+            continue
+        modifiers = match["modifiers"].replace("::", ".").split(".")
+        space = next((m for m in modifiers if m in _SPACES), "generic")
+        if space in ("const", "param"):
+            continue
+        bits = next((int(m[1]) for part in reversed(modifiers) if (m := _BITS.match(part))), 0)
+        if modifiers[-1].endswith("x2"):
+            bits = 32
+        times = next((int(part[1:]) for part in modifiers if part in ("v2", "v4", "v8")), 1)
+        offset = int((match["offset"] or "0").replace(" ", ""), 0)
+        op = "load" if match["op"] == "ld" else "store"
+        found.append(Access(number, space, op, match["base"], offset, bits * times // 8, block))
+    return found
+
+
+def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int]) -> Merged:
+    """Return which of a kernel's accesses ptxas merged.
+
+    functions: the kernel and its subroutines; ptx: the lines of its PTX; lines: those that hold its instructions.
+    """
+    widths: dict[int, int] = {}
+    for function in functions:
+        for instruction in function.instructions:
+            if instruction.opcode in _OPCODES:
+                line = instruction.ptx_line
+                widths[line] = max(widths.get(line, 0), width(instruction))
+    families: dict[tuple[str, str, str, int], list[Access]] = defaultdict(list)
+    for access in accesses(ptx, lines):
+        families[access.space, access.op, access.base, access.block].append(access)
+    groups: list[Group] = []
+    unexplained: list[Access] = []
+    for family in families.values():
+        missing = [access for access in family if access.ptx_line not in widths]
+        for access in family:
+            if access.ptx_line in widths:
+                groups.append(_group(access, widths[access.ptx_line], missing))
+        unexplained += missing
+    return Merged(tuple(sorted(groups)), tuple(unexplained))
+
+
+def _group(leader: Access, total: int, missing: list[Access]) -> Group:
+    """Return what an instruction of `total` bytes does besides its own access; that is taken out of `missing`."""
+    best: tuple[int, int, list[Access]] = (0, leader.offset, [])
+    for start in range(leader.offset + leader.bytes - total, leader.offset + 1, max(1, min(leader.bytes, 4))):
+        inside = [a for a in missing if start <= a.offset and a.offset + a.bytes <= start + total]
+        covered = {byte for a in inside for byte in range(a.offset, a.offset + a.bytes)}
+        # An instruction of 16 bytes is aligned to 16: where two windows hold as much, that one is it.
+        weight = 2 * len(covered) + (start % total == 0)
+        if inside and weight > best[0]:
+            best = (weight, start, inside)
+    _, start, inside = best
+    for access in inside:
+        missing.remove(access)
+    own = leader.bytes if not inside else total
+    return Group(leader.ptx_line, (leader.ptx_line, *(a.ptx_line for a in inside)), start, max(own, leader.bytes))

@@ -1,0 +1,103 @@
+"""NVIDIA's disassembler, run once for each cubin: machine code as text, with no GPU and no driver.
+
+It comes with the wheel nvidia-cuda-nvdisasm and with every toolkit. One run takes half a second or more, whatever the
+size, so its text is kept in the user's cache folder by the hash of the cubin, and a run can begin beside other work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import zlib
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from cudabench.errors import DeviceUnusable
+from cudabench.toolchain import cache, sass
+
+INSTALL = "install it with `pip install nvidia-cuda-nvdisasm`"
+_TIMEOUT = 120
+
+
+@functools.lru_cache(maxsize=1)
+def path() -> str | None:
+    """Return nvdisasm: a wheel's or a toolkit's, else the one on PATH; None where there is none."""
+    from cuda import pathfinder
+
+    found: str | None = pathfinder.find_nvidia_binary_utility("nvdisasm")
+    return found or shutil.which("nvdisasm")
+
+
+def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
+    """Return a kernel of a cubin and the subroutines behind it; empty where the cubin has no such entry.
+
+    Raises DeviceUnusable where nvdisasm is not installed or refuses the cubin.
+    """
+    return _functions(cubin, entry)
+
+
+@functools.lru_cache(maxsize=64)
+def _functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
+    return sass.parse(sass.section(begin(cubin).result(), entry)).get(entry, ())
+
+
+def live_registers(cubin: bytes, entry: str) -> dict[int, int]:
+    """Return the 32-bit registers a thread that hold a value at each address of a kernel; errors as `functions`."""
+    return sass.live_registers(sass.section(_text(cubin, ("-c", "-plr", "-lrm", "count")), entry))
+
+
+@functools.lru_cache(maxsize=16)
+def begin(cubin: bytes) -> Future[str]:
+    """Start to disassemble a cubin beside other work; the result is the text with PTX lines, or an exception."""
+    return _pool().submit(_text, cubin, ("-c", "-gp"))
+
+
+@functools.lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=2, thread_name_prefix="nvdisasm")
+
+
+def _text(cubin: bytes, options: tuple[str, ...]) -> str:
+    tool = path()
+    if tool is None:
+        raise DeviceUnusable(f"nvdisasm is not there, so that machine code cannot be read: {INSTALL}.")
+    name = _name(tool, cubin, options)
+    with contextlib.suppress(zlib.error, UnicodeDecodeError):
+        kept = cache.read("sass", name)
+        if kept is not None:
+            return zlib.decompress(kept).decode()
+    text = _run(tool, cubin, options)
+    cache.write("sass", name, zlib.compress(text.encode(), 1))
+    return text
+
+
+def _run(tool: str, cubin: bytes, options: tuple[str, ...]) -> str:
+    with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
+        file = Path(folder, "kernel.cubin")
+        file.write_bytes(cubin)
+        try:
+            done = subprocess.run(
+                [tool, *options, str(file)], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise DeviceUnusable(f"{tool} cannot be run ({error}): {INSTALL}.") from None
+    if done.returncode:
+        why = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise DeviceUnusable(f"nvdisasm refuses the machine code ({why[0] if why else done.returncode}): {INSTALL}.")
+    return done.stdout
+
+
+def _name(tool: str, cubin: bytes, options: tuple[str, ...]) -> str | None:
+    """Return the name of a cubin's text in the cache, None where the tool's version cannot be told."""
+    try:
+        file = os.stat(tool)
+    except OSError:
+        return None
+    digest = hashlib.sha256(cubin)
+    digest.update(repr((options, file.st_size, file.st_mtime_ns)).encode())
+    return digest.hexdigest()

@@ -1,0 +1,201 @@
+"""The text that nvdisasm prints of a cubin, as records: functions, instructions with their PTX lines, basic blocks.
+
+What the mnemonics mean is listed in NVIDIA's "CUDA Binary Utilities", "Instruction Set Reference". Control flow beyond
+a plain branch, as the text shows it: BSSY names the place where lanes that part meet again, and BSYNC of the same
+barrier register goes there; CALL comes back behind itself; `@P0 EXIT` ends the lanes for which it holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Instruction(NamedTuple):
+    """One machine instruction: `@guard opcode.modifiers operands`.
+
+    address: bytes from the start of the function's section. guard: 'P0', '!P1' or 'UP0'; '' where all lanes execute.
+    operands: as text. ptx_line: the line of the PTX that it came from, counted from 1; 0 where the text names none.
+    """
+
+    address: int
+    guard: str
+    opcode: str
+    modifiers: tuple[str, ...]
+    operands: tuple[str, ...]
+    ptx_line: int
+
+    @property
+    def mnemonic(self) -> str:
+        """The opcode with its modifiers, as nvdisasm prints it."""
+        return ".".join((self.opcode, *self.modifiers))
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The labels that the operands name."""
+        return tuple(_LABEL.findall(" ".join(self.operands)))
+
+
+class Block(NamedTuple):
+    """A basic block: entered at its first instruction only, left behind its last only.
+
+    successors: numbers of the blocks that may come next, in no order. exits: whether lanes may end here, or return to
+    a caller.
+    """
+
+    number: int
+    instructions: tuple[Instruction, ...]
+    successors: tuple[int, ...]
+    exits: bool
+    calls: str
+
+
+class Function(NamedTuple):
+    """A function of a cubin: a kernel's entry, or a subroutine that ptxas put behind it in the same section."""
+
+    name: str
+    entry: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """All instructions in the order of their addresses."""
+        return tuple(instruction for block in self.blocks for instruction in block.instructions)
+
+
+_SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
+_LINE = re.compile(r'^\s*//## File "\.nv_debug_ptx_txt", line (\d+)')
+_NAMED = re.compile(r"^([^\s/][^\s]*):\s*(?://.*)?$")
+_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+\{?\s*(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*?)\s*;")
+_LABEL = re.compile(r"(\.L_x_\d+|\$[\w$.]+)")
+_LIVE = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/.*// \|\s*(\d*)\s*\|")
+_ENDS = ("BRA", "JMP", "BRX", "JMX", "BRXU", "JMXU", "EXIT", "RET", "CALL", "BSYNC", "KILL")
+_LEAVES = ("EXIT", "RET", "KILL")  # lanes end or go back to the caller
+
+
+def section(text: str, entry: str) -> str:
+    """Return the part of nvdisasm's text that holds a kernel; empty where there is none."""
+    start = text.find(f"//--------------------- .text.{entry} ")
+    if start < 0:
+        return ""
+    end = text.find("//---------------------", start + 1)
+    return text[start:] if end < 0 else text[start:end]
+
+
+def live_registers(text: str) -> dict[int, int]:
+    """Return the general registers that hold a value at each address, from a section of `nvdisasm -plr -lrm count`."""
+    found = {}
+    for row in text.splitlines():
+        match = _LIVE.match(row)
+        if match:
+            found[int(match[1], 16)] = int(match[2] or 0)
+    return found
+
+
+def parse(text: str) -> dict[str, tuple[Function, ...]]:
+    """Return the functions of each kernel by the kernel's entry: the kernel itself first, then its subroutines.
+
+    text: of `nvdisasm -c -gp`. Padding behind the code is left out.
+    """
+    found: dict[str, tuple[Function, ...]] = {}
+    entry, line = "", 0
+    items: list[Instruction | str] = []
+    for row in text.splitlines():
+        if match := _SECTION.match(row):
+            if items:
+                found[entry] = _functions(entry, items)
+            entry, line, items = match[1], 0, []
+        elif match := _INSTRUCTION.match(row):
+            opcode, *modifiers = match[3].split(".")
+            operands = tuple(part.strip() for part in match[4].split(",")) if match[4] else ()
+            items.append(Instruction(int(match[1], 16), match[2] or "", opcode, tuple(modifiers), operands, line))
+        elif match := _LINE.match(row):
+            line = int(match[1])
+        elif entry and (match := _NAMED.match(row)):
+            items.append(match[1])
+            # A line holds until the next one is named, but not for another function.
+            line = 0 if not match[1].startswith(".L") else line
+    if items:
+        found[entry] = _functions(entry, items)
+    return found
+
+
+def _functions(entry: str, items: Sequence[Instruction | str]) -> tuple[Function, ...]:
+    """Cut a section at the names of functions."""
+    parts: dict[str, list[Instruction | str]] = {}
+    current = parts[entry] = []
+    for item in items:
+        if isinstance(item, str) and not item.startswith((".L_", ".text.")) and item != entry:
+            current = parts[item] = []
+        else:
+            current.append(item)
+    return tuple(Function(name, entry, _blocks(_without_padding(part))) for name, part in parts.items() if part)
+
+
+def _without_padding(items: list[Instruction | str]) -> list[Instruction | str]:
+    """Leave out what stands behind the last instruction that ends a path: a branch to itself and NOPs."""
+    end = len(items)
+    while end:
+        item = items[end - 1]
+        if isinstance(item, Instruction):
+            own = [i for i in items[: end - 1] if isinstance(i, str) and i in item.targets]
+            nothing_between = bool(own) and not any(isinstance(i, Instruction) for i in _behind(items[: end - 1], own))
+            if item.opcode != "NOP" and not (item.opcode == "BRA" and not item.guard and nothing_between):
+                break
+        end -= 1
+    return items[:end]
+
+
+def _behind(items: Sequence[Instruction | str], labels: Sequence[str]) -> Sequence[Instruction | str]:
+    return items[max(place for place, item in enumerate(items) if item in labels) + 1 :]
+
+
+def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
+    used = {label for item in items if isinstance(item, Instruction) for label in item.targets}
+    runs: list[list[Instruction]] = [[]]
+    places: dict[str, int] = {}
+    pending: list[str] = []
+    for item in items:
+        if isinstance(item, str):
+            pending.append(item)
+            continue
+        if runs[-1] and (_ends(runs[-1][-1]) or used.intersection(pending)):
+            runs.append([])
+        places.update(dict.fromkeys(pending, len(runs) - 1))
+        pending = []
+        runs[-1].append(item)
+    if not runs[-1]:
+        return ()
+    meets: dict[str, str] = {}  # of a barrier register: the label at which its lanes meet
+    blocks = []
+    for number, run in enumerate(runs):
+        for instruction in run:
+            if instruction.opcode == "BSSY" and instruction.targets:
+                meets[instruction.operands[0]] = instruction.targets[0]
+        last = run[-1]
+        following = (number + 1,) if number + 1 < len(runs) else ()
+        to = tuple(places[label] for label in last.targets if label in places)
+        if last.opcode == "BSYNC":
+            meeting = places.get(meets.get(last.operands[0], ""), -1)
+            to = (meeting,) if meeting >= 0 else following
+            to = (*to, *following) if last.guard else to
+        elif last.opcode in _LEAVES:
+            to = following if _conditional(last) else ()
+        elif last.opcode == "CALL" or last.opcode not in _ENDS:
+            to = following
+        elif _conditional(last):
+            to = (*to, *following)
+        callee = last.targets[0] if last.opcode == "CALL" and last.targets else ""
+        blocks.append(Block(number, tuple(run), tuple(dict.fromkeys(to)), last.opcode in _LEAVES, callee))
+    return tuple(blocks)
+
+
+def _ends(instruction: Instruction) -> bool:
+    return instruction.opcode in _ENDS
+
+
+def _conditional(instruction: Instruction) -> bool:
+    """Whether lanes may pass: a guard, or a predicate among the operands (`BRA P1, ...`, `BRA.DIV ~UR4, ...`)."""
+    first = instruction.operands[0] if instruction.operands else ""
+    return bool(instruction.guard) or "DIV" in instruction.modifiers or bool(re.match(r"[!~]?U?[PR]\d", first))

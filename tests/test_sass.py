@@ -1,0 +1,426 @@
+"""Machine code without a GPU: its text, how often it runs, its arithmetic, its spills, its merged accesses.
+
+The texts in data/sass are of nvcc 13.0 for sm_90; what Nsight Compute counted on an H200 stands beside each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cudabench import operations, simulator
+from cudabench.devices.sim import SimDevice
+from cudabench.errors import DeviceUnusable
+from cudabench.explain import executed, machine_code, merged
+from cudabench.measure.simulated_run import SimulatedRun
+from cudabench.model import Case, Settings
+from cudabench.plan import cases
+from cudabench.toolchain import compiler, cubin, nvdisasm, sass
+from cudabench.toolchain.record import Compiled
+
+DATA = Path(__file__).parent / "data" / "sass"
+needs_tools = pytest.mark.skipif(
+    nvdisasm.path() is None or compiler.nvrtc_version() is None, reason="nvdisasm or NVRTC is not installed"
+)
+
+
+def stored(name: str) -> tuple[tuple[sass.Function, ...], str]:
+    """Return a kernel's machine code and its PTX from the files of this folder."""
+    return sass.parse((DATA / f"{name}.sass").read_text())[name], (DATA / f"{name}.ptx").read_text()
+
+
+def instructions(functions: tuple[sass.Function, ...], counts: list[list[executed.Count]]) -> float:
+    """Return the warp-level instructions that ran."""
+    return sum(
+        count.warps * len(block.instructions)
+        for function, some in zip(functions, counts, strict=True)
+        for block, count in zip(function.blocks, some, strict=True)
+    )
+
+
+# The text ------------------------------------------------------------------------------------------------------------
+
+
+def test_text_becomes_instructions() -> None:
+    """Address, guard, opcode, modifiers, operands and PTX line are read; padding behind the code is not."""
+    (function,), _ = stored("matvec_warp")
+    first, *_, last = function.instructions
+    assert (first.address, first.guard, first.mnemonic, first.operands) == (0, "", "LDC", ("R1", "c[0x0][0x28]"))
+    assert last.mnemonic == "EXIT"
+    load = next(i for i in function.instructions if i.opcode == "LDG")
+    assert load.modifiers == ("E",)
+    assert load.operands[1].startswith("desc[")
+    guarded = next(i for i in function.instructions if i.opcode == "EXIT")
+    assert guarded.guard == "P0"
+    _, ptx = stored("matvec_warp")
+    assert ptx.splitlines()[load.ptx_line - 1].lstrip().startswith("ld.global")
+
+
+def test_blocks_follow_branches_and_meetings() -> None:
+    """A loop leads to itself, a guarded EXIT leads on, and BSYNC leads to where its BSSY said."""
+    (function,), _ = stored("matvec_warp")
+    blocks = function.blocks
+    assert any(block.number in block.successors for block in blocks)
+    assert blocks[0].exits
+    assert blocks[0].successors == (1,)
+    assert not blocks[-1].successors
+    for block in blocks:
+        assert all(0 <= number < len(blocks) for number in block.successors)
+        if block.instructions[-1].opcode == "BSYNC":
+            assert block.successors == (block.number + 1,)  # nothing stands between a BSYNC and its meeting here
+    assert sum(len(block.instructions) for block in blocks) == len(function.instructions)
+
+
+def test_subroutines_stand_by_themselves() -> None:
+    """The slow path of a square root is a function of its own, called by name."""
+    functions, _ = stored("distance_finish")
+    names = [function.name for function in functions]
+    assert names[0] == "distance_finish"
+    assert [name for name in names[1:] if "sqrt" in name]
+    calls = {block.calls for block in functions[0].blocks if block.calls}
+    assert calls == set(names[1:])
+
+
+def test_a_text_without_code_has_no_functions() -> None:
+    """An empty text, and a section that is not there."""
+    assert sass.parse("") == {}
+    assert sass.section((DATA / "matvec_warp.sass").read_text(), "matvec") == ""
+
+
+# How often it runs ---------------------------------------------------------------------------------------------------
+
+
+def run_matvec(rows: int, cols: int) -> tuple[tuple[sass.Function, ...], simulator.Report, str]:
+    """Simulate matvec_warp, a warp a row."""
+    functions, ptx = stored("matvec_warp")
+    a, x, y = np.ones((rows, cols), np.float32), np.ones(cols, np.float32), np.empty(rows, np.float32)
+    report = simulator.run(ptx, "matvec_warp", -(-rows // 8), 256, [a, x, y, rows, cols, cols])
+    return functions, report, ptx
+
+
+def test_instructions_are_the_hardwares() -> None:
+    """matvec_warp on 8192 x 8192: 7,954,432 instructions by Nsight Compute, 971 for each warp and row."""
+    functions, report, ptx = run_matvec(16, 8192)
+    counts = executed.count(functions, report.executed["matvec_warp"], ptx.splitlines())
+    assert instructions(functions, counts) == 16 * 971
+
+
+def test_divergent_lanes_meet_twice() -> None:
+    """distance_finish with 4224 partial sums: 1,316 instructions by Nsight Compute, with its divergent loops."""
+    functions, ptx = stored("distance_finish")
+    partial, out = np.ones(4224, np.float32), np.empty(1, np.float32)
+    report = simulator.run(ptx, "distance_finish", 1, 256, [partial, out, 4224])
+    counts = executed.count(functions, report.executed["distance_finish"], ptx.splitlines())
+    assert instructions(functions, counts) == 1316
+
+
+@pytest.mark.parametrize("cols", [1, 31, 32, 33, 100, 129, 255, 400, 512, 1000, 4096])
+def test_unrolled_loops_do_all_trips(cols: int) -> None:
+    """Whatever the trips, the copies of a load run together as often as its PTX line, in whole warps."""
+    functions, report, ptx = run_matvec(8, cols)
+    lines = report.executed["matvec_warp"]
+    counts = executed.count(functions, lines, ptx.splitlines())
+    loads: dict[int, float] = {}
+    for block, count in zip(functions[0].blocks, counts[0], strict=True):
+        assert count.warps == int(count.warps)
+        assert 0 <= count.warps <= count.lanes <= 32 * count.warps or block.instructions[-1].opcode == "BSYNC"
+        for instruction in block.instructions:
+            if instruction.opcode == "LDG":
+                loads[instruction.ptx_line] = loads.get(instruction.ptx_line, 0) + count.lanes
+    assert loads == {line: lines[line].lanes for line in loads}
+    assert len(loads) == 10
+
+
+def test_what_no_warp_reached_did_not_run() -> None:
+    """Blocks behind the end of all lanes count nothing, and without counts nothing runs at all."""
+    functions, report, ptx = run_matvec(8, 0)
+    lines = report.executed["matvec_warp"]
+    counts = executed.count(functions, lines, ptx.splitlines())[0]
+    idle = [count for block, count in zip(functions[0].blocks, counts, strict=True) if block.number in block.successors]
+    assert [count.warps for count in idle] == [0] * len(idle)
+    assert all(count == (0, 0, True) for count in executed.count(functions, {}, ptx.splitlines())[0])
+
+
+def test_a_branch_counts_lanes_and_parted_warps() -> None:
+    """Of 4 warps with 20 of 128 threads beyond the end, one parts at the test, and 20 lanes take it."""
+    source = 'extern "C" __global__ void f(int *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = clock_free(n); }'
+    source = source.replace("clock_free(n)", "x[n + threadIdx.x] / n")
+    compiled = compiler.compile_ptx(source, "f.cu")
+    lines = simulator.run(compiled.ptx, "f", 1, 128, [np.ones(256, np.int32), 108]).executed["f"]
+    branch = next(times for times in lines.values() if times.taken)
+    assert (branch.warps, branch.lanes, branch.taken, branch.parted) == (4, 128, 20, 1)
+    stores = [lines[n] for n, text in enumerate(compiled.ptx.splitlines(), 1) if "st.global" in text]
+    assert [(times.warps, times.lanes) for times in stores] == [(4, 108)]
+
+
+# The tool ------------------------------------------------------------------------------------------------------------
+
+
+def compiled(source: str, arch: str = "sm_90") -> Compiled:
+    """Return a kernel as machine code."""
+    return compiler.compile_cubin(source, "k.cu", arch=arch)
+
+
+COPY = 'extern "C" __global__ void k(float *a, const float *b) { a[threadIdx.x] = b[threadIdx.x]; }'
+
+
+@needs_tools
+def test_a_cubin_is_disassembled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second process would find the text in the cache; a spoiled entry is made anew."""
+    monkeypatch.setenv("CUDABENCH_CACHE", str(tmp_path))
+    image = compiled(COPY).cubin
+    assert image is not None
+    text = nvdisasm._text(image, ("-c", "-gp"))
+    assert "LDG" in text
+    kept = list((tmp_path / "sass").iterdir())
+    assert len(kept) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(nvdisasm, "_run", lambda *_: pytest.fail("the cache was not used"))
+        assert nvdisasm._text(image, ("-c", "-gp")) == text
+    kept[0].write_bytes(b"half an entry")
+    assert nvdisasm._text(image, ("-c", "-gp")) == text
+
+
+@needs_tools
+def test_what_is_no_cubin_is_refused() -> None:
+    """One sentence with nvdisasm's own reason, and no traceback."""
+    with pytest.raises(DeviceUnusable, match="nvdisasm refuses the machine code"):
+        nvdisasm.functions(b"no cubin", "k")
+
+
+@needs_tools
+def test_live_registers_are_no_more_than_ptxas_allots() -> None:
+    """Every instruction has a count, and the largest fits into the kernel's registers."""
+    done = compiled(COPY)
+    assert done.cubin is not None
+    live = nvdisasm.live_registers(done.cubin, "k")
+    assert len(live) >= len(nvdisasm.functions(done.cubin, "k")[0].instructions)
+    assert 0 < max(live.values()) <= done.resources["k"].registers
+
+
+@needs_tools
+def test_a_cubin_tells_registers_and_ptx() -> None:
+    """The registers are those of ptxas' report; the PTX has the same lines as the compiler's."""
+    done = compiled(COPY)
+    assert done.cubin is not None
+    assert cubin.registers(done.cubin, "k") == done.resources["k"].registers
+    assert cubin.registers(done.cubin, "other") is None
+    ours, theirs = done.ptx.splitlines(), cubin.ptx(done.cubin).split("\n")
+    for number, text in enumerate(theirs):
+        if text.startswith(("ld.", "st.", "add.")):
+            assert ours[number].split() == text.split()
+
+
+# What it computes ----------------------------------------------------------------------------------------------------
+
+ARITHMETIC = {
+    "x[i] = x[i] * x[i + 1] + x[i];": ("float32",),
+    "x[i] = x[i] / x[i + 1];": ("float32",),
+    "x[i] = expf(x[i]);": ("float32",),
+    "x[i] = 1.0f / sqrtf(x[i]);": ("float32",),
+    "x[i] = rsqrtf(x[i]) + tanhf(x[i]);": ("float32",),
+    "x[i] = __expf(x[i]) + 1.0f;": ("float32", "approximate"),
+    "x[i] = __sinf(x[i]);": ("float32", "approximate"),
+    "x[i] = __fdividef(x[i], x[i + 1]);": ("float32", "approximate"),
+    'asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x[i]));': ("approximate",),
+    "x[i] = (float)(((double)x[i] * x[i + 1] + 0.1) * x[i + 2]);": ("float64",),
+    "x[i] = __half2float(__float2half(x[i]));": ("float16",),
+    "x[i] = __bfloat162float(__float2bfloat16(x[i]) * __float2bfloat16(x[i + 1]));": ("bfloat16",),
+    "((int *)x)[i] = __dp4a(((int *)x)[i], ((int *)x)[i + 1], 0);": ("int8",),
+    "((int *)x)[i] += 1;": (),
+}
+
+
+@needs_tools
+@pytest.mark.parametrize("statement", ARITHMETIC)
+def test_arithmetic_is_named(statement: str) -> None:
+    """Formats that the code computes in or rounds to; 'approximate' where the source asks, not for a plain division."""
+    source = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if "half" in statement or "bf" in statement else ""
+    source += f'extern "C" __global__ void k(float *x) {{ int i = threadIdx.x; {statement} }}'
+    done = compiled(source)
+    assert done.cubin is not None
+    record = machine_code.describe(done.cubin, [machine_code.Kernel("k")], "sm_90", done.ptx.splitlines())
+    assert record.arithmetic == ARITHMETIC[statement]
+    assert record.registers == done.resources["k"].registers
+    assert record.instructions_executed is None
+
+
+TENSOR = """
+extern "C" __global__ void k(float *d, const unsigned *a) {
+    float c[4] = {};
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.%s.%s.f32 "
+        "{%%0,%%1,%%2,%%3}, {%%4,%%5%s}, {%%6%s}, {%%0,%%1,%%2,%%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]));
+    for (int i = 0; i < 4; i++) d[4 * threadIdx.x + i] = c[i];
+}
+"""
+
+
+@needs_tools
+@pytest.mark.parametrize(
+    ("kind", "a", "b", "name"),
+    [("tf32", ",%7,%8", ",%9", "tf32"), ("bf16", "", "", "bfloat16"), ("f16", "", "", "float16")],
+)
+def test_tensor_cores_are_named(kind: str, a: str, b: str, name: str) -> None:
+    """A product on tensor cores is named by its inputs' format."""
+    done = compiled(TENSOR % (kind, kind, a, b))
+    assert done.cubin is not None
+    functions = nvdisasm.functions(done.cubin, "k")
+    assert machine_code.arithmetic(functions, done.ptx.splitlines()) == (name,)
+    assert "tensor" in {machine_code.pipe(instruction) for instruction in functions[0].instructions}
+
+
+SPILLING = """
+extern "C" __global__ void __launch_bounds__(1024, 2) k(float *x) {
+    float v[48];
+    for (int i = 0; i < 48; i++) v[i] = x[i * 1024 + threadIdx.x];
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < 48; i++) v[i] = v[i] * v[(i * 7 + 5) % 48] + v[(i * 11 + 3) % 48];
+    for (int i = 0; i < 48; i++) x[i * 1024 + threadIdx.x] = v[i];
+}
+"""
+ARRAY = """
+extern "C" __global__ void k(float *x, const int *p) {
+    float v[256];
+    for (int i = 0; i < 256; i++) v[i] = x[i] * i;
+    v[p[threadIdx.x + 2] & 255] += 1;
+    x[threadIdx.x] = v[p[threadIdx.x] & 255] + v[p[threadIdx.x + 1] & 255];
+}
+"""
+
+
+@needs_tools
+def test_spills_are_counted() -> None:
+    """The spilled bytes are those of ptxas' report; with counts, each access runs in all warps."""
+    done = compiled(SPILLING)
+    assert done.cubin is not None
+    functions, ptx = nvdisasm.functions(done.cubin, "k"), done.ptx.splitlines()
+    needs = done.resources["k"]
+    assert needs.spill_stores > 0
+    assert machine_code.spill_bytes(functions, ptx) == needs.spill_stores + needs.spill_loads
+    report = simulator.run(done.ptx, "k", 2, 1024, [np.ones(48 * 1024, np.float32)])
+    counts = executed.count(functions, report.executed["k"], ptx)
+    local = machine_code.local_accesses(functions, ptx, counts)
+    assert sum(access.bytes for access in local if access.op == "store" and access.spill) > 0
+    assert all(access.warps % 64 == 0 and access.lanes == 32 * access.warps for access in local)
+    stored_bytes = sum(access.lanes * access.bytes for access in local if access.op == "store")
+    assert stored_bytes == 2048 * needs.spill_stores
+
+
+@needs_tools
+def test_an_array_in_local_memory_is_no_spill() -> None:
+    """What the source indexes at run time lies in local memory, and is not held for a lack of registers."""
+    done = compiled(ARRAY)
+    assert done.cubin is not None
+    functions, ptx = nvdisasm.functions(done.cubin, "k"), done.ptx.splitlines()
+    local = machine_code.local_accesses(functions, ptx)
+    assert {(access.op, access.spill) for access in local} == {("load", False), ("store", False)}
+    assert machine_code.spill_bytes(functions, ptx) == 0
+
+
+# Merged accesses -----------------------------------------------------------------------------------------------------
+
+
+@needs_tools
+def test_four_loads_are_one() -> None:
+    """Four neighbours that ptxas loads at once are one group of 16 bytes, and the store is one of 4."""
+    shared = """
+    extern "C" __global__ void k(float *y) {
+        __shared__ float t[1024];
+        for (int i = 0; i < 4; i++) t[threadIdx.x + 256 * i] = y[threadIdx.x + 256 * i];
+        __syncthreads();
+        float s = 0;
+        for (int i = 0; i < 4; i++) s += t[threadIdx.x * 4 + i] * (i + 1);
+        y[threadIdx.x] = s;
+    }
+    """
+    done = compiled(shared)
+    assert done.cubin is not None
+    ptx = done.ptx.splitlines()
+    found = merged.merge(nvdisasm.functions(done.cubin, "k"), ptx, range(1, len(ptx) + 1))
+    assert found.unexplained == ()
+    wide = [group for group in found.groups if len(group.lines) > 1]
+    assert [(len(group.lines), group.bytes) for group in wide] == [(4, 16)]
+    assert all("ld.shared" in ptx[line - 1] for line in wide[0].lines)
+    assert {group.bytes for group in found.groups if len(group.lines) == 1} == {4}
+
+
+@needs_tools
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", operations.SUMMARIES)
+def test_no_access_of_the_chapters_is_unexplained(name: str, arch: str) -> None:
+    """Every load and store of a chapter's PTX has its machine instruction or belongs to a wider one."""
+    operation = operations.get(name)
+    seen = set()
+    for case in cases.build(operation, cases.Request()):
+        done = compiler.compile_cubin(
+            case.source.text, case.source.name, arch=arch, defines=case.defines, include_dirs=case.source.folders
+        )
+        assert done.cubin is not None
+        ptx = done.ptx.splitlines()
+        program = simulator.load(done.ptx)
+        for launch in case.launches:
+            key = (tuple(case.defines.items()), launch.function)
+            if key in seen:
+                continue
+            seen.add(key)
+            lines = set(program.lines(launch.function))
+            found = merged.merge(nvdisasm.functions(done.cubin, launch.function), ptx, lines)
+            assert found.unexplained == (), launch.function
+            assert sum(len(group.lines) for group in found.groups) == len(merged.accesses(ptx, lines))
+            assert all(group.bytes <= 16 for group in found.groups)
+    assert seen
+
+
+# The record ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def simulated() -> tuple[SimulatedRun, Case]:
+    """A small transpose, ready to run."""
+    operation = operations.get("transpose")
+    (case,) = cases.build(operation, cases.Request(kernels=("smem",), size=(256, 256)))
+    return SimulatedRun(operation, case.problem, Settings(cpu=False), SimDevice("sm_90")), case
+
+
+@needs_tools
+def test_a_simulated_result_has_machine_code(simulated: tuple[SimulatedRun, Case]) -> None:
+    """Executed instructions are those of all pipes; every warp is full; the hash is of the launched cubin."""
+    run, case = simulated
+    record = run.simulate(case).machine_code
+    assert record is not None
+    assert record.pipes is not None
+    assert set(record.pipes) == set(machine_code.PIPES)
+    assert sum(record.pipes.values()) == record.instructions_executed
+    assert record.instructions_executed is not None
+    assert record.instructions_executed % 2048 == 0  # 256 x 256 threads
+    assert record.threads_per_instruction == 32
+    assert record.arithmetic == ()
+    assert record.pipes["lsu"] == 4 * 2048
+    assert len(record.sha256) == 64
+
+
+def test_without_nvdisasm_the_cubin_alone_speaks(
+    simulated: tuple[SimulatedRun, Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Registers and hash are there, what only the disassembly tells is None, and the run is as right as with it."""
+    monkeypatch.setattr(nvdisasm, "path", lambda: None)
+    run, case = simulated
+    result = run.simulate(case)
+    assert result.status == "ok"
+    record = result.machine_code
+    assert record is not None
+    assert record.registers == result.registers
+    bare = replace(record, arch="", sha256="", registers=None)
+    assert bare == type(record)("", "")
+
+
+def test_nobody_asks_for_machine_code(simulated: tuple[SimulatedRun, Case]) -> None:
+    """A run that neither shows nor saves it does not disassemble."""
+    run, case = simulated
+    run.disassemble = False
+    assert run.simulate(case).machine_code is None
