@@ -10,9 +10,9 @@ import numpy as np
 
 from cudabench import simulator
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
-from cudabench.model import POISON, Case, DeviceInfo, Launch
+from cudabench.model import POISON, Case, DeviceInfo, Launch, StateVariable
 from cudabench.occupancy import Occupancy, capability, occupancy
-from cudabench.toolchain import compiler
+from cudabench.toolchain import compiler, cubin
 from cudabench.toolchain.record import Compiled, Resources
 
 Arrays = dict[str, np.ndarray]
@@ -91,6 +91,20 @@ class SimDevice:
         resources = replace(of, shared_bytes=of.shared_bytes + case.dynamic_shared_bytes)
         fits = occupancy(self.architecture, case.threads, of.registers, resources.shared_bytes, barriers=of.barriers)
         return resources, fits
+
+    def reset(self, case: Case) -> None:
+        """Give the module variables of a case's sources their first values; else launches keep them, as on a GPU."""
+        for part in case.parts:
+            self.load(part).program.reset()
+
+    def changed(self, case: Case) -> list[StateVariable]:
+        """Return the module variables that launches left with other than their first values since the last reset."""
+        found = []
+        for part in case.parts:
+            for symbol in self.load(part).program.changed():
+                name = cubin.plain_name(symbol)
+                found.append(StateVariable(name, cubin.declared_at(part.source.text, name)))
+        return found
 
     def run(self, case: Case, arrays: Arrays, *, trace: bool, progress: Callable[[float], None]) -> Run:
         """Run all launches of a case on arrays, which change in place."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cudabench.errors import did_you_mean
@@ -16,9 +14,7 @@ from cudabench.simulator.program.arguments import Parameter
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Code, Unsupported
 from cudabench.simulator.values import Array
-
-if TYPE_CHECKING:
-    pass
+from cudabench.toolchain.cubin import plain_name
 
 
 class Kernel:
@@ -72,7 +68,8 @@ class Program:
         for function in module.functions.values():
             for variable in function.variables:
                 self._declare(f"{function.name}::{variable.name}", variable)
-        self.reset()
+        self._set_first_values()
+        self._first = [data.copy() for _, _, data in self._storage]
 
     def _declare(self, name: str, variable: ptx.Variable) -> None:
         if variable.space in ("global", "const") and not variable.dynamic and variable.type in ptx.BITS:
@@ -80,9 +77,20 @@ class Program:
             self._storage.append((name, variable, np.zeros(variable.size, dtype=np.uint8)))
 
     def reset(self) -> None:
-        """Give all module variables their initial values."""
+        """Give all module variables their first values."""
+        for (_, _, data), first in zip(self._storage, self._first, strict=True):
+            data[:] = first
+
+    def changed(self) -> tuple[str, ...]:
+        """Return the names, as the PTX has them, of the variables that kernels left with other than first values."""
+        return tuple(
+            name.rpartition("::")[2]
+            for (name, variable, data), first in zip(self._storage, self._first, strict=True)
+            if variable.space == "global" and not np.array_equal(data, first)
+        )
+
+    def _set_first_values(self) -> None:
         for _, variable, data in self._storage:
-            data[:] = 0
             for offset, width, value, mask in variable.initial:
                 if isinstance(value, ptx.Immediate):
                     number = value.value
@@ -137,7 +145,7 @@ class Program:
         """Return an address space that holds the module variables."""
         space = AddressSpace()
         for name, variable, data in self._storage:
-            space.place(name.rpartition("::")[2], data, variable.space != "const", variable.space == "const")
+            space.place(plain_name(name.rpartition("::")[2]), data, variable.space != "const", variable.space == "const")
         return space
 
 
