@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+
 import numpy as np
 
 from cudabench.errors import did_you_mean
@@ -145,7 +146,9 @@ class Program:
         """Return an address space that holds the module variables."""
         space = AddressSpace()
         for name, variable, data in self._storage:
-            space.place(plain_name(name.rpartition("::")[2]), data, variable.space != "const", variable.space == "const")
+            space.place(
+                plain_name(name.rpartition("::")[2]), data, variable.space != "const", variable.space == "const"
+            )
         return space
 
 
