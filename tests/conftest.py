@@ -157,6 +157,9 @@ class FakeDevice:
             def function(self, name: str) -> Any:
                 return name
 
+            def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
+                return []
+
             variables = tuple(fake._variable(name, first) for name, first in fake.variables.items())
 
             def resources(self, name: str) -> Resources:

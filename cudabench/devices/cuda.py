@@ -53,6 +53,11 @@ class Module:
                 self._functions[name] = self._module.get_function(self.compiled.entry(name))
         return self._functions[name]
 
+    def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
+        """Return the cubin with the entries of some kernels."""
+        cubin = self.compiled.cubin
+        return [(cubin, [self.compiled.entry(name) for name in dict.fromkeys(names)])] if cubin else []
+
     def resources(self, name: str) -> Resources:
         """Return what a kernel needs, by the driver; spills and barriers it does not tell."""
         function = self.function(name)

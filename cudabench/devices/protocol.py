@@ -36,6 +36,9 @@ class Module(Protocol):
     def ptx(self) -> str:
         """Its PTX; empty where the compiler kept none."""
 
+    def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
+        """Return the cubins that hold some kernels, each with the entries of those kernels."""
+
     def function(self, name: str) -> Any:
         """Return the device's own handle of a kernel."""
 

@@ -153,10 +153,10 @@ def demangled(lowered: Mapping[str, str]) -> Iterator[None]:
         raise type(error)(message) from error
 
 
-def poisoned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Return an array of 0xFF bytes."""
+def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON) -> np.ndarray:
+    """Return an array of one byte, 0xFF unless told."""
     array = np.empty(shape, dtype)
-    array.reshape(-1).view(np.uint8).fill(POISON)
+    array.reshape(-1).view(np.uint8).fill(byte)
     return array
 
 

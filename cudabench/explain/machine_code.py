@@ -7,6 +7,7 @@ where that is silent, the pipe of its kind.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -205,8 +206,43 @@ class Kernel(NamedTuple):
     executions: executed.Executions | None = None
 
 
+class Image(NamedTuple):
+    """A cubin, the kernels of it that are launched, and the lines of its PTX where the cubin does not hold them."""
+
+    cubin: bytes
+    kernels: Sequence[Kernel]
+    ptx: Sequence[str] | None = None
+
+
+def describe_all(images: Sequence[Image], arch: str) -> MachineCode | None:
+    """Return the record of all machine code that a result launches; None where there is none. Errors as `describe`."""
+    records = [describe(image.cubin, image.kernels, arch, image.ptx) for image in images]
+    if len(records) < 2:
+        return records[0] if records else None
+
+    def together(values: Sequence[int | None]) -> int | None:
+        return None if any(value is None for value in values) else sum(value for value in values if value is not None)
+
+    executed_all = together([record.instructions_executed for record in records])
+    lanes = sum((r.instructions_executed or 0) * (r.threads_per_instruction or 0) for r in records)
+    pipes = [record.pipes for record in records if record.pipes is not None]
+    formats = [record.arithmetic for record in records if record.arithmetic is not None]
+    return MachineCode(
+        arch=arch,
+        sha256=hashlib.sha256("".join(record.sha256 for record in records).encode()).hexdigest(),
+        registers=max((record.registers or 0 for record in records), default=0) or None,
+        spill_bytes=together([record.spill_bytes for record in records]),
+        instructions_executed=executed_all,
+        threads_per_instruction=lanes / executed_all if executed_all else None,
+        pipes={name: sum(p[name] for p in pipes) for name in PIPES} if len(pipes) == len(records) else None,
+        arithmetic=tuple(name for name in ORDER if any(name in f for f in formats))
+        if len(formats) == len(records)
+        else None,
+    )
+
+
 def describe(image: bytes, kernels: Sequence[Kernel], arch: str, ptx: Sequence[str] | None = None) -> MachineCode:
-    """Return the record of the machine code of some kernels together, those of one result.
+    """Return the record of the machine code of some kernels of one cubin together.
 
     image: the cubin; arch: 'sm_90'; ptx: the lines of the compiler's PTX, else those that the cubin holds. Without
     counts of all kernels, what was executed is None. Without nvdisasm the record has what the cubin alone tells, and

@@ -21,6 +21,7 @@ from cudabench.model import (
     Problem,
     Result,
     Settings,
+    StateVariable,
     Tolerance,
     Verification,
     Warning,
@@ -200,6 +201,21 @@ def wrong_reason(verification: Verification) -> str:
         f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first {first.output}[{index}]: "
         f"got {first.got:g}, expected {first.expected:g}{bound}"
     )
+
+
+def kept_sentence(state: Sequence[StateVariable]) -> str:
+    """Return why a second launch can be wrong: what the first left, with the lines of the source."""
+    return f"launches leave {_variables(state)} changed, and what is kept must not decide the output"
+
+
+def state_warnings(state: Sequence[StateVariable]) -> list[Warning]:
+    """Return what is to be said of a kernel that keeps something between launches."""
+    return [warning("state", variables=_variables(state))] if state else []
+
+
+def _variables(state: Sequence[StateVariable]) -> str:
+    """Return variables in words: 'count' (line 3), 'table'."""
+    return ", ".join(f"'{v.variable}'" + (f" (line {v.line})" if v.line else "") for v in state)
 
 
 def launch_warnings(case: Case) -> list[Warning]:

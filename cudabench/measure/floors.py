@@ -59,7 +59,7 @@ def impossible(
             f"{info.peak_gbps:.0f} GB/s of {info.name}, what its L2 cache holds left out; either the kernel does not "
             "do the work, or fewer bytes move than --bytes says"
         )
-    names = tuple(arithmetic)
+    names = tuple(name for name in arithmetic if name != "approximate")  # which is no format
     by_flops = flops_floor(flops, names, info) if flops else None
     if flops and by_flops is not None and median_s < by_flops:
         return (

@@ -22,18 +22,21 @@ import numpy as np
 
 from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, OutOfMemory, UsageError
+from cudabench.explain import machine_code
 from cudabench.measure import floors, verify
 from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.context import (
     RunContext,
     describe,
+    kept_sentence,
     launch_warnings,
     poison_bytes,
     right_output,
+    state_warnings,
     unverified_warnings,
     wrong_reason,
 )
-from cudabench.measure.modules import code_warnings, kept_in_cache, load, state_warnings
+from cudabench.measure.modules import code_warnings, kept_in_cache, load
 from cudabench.measure.outputs import OutputCheck, Site
 from cudabench.measure.sampling import (
     WARM_UP_S,
@@ -132,9 +135,15 @@ class GpuRun(RunContext):
                 f"A block of {threads} threads does not fit: by its launch bounds and {spent.registers} registers a "
                 f"thread {case.function} takes at most {most}; use a smaller --block."
             )
+        images = [
+            machine_code.Image(cubin, [machine_code.Kernel(entry) for entry in entries])
+            for cubin, entries in module.images([launch.function for launch in case.launches])
+        ]
+        for image in images:
+            machine_code.begin(image.cubin)  # beside the measurement
         state = KernelState(self.device, module.variables)
         try:
-            return self._verify_and_time(case, result, module, state)
+            return self._verify_and_time(case, result, module, state, images)
         except _WrongOutput as wrong:
             return replace(
                 result,
@@ -148,7 +157,9 @@ class GpuRun(RunContext):
             if self.device.alive():
                 state.release()
 
-    def _verify_and_time(self, case: Case, result: Result, module: Module, state: KernelState) -> Result:
+    def _verify_and_time(
+        self, case: Case, result: Result, module: Module, state: KernelState, images: Sequence[machine_code.Image]
+    ) -> Result:
         sites = self._sites(case, module)
         check = OutputCheck(self.operation, case.expects, self.operation.saves)
         before = self._first_runs(case, sites, check, state)
@@ -164,15 +175,17 @@ class GpuRun(RunContext):
         figures = right_output(self.operation, self.problem, self.inputs, outputs)
         notes = [
             *unverified_warnings(verification, self.expected(case.expects), self.operation.buffers(self.problem)),
-            *code_warnings(module.ptx),
-            *state_warnings(state),
+            *code_warnings([module.ptx]),
+            *state_warnings(state.kept),
             *notes,
         ]
         if verification:
             verification = replace(verification, samples=check.samples)
-        result = replace(result, verification=verification, figures=figures, state=state.kept)
+        code = machine_code.describe_all(images, "sm_" + self.device.info.compute_capability.replace(".", ""))
+        result = replace(result, verification=verification, figures=figures, state=state.kept, machine_code=code)
         measured = self._figures(result, case, timing, copy, notes)
-        reason = floors.impossible(timing.median_s, measured.bytes, measured.flops, (), self.device.info)
+        formats = code.arithmetic if code and code.arithmetic else ()
+        reason = floors.impossible(timing.median_s, measured.bytes, measured.flops, formats, self.device.info)
         if reason:
             raise _WrongOutput(reason, verification)
         return measured
@@ -216,8 +229,7 @@ class GpuRun(RunContext):
                 self._run(case, site, None)
                 again = check.by_digest(site, "again")
                 if again:
-                    kept = f"launches leave {state.text} changed, and what is kept must not decide the output"
-                    raise _WrongOutput(f"{wrong_reason(again)}: {kept}", again)
+                    raise _WrongOutput(f"{wrong_reason(again)}: {kept_sentence(state.kept)}", again)
         return first
 
     def _run(self, case: Case, site: Site, state: KernelState | None) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cudabench.devices.protocol import Device, Module, Variable
-from cudabench.measure.state import KernelState
 from cudabench.model import Case, Warning
 from cudabench.results.warnings import warning
 from cudabench.toolchain.record import Resources
@@ -36,6 +35,14 @@ class Linked:
     def ptx(self) -> str:
         """The PTX of all."""
         return "\n".join(module.ptx for module in self._modules)
+
+    def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
+        """Return the cubins of all."""
+        return [
+            image
+            for module in self._modules
+            for image in module.images([name for name in names if self.by_function[name] is module])
+        ]
 
     def function(self, name: str) -> Any:
         """Return a function to launch."""
@@ -66,8 +73,10 @@ def kept_in_cache(ptx: str) -> bool:
     return "evict_last" in ptx
 
 
-def code_warnings(ptx: str) -> list[Warning]:
-    """Return what is to be said of instructions that reach beyond the launch: cache hints, the device's heap."""
+def code_warnings(texts: Iterable[str]) -> list[Warning]:
+    """Return what is to be said of instructions that reach beyond the launch, cache hints and the device's heap, in
+    PTX."""
+    ptx = "\n".join(texts)
     notes = []
     hints = [word for word in EVICTION if word in ptx]
     if hints:
@@ -75,8 +84,3 @@ def code_warnings(ptx: str) -> list[Warning]:
     if re.search(r"\bcall(\.uni)?\b[^;]*\bmalloc\b", ptx):
         notes.append(warning("malloc"))
     return notes
-
-
-def state_warnings(state: KernelState) -> list[Warning]:
-    """Return what is to be said of a kernel that keeps something between launches."""
-    return [warning("state", variables=state.text)] if state.kept else []

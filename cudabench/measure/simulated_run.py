@@ -13,15 +13,20 @@ from cudabench.explain import advice, drawings, machine_code
 from cudabench.measure import verify
 from cudabench.measure.context import (
     Arrays,
+    InputSet,
     RunContext,
     compare,
     describe,
+    kept_sentence,
     launch_warnings,
+    poison_bytes,
     right_output,
+    state_warnings,
     unverified_warnings,
     wrong_reason,
 )
-from cudabench.model import Access, Case, Hazard, MachineCode, Operation, Problem, Result
+from cudabench.measure.modules import code_warnings
+from cudabench.model import Access, Case, Hazard, MachineCode, Operation, Problem, Result, StateVariable
 from cudabench.toolchain.record import Compiled
 
 
@@ -60,53 +65,86 @@ class SimulatedRun(RunContext):
             return replace(blank, status="failed", reason=str(error))
 
     def _simulate(self, case: Case, result: Result) -> Result:
-        arrays: Arrays = {}
-        buffers = self.operation.buffers(self.problem)
-        for buffer in buffers:
-            if buffer.role == "in" and case.source.builtin:
-                arrays[buffer.name] = self.inputs[buffer.name].view()
-                arrays[buffer.name].flags.writeable = False  # the next kernel needs it unchanged
-            elif buffer.role in ("in", "inout"):
-                arrays[buffer.name] = self.inputs[buffer.name].copy()
-            else:
-                arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype)
+        compiled = [(part, self.device.load(part).compiled) for part in case.parts]
+        if self.disassemble:
+            for _, one in compiled:
+                if one.cubin is not None:
+                    machine_code.begin(one.cubin)  # beside the simulation
+        arrays = self._arrays(case, self.input_sets[0])
         self.progress("simulating", 0)
-        compiled = self.device.load(case).compiled
-        if self.disassemble and compiled.cubin is not None:
-            machine_code.begin(compiled.cubin)  # beside the simulation
+        self.device.reset(case)
         run = self.device.run(
             case, arrays, trace=self.trace, progress=lambda fraction: self.progress("simulating", fraction)
         )
         self.output = run.report.output
+        state = tuple(self.device.changed(case))
         self.progress("verifying", 1)
         tolerance = self.operation.tolerated(case.expects, self.problem)
         expected = self.expected(case.expects)
         verification = compare(expected, arrays, tolerance, "simulated")
-        result = _counted(result, case, run, self.operation, self.problem)
-        if self.disassemble and compiled.cubin is not None:
-            result = replace(result, machine_code=self._machine_code(case, run, compiled, compiled.cubin))
-        notes = [*unverified_warnings(verification, expected, buffers), *launch_warnings(case)]
-        result = replace(result, verification=verification, warnings=tuple(notes))
+        result = replace(_counted(result, case, run, self.operation, self.problem), verification=verification)
+        if self.disassemble:
+            result = replace(result, machine_code=self._machine_code(run, compiled))
         if run.report.trace:
-            threads = drawings.thread_accesses(run.report.trace, case, buffers)
+            threads = drawings.thread_accesses(run.report.trace, case, self.operation.buffers(self.problem))
             result = replace(result, threads=threads, banks=drawings.bank_requests(run.report.trace))
-        faults = [hazard_reason(result.hazards)] if result.hazards else []  # the cause before what came of it
-        if not case.source.builtin:  # a built-in kernel's inputs are read-only
-            written = verify.changed(self.inputs, {b.name: arrays[b.name] for b in buffers if b.role == "in"})
-            if written:
-                faults.append(written)
-        if verification and verification.mismatches:
-            faults.append(wrong_reason(verification))
-            if run.report.suspicions:
-                faults.append(f"perhaps because of {hazard_reason(run.report.suspicions)}")
+        notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem))]
+        notes += [*launch_warnings(case), *state_warnings(state), *code_warnings(one.ptx for _, one in compiled)]
+        result = replace(result, warnings=tuple(notes), state=state, inputs="fixed" if self.fixed else "fresh")
+        faults = self._faults(case, run, result, arrays)
+        if state and not faults:
+            faults = self._faults_of_a_second_launch(case, state)
         if faults:
             return replace(result, status="wrong", reason="; ".join(faults))
         return replace(result, figures=right_output(self.operation, self.problem, self.inputs, arrays))
 
-    def _machine_code(self, case: Case, run: sim.Run, compiled: Compiled, cubin: bytes) -> MachineCode:
-        entries = dict.fromkeys(compiled.entry(launch.function) for launch in case.launches)
-        kernels = [machine_code.Kernel(entry, run.report.executed.get(entry)) for entry in entries]
-        return machine_code.describe(cubin, kernels, self.device.architecture, compiled.ptx.splitlines())
+    def _arrays(self, case: Case, inputs: InputSet) -> Arrays:
+        """Return the buffers of a problem: inputs, and poison where the kernel has to write."""
+        poison, _ = poison_bytes(inputs.expected(case.expects))
+        arrays: Arrays = {}
+        for buffer in self.operation.buffers(self.problem):
+            if buffer.role == "in" and case.source.builtin:
+                arrays[buffer.name] = inputs.arrays[buffer.name].view()
+                arrays[buffer.name].flags.writeable = False  # the next kernel needs it unchanged
+            elif buffer.role in ("in", "inout"):
+                arrays[buffer.name] = inputs.arrays[buffer.name].copy()
+            else:
+                arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype, poison)
+        return arrays
+
+    def _faults(self, case: Case, run: sim.Run, result: Result, arrays: Arrays) -> list[str]:
+        """Return what is wrong with a launch and its output, the cause before what came of it."""
+        faults = [hazard_reason(result.hazards)] if result.hazards else []
+        if not case.source.builtin:  # a built-in kernel's inputs are read-only
+            inputs = [b.name for b in self.operation.buffers(self.problem) if b.role == "in"]
+            written = verify.changed(self.inputs, {name: arrays[name] for name in inputs})
+            if written:
+                faults.append(written)
+        if result.verification and result.verification.mismatches:
+            faults.append(wrong_reason(result.verification))
+            if run.report.suspicions:
+                faults.append(f"perhaps because of {hazard_reason(run.report.suspicions)}")
+        return faults
+
+    def _faults_of_a_second_launch(self, case: Case, state: Sequence[StateVariable]) -> list[str]:
+        """Launch once more, on other inputs and with what the first launch left, and return what is wrong then."""
+        inputs = self.input_sets[1]
+        expected = inputs.expected(case.expects)
+        arrays = self._arrays(case, inputs)
+        self.device.run(case, arrays, trace=False, progress=lambda fraction: self.progress("launching again", fraction))
+        again = compare(expected, arrays, self.operation.tolerated(case.expects, inputs.problem), "again")
+        if again is None or not again.mismatches:
+            return []
+        return [f"{wrong_reason(again)}: {kept_sentence(state)}"]
+
+    def _machine_code(self, run: sim.Run, compiled: Sequence[tuple[Case, Compiled]]) -> MachineCode | None:
+        images = []
+        for part, one in compiled:
+            if one.cubin is not None:
+                entries = dict.fromkeys(one.entry(launch.function) for launch in part.launches)
+                kernels = [machine_code.Kernel(entry, run.report.executed.get(entry)) for entry in entries]
+                images.append(machine_code.Image(one.cubin, kernels, one.ptx.splitlines()))
+        return machine_code.describe_all(images, self.device.architecture)
 
 
 def _counted(result: Result, case: Case, run: sim.Run, operation: Operation, problem: Problem) -> Result:

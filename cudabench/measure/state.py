@@ -35,11 +35,6 @@ class KernelState:
         """The variables that launches were seen to leave changed."""
         return tuple(StateVariable(variable.name, variable.line) for variable in self._changed)
 
-    @property
-    def text(self) -> str:
-        """The same in words: 'count' (line 3), 'table'."""
-        return ", ".join(f"'{v.variable}'" + (f" (line {v.line})" if v.line else "") for v in self.kept)
-
     def reset(self) -> list[Work]:
         """Return what sets the variables back."""
         small = sum(variable.nbytes for variable in self._variables) <= ALWAYS_BYTES
