@@ -20,7 +20,7 @@ from hypothesis import settings
 from cudabench import operations
 from cudabench.devices import probe
 from cudabench.devices.protocol import Variable
-from cudabench.measure.buffers import GUARD
+from cudabench.measure.buffers import GUARD, ROTATION_BYTES, SMALL_GUARD_BYTES
 from cudabench.model import DeviceInfo, Launch, Source
 from cudabench.results import schema
 from cudabench.results.file import ResultsFile
@@ -142,6 +142,7 @@ class FakeDevice:
     memory: dict[int, np.ndarray] = field(default_factory=dict)
     samples: int = 0
     clocks: list[int] = field(default_factory=list)
+    read_only: tuple[str, ...] = ("in", "x")  # buffers of the operations that the tests measure
     # Of the module, with their first bytes.
     variables: dict[str, bytes] = field(default_factory=dict)
     ptx: str = ""
@@ -236,13 +237,15 @@ class FakeDevice:
         return True
 
     def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Callable[[], None]:
-        """Return the kernel on the named buffers; what lies before an array in its allocation lies behind it too."""
+        """Return the kernel on the named buffers, each without guards and without what an input goes on with."""
 
-        def inner(pointer: int) -> np.ndarray:
+        def inner(name: str, pointer: int) -> np.ndarray:
             base = max(b for b in self.memory if b <= pointer)
-            return self.at(pointer, self.memory[base].size - 2 * (pointer - base))
+            guard = SMALL_GUARD_BYTES if pointer - base >= SMALL_GUARD_BYTES else 0
+            extra = ROTATION_BYTES if name in self.read_only else 0
+            return self.at(pointer, self.memory[base].size - 2 * guard - extra)
 
-        return lambda: self.kernel({name: inner(pointer) for name, pointer in pointers.items()})
+        return lambda: self.kernel({name: inner(name, pointer) for name, pointer in pointers.items()})
 
     def use_stream(self, number: int) -> None:
         """Do nothing: all streams of a host are one."""

@@ -7,7 +7,9 @@ buffers of the same process the median differs by up to 4%; streams differ in th
 in turn, each on a stream of its own. A large problem touches so much of the memory that two places are enough; the
 places take turns with two sets of inputs.
 
-Around every array lie guard zones of a known pattern: a kernel that writes beyond an array changes them.
+Around every array lie guard zones of a known pattern: a kernel that writes beyond an array changes them. An array that
+kernels only read goes on with a copy of its beginning, so that the same memory, read from a little further on, is
+another array of the same values: inputs that differ from launch to launch and take no more of the cache.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ LARGEST_PAIR_BYTES = 4 << 30  # of a problem with two places: the host holds inp
 GUARD = 0xA5  # the byte of guard zones
 SMALL_GUARD_BYTES, LARGE_GUARD_BYTES = 64 << 10, 1 << 20  # before and behind an array each
 LARGE_ARRAY_BYTES = 16 << 20  # and more have large zones: a write one row off then still hits one
+
+
+ROTATION_BYTES = 256  # by which the other inputs begin later; keeps every alignment that kernels ask for
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,16 @@ class BufferSet:
         for pointer, nbytes, _ in self._zones():
             self.device.fill(pointer, nbytes, GUARD)()
         for buffer in self.buffers:
-            if buffer.role in ("in", "inout"):
-                for name in {buffer.name, _before(buffer.name)} & set(self.addresses):
+            if buffer.role == "in":
+                self.device.upload(self.addresses[buffer.name], inputs[buffer.name])
+                self.device.upload(self.addresses[buffer.name] + buffer.nbytes, _beginning(inputs[buffer.name]))
+            if buffer.role == "inout":
+                for name in (buffer.name, _before(buffer.name)):
                     self.device.upload(self.addresses[name], inputs[buffer.name])
+
+    def rotated(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the addresses with some arrays that are only read beginning later, by `ROTATION_BYTES`."""
+        return {**self.addresses, **{name: self.addresses[name] + ROTATION_BYTES for name in names}}
 
     def reset(self, poison: int = POISON) -> list[Work]:
         """Return what sets back all that a kernel writes: what it also reads to its inputs, the rest to a byte."""
@@ -79,8 +91,8 @@ class BufferSet:
         return works
 
     def digests(self, names: Iterable[str]) -> tuple[int, ...]:
-        """Return digests of some buffers, after all that is queued."""
-        sizes = {buffer.name: buffer.nbytes for buffer in self.buffers}
+        """Return digests of some buffers with what they go on with, after all that is queued."""
+        sizes = {buffer.name: buffer.nbytes + _extra(buffer) for buffer in self.buffers}
         return tuple(self.device.digest(self.addresses[name], sizes[name]) for name in names)
 
     def release(self) -> None:
@@ -108,7 +120,7 @@ class BufferSet:
         found = []
         for buffer in self.buffers:
             start, nbytes = self.addresses[buffer.name], guard_bytes(buffer.nbytes)
-            found += [(start - nbytes, nbytes, buffer), (start + buffer.nbytes, nbytes, buffer)]
+            found += [(start - nbytes, nbytes, buffer), (start + buffer.nbytes + _extra(buffer), nbytes, buffer)]
         return found
 
     def copy(self) -> Work | None:
@@ -133,6 +145,17 @@ class BufferSet:
 _ENDS = {"in": "copy source", "out": "copy target"}
 
 
+def _extra(buffer: Buffer) -> int:
+    """Return the bytes that an array goes on with."""
+    return ROTATION_BYTES if buffer.role == "in" else 0
+
+
+def _beginning(array: np.ndarray) -> np.ndarray:
+    """Return what an array goes on with: its first bytes, repeated where it is shorter."""
+    whole = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return np.resize(whole[:ROTATION_BYTES], ROTATION_BYTES)
+
+
 def _before(name: str) -> str:
     """Return the name of the copy that a buffer is restored from."""
     return f"{name} before"
@@ -146,6 +169,7 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
     buffers = operation.buffers(problem)
     sizes = {b.name: b.nbytes for b in buffers} | {_before(b.name): b.nbytes for b in buffers if b.role == "inout"}
     guards = {b.name: guard_bytes(b.nbytes) for b in buffers}
+    sizes |= {b.name: b.nbytes + _extra(b) for b in buffers}
     needed, free = sum(sizes.values()) + 2 * sum(guards.values()), device.free_bytes()
     if needed > free:
         raise OutOfMemory(

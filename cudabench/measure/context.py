@@ -57,10 +57,10 @@ class InputSet:
             self._references[name] = self.operation.right(name, self.problem, self.arrays)
         return self._references[name]
 
-    def same_inputs(self, other: InputSet) -> bool:
-        """Tell whether another set has the same inputs byte for byte: the user fixed them, or there are none."""
+    def differing(self, other: InputSet) -> frozenset[str]:
+        """Return the inputs that another set has other bytes of: those that a seed decides."""
         mine, others = self.arrays, other.arrays
-        return all(np.array_equal(_bytes(mine[name]), _bytes(others[name])) for name in mine)
+        return frozenset(name for name in mine if not np.array_equal(_bytes(mine[name]), _bytes(others[name])))
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
@@ -78,7 +78,7 @@ class RunContext:
     cpu: CpuTime | None = field(default=None, kw_only=True)
     second_seed: int | None = field(default=None, kw_only=True)
     _sets: tuple[InputSet, ...] = field(default=(), init=False)
-    _fixed: bool | None = field(default=None, init=False)
+    _drawn: frozenset[str] | None = field(default=None, init=False)
 
     @property
     def input_sets(self) -> tuple[InputSet, InputSet]:
@@ -91,13 +91,18 @@ class RunContext:
         return first, second
 
     @property
-    def fixed(self) -> bool:
-        """Whether both sets have the same inputs."""
-        if self._fixed is None:
+    def drawn(self) -> frozenset[str]:
+        """The inputs that the seed decides, by name."""
+        if self._drawn is None:
             self.progress("making inputs", 0)
             first, second = self.input_sets
-            self._fixed = first.same_inputs(second)
-        return self._fixed
+            self._drawn = first.differing(second)
+        return self._drawn
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the seed decides nothing: the user fixed all inputs, or there are none."""
+        return not self.drawn
 
     @property
     def inputs(self) -> Arrays:

@@ -199,15 +199,13 @@ class GpuRun(RunContext):
         places = self.buffer_sets()
         sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
         poison = poison_bytes(self.expected(case.expects))
+        read_only = [b.name for b in places[0].buffers if b.role == "in"]
+        drawn = [name for name in read_only if name in self.drawn]  # a rotated row of indices could lead anywhere
         sites = []
         for at, place in enumerate(places):
             inputs = sets[at % len(sets)]
             place.fill(inputs.arrays)
-            other = None
-            if len(sets) > 1:
-                theirs = places[at ^ 1 if at ^ 1 < len(places) else at - 1].addresses
-                mixed = {b.name: theirs[b.name] for b in place.buffers if b.role == "in"}
-                other = self.device.bind(module, case.launches, {**place.addresses, **mixed})
+            other = self.device.bind(module, case.launches, place.rotated(drawn)) if drawn else None
             work = self.device.bind(module, case.launches, place.addresses)
             sites.append(Site(place, inputs, work, other, poison[at % 2]))
         return sites
@@ -267,6 +265,8 @@ class GpuRun(RunContext):
                     found = verify.changed(site.inputs.arrays, site.buffers.download([buffer]))
                     if found:
                         raise _WrongOutput(found)
+            if digests:
+                raise _WrongOutput("the kernel wrote behind the end of an array that is const in its signature")
 
     def _nothing_outside(self, case: Case, sites: Sequence[Site]) -> None:
         """Raise _WrongOutput where a kernel wrote outside an array."""

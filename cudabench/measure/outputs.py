@@ -19,7 +19,7 @@ FULL_SHARE = 0.25  # of the time since the first sample may go into comparisons 
 class Site:
     """A kernel bound to one place of the memory with one set of inputs.
 
-    `work` queues its launches. `other` queues them on the same outputs with the inputs of another set, None where all
+    `work` queues its launches. `other` queues them on the same outputs with inputs that begin later, None where all
     inputs are fixed. `poison` is the byte that outputs are filled with before a run.
     """
 
