@@ -485,6 +485,7 @@ class Access:
     wavefronts: Annotated[int | None, "Passes over the 32 banks; of other memory null."] = None
     ideal_wavefronts: Annotated[int | None, "Wavefronts without any bank conflict."] = None
     advice: Annotated[str | None, "What would mend the waste; null where there is none."] = None
+    merged: Annotated[int, "Requests of the PTX that the compiler merged into others, which are counted once."] = 0
 
 
 @dataclass(frozen=True)

@@ -350,6 +350,26 @@ def test_four_loads_are_one() -> None:
 
 
 @needs_tools
+def test_merged_loads_count_once() -> None:
+    """matmul tiled: four reads of a row of A are one of 16 bytes, which takes 2 wavefronts of its half warps."""
+    operation = operations.get("matmul")
+    (case,) = cases.build(operation, cases.Request(kernels=("tiled",), size=(64, 64, 64)))
+    rows = {}
+    for read in (False, True):
+        run = SimulatedRun(operation, case.problem, Settings(cpu=False), SimDevice("sm_90"), disassemble=read)
+        access = run.simulate(case).access
+        assert access is not None
+        rows[read] = {(row.line, row.space, row.op, row.bytes): row for row in access}
+    line, _, _, _ = next(key for key in rows[True] if key[3] == 16)
+    plain, narrow = rows[False][line, "shared", "load", 4], rows[True][line, "shared", "load", 4]
+    wide = rows[True][line, "shared", "load", 16]
+    assert plain.merged == 0
+    assert wide.merged == 3 * wide.requests
+    assert plain.requests == narrow.requests + wide.requests + wide.merged
+    assert wide.wavefronts == 2 * wide.requests
+
+
+@needs_tools
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", operations.SUMMARIES)
 def test_no_access_of_the_chapters_is_unexplained(name: str, arch: str) -> None:

@@ -106,8 +106,16 @@ class SimDevice:
                 found.append(StateVariable(name, cubin.declared_at(part.source.text, name)))
         return found
 
-    def run(self, case: Case, arrays: Arrays, *, trace: bool, progress: Callable[[float], None]) -> Run:
-        """Run all launches of a case on arrays, which change in place."""
+    def run(
+        self,
+        case: Case,
+        arrays: Arrays,
+        *,
+        trace: bool,
+        progress: Callable[[float], None],
+        merged: Mapping[str, Mapping[int, tuple[int, int]]] | None = None,
+    ) -> Run:
+        """Run all launches of a case on arrays, which change in place; merged: by function, as in `simulator.run`."""
         parts = {launch.function: part for one in case.parts for part in [self.load(one)] for launch in one.launches}
         resources, fits = self.spent(case)
         reports = []
@@ -128,6 +136,7 @@ class SimDevice:
                     names=_names(launch),
                     trace=trace,
                     progress=inside,
+                    merged=(merged or {}).get(launch.function),
                 )
             reports.append(report)
         return Run(simulator.merge(reports), resources, fits)

@@ -34,12 +34,14 @@ class Access(NamedTuple):
 class Group(NamedTuple):
     """Accesses that one machine instruction does: the line that it is named after, all lines, and what it moves.
 
-    It moves `bytes` a lane from `offset` behind the base on; a single access is a group too.
+    It moves `bytes` a lane from `offset` behind the base on, which is `shift` from the leader's own offset; a single
+    access is a group too.
     """
 
     leader: int
     lines: tuple[int, ...]
     offset: int
+    shift: int
     bytes: int
 
 
@@ -49,9 +51,14 @@ class Merged(NamedTuple):
     groups: tuple[Group, ...]
     unexplained: tuple[Access, ...]
 
-    def leaders(self) -> dict[int, Group]:
-        """Return the group of each line."""
-        return {line: group for group in self.groups for line in group.lines}
+    def issued(self) -> dict[int, tuple[int, int]]:
+        """Return how the lines of groups count, as `simulator.run` wants it told."""
+        found: dict[int, tuple[int, int]] = {}
+        for group in self.groups:
+            if len(group.lines) > 1:
+                found |= dict.fromkeys(group.lines[1:], (group.leader, 0))
+                found[group.leader] = (group.shift, group.bytes)
+        return found
 
 
 _ACCESS = re.compile(
@@ -129,5 +136,6 @@ def _group(leader: Access, total: int, missing: list[Access]) -> Group:
     _, start, inside = best
     for access in inside:
         missing.remove(access)
-    own = leader.bytes if not inside else total
-    return Group(leader.ptx_line, (leader.ptx_line, *(a.ptx_line for a in inside)), start, max(own, leader.bytes))
+    lines = (leader.ptx_line, *(access.ptx_line for access in inside))
+    moved = max(total, leader.bytes) if inside else leader.bytes
+    return Group(leader.ptx_line, lines, start, start - leader.offset, moved)

@@ -9,7 +9,7 @@ from cudabench import simulator
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
-from cudabench.explain import advice, drawings, machine_code
+from cudabench.explain import advice, drawings, machine_code, merged
 from cudabench.measure import verify
 from cudabench.measure.context import (
     Arrays,
@@ -28,6 +28,7 @@ from cudabench.measure.context import (
 )
 from cudabench.measure.modules import code_warnings
 from cudabench.model import Access, Case, Hazard, MachineCode, Operation, Problem, Result, StateVariable
+from cudabench.toolchain import nvdisasm
 from cudabench.toolchain.record import Compiled
 
 
@@ -75,7 +76,11 @@ class SimulatedRun(RunContext):
         self.progress("simulating", 0)
         self.device.reset(case)
         run = self.device.run(
-            case, arrays, trace=self.trace, progress=lambda fraction: self.progress("simulating", fraction)
+            case,
+            arrays,
+            trace=self.trace,
+            progress=lambda fraction: self.progress("simulating", fraction),
+            merged=self._merged(compiled),
         )
         self.output = run.report.output
         state = tuple(self.device.changed(case))
@@ -139,6 +144,20 @@ class SimulatedRun(RunContext):
             return []
         return [f"{wrong_reason(again)}: {kept_sentence(state)}"]
 
+    def _merged(self, compiled: Sequence[tuple[Case, Compiled]]) -> dict[str, dict[int, tuple[int, int]]]:
+        """Return by function how the loads and stores count that ptxas merged; without nvdisasm none are known."""
+        found: dict[str, dict[int, tuple[int, int]]] = {}
+        if not self.disassemble or nvdisasm.path() is None:
+            return found
+        for part, one in compiled:
+            program = self.device.load(part).program
+            for function in {launch.function for launch in part.launches}:
+                if one.cubin is not None:
+                    entry = one.entry(function)
+                    code = nvdisasm.functions(one.cubin, entry)
+                    found[function] = merged.merge(code, one.ptx.splitlines(), program.lines(entry)).issued()
+        return found
+
     def _machine_code(self, run: sim.Run, compiled: Sequence[tuple[Case, Compiled]]) -> MachineCode | None:
         images = []
         for part, one in compiled:
@@ -177,6 +196,7 @@ def _access(access: simulator.Access, case: Case) -> Access:
         ideal_sectors=access.ideal_sectors,
         wavefronts=access.wavefronts,
         ideal_wavefronts=access.ideal_wavefronts,
+        merged=access.merged,
     )
     return replace(record, advice=advice.advise(record))
 

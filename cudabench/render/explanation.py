@@ -45,7 +45,18 @@ def title(result: Result) -> str:
 
 def summary(result: Result) -> str:
     """Return what the kernel executes and occupies."""
-    parts = [f"{units.count(result.instructions or 0)} warp instructions"]
+    code = result.machine_code
+    if code is not None and code.instructions_executed is not None:
+        parts = [f"{units.count(code.instructions_executed)} warp instructions"]
+        if code.threads_per_instruction is not None:
+            parts.append(f"{code.threads_per_instruction:.1f} threads each")
+    else:
+        why = "the machine code is not read: install nvidia-cuda-nvdisasm"
+        parts = [f"{units.count(result.instructions or 0)} warp instructions of PTX ({why})"]
+    if code is not None and code.arithmetic:
+        parts.append(f"arithmetic in {', '.join(code.arithmetic)}")
+    if code is not None and code.spill_bytes:
+        parts.append(f"{code.spill_bytes} bytes of spills")
     if result.registers is not None:
         parts.append(f"{result.registers} registers a thread")
     if result.shared_bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,7 @@ def run(
     budget: int | None = None,
     trace: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    merged: Mapping[int, tuple[int, int]] | None = None,
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
 
@@ -72,6 +73,9 @@ def run(
     bytes for structs by value, None for a null pointer. shared_bytes: dynamic shared memory of a block. names: the
     parameters' names for messages. budget: vector steps after which the launch is stopped. trace: record single
     accesses (small launches only). progress: called with (blocks done, blocks in all).
+
+    merged: how loads and stores count that the machine code has otherwise, by PTX line: (bytes to add to the address,
+    bytes a lane), or (PTX line of the one that does its work, 0).
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (all missing features are listed),
     KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -112,7 +116,11 @@ def run(
     if trace:
         recorder = Recorder(space, first_argument, addresses, arguments)
     plan = program.plans.plan(code, grid3, block3, shared_bytes, trace)
-    machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress)
+    issued = {}
+    for number, access in enumerate(code.accesses):
+        if merged and access.location.ptx_line in merged:
+            issued[number] = merged[access.location.ptx_line]
+    machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued)
     machine.run()
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
@@ -125,19 +133,28 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
     """Return the counts per line, space, operation and width, in the order of the source."""
     counters = machine.counters
     totals: dict[tuple[str, int, str, AccessKind, int], list[int]] = {}
+    keys: dict[int, tuple[str, int, str, AccessKind, int]] = {}  # by PTX line
+    away: dict[int, int] = {}  # by PTX line of the access that does the work of others: their requests
     for number, (location, space, op, size) in enumerate(code.accesses):
+        other, issued = counters.issued.get(number, (0, size))
+        if not issued:
+            away[other] = away.get(other, 0) + counters.merged[number]
         if not counters.requests[number]:
             continue
-        key = (code.files.get(location.file, ""), location.line, space, op, size)
-        total = totals.setdefault(key, [0, 0, 0])
+        key = (code.files.get(location.file, ""), location.line, space, op, issued)
+        keys[location.ptx_line] = key
+        total = totals.setdefault(key, [0, 0, 0, 0])
         total[0] += counters.requests[number]
         total[1] += counters.pieces[number]
         total[2] += counters.ideal[number]
+    for line, requests in away.items():
+        if line in keys:
+            totals[keys[line]][3] += requests
     found = []
     for key in sorted(totals):
-        requests, pieces, ideal = totals[key]
+        requests, pieces, ideal, merged = totals[key]
         if key[2] == "shared":
-            found.append(Access(*key, requests, None, None, pieces, ideal))
+            found.append(Access(*key, requests, None, None, pieces, ideal, merged))
         else:
-            found.append(Access(*key, requests, pieces, ideal, None, None))
+            found.append(Access(*key, requests, pieces, ideal, None, None, merged))
     return tuple(found)

@@ -7,7 +7,7 @@ parked until no other lane of the chunk can run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,13 +45,14 @@ class Machine:
         budget: int,
         trace: Recorder | None = None,
         progress: Callable[[int, int], None] | None = None,
+        merged: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
         self.plan, self.code, self.grid, self.block = plan, plan.code, plan.grid, plan.block
         self.dynamic_shared, self.shared_size = plan.dynamic_shared, plan.shared_size
         self.space, self.parameters = space, parameters
         self.parameter_values: dict[tuple[int, int, str], Value] = {}
         self.budget, self.trace, self.progress = budget, trace, progress
-        self.counters = Counters(len(plan.code.accesses), plan.patterns)
+        self.counters = Counters(len(plan.code.accesses), plan.patterns, merged or {})
         self.hazards = Hazards(plan.code, space)
         self.instructions = 0
         self.executed = [Executed()] * len(plan.code.blocks)

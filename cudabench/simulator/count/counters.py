@@ -6,7 +6,7 @@ that its active lanes touch; the ideal is what the same distinct bytes would nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -114,7 +114,12 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
 class Counters:
     """Requests and pieces per memory instruction; patterns that recur are counted once."""
 
-    def __init__(self, instructions: int, patterns: dict[Key, tuple[int, int]]) -> None:
+    def __init__(
+        self, instructions: int, patterns: dict[Key, tuple[int, int]], merged: Mapping[int, tuple[int, int]]
+    ) -> None:
+        """`merged`: of the memory instructions that the machine code has otherwise (`launch.run`)."""
+        self.issued = merged
+        self.merged = [0] * instructions
         self.requests = [0] * instructions
         self.pieces = [0] * instructions
         self.ideal = [0] * instructions
@@ -157,6 +162,14 @@ class Counters:
         self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int, chunk: Chunk
     ) -> None:
         """Count global accesses; warps: the number of requests; mask broadcasts over (blocks, threads)."""
+        if number in self.issued:
+            shift, size = self.issued[number]
+            if not size:
+                self.merged[number] += warps
+                return
+            offset += shift
+            if not isinstance(address, Affine):
+                address = address + shift
         if type(address) is Affine:
             if address.coefficients is None:
                 self.add(number, warps, warps, warps)
@@ -192,6 +205,14 @@ class Counters:
         load: bool,
     ) -> None:
         """Count shared accesses; arguments as for `global_`, and whether they are loads."""
+        if number in self.issued:
+            shift, size = self.issued[number]
+            if not size:
+                self.merged[number] += warps
+                return
+            offset += shift
+            if not isinstance(address, Affine):
+                address = address + shift
         key = None
         # A word for all lanes takes one wavefront; wider, it takes one for each group of lanes that has an active one.
         narrow = size <= banks.WORD
