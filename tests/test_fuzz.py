@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from cudabench.devices import Choice
+from cudabench.errors import UsageError
+from cudabench.measure import fuzz
+from cudabench.model import Settings
 from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.userkernel import plan, precision
+from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.values import TYPES, Array
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
@@ -151,3 +161,138 @@ def test_a_right_kernel_stays_right(name: str, cudabench: Runner) -> None:
     record = ran.json["results"][0]["fuzz"]
     assert ran.code == 0, (record, ran.err)
     assert record["cases"] >= 20, record
+
+
+# Wrong ones ----------------------------------------------------------------------------------------------------------
+
+WRONG = {
+    "tail": ("if (i < n / 32 * 32) y[i] = x[i] + 1;", "y=x+1", "random"),
+    "sign": ("if (i < n) y[i] = x[i] < 0 ? 7 : x[i];", "y=x", "negative"),
+    "equal": ("if (i + 1 < n) y[i] = x[i] == x[i + 1] ? 9 : x[i]; else if (i < n) y[i] = x[i];", "y=x", "ties"),
+}
+
+
+@simulated
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_kernel_is_made_small_and_repeats(name: str, cudabench: Runner) -> None:
+    """It is right on its own inputs and wrong on others; the line that is printed shows the fault by itself."""
+    body, expect, values = WRONG[name]
+    Path("k.cu").write_text(f"__global__ void f(int n, const float *x, float *y) {{ {HEAD} {body} }}\n")
+    line = ("run", "k.cu", *ONE[:-1], "n=1024", *one_array("float32", expect)[len(ONE) :], *SIM)
+    assert cudabench(*line).code == 0
+    ran = cudabench(*line, "--fuzz", 12)
+    result = ran.json["results"][0]
+    assert (ran.code, result["status"]) == (3, "wrong")
+    failed, command = result["fuzz"]["failed"], result["fuzz"]["command"]
+    if values != "ties":
+        assert failed["values"] == values
+    assert failed["sizes"]["n"] <= 3
+    assert "To repeat it" in ran.err
+    words = shlex.split(command)
+    assert words[:2] == ["cudabench", "run"]
+    again = cudabench(*words[1:])
+    assert again.code == 3, again.out + again.err
+
+
+@simulated
+def test_where_says_which_sizes_are_meant(cudabench: Runner) -> None:
+    """A kernel for multiples of 32 fails without --where and is right with it."""
+    body = WRONG["tail"][0]
+    Path("k.cu").write_text(f"__global__ void f(int n, const float *x, float *y) {{ {HEAD} {body} }}\n")
+    line = ("run", "k.cu", *ONE[:-1], "n=1024", *one_array("float32", "y=x+1")[len(ONE) :], *SIM, "--fuzz", 8)
+    assert cudabench(*line).code == 3
+    assert cudabench(*line, "--where", "n%32==0").code == 0
+    for extra, message in (
+        (("--where", "n%3==0"), "does not hold for the arguments given"),
+        (("--where", "q==0"), "there is no 'q' here"),
+    ):
+        ran = cudabench(*line, *extra)
+        assert ran.code == 2
+        assert message in ran.err
+
+
+@simulated
+def test_what_cannot_be_fuzzed_is_refused(cudabench: Runner) -> None:
+    """Nothing expected, or a file's answer to one input: exit code 2 and the repair; --where alone as well."""
+    Path("k.cu").write_text(elementwise("float", "y[i] = x[i];"))
+    line = ("run", "k.cu", *ONE, "--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty", *SIM)
+    ran = cudabench(*line, "--fuzz", 3)
+    assert ran.code == 2
+    assert "--fuzz has nothing to compare other inputs with: add --expect" in ran.err
+    assert "add --fuzz K" in cudabench(*line, "--where", "n>0").err
+
+
+@simulated
+def test_undecided_values_are_said(cudabench: Runner) -> None:
+    """The root of negative numbers: the class is named with the reason, in the file and on the terminal."""
+    text, options = RIGHT["root"]
+    Path("k.cu").write_text(text)
+    ran = cudabench("run", "k.cu", *options, *SIM, "--fuzz", 3)
+    (undecided, *_) = ran.json["results"][0]["fuzz"]["undecided"]
+    assert undecided["values"] == "negative"
+    assert "root of a negative number" in undecided["reason"]
+    assert "fuzz: negative values decide nothing" in " ".join(ran.err.split())
+
+
+# What is varied ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("values", fuzz.CLASSES)
+def test_every_class_is_a_start_of_the_command_line(dtype: str, values: str) -> None:
+    """Each class gives, for each type and up to three dimensions, text that --arg takes and that fills the array."""
+    from cudabench.userkernel import inits
+    from cudabench.userkernel.values import CONSTANTS
+
+    for shape in ((5,), (1,), (3, 40), (2, 3, 7)):
+        text = fuzz.start_of(values, Array("x", dtype, shape, "random"), 3)
+        rule = inits.read(text, dtype, shape, "--arg x", CONSTANTS)
+        array = Array("x", dtype, shape, rule.word, rule=rule).make(3, 0)
+        assert array.shape == shape
+        if values == "spike" and dtype != "bool":
+            assert np.count_nonzero(array) == 1
+
+
+def fuzzed(arguments: tuple[str, ...], grid: str, expect: tuple[str, ...], where: str | None = None) -> fuzz.Fuzz:
+    """Return the fuzzing of a kernel of two arrays."""
+    Path("k.cu").write_text("__global__ void f(int n, int m, const float *x, const int *at, float *y) {}\n")
+    return fuzz.Fuzz(UserRequest("k.cu", ("f",), grid, "256", arguments, expect), Choice("sim"), Settings(), 4, where)
+
+
+ARGUMENTS = ("n=1024", "m=n/2", "x=float32[n]:random", "at=int32[m]:random", "y=float32[n]:empty")
+
+
+def test_only_what_may_vary_varies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places stay, sizes that follow from others follow, and a grid that divides keeps its multiples."""
+    monkeypatch.chdir(tmp_path)
+    one = fuzzed(ARGUMENTS, "n//256", ("y=x+np.sum(x[at])",))
+    assert one.drawn == {"x"}
+    assert one.named == {"n": 1024}
+    assert one.allowed({"n": 512})
+    assert not one.allowed({"n": 257})
+    assert not one.allowed({"n": 258})
+    free = fuzzed(ARGUMENTS, "cdiv(n,256)", ("y=x",), "n>4")
+    assert free.drawn == {"x"}
+    assert free.allowed({"n": 258})
+    assert not free.allowed({"n": 257})  # m = n/2 is none
+    assert not free.allowed({"n": 4})
+    ranged = fuzzed(tuple(text.replace(":random", ":uniform(0,2)") for text in ARGUMENTS), "1", ("y=x",))
+    assert ranged.drawn == set()
+    with pytest.raises(UsageError, match="does not hold"):
+        fuzzed(ARGUMENTS, "1", ("y=x",), "n<5")
+
+
+def test_rounding_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stable expectation needs nothing, a cancelling sum a wider tolerance, an overflowing one decides nothing."""
+    monkeypatch.chdir(tmp_path)
+    Path("k.cu").write_text("__global__ void f(int n, const float *x, float *y) {}\n")
+
+    def judged(start: str, expect: str) -> precision.Judgement:
+        arguments = ("n=4096", f"x=float32[n]:{start}", "y=float32[1]:empty")
+        return precision.judge(plan.problem(UserRequest("k.cu", ("f",), "1", "1", arguments, (expect,))), 0)
+
+    assert judged("random", "y=np.max(x)") == precision.Judgement()
+    needed: Any = judged("normal(0,1)", "y=np.sum(x)").atol
+    assert 1e-6 < needed < 0.5
+    assert "range of float32" in str(judged("full(1e30)", "y=np.sum(x*x)/1e60").undecided)
+    assert "invalid operation" in str(judged("full(-1)", "y=np.sum(np.sqrt(x))").undecided)

@@ -22,7 +22,7 @@ from cudabench.results.file import ResultsFile, parse
 from tests.conftest import FakeDevice, on_cards
 
 # DESIGN: the contract's keys, by level.
-TOP = {"schema", "tool", "host", "device", "settings", "results"}
+TOP = {"schema", "tool", "host", "device", "settings", "provenance", "results"}
 DEVICE = {"name", "kind", "compute_capability", "sm_count", "l2_bytes", "peak_gbps", "clocks", "driver", "uuid"}
 RESULT = {
     "operation", "kernel", "id", "function", "source", "size", "dtype", "block", "grid", "shared_bytes", "registers",

@@ -41,6 +41,14 @@ class _Part:
         return self.compute or (lambda: value)
 
 
+def _now(function: Callable[..., Any], *values: Any) -> _Part:
+    """Return a call on numbers, made now; one that fails may stand where it is never computed."""
+    try:
+        return _Part(function(*values))
+    except Exception:
+        return _Part(compute=lambda: function(*values))
+
+
 class _Compiler:
     """The one walk over the tree."""
 
@@ -82,7 +90,7 @@ class _Compiler:
         works = [part.work() for part in parts]
         if not names:
             if all(part.number for part in parts):
-                return _Part(function(*(work() for work in works)))
+                return _now(function, *(part.value for part in parts))
             if len(works) == 1:
                 (only,) = works
                 return _Part(compute=lambda: function(only()))
@@ -92,7 +100,7 @@ class _Compiler:
 
     def binary(self, function: Callable[[Any, Any], Any], left: _Part, right: _Part) -> _Part:
         if left.number and right.number:
-            return _Part(function(left.value, right.value))
+            return _now(function, left.value, right.value)
         a, b = left.value, right.value
         if left.compute is None and right.compute is None:
             return _Part(compute=lambda: function(a, b))
