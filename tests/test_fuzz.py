@@ -186,7 +186,7 @@ def test_a_wrong_kernel_is_made_small_and_repeats(name: str, cudabench: Runner) 
     failed, command = result["fuzz"]["failed"], result["fuzz"]["command"]
     if values != "ties":
         assert failed["values"] == values
-    assert failed["sizes"]["n"] <= 3
+    assert failed["sizes"]["n"] <= (31 if values == "ties" else 3)
     assert "To repeat it" in ran.err
     words = shlex.split(command)
     assert words[:2] == ["cudabench", "run"]
@@ -276,7 +276,7 @@ def test_only_what_may_vary_varies(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert free.allowed({"n": 258})
     assert not free.allowed({"n": 257})  # m = n/2 is none
     assert not free.allowed({"n": 4})
-    ranged = fuzzed(tuple(text.replace(":random", ":uniform(0,2)") for text in ARGUMENTS), "1", ("y=x",))
+    ranged = fuzzed(tuple(text.replace("[n]:random", "[n]:uniform(0,2)") for text in ARGUMENTS), "1", ("y=x",))
     assert ranged.drawn == set()
     with pytest.raises(UsageError, match="does not hold"):
         fuzzed(ARGUMENTS, "1", ("y=x",), "n<5")
@@ -294,5 +294,5 @@ def test_rounding_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert judged("random", "y=np.max(x)") == precision.Judgement()
     needed: Any = judged("normal(0,1)", "y=np.sum(x)").atol
     assert 1e-6 < needed < 0.5
-    assert "range of float32" in str(judged("full(1e30)", "y=np.sum(x*x)/1e60").undecided)
+    assert "range of float32" in str(judged("full(1e30)", "y=np.sum(x*x)*1e-30*1e-25").undecided)
     assert "invalid operation" in str(judged("full(-1)", "y=np.sum(np.sqrt(x))").undecided)
