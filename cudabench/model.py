@@ -10,8 +10,10 @@ Units: seconds, bytes, GB/s with GB = 10^9 bytes, GFLOP/s with 10^9 operations. 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from cudabench.occupancy import Occupancy
@@ -90,6 +92,8 @@ class Tolerance:
     outputs: Mapping[str, Tolerance] = field(default_factory=dict)
     # The elements are bfloat16 in uint16, which NumPy has no type for.
     bfloat16: bool = False
+    # What is compared where that is not the elements: pieces of what is expected and of the output, with a name each.
+    parts: Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]] | None = None
 
     def of(self, output: str) -> Tolerance:
         """Return the tolerance of an output."""
@@ -97,6 +101,14 @@ class Tolerance:
 
 
 EXACT = Tolerance(0.0, 0.0, "values are moved, not computed")
+
+
+@dataclass(frozen=True)
+class ByValue:
+    """An argument that is a struct or vector: its bytes, and the alignment of its type."""
+
+    content: bytes
+    align: int
 
 
 @dataclass(frozen=True)
@@ -125,7 +137,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. Arguments are names of buffers or NumPy scalars, in the order of the kernel's parameters.
+    """One kernel launch. Arguments are names of buffers, NumPy scalars, or structs as `ByValue`, in the order of the
+    kernel's parameters.
 
     `unit` has the function; None means the case's own source.
     """
@@ -221,10 +234,21 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The same work on the CPU: `run(inputs, outputs, threads)` fills the outputs; `implementation` names the call."""
+    """The same work on the CPU: `run(inputs, outputs, threads)` fills the outputs; `implementation` names the call.
+
+    `prepare`, where there is one, takes the same arguments and is entered outside the clock; the work that it gives is
+    timed in place of `run`.
+    """
 
     implementation: str
     run: Callable[[Arrays, Arrays, int], None]
+    prepare: Callable[[Arrays, Arrays, int], AbstractContextManager[Callable[[], Any]]] | None = None
+
+    def prepared(self, inputs: Arrays, outputs: Arrays, threads: int) -> AbstractContextManager[Callable[[], Any]]:
+        """Return the context in which the work is timed; entered, it gives the work."""
+        if self.prepare:
+            return self.prepare(inputs, outputs, threads)
+        return nullcontext(partial(self.run, inputs, outputs, threads))
 
 
 @dataclass(frozen=True)
@@ -325,6 +349,10 @@ class Case:
     expects: str
     named: bool = False
     skip_reason: str | None = None
+    # What `__constant__` variables hold, as bytes; set before the launches.
+    constants: Mapping[str, bytes] = field(default_factory=dict)
+    # Those that the kernel reads and nothing sets.
+    unset_constants: tuple[str, ...] = ()
 
     @property
     def threads(self) -> int:
@@ -419,10 +447,6 @@ class Verification:
     atol: Annotated[float, "Absolute tolerance."]
     checked: Annotated[tuple[str, ...], "When the output was looked at: before and after timing, or simulated."]
     samples: Annotated[int, "How many timed samples were looked at; of a wrong one, its number."] = 0
-    largest_error_ulp: Annotated[
-        float | None,
-        "Largest difference to the reference, in units of the type's last place; null for integers.",
-    ] = None
 
 
 @dataclass(frozen=True)
@@ -600,3 +624,7 @@ class Result:
     ] = None
     threads: Annotated[tuple[ThreadAccess, ...] | None, "Single accesses, with --threads."] = None
     banks: Annotated[tuple[BankRequest, ...] | None, "The first warp's requests to shared memory, with --banks."] = None
+    fuzz: Annotated[
+        Mapping[str, Any] | None,
+        "Of run --fuzz: how many cases were right, what is undecided and why, what failed, and the line to repeat it.",
+    ] = None

@@ -337,3 +337,65 @@ def test_tuples_are_dimensions() -> None:
     """A grid of several numbers is a tuple."""
     assert scalar("cdiv(n,32), m, 2", n=33, m=4) == (2, 4, 2)
     assert math.isclose(scalar("n/4", n=3), 0.75)
+
+
+# Compiled == walked ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.recursive(NAMES | NUMBERS, compound, max_leaves=8), st.integers(0, 10**6), st.integers(1, 64))
+def test_compiled_arithmetic_is_what_is_walked(text: str, n: int, m: int) -> None:
+    """What the walk accepts, the compiled expression gives too."""
+    values = {"n": n, "m": m, "k": 3}
+    parsed = parse(text, "--grid", values)
+    try:
+        wanted = parsed.evaluate(values)
+    except ExpressionError:
+        return
+    got = parsed.compiled(values)()
+    assert (type(got), got) == (type(wanted), wanted)
+
+
+ARRAYS = st.sampled_from(["x", "y0", "n", "a", "2", "1.5", "x[1]", "y0[:, 1:3]", "np.transpose(x)"])
+
+
+def on_arrays(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Return larger expressions over arrays."""
+    return st.one_of(
+        st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "@", "<", ">="]), inner).map(
+            lambda t: f"({t[0]} {t[1]} {t[2]})"
+        ),
+        inner.map(lambda t: f"np.exp(-{t})"),
+        inner.map(lambda t: f"np.sum({t}, axis=0, keepdims=1)"),
+        st.tuples(inner, inner).map(lambda t: f"np.where({t[0]} > 0, {t[1]}, {t[0]})"),
+        st.tuples(inner, inner).map(lambda t: f"np.stack([{t[0]}, {t[1]}])"),
+        st.tuples(inner, inner).map(lambda t: f"({t[0]}, {t[1]})[1]"),
+        st.tuples(inner, inner).map(lambda t: f"({t[0]} if n > 3 and a else {t[1]})"),
+        inner.map(lambda t: f"np.float64({t})"),
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.recursive(ARRAYS, on_arrays, max_leaves=6))
+def test_compiled_arrays_are_what_is_walked(text: str) -> None:
+    """The same elements in the same type, to the last bit, and the inputs as they were."""
+    parsed = parse(text, "--expect", VALUES, arrays=True)
+    try:
+        wanted = parsed.evaluate(VALUES, limit=1 << 20)
+    except ExpressionError:
+        return
+    before = X.copy()
+    with np.errstate(all="ignore"):
+        work = parsed.compiled(VALUES)
+        got, again = work(), work()
+    assert np.asarray(got).dtype == np.asarray(wanted).dtype
+    np.testing.assert_array_equal(got, wanted)
+    np.testing.assert_array_equal(again, wanted)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_a_chain_of_comparisons_is_compiled() -> None:
+    """1 < n < 20 and what stands on both sides of `or` give what Python gives."""
+    for text in ("1 < n < 20", "n < 1 < 5 < 7", "n == 12 or n / 0", "n > 20 and n / 0", "not n"):
+        parsed = parse(text, "--where", {"n": 12})
+        assert parsed.compiled({"n": 12})() == parsed.evaluate({"n": 12})

@@ -462,7 +462,7 @@ MISTAKES: list[tuple[tuple[Any, ...], int, str]] = [
             (("-I", "none"), 2, "--include none is no folder"),
             (("--min-bandwidth", "3", "-d", "sim"), 5, "needs a GPU"),
             (("--profile", "none.toml"), 1, "--profile none.toml: no such file"),
-            (("--cpu-threads", "2"), 2, "--cpu-threads"),
+            (("--cpu-threads", "0"), 2, "--cpu-threads"),
         ]
     ),
 ]
@@ -492,12 +492,15 @@ def test_mistakes(run: Runner, words: tuple[Any, ...], code: int, message: str) 
     ("kernel", "words", "message"),
     [
         ("f(float **p)", ["p=float32[1]:ones"], "takes a pointer to pointers"),
-        ("f(float4 v)", ["v=1"], "takes 'float4 v' by value, a struct or vector"),
-        ("f(S s)", ["s=1"], "takes 'S s' by value, a struct or vector"),
-        ("f(S s)", ["s=@x.npy"], "takes 'S s' by value, a struct or vector"),
+        ("f(float4 v)", ["v=1"], "gives 1 value, float4 takes 4: write --arg 'v=2.5,2.5,2.5,2.5'"),
+        ("f(S s)", ["s=1"], "is no value of S: write --arg 's={a: 1}'"),
+        ("f(S s)", ["s={b: 1}"], "S has no member 'b', it has a"),
+        ("f(S s)", ["s={}"], "lacks a; write --arg 's={a: 1}'"),
+        ("f(S s)", ["s={a: 1.5}"], "is no whole number, 1.5"),
+        ("f(P s)", ["s={p: 1}"], "takes 'P s' by value, a struct whose members are not known here (pointers"),
         ("f(Unknown u)", ["u=1"], "write it down, as in --arg u=int32:1"),
         ("f(void (*g)(int))", ["g=1"], "takes a function"),
-        ("f(cuComplex z)", ["z=1"], "takes 'cuComplex z' by value, a struct or vector"),
+        ("f(cuComplex z)", ["z=1"], "gives 1 value, cuComplex takes 2"),
         ("f(char c)", ["c=200"], "holds -128 to 127"),
         ("f(const int *p)", ["p=uint32[4]:ones"], "give int32[...], not uint32"),
         ("f(float *y, float *y0)", ["y=float32[4]:empty", "y0=float32[4]:empty"], ""),
@@ -505,7 +508,7 @@ def test_mistakes(run: Runner, words: tuple[Any, ...], code: int, message: str) 
 )
 def test_signatures_that_are_refused(run: Runner, kernel: str, words: list[str], message: str) -> None:
     """What no command line can give is refused with the signature and the reason."""
-    path = source(f"struct S {{ int a; }};\n__global__ void {kernel} {{}}\n")
+    path = source(f"struct S {{ int a; }};\nstruct P {{ float *p; }};\n__global__ void {kernel} {{}}\n")
     arguments = [part for word in words for part in ("--arg", word)]
     if not message:
         with pytest.raises(UsageError, match="starts empty"):
@@ -945,3 +948,313 @@ def test_an_expression_that_raises_is_a_usage_error_on_the_gpu(tmp_path: Path) -
     ran = command("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--expect", "y=x[5000]", cwd=tmp_path)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "out of bounds" in ran.stderr
+
+
+# How arrays start ----------------------------------------------------------------------------------------------------
+
+
+def made(text: str, seed: int = 0, index: int = 0) -> np.ndarray:
+    """Return the array that `TYPE[SHAPE]:INIT` makes."""
+    from cudabench.toolchain.source import find, read
+    from cudabench.userkernel import arguments
+    from cudabench.userkernel.values import Array
+
+    ctype = {"int8": "signed char", "uint8": "unsigned char", "uint64": "unsigned long", "float64": "double",
+             "int64": "long", "float16": "__half", "bfloat16": "__nv_bfloat16", "complex64": "cuFloatComplex",
+             "bool": "bool", "int32": "int", "float32": "float"}[text.partition("[")[0]]  # fmt: skip
+    kernel = find(read(source(f"__global__ void f(int n, float a, {ctype} *x) {{}}\n", "init.cu")))
+    found = arguments.read(["n=10", "a=0.5", f"x={text}"], kernel, {}, {}, "")
+    array = found[2]
+    assert isinstance(array, Array)
+    return array.make(seed, index)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("float32[4]:full(2.5)", [2.5] * 4),
+        ("int8[2]:full(-128)", [-128, -128]),
+        ("complex64[1]:full(1+2j)", [1 + 2j]),
+        ("float32[3]:full(inf)", [np.inf] * 3),
+        ("float32[5]:linspace(0,a)", [0, 0.125, 0.25, 0.375, 0.5]),
+        ("int32[3]:linspace(n,0)", [10, 5, 0]),
+        ("int32[4]:i0*i0", [0, 1, 4, 9]),
+        ("float32[2,3]:n*i0+i1+a", [[0.5, 1.5, 2.5], [10.5, 11.5, 12.5]]),
+        ("float32[2,2]:np.where(i0==i1,1,0)", [[1, 0], [0, 1]]),
+        ("int32[3]:7", [7, 7, 7]),
+        ("int32[2,3]:i1", [[0, 1, 2], [0, 1, 2]]),
+        ("float32[2]:(n*a, 3)[0]+i0", [5, 6]),
+        ("uint8[3]:np.uint8(250+3*i0)", [250, 253, 0]),
+    ],
+)
+def test_an_array_starts_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: Any) -> None:
+    """Fixed values, even steps, and expressions over the indices and the scalars."""
+    monkeypatch.chdir(tmp_path)
+    array = made(text)
+    np.testing.assert_array_equal(array, np.array(expected, array.dtype))
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [
+        ("float32[100000]:uniform(-3,5)", -3, 5),
+        ("float16[100000]:uniform(0,1)", 0, 1),
+        ("float64[1000]:uniform(-1e308,1e308)", -1e308, 1e308),
+        ("float32[1000]:uniform(-1e-39,1e-39)", -1e-39, 1e-39),
+        ("int32[100000]:integers(-5,6)", -5, 6),
+        ("int8[100000]:integers", -128, 128),
+        ("uint8[100000]:integers(0,256)", 0, 256),
+        ("float32[1000]:integers(0,100)", 0, 100),
+        ("uint64[1000]:integers", 0, 2**64),
+    ],
+)
+def test_what_is_drawn_fills_its_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, low: float, high: float
+) -> None:
+    """From a up to below b, close to both ends; of integers, every value of a short range; by seed and place."""
+    monkeypatch.chdir(tmp_path)
+    array = made(text)
+    wide = array.astype(object) if array.dtype.kind in "iu" else array.astype(np.float64)
+    assert low <= wide.min()
+    assert wide.max() < high
+    assert wide.max() / 2 - wide.min() / 2 > 0.9 * (high / 2 - low / 2)
+    if array.dtype.kind in "iu" and high - low <= 256:
+        assert len(np.unique(array)) == high - low
+    assert not np.array_equal(array, made(text, seed=1))
+    assert not np.array_equal(array, made(text, index=1))
+    np.testing.assert_array_equal(array, made(text))
+
+
+def test_normal_and_permutation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mean and a deviation; every number once."""
+    monkeypatch.chdir(tmp_path)
+    array = made("float32[100000]:normal(3,0.5)")
+    assert abs(array.mean() - 3) < 0.01
+    assert abs(array.std() - 0.5) < 0.01
+    shuffled = made("int32[30,40]:permutation")
+    assert sorted(shuffled.ravel()) == list(range(1200))
+    assert not np.array_equal(shuffled.ravel(), np.arange(1200))
+    bits = made("bfloat16[4]:full(1.5)")
+    np.testing.assert_array_equal(from_bfloat16(bits), np.full(4, 1.5, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("int32[4]:uniform(0,1)", "uniform gives fractions, int32 holds none: write integers(a,b)"),
+        ("float32[4]:uniform(1,1)", "uniform(1,1) is not possible: it takes finite a below b"),
+        ("float32[4]:uniform(1)", "uniform takes 2 numbers, not 1: write uniform(a,b)"),
+        ("float32[4]:normal(0,-1)", "s of at least 0"),
+        ("int8[4]:full(128)", "int8 holds whole numbers from -128 to 127, not 128"),
+        ("int8[4]:full(0.5)", "int8 holds whole numbers"),
+        ("bool[4]:full(2)", "bool holds 0 and 1, not 2"),
+        ("uint8[4]:integers(0,257)", "uint8 holds 0 to 255"),
+        ("int32[4]:integers(3,3)", "it draws from a up to below b"),
+        ("int8[200]:permutation", "goes up to 199, int8 to 127 exactly"),
+        ("float32[4]:unifrom(0,1)", "did you mean 'uniform'?"),
+        ("float32[4]:i1", "there is no 'i1' here"),
+        ("int32[4]:i0/2", "write np.int32(...) around it"),
+        ("float32[4]:np.zeros(3)", "gives the shape [3], not"),
+        ("float32[4]:randm", "does not say how the array starts"),
+        ("float32[4]:full()", "full takes 1 number"),
+        ("int8[4]:i0*100", "holds -128 to 127"),
+    ],
+)
+def test_starts_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
+    """Sizes and values are checked, with one sentence."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as error:
+        made(text).sum()
+    assert message.lower() in str(error.value).lower()
+
+
+# By value ------------------------------------------------------------------------------------------------------------
+
+STRUCTS = """\
+struct Inner { char tag; double w[2]; };
+typedef struct { float a; int b; } Pair;
+struct __align__(16) All { Pair p; float3 v; Inner inner; unsigned char last; };
+__global__ void f(int n, All s, float3 v, double2 d, float *y) {
+    y[0] = s.p.a; y[1] = s.p.b; y[2] = s.v.y; y[3] = s.inner.tag; y[4] = s.inner.w[1]; y[5] = s.last;
+    y[6] = v.z; y[7] = d.y; y[8] = n; y[9] = sizeof(All);
+}
+"""
+
+
+@simulated
+def test_structs_and_vectors_by_value(run: Runner) -> None:
+    """Members land where the compiler reads them: nested, arrays, aligned; their numbers have names."""
+    words = (
+        "--arg", "n=7", "--arg", "s={p: {a: 1.5, b: n}, v: [1,2,3], inner: {tag: 4, w: [5,6]}, last: 200}",
+        "--arg", "v=1,2,30", "--arg", "d=0.5,0.25", "--arg", "y=float32[10]:empty",
+        "--expect", "y=np.array([1.5,7,2,4,6,200,30,.25,n,s_p_a*0+64])",
+    )  # fmt: skip
+    ran = run(source(STRUCTS), "-g", 1, "-b", 1, *words, *SIM)
+    assert ran.code == 0, ran.out + ran.err
+
+
+@simulated
+def test_a_struct_of_a_file(run: Runner) -> None:
+    """p=@p.npy holds one record; one of another size is refused."""
+    path = source("struct P { float a; int b; };\n__global__ void f(P p, float *y) { *y = p.a + p.b; }\n")
+    np.save("p.npy", np.array([(1.5, 2)], [("a", "f4"), ("b", "i4")]))
+    np.save("q.npy", np.zeros(3, np.float32))
+    words = ("-g", 1, "-b", 1, "--arg", "y=float32[1]:empty", "--expect", "y=3.5", *SIM)
+    assert run(path, "--arg", "p=@p.npy", *words).code == 0
+    ran = run(path, "--arg", "p=@q.npy", *words)
+    assert ran.code == 2
+    assert "has 12 bytes, P has 8" in ran.err
+
+
+@simulated
+@pytest.mark.parametrize("name", ["float4", "double2", "half2", "short3", "int2", "uchar4", "longlong2", "P"])
+def test_a_suggested_line_is_taken(run: Runner, name: str) -> None:
+    """What an error says to write for a struct or vector is right."""
+    import re
+    import shlex
+
+    path = source(
+        "#include <cuda_fp16.h>\nstruct P { float2 a; int b[3]; };\n"
+        f"__global__ void f({name} v, float *y) {{ *y = 1; }}\n"
+    )
+    words = ("-g", 1, "-b", 1, "--arg", "y=float32[1]:empty", "--expect", "y=1", *SIM)
+    match = re.search(r"write (--arg '.*')", run(path, "--arg", "v=1,1,1,1,1,1,1", *words).err)
+    assert match
+    assert run(path, *shlex.split(match[1]), *words).code == 0
+    example = re.search(r"write: (cudabench .*)", run(path, *words).err)
+    assert example
+    line = shlex.split(example[1].rstrip("."))
+    assert run(*line[2:], *SIM).code == 0, line
+
+
+def test_structs_are_packed_where_pycuda_puts_them() -> None:
+    """What PyCUDA packs by the types of `packing` has every struct at a multiple of its alignment."""
+    import struct
+
+    from cudabench.devices.cuda import packing
+    from cudabench.model import ByValue
+
+    arguments = [np.int32(1), ByValue(b"a" * 16, 16), np.int8(2), ByValue(b"b" * 12, 4), "x", ByValue(b"c" * 8, 8)]
+    layout = "".join(one if isinstance(one, str) else one.char for one in packing(arguments))
+    given = [a.content if isinstance(a, ByValue) else 0 if isinstance(a, str) else a.item() for a in arguments]
+    packed = struct.pack(layout, *given)
+    assert [packed.index(letter * 8) for letter in (b"a", b"b", b"c")] == [16, 36, 56]
+
+
+# Constants -----------------------------------------------------------------------------------------------------------
+
+CONSTANT = """\
+__constant__ float taps[4];
+__constant__ int offset;
+static __constant__ float factor = 2;
+__global__ void f(int n, const float *x, float *y) {
+    int i = threadIdx.x;
+    if (i < n) y[i] = factor * x[i] * taps[i % 4] + offset;
+}
+int main() { float h[4]; cudaMemcpyToSymbol(taps, h, 16); }
+"""
+CONSTANT_LINE = ("-g", 1, "-b", 32, "--arg", "n=32", "--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty")
+
+
+@simulated
+def test_constants_are_set(run: Runner) -> None:
+    """--const sets them before the launch, expectations name them, and a static one is found by its mangled name."""
+    path = source(CONSTANT)
+    words = (*CONSTANT_LINE, "--const", "taps=float32[4]:uniform(1,2)", "--const", "offset=3", *SIM, "--json", "-")
+    ran = run(path, *words, "--expect", "y=2*x*np.tile(taps,8)+offset")
+    assert (ran.code, one(ran)["warnings"]) == (0, [])
+    factor = ("--const", "factor=5", "--expect", "y=factor*x*np.tile(taps,8)+offset")
+    assert run(path, *words, *factor).code == 0
+    np.save("t.npy", np.arange(4, dtype=np.float32))
+    file = ("--const", "taps=@t.npy", "--const", "offset=0", "--expect", "y=2*x*np.tile(np.arange(4),8)", *SIM)
+    assert run(path, *CONSTANT_LINE, *file).code == 0
+
+
+@simulated
+def test_constants_that_nothing_sets_are_named(run: Runner) -> None:
+    """A kernel that reads zeros in silence gets a warning for each variable, and none for one that starts as
+    something."""
+    result = one(run(source(CONSTANT), *CONSTANT_LINE, "--expect", "y=0", *SIM, "--json", "-"))
+    assert [(w["code"], "taps" in w["message"]) for w in result["warnings"]] == [
+        ("constant", True),
+        ("constant", False),
+    ]
+    assert "add --const 'offset=...'" in result["warnings"][1]["message"]
+
+
+@simulated
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tap=1", "has no __constant__ variable 'tap', it has taps, offset, factor. Did you mean 'taps'?"),
+        ("taps=1", "is 'float taps[4]' in k.cu, no single number: write --const 'taps=float32[4]:random'"),
+        ("taps=float64[4]:ones", "give float32[...], not float64"),
+        ("taps=float32[5]:ones", "the value has 20 bytes, the variable 16"),
+        ("offset=1.5", "int32 holds whole numbers"),
+        ("offset", "no NAME=VALUE"),
+        ("taps=float32[4]:empty", "a constant that starts empty is poison"),
+    ],
+)
+def test_constants_that_are_none(run: Runner, text: str, message: str) -> None:
+    """Each mistake in --const is one sentence, exit code 2."""
+    ran = run(source(CONSTANT), *CONSTANT_LINE, "--const", text, *SIM)
+    assert ran.code == 2
+    assert message in ran.err
+
+
+# Expectations on functions and records -------------------------------------------------------------------------------
+
+
+@simulated
+def test_functions_of_an_output(run: Runner) -> None:
+    """np.sum(y)=... compares a function of what came out; several may stand together; a wrong one is named."""
+    words = ("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, *SIM, "--json", "-")
+    right = ("--expect", "np.sum(y)=np.sum(a*x+y0)", "--expect", "y[3:5]=(a*x+y0)[3:5]", "--expect", "np.all(y==y)=1")
+    ran = run(*words, *right)
+    assert ran.code == 0
+    assert one(ran)["verification"]["mismatches"] == 0
+    ran = run(*words, *right, "--expect", "np.max(y)=np.max(x)")
+    assert ran.code == 3
+    assert "first np.max(y)[]: got 3." in one(ran)["reason"]
+
+
+@pytest.mark.parametrize(
+    ("expect", "message"),
+    [
+        (["np.sum(z)=1"], "there is no 'z' here"),
+        (["np.sum(1)=1"], "is an array or a function of one, such as np.sum(y)"),
+        (["x*y=1"], "is an array or a function of one"),
+        (["np.sum(y)=@y.npy"], "a file with the whole array"),
+        (["np.sum(y)=1", "y=1"], "y is expected twice"),
+        (["np.sum(y)=1", "np.sum(y)=2"], "y is expected twice"),
+        (["np.sum(y)"], "is no NAME=VALUE"),
+        (["np.sum(x)=1"], "x is const in the signature"),
+    ],
+)
+def test_functions_that_are_none(run: Runner, expect: list[str], message: str) -> None:
+    """What no function of one output is, is refused."""
+    words = [word for text in expect for word in ("--expect", text)]
+    ran = run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, *words, *SIM)
+    assert ran.code == 2
+    assert message in ran.err
+
+
+@simulated
+def test_records_are_compared_by_field(run: Runner) -> None:
+    """A .npy of records: floats by their tolerance, whole numbers exactly, padding not at all."""
+    path = source(
+        "struct P { char c; double d; float v[2]; };\n"
+        "__global__ void f(P *p) { P &o = p[threadIdx.x]; o.c = 3; o.d = 1.0 / 3; o.v[0] = 2; o.v[1] = 1.f / 3; }\n"
+    )
+    kind = np.dtype({"names": ["c", "d", "v"], "formats": ["i1", "f8", ("f4", 2)], "offsets": [0, 8, 16],
+                     "itemsize": 24})  # fmt: skip
+    right = np.zeros(4, kind)
+    right["c"], right["d"], right["v"] = 3, 1 / 3 * (1 + 1e-14), [2, 1 / 3 * (1 + 1e-6)]
+    np.save("p.npy", right)
+    words = (path, "-g", 1, "-b", 4, "--arg", "p=uint8[4*24]:empty", "--expect", "p=@p.npy", *SIM, "--json", "-")
+    assert run(*words).code == 0
+    right["v"][2, 1] = 0.4
+    np.save("p.npy", right)
+    ran = run(*words)
+    assert ran.code == 3
+    assert "first p.v[2, 1]: got 0.333333, expected 0.4" in one(ran)["reason"]

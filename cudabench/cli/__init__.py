@@ -16,6 +16,7 @@ from cudabench import __version__, operations, text
 from cudabench.cli.groups import LazyGroup
 from cudabench.cli.process import Terminated, heed_termination, output_fault, prepare_streams
 from cudabench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, CudabenchError
+from cudabench.measure import provenance
 
 COMMANDS = {
     "list": "Show the kernels of each operation: id, name, idea, default block.",
@@ -100,6 +101,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     def say(message: str, code: int) -> int:
         return _say(shortened(message, words), code)
 
+    provenance.COMMAND.set(tuple(words))
     try:
         value: Any = group.main(args=words, prog_name="cudabench", standalone_mode=False)
         return value if isinstance(value, int) else 0

@@ -14,6 +14,11 @@ from cudabench.cli.arguments import Numbers, SpreadCommand
 from cudabench.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cudabench.cli.output import Output
+    from cudabench.devices import Choice
+    from cudabench.model import Result, Settings
     from cudabench.plan.series import Series
     from cudabench.userkernel.request import UserRequest
 
@@ -34,7 +39,7 @@ Without --expect a result is unverified. The CPU baseline is the expression itse
 
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
-    "no_cpu", "json_path", "quiet",
+    "no_cpu", "cpu_threads", "json_path", "quiet",
 )  # fmt: skip
 
 
@@ -68,6 +73,10 @@ def problem_options() -> list[click.Parameter]:
             help="n=4096, 'x=float32[n,m]:random', x=@x.npy.",
         ),
         option("--expect", multiple=True, metavar="NAME=EXPR", help="'y=a*x+y0', y=@y.npy; repeatable."),
+        option(
+            "--const", "constants", multiple=True, metavar="NAME=VALUE",
+            help="A __constant__ variable: c=2.5, 'c=float32[16]:random', c=@c.npy.",
+        ),
         option("--bytes", metavar="EXPR", help="Bytes that must move, for the bandwidth: '3*4*n'."),
         option("--flops", metavar="EXPR", help="Floating-point operations: '2*n'."),
         option("--shared", metavar="BYTES", help="Dynamic shared memory of a block."),
@@ -81,6 +90,7 @@ def problem_options() -> list[click.Parameter]:
             metavar="FOLDER",
             help="Where headers are, besides beside FILE.cu; repeatable.",
         ),
+        option("--where", metavar="EXPR", help="Sizes that are meant, for --fuzz: 'n%16==0'."),
         option("--save", multiple=True, metavar="NAME=FILE.npy", help="Keep an array that is not wrong."),
         option(
             "--profile", type=click.Path(), metavar="FILE.toml", help="These options from a file, one table a kernel."
@@ -147,6 +157,7 @@ def _request(given: dict[str, Any]) -> UserRequest:
         block=given["block"],
         arguments=given["arguments"],
         expect=given["expect"],
+        constants=given.get("constants", ()),
         bytes=given["bytes"],
         flops=given["flops"],
         shared=given["shared"],
@@ -161,13 +172,19 @@ def _request(given: dict[str, Any]) -> UserRequest:
 
 def series_of(ctx: click.Context, given: dict[str, Any]) -> tuple[list[Series], dict[str, Any]]:
     """Return what is to be run, in series of kernels that share their arguments, and the request for the records."""
+    series, record, _ = planned(ctx, given)
+    return series, record
+
+
+def planned(ctx: click.Context, given: dict[str, Any]) -> tuple[list[Series], dict[str, Any], list[UserRequest]]:
+    """Return the series, the request for the records, and the requests themselves."""
     from cudabench.userkernel import plan
 
     requests = requests_of(ctx, given)
     record = asdict(requests[0])
     if len(requests) > 1:
         record = {"requests": [asdict(request) for request in requests]}
-    return plan.series(requests), record
+    return plan.series(requests), record, requests
 
 
 @click.pass_context
@@ -177,12 +194,56 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     from cudabench.cli.operation import measure, refuse_thresholds
     from cudabench.cli.output import Output
 
-    series, record = series_of(ctx, given)
+    series, record, requests = planned(ctx, given)
     output = Output.of(given["json_path"], given["quiet"])
     limits = families.thresholds(given)
     choice = devices.choose(given["device"])
     refuse_thresholds(limits, choice)
-    return measure(series, [choice], families.settings(given), record, output, limits)
+    settings = families.settings(given)
+    if given["where"] and not given["fuzz"]:
+        raise UsageError("--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.")
+    if not given["fuzz"]:
+        return measure(series, [choice], settings, record, output, limits)
+    return _fuzzed(series, choice, settings, record, requests, output, limits, given["fuzz"], given["where"])
+
+
+def _fuzzed(
+    series: Sequence[Series],
+    choice: Choice,
+    settings: Settings,
+    record: dict[str, Any],
+    requests: Sequence[UserRequest],
+    output: Output,
+    limits: dict[str, float],
+    count: int,
+    where: str | None,
+) -> int:
+    """Measure, then run every right kernel on other inputs; show all, and return the exit code."""
+    from cudabench.cli import output as outputs
+    from cudabench.cli.operation import exit_code
+    from cudabench.measure import fuzz
+    from cudabench.measure.run import Run
+
+    kernels = fuzz.each_kernel(requests, series)
+    for request in kernels:  # what cannot be fuzzed is refused before anything runs
+        fuzz.Fuzz(request, choice, settings, count, where)
+    screen = outputs.Screen(output)
+    run = Run(series, [choice], settings, record, path=output.path, listener=screen)
+    run.note({**limits, "fuzz": count, "where": where})
+    told: list[str] = []
+
+    def tell(result: Result, record: fuzz.Record) -> None:
+        if record.failed or not output.quiet:
+            told.extend(fuzz.sentences(result, record))
+
+    def work() -> None:
+        run.collect()
+        fuzz.fuzz_all(kernels, run, settings, count, where, screen, tell)
+
+    outputs.carry_out(run, output, work, outputs.tables)
+    for sentence in told:
+        outputs.say(sentence)
+    return exit_code(run.file.results, limits, outputs.say)
 
 
 command = SpreadCommand(
@@ -191,7 +252,10 @@ command = SpreadCommand(
         *problem_options(),
         *families.compiler_options(),
         *families.timing_options(),
-        *(param for param in families.baseline_options() if param.name != "cpu_threads"),
+        *families.baseline_options(),
+        families.option(
+            "--fuzz", type=click.IntRange(1), metavar="K", help="Then K more: other seeds, values and sizes."
+        ),
         *families.output_options(),
     ],
     callback=_run,

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from cudabench.devices import probe, protocol
+from cudabench.devices.constants import check_constant, constant_symbols
 from cudabench.devices.protocol import Work
 from cudabench.errors import DeviceError, OutOfMemory
-from cudabench.model import Launch, Source
+from cudabench.model import ByValue, Launch, Source
 from cudabench.toolchain import compiler, toolkit
 from cudabench.toolchain import cubin as cubins
 from cudabench.toolchain.record import Compiled, Refused, Resources
@@ -69,9 +70,43 @@ class Module:
             max_threads=function.max_threads_per_block,
         )
 
+    def set_constant(self, name: str, content: bytes) -> None:
+        """Write a `__constant__` variable. One that no kernel of the module reads is not there and is left alone.
+
+        Raises UsageError where it has another number of bytes.
+        """
+        import pycuda.driver as driver
+
+        for symbol in constant_symbols(name):
+            try:
+                pointer, size = self._module.get_global(symbol)
+            except driver.LogicError:
+                continue
+            check_constant(name, content, size)
+            with translated(f"setting {name}"):
+                driver.memcpy_htod(pointer, content)
+            return
+
     def max_threads(self, name: str) -> int:
         """Return the largest block, in threads, that the kernel's registers and launch bounds allow."""
         return int(self.function(name).max_threads_per_block)
+
+
+def packing(arguments: Sequence[Any]) -> list[Any]:
+    """Return the types of arguments as PyCUDA's `prepare` takes them; a struct is put where its alignment wants it,
+    which the module struct, by which PyCUDA packs, does not do for bytes."""
+    types: list[Any] = []
+    offset = 0
+    for argument in arguments:
+        if isinstance(argument, ByValue):
+            gap = -offset % argument.align
+            types.append(f"{gap}x{len(argument.content)}s" if gap else f"{len(argument.content)}s")
+            offset += gap + len(argument.content)
+            continue
+        width = 8 if isinstance(argument, str) else np.asarray(argument).dtype.itemsize
+        types.append("P" if isinstance(argument, str) else np.asarray(argument).dtype)
+        offset += -offset % width + width
+    return types
 
 
 def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Variable, ...]:
@@ -318,9 +353,12 @@ class CudaDevice:
                 function.set_attribute(
                     self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared_bytes
                 )
-            arguments = [pointers[a] if isinstance(a, str) else a for a in launch.arguments]
+            arguments = [
+                pointers[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
+                for a in launch.arguments
+            ]
             # Buffers and scalars may change from launch to launch, not their types.
-            function.prepare(["P" if isinstance(a, str) else np.asarray(a).dtype for a in launch.arguments])
+            function.prepare(packing(launch.arguments))
             calls.append((function, launch.grid, launch.block, arguments, launch.shared_bytes))
 
         def queue() -> None:

@@ -42,6 +42,9 @@ class Module(Protocol):
     def function(self, name: str) -> Any:
         """Return the device's own handle of a kernel."""
 
+    def set_constant(self, name: str, content: bytes) -> None:
+        """Write a `__constant__` variable, where the module has it. Raises UsageError for another number of bytes."""
+
     def resources(self, name: str) -> Resources:
         """Return what a kernel needs."""
 

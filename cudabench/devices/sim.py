@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from cudabench import simulator
+from cudabench.devices.constants import check_constant, constant_name
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
-from cudabench.model import POISON, Case, DeviceInfo, Launch, StateVariable
+from cudabench.model import POISON, ByValue, Case, DeviceInfo, Launch, StateVariable
 from cudabench.occupancy import Occupancy, capability, occupancy
 from cudabench.toolchain import compiler, cubin
 from cudabench.toolchain.record import Compiled, Resources
@@ -119,6 +121,9 @@ class SimDevice:
         parts = {launch.function: part for one in case.parts for part in [self.load(one)] for launch in one.launches}
         resources, fits = self.spent(case)
         reports = []
+        for name, content in case.constants.items():
+            for loaded in {id(one): one for one in parts.values()}.values():
+                set_constant(loaded.program, name, content)
         for done, launch in enumerate(case.launches):
 
             def inside(blocks: int, of: int, done: int = done) -> None:
@@ -131,7 +136,7 @@ class SimDevice:
                     loaded.compiled.entry(launch.function),
                     launch.grid,
                     launch.block,
-                    [arrays[a] if isinstance(a, str) else a for a in launch.arguments],
+                    [_argument(a, arrays) for a in launch.arguments],
                     shared_bytes=launch.shared_bytes,
                     names=_names(launch),
                     trace=trace,
@@ -167,6 +172,25 @@ def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON) -> np.ndarr
     array = np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8).fill(byte)
     return array
+
+
+def _argument(argument: Any, arrays: Arrays) -> Any:
+    if isinstance(argument, str):
+        return arrays[argument]
+    return argument.content if isinstance(argument, ByValue) else argument
+
+
+def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
+    """Write a `__constant__` variable. One that no kernel of the program reads is not there and is left alone.
+
+    Raises UsageError where it has another number of bytes.
+    """
+    found = constant_name(name, program.module.variables)
+    if found is None:
+        return
+    data = program.variable(found)
+    check_constant(name, content, data.size)
+    data[:] = np.frombuffer(content, np.uint8)
 
 
 def _names(launch: Launch) -> list[str]:

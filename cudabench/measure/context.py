@@ -17,7 +17,6 @@ from cudabench.model import (
     Buffer,
     Case,
     CpuTime,
-    MachineCode,
     Operation,
     Problem,
     Result,
@@ -115,11 +114,6 @@ class RunContext:
         self.progress("computing the reference", 0)
         return self.input_sets[0].expected(name)
 
-    def output_type(self) -> str:
-        """Return the type of the outputs, or '' where they have several."""
-        types = {b.dtype for b in self.operation.buffers(self.problem) if b.role in ("out", "inout")}
-        return next(iter(types)) if len(types) == 1 else ""
-
     def measure_cpu(self) -> CpuTime:
         """Return the time of the CPU baseline, measured once."""
         if self.cpu is None:
@@ -139,11 +133,12 @@ def time_baseline(operation: Operation, problem: Problem, arrays: Arrays, thread
     }
     times: list[float] = []
     begin = time.perf_counter()
-    while time.perf_counter() - begin < BASELINE_S or not times:
-        progress("timing the CPU", min((time.perf_counter() - begin) / BASELINE_S, 1.0))
-        start = time.perf_counter()
-        baseline.run(arrays, outputs, threads)
-        times.append(time.perf_counter() - start)
+    with baseline.prepared(arrays, outputs, threads) as work:
+        while time.perf_counter() - begin < BASELINE_S or not times:
+            progress("timing the CPU", min((time.perf_counter() - begin) / BASELINE_S, 1.0))
+            start = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - start)
     median = float(np.median(times[1:] or times))
     nbytes = operation.bytes(problem)
     return CpuTime(median, nbytes / median / 1e9 if nbytes else None, threads, baseline.implementation)
@@ -219,29 +214,6 @@ def kept_sentence(state: Sequence[StateVariable]) -> str:
     return f"launches leave {_variables(state)} changed, and what is kept must not decide the output"
 
 
-NARROWER = {
-    "float64": ("float32", "tf32", "bfloat16", "float16", "float8"),
-    "float32": ("tf32", "bfloat16", "float16", "float8"),
-}
-
-
-def arithmetic_warnings(code: MachineCode | None, dtype: str, verification: Verification | None) -> list[Warning]:
-    """Return what is to be said of code that computes in a narrower format than that of its data, or approximately."""
-    used = code.arithmetic if code and code.arithmetic else ()
-    narrow = [name for name in used if name in (*NARROWER.get(dtype, ()), "approximate")]
-    if not narrow or dtype not in NARROWER or verification is None or verification.largest_error_ulp is None:
-        return []
-    return [
-        warning(
-            "arithmetic",
-            formats=", ".join(narrow),
-            dtype=dtype,
-            ulp=verification.largest_error_ulp,
-            rtol=verification.rtol,
-        )
-    ]
-
-
 def state_warnings(state: Sequence[StateVariable]) -> list[Warning]:
     """Return what is to be said of a kernel that keeps something between launches."""
     return [warning("state", variables=_variables(state))] if state else []
@@ -254,10 +226,11 @@ def _variables(state: Sequence[StateVariable]) -> str:
 
 def launch_warnings(case: Case) -> list[Warning]:
     """Return what the launch itself gives away."""
+    unset = [warning("constant", kernel=case.kernel, name=name) for name in case.unset_constants]
     threads = case.threads
     if threads % WARP == 0:
-        return []
-    return [warning("partial-warp", threads=threads, idle=-threads % WARP, warp=WARP)]
+        return unset
+    return [*unset, warning("partial-warp", threads=threads, idle=-threads % WARP, warp=WARP)]
 
 
 def compare(expected: Arrays, got: Arrays, tolerance: Tolerance, when: str) -> Verification | None:

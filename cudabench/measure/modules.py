@@ -48,6 +48,11 @@ class Linked:
         """Return a function to launch."""
         return self.by_function[name].function(name)
 
+    def set_constant(self, name: str, content: bytes) -> None:
+        """Write a `__constant__` variable in each module that has it."""
+        for module in self._modules:
+            module.set_constant(name, content)
+
     def resources(self, name: str) -> Resources:
         """Return what a function needs."""
         return self.by_function[name].resources(name)
@@ -68,20 +73,9 @@ def load(device: Device, case: Case) -> Module:
     return Linked({launch.function: module for module, part in modules for launch in part.launches})
 
 
-_OPCODE = re.compile(
-    r"^\s*(?:\{\s*)?(?:@!?[%\w]+\s+)?([a-z][\w.:]*)", re.M
-)  # of an instruction, no file name or comment
-_MALLOC = re.compile(r"^\s*(?:@!?[%\w]+\s+)?call(?:\.uni)?\b[^;]*\bmalloc\b", re.M)
-
-
-def opcodes(ptx: str) -> set[str]:
-    """Return the opcodes of PTX with their modifiers, such as 'ld.global.L2::evict_last.f32'."""
-    return set(_OPCODE.findall(ptx))
-
-
 def kept_in_cache(ptx: str) -> bool:
     """Tell whether code asks the L2 to keep lines."""
-    return any("evict_last" in opcode for opcode in opcodes(ptx))
+    return "evict_last" in ptx
 
 
 def code_warnings(texts: Iterable[str]) -> list[Warning]:
@@ -89,10 +83,9 @@ def code_warnings(texts: Iterable[str]) -> list[Warning]:
     PTX."""
     ptx = "\n".join(texts)
     notes = []
-    used = opcodes(ptx)
-    hints = [word for word in EVICTION if any(word in opcode for opcode in used)]
+    hints = [word for word in EVICTION if word in ptx]
     if hints:
         notes.append(warning("eviction", hints=", ".join(hints)))
-    if _MALLOC.search(ptx):
+    if re.search(r"\bcall(\.uni)?\b[^;]*\bmalloc\b", ptx):
         notes.append(warning("malloc"))
     return notes

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.devices import Choice, probe
+from cudabench.measure import provenance as origin
 from cudabench.measure import session
 from cudabench.model import Case, CpuTime, Operation, Result, Settings
 from cudabench.plan.series import Series
@@ -51,7 +52,8 @@ class Run:
     """Series of kernels on devices.
 
     `file` holds every finished result and is written to `path` after each; `outcomes` has the results by series.
-    `request` is what was asked for, as the file tells it. `trace` keeps every access in the simulator.
+    `request` is what was asked for, as the file tells it. `trace` keeps every access in the simulator. Without
+    `provenance` the file does not say where it comes from, which takes some milliseconds to find out.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Run:
         path: Path | None = None,
         listener: Listener | None = None,
         trace: bool = False,
+        provenance: bool = True,
     ) -> None:
         self.devices, self.path, self.trace = devices, path, trace
         self.listener = listener or Listener()
@@ -81,6 +84,11 @@ class Run:
             tool=versions(devices[0]),
             host=probe.host(),
         )
+
+        self._uuid: str | None = None
+        if provenance:
+            sources = [case.source for one in series for case in one.cases]
+            self.file.provenance = origin.gather(sources, compiler(devices[0], self.file.tool))
 
     def note(self, settings: Mapping[str, Any]) -> None:
         """Add to what the file says was asked for."""
@@ -111,6 +119,7 @@ class Run:
                             if isinstance(event, session.Finished):
                                 outcome.results.append(event.result)
                                 self.file.results.append(event.result)
+                                origin.finish(self.file.provenance, self._uuid)
                                 self.write()
 
     def again(self, cases: Sequence[Case], settings: Settings) -> Generator[session.Event, None, None]:
@@ -149,6 +158,9 @@ class Run:
         with closing(events):
             for event in events:
                 if isinstance(event, session.Started) and event.device not in self.file.devices:
+                    if self.file.provenance and not self.file.devices and event.device.kind == "cuda":
+                        self._uuid = event.device.uuid
+                        origin.begin(self.file.provenance, self._uuid)
                     self.file.devices.append(event.device)
                 elif isinstance(event, session.Measured):
                     outcome.cpu = event.cpu
@@ -163,3 +175,9 @@ def versions(device: Choice) -> dict[str, Any]:
     """Return the versions of what takes part in a run."""
     parts = [probe.pycuda(), probe.gpu_compiler()] if device.kind == "cuda" else [probe.nvrtc()]
     return {"numpy": np.__version__, **{part.name.lower(): part.version for part in parts}}
+
+
+def compiler(device: Choice, tool: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return which compiler makes the kernels, of the versions of a run's tools."""
+    order = ("nvcc", "nvrtc") if device.kind == "cuda" else ("nvrtc",)
+    return next(({"name": name, "version": tool[name]} for name in order if tool.get(name)), None)

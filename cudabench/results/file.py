@@ -45,6 +45,9 @@ class ResultsFile:
     host: Annotated[Mapping[str, Any], "The machine."]
     devices: Annotated[list[DeviceInfo], "All devices, where a run is on several."] = field(default_factory=list)
     results: Annotated[list[Result], "One entry a kernel."] = field(default_factory=list)
+    provenance: Annotated[
+        dict[str, Any], "When, by which command, of which sources and compiler, in what state the card was."
+    ] = field(default_factory=dict)
 
     @property
     def device(self) -> DeviceInfo | None:
@@ -73,6 +76,7 @@ class ResultsFile:
             "device": asdict(self.device) if self.device else None,
             **({"devices": [asdict(device) for device in self.devices]} if len(self.devices) > 1 else {}),
             "settings": dict(self.settings),
+            "provenance": self.provenance,
             "results": [_plain(result) for result in self.results],
         }
 
@@ -161,6 +165,7 @@ def parse(text: str, name: str) -> ResultsFile:
             tool=_mapping(document.get("tool"), "tool"),
             host=_mapping(document.get("host"), "host"),
             devices=devices or ([device] if device else []),
+            provenance=_mapping(document.get("provenance"), "provenance"),
             results=[_decode(Result, value, f"results[{at}]") for at, value in enumerate(document["results"])],
         )
     except _Misfit as error:

@@ -25,6 +25,13 @@ KINDS = {
     kind.code: kind
     for kind in (
         Kind(
+            "constant",
+            "The kernel reads a __constant__ variable that nothing sets.",
+            "{kernel} reads the __constant__ variable {name}, which is zero unless host code sets it: add --const "
+            "'{name}=...'",
+            "--const",
+        ),
+        Kind(
             "dispersion",
             "The samples scatter: their interquartile range is over 5% of the median.",
             "half of the samples spread over {spread:.1%} of the median: something else uses the GPU, or its clocks "
@@ -83,13 +90,6 @@ KINDS = {
             "the kernel steers the L2 cache ({hints}): lines lose their priority before a sample of --cache cold; "
             "one of --cache hot may profit from an earlier launch",
             "--cache",
-        ),
-        Kind(
-            "arithmetic",
-            "The machine code computes in a narrower format than the data's.",
-            "arithmetic: {formats}, on {dtype} data; the largest error is {ulp:.3g} units in the last place of "
-            "{dtype}, and --rtol accepts {rtol:g}",
-            "--rtol",
         ),
         Kind(
             "inputs",

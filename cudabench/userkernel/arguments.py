@@ -12,15 +12,16 @@ import numpy as np
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
-from cudabench.userkernel import expressions
+from cudabench.userkernel import expressions, inits
+from cudabench.userkernel.by_value import layout_of, pack
 from cudabench.userkernel.pointers import check_fit, like
 from cudabench.userkernel.values import (
     CONSTANTS,
-    INITS,
     TYPES,
     Argument,
     Array,
     Null,
+    Record,
     Scalar,
     check_memory,
     load,
@@ -30,20 +31,27 @@ from cudabench.userkernel.values import (
 
 
 def named(text: str, option: str, example: str) -> tuple[str, str]:
-    """Return the two sides of NAME=VALUE. Raises UsageError where the text is none."""
+    """Return the two sides of NAME=VALUE; of --const the name may be qualified. Raises UsageError for no such text."""
     name, equals, value = text.partition("=")
     name, value = name.strip(), value.strip()
-    if not equals or not re.fullmatch(r"[^\W\d]\w*", name) or not value:
+    bare = name.replace("::", "_") if option == "--const" else name
+    if not equals or not re.fullmatch(r"[^\W\d]\w*", bare) or not value:
         raise UsageError(f"{option} '{text}' is no NAME=VALUE: write {option} {example}.")
     return name, value
 
 
 def read(
-    texts: Sequence[str], kernel: KernelSource, aliases: Mapping[str, str], known: Mapping[str, Any], example: str
+    texts: Sequence[str],
+    kernel: KernelSource,
+    aliases: Mapping[str, str],
+    known: Mapping[str, Any],
+    example: str,
+    text: str = "",
 ) -> tuple[Argument, ...]:
     """Return the arguments of a kernel, in the order of its parameters.
 
-    `known` are further numbers that shapes may use; `example` is a line that would be right. Scalars are read first,
+    `known` are further numbers that shapes may use; `example` is a line that would be right; `text` is the source,
+    which declares structs. Scalars are read first,
     so a shape may name one that stands behind it. Raises UsageError for whatever does not fit the signature.
     """
     given = [named(text, "--arg", "n=4096 or --arg 'x=float32[n]:random'") for text in texts]
@@ -52,10 +60,16 @@ def read(
     found: dict[str, Argument] = {}
     pairs = list(zip(given, kernel.parameters, strict=True))
     for (name, value), parameter in pairs:
-        if not parameter.pointer:
-            scalar = _scalar(name, value, parameter, kernel, aliases, scalars)
-            found[name] = scalar
-            scalars[name] = scalar.value
+        if parameter.pointer:
+            continue
+        record = _record(name, value, parameter, text, aliases, scalars)
+        if record is not None:
+            found[name] = record
+            scalars.update(record.numbers)
+            continue
+        scalar = _scalar(name, value, parameter, kernel, aliases, scalars)
+        found[name] = scalar
+        scalars[name] = scalar.value
     for (name, value), parameter in pairs:
         if parameter.pointer:
             found[name] = _array(name, value, parameter, kernel, aliases, scalars)
@@ -103,7 +117,7 @@ def _scalar(
     wanted = source.numpy_dtype(parameter.type, aliases)
     if "(" in parameter.type:
         raise UsageError(f"{where}: {kernel.signature} takes a function, which no command line can give.")
-    if "[" in text or text.startswith("@"):
+    if text.startswith(("@", "{")) or array_parts(text):
         if wanted is None:
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
         raise UsageError(
@@ -111,7 +125,7 @@ def _scalar(
         )
     explicit, colon, rest = text.partition(":")
     if colon:
-        _check_type(explicit.strip(), where)
+        check_type(explicit.strip(), where)
         if wanted is not None and explicit.strip() != wanted:
             raise UsageError(
                 f"{where}: {name} is {parameter.type} in {kernel.signature}: write --arg {name}={wanted}:{rest} or "
@@ -131,10 +145,32 @@ def _scalar(
     return Scalar(name, wanted, _fitting(value, wanted, where, parameter))
 
 
+def _record(
+    name: str, value: str, parameter: Parameter, text: str, aliases: Mapping[str, str], scalars: Mapping[str, Any]
+) -> Record | None:
+    """Return a struct or vector by value; None where the parameter is a number, or a type that is not known here."""
+    layout = None if "(" in parameter.type else layout_of(parameter.type, text, aliases)
+    if layout is None or layout.dtype:
+        return None
+    where = f"--arg {name}={value}"
+    if value.startswith("@"):
+        content = np.ascontiguousarray(load(value[1:], where)).tobytes()
+        if len(content) != layout.size:
+            raise UsageError(f"{where} has {len(content)} bytes, {parameter.type} has {layout.size}: save one of it.")
+        return Record(name, content, layout.align)
+
+    def number(inner: str, dtype: str) -> Any:
+        found = expressions.parse(inner, where, scalars, label=f"{where}: '{inner}'").evaluate(scalars)
+        return _fitting(found, dtype, where, parameter)
+
+    content, numbers = pack(value, layout, where, number)
+    return Record(name, content, layout.align, tuple((f"{name}_{path}", one) for path, one in numbers.items()))
+
+
 def _by_value(parameter: Parameter, kernel: KernelSource) -> str:
     return (
-        f"{kernel.signature} takes '{parameter}' by value, a struct or vector; only numbers can be given by value: "
-        "write a __global__ function beside it that takes the members as numbers."
+        f"{kernel.signature} takes '{parameter}' by value, a struct whose members are not known here (pointers, "
+        "methods, or a header that is not there): write a __global__ function beside it that takes them as numbers."
     )
 
 
@@ -190,6 +226,7 @@ def _array(
     if text in ("null", "nullptr"):
         return Null(name)
     if text.startswith("@"):
+        rule = None
         array = numbers_of(load(text[1:], where))
         dtype, shape, init = array.dtype.newbyteorder("=").name, tuple(array.shape) or (1,), "file"
         if dtype not in TYPES:
@@ -197,31 +234,45 @@ def _array(
         if not array.size:
             raise UsageError(f"{where} is empty, {shape_text(shape)}: a kernel needs at least one element.")
     else:
-        match = re.fullmatch(r"(\w+)\s*\[(.*)\]\s*(?::\s*(\w*))?", text, re.S)
-        if not match:
+        parts = array_parts(text)
+        if parts is None:
             raise UsageError(
                 f"{where} is no array; {kernel.signature} takes a pointer: write --arg '{name}={wanted}[n]:random' or "
                 f"--arg {name}=@FILE.npy."
             )
-        dtype, init = match[1], match[3] or ""
-        _check_type(dtype, where)
-        shape = _extents(match[2], where, scalars)
-        if init not in INITS:
-            raise UsageError(
-                f"{where} does not say how the array starts: write ':' and one of {', '.join(INITS)} behind the shape."
-                f"{did_you_mean(init, INITS)}"
-            )
+        dtype, extents, how = parts
+        check_type(dtype, where)
+        shape = extents_of(extents, where, scalars)
+        rule = inits.read(how, dtype, shape, where, scalars)
+        init = rule.word
         if init == "empty" and parameter.const:
             raise UsageError(
                 f"{where}: {name} is const in {kernel.signature}, so 'empty' would leave it poison: use random, zeros, "
                 "ones or arange."
             )
-    array_ = Array(name, dtype, shape, init, text[1:] if init == "file" else None, parameter.const)
+    array_ = Array(name, dtype, shape, init, text[1:] if init == "file" else None, parameter.const, rule)
     check_fit(array_, parameter, kernel, aliases, where)
     return array_
 
 
-def _extents(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, ...]:
+def array_parts(text: str) -> tuple[str, str, str] | None:
+    """Return type, shape and start of TYPE[SHAPE]:INIT as they stand there; None for a text that is none."""
+    head = re.match(r"\s*(\w+)\s*\[", text)
+    if not head:
+        return None
+    depth = 1
+    for at in range(head.end(), len(text)):
+        depth += (text[at] == "[") - (text[at] == "]")
+        if depth == 0:
+            rest = text[at + 1 :].strip()
+            if rest and not rest.startswith(":"):
+                return None
+            return head[1], text[head.end() : at], rest[1:].strip()
+    return None
+
+
+def extents_of(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape that a text gives. Raises UsageError for one that is none."""
     value = expressions.parse(text or "''", where, scalars).evaluate(scalars) if text.strip() else ()
     extents = value if isinstance(value, tuple) else (value,)
     if not 1 <= len(extents) <= 8:
@@ -242,7 +293,8 @@ def whole(value: Any, what: str, least: int = 1) -> int:
     return int(value)
 
 
-def _check_type(dtype: str, where: str) -> None:
+def check_type(dtype: str, where: str) -> None:
+    """Raise UsageError for what is no type."""
     if dtype not in TYPES:
         meant = source.numpy_dtype(dtype)
         hint = f" Write {meant} for C's {dtype}." if meant else did_you_mean(dtype, TYPES)
@@ -277,7 +329,7 @@ def shared(
         for name, parameter in zip(order, kernel.parameters, strict=True):
             argument = by_name[name]
             where = f"{kernel.signature} cannot take {name} of {first.signature}"
-            if parameter.pointer == isinstance(argument, Scalar):
+            if parameter.pointer == isinstance(argument, (Scalar, Record)):
                 raise UsageError(
                     f"{where}: it wants {'an array' if parameter.pointer else 'a number'}; run it by itself."
                 )

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cudabench.errors import did_you_mean
+from cudabench.userkernel.compiled import compiled
 from cudabench.userkernel.evaluation import evaluate
 from cudabench.userkernel.vocabulary import (
     BINARY,
@@ -70,6 +71,13 @@ class Expression:
         except Exception as error:  # whatever NumPy raises on values that do not fit together
             message = " ".join(str(error).split()) or type(error).__name__
             raise self._failed(message.rstrip(".")) from None
+
+    def compiled(self, values: Mapping[str, Any]) -> Callable[[], Any]:
+        """Return what computes the value without a walk over the tree; `evaluate` must have accepted the same values.
+
+        NumPy's warnings are the caller's: compute inside np.errstate.
+        """
+        return compiled(self.tree, values)
 
     def _failed(self, why: str) -> ExpressionError:
         return ExpressionError(f"{self.label} fails: {why}.")

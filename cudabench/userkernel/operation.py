@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from cudabench.errors import UsageError
 from cudabench.floats import from_bfloat16
 from cudabench.model import Baseline, Buffer, Operation, Tolerance
 from cudabench.operations import blas
 from cudabench.outputs import write_with
-from cudabench.userkernel.expected import conform
+from cudabench.userkernel.constants import contents
+from cudabench.userkernel.expected import Expectation, conform, fields_of, leaves, loaded
 from cudabench.userkernel.problem import UserProblem
-from cudabench.userkernel.values import host_memory, load
+from cudabench.userkernel.values import host_memory
 
 Arrays = dict[str, np.ndarray]
+Parts = Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]]
 
 # Relative and absolute tolerances by the type of an output; integers must be exact.
 TOLERANCES = {
@@ -51,7 +56,7 @@ def operation_of(problem: UserProblem) -> Operation:
             one.name: one.make(sized.seed, at) for at, one in enumerate(problem.arrays) if one.init != "empty"
         },
         reference=lambda _, inputs: _reference(problem, inputs),
-        baseline=Baseline(_baseline_name(problem), lambda inputs, outputs, threads: _on_cpu(problem, inputs, threads)),
+        baseline=Baseline(_baseline_name(problem), partial(_run_on_cpu, problem), partial(_on_cpu, problem)),
         tolerance=lambda _: _tolerance(problem),
         bytes=lambda _: problem.bytes,
         bytes_formula=problem.bytes_formula,
@@ -69,17 +74,67 @@ def operation_of(problem: UserProblem) -> Operation:
 
 def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays:
     """Return what the expected arrays must hold. Floats are computed in double precision, then rounded once."""
-    expected = {}
+    expected: Arrays = {}
+    functions: dict[str, list[np.ndarray]] = {}
     for one in problem.expectations:
         array = problem.array(one.name)
         if one.path is not None:
-            expected[one.name] = conform(load(one.path, one.option), array, one.option, constant=False)
+            expected[one.name] = conform(loaded(one), array, one.option, constant=False)
             continue
         expression = problem.parsed(one)
         arrays = {name for each in problem.arrays for name in (each.name, problem.before(each.name))}
         value = expression.evaluate(_values(problem, inputs, expression.names, wide=True), limit=host_memory())
-        expected[one.name] = conform(value, array, one.option, constant=not expression.names & arrays)
-    return expected
+        if one.function:
+            functions.setdefault(one.name, []).append(_function_value(problem, one, value).reshape(-1))
+        else:
+            expected[one.name] = conform(value, array, one.option, constant=not expression.names & arrays)
+    return expected | {name: np.concatenate(values) for name, values in functions.items()}
+
+
+def _function_value(problem: UserProblem, one: Expectation, value: Any) -> np.ndarray:
+    """Return what a function of an output must give, in its shape; UsageError where it is of another."""
+    array = problem.array(one.name)
+    shape = np.shape(_applied(problem, one, np.zeros(array.shape, array.storage)))
+    value = np.asarray(value)
+    if value.shape not in ((), shape):
+        raise UsageError(
+            f"{one.option}: {one.function} has the shape {list(shape)}, what is expected {list(value.shape)}."
+        )
+    return np.broadcast_to(value, shape)
+
+
+def _applied(problem: UserProblem, one: Expectation, output: np.ndarray) -> np.ndarray:
+    """Return a function of an output, in double precision."""
+    held = from_bfloat16(output) if problem.array(one.name).dtype == "bfloat16" else output
+    values = {**problem.numbers, one.name: _widened(held)}
+    return np.asarray(problem.function(one).evaluate(values, limit=host_memory()))
+
+
+def _functions(problem: UserProblem, ones: Sequence[Expectation], own: Tolerance) -> Parts:
+    """Return how functions of an output compare, each under its own text."""
+
+    def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
+        start = 0
+        for one in ones:
+            have = _applied(problem, one, got)
+            expected = want[start : start + have.size].reshape(have.shape)
+            start += have.size
+            exact = not own.rtol and not own.atol and "f" in (have.dtype.kind, expected.dtype.kind)
+            plain = Tolerance(*TOLERANCES["float64"], own.reason) if exact else replace(own, bfloat16=False)
+            yield one.function, expected, have, plain
+
+    return parts
+
+
+def _records(problem: UserProblem, one: Expectation, kind: np.dtype[Any]) -> Parts:
+    """Return how records compare: field by field, each by the tolerance of its type."""
+
+    def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
+        both = (np.ascontiguousarray(side).reshape(-1).view(np.uint8).view(kind) for side in (want, got))
+        for (path, expected), (_, have) in zip(*(leaves(side, one.name) for side in both), strict=True):
+            yield path, expected, have, _plain_tolerance(problem, expected.dtype.name)
+
+    return parts
 
 
 def _values(
@@ -87,6 +142,8 @@ def _values(
 ) -> dict[str, Any]:
     """Return what the names of an expression mean; `wide` has floats in double precision."""
     meant = dict(problem.numbers)
+    for name, held in contents(problem.constants, problem.seed).items() if problem.constants else ():
+        meant[name] = (_widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
     for array in problem.arrays:
         for name in (problem.before(array.name), array.name):
             if name in names and array.name in inputs:
@@ -103,34 +160,59 @@ def _widened(array: np.ndarray) -> np.ndarray:
 
 def _tolerance(problem: UserProblem) -> Tolerance:
     """Return the tolerance of each expected array: as given, or by its type."""
-    each = {}
+    each: dict[str, Tolerance] = {}
     for one in problem.expectations:
-        dtype = problem.array(one.name).dtype
-        rtol, atol = TOLERANCES.get(dtype, (0.0, 0.0))
-        rtol = rtol if problem.rtol is None else problem.rtol
-        atol = atol if problem.atol is None else problem.atol
-        given = problem.rtol is not None or problem.atol is not None
-        reason = "as given" if given else f"the default for {dtype}"
-        each[one.name] = Tolerance(rtol, atol, reason, bfloat16=dtype == "bfloat16")
+        own = _plain_tolerance(problem, problem.array(one.name).dtype)
+        kind = fields_of(one)
+        if one.function:
+            functions = [other for other in problem.expectations if other.name == one.name]
+            own = replace(own, parts=_functions(problem, functions, own))
+        elif kind is not None and problem.array(one.name).storage == "uint8":
+            own = replace(own, parts=_records(problem, one, kind))
+        each[one.name] = own
     widest = max(each.values(), key=lambda one: one.rtol, default=Tolerance(0.0, 0.0, "nothing is expected"))
     return Tolerance(widest.rtol, widest.atol, widest.reason, each)
+
+
+def _plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
+    rtol, atol = TOLERANCES.get(dtype, (0.0, 0.0))
+    rtol = rtol if problem.rtol is None else problem.rtol
+    atol = atol if problem.atol is None else problem.atol
+    given = problem.rtol is not None or problem.atol is not None
+    return Tolerance(rtol, atol, "as given" if given else f"the default for {dtype}", bfloat16=dtype == "bfloat16")
 
 
 # The CPU baseline ----------------------------------------------------------------------------------------------------
 
 
 def _baseline_name(problem: UserProblem) -> str:
-    text = ", ".join(f"{one.name}={one.text}" for one in problem.expectations if one.path is None)
+    text = ", ".join(f"{one.function or one.name}={one.text}" for one in problem.expectations if one.path is None)
     uses_blas = re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", text)
     return blas.named(f"NumPy {text}") if uses_blas else f"NumPy {text}"
 
 
-def _on_cpu(problem: UserProblem, inputs: Mapping[str, np.ndarray], threads: int) -> None:
-    with blas.limited(threads):
-        for one in problem.expectations:
-            if one.path is None:
-                expression = problem.parsed(one)
-                expression.evaluate(_values(problem, inputs, expression.names, wide=False), limit=host_memory())
+@contextmanager
+def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int) -> Iterator[Callable[[], Any]]:
+    """Give the expectations as NumPy calls on the arrays' own types; all that is not NumPy is done before."""
+    works = []
+    for one in problem.expectations:
+        if one.path is None:
+            expression = problem.parsed(one)
+            values = _values(problem, inputs, expression.names, wide=False)
+            expression.evaluate(values, limit=host_memory())  # refuses what would be too large
+            works.append(expression.compiled(values))
+
+    def all_of_them() -> None:
+        for work in works:
+            work()
+
+    with blas.limited(threads), np.errstate(all="ignore"):
+        yield works[0] if len(works) == 1 else all_of_them
+
+
+def _run_on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int) -> None:
+    with _on_cpu(problem, inputs, outputs, threads) as work:
+        work()
 
 
 def _save(problem: UserProblem, outputs: Mapping[str, np.ndarray]) -> None:

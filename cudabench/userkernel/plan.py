@@ -9,7 +9,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,12 +19,13 @@ from cudabench.plan.limits import MAX_SHARED, check_block, check_grid
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.userkernel import arguments, pointers, values
+from cudabench.userkernel import arguments, constants, pointers, values
+from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.operation import operation_of
-from cudabench.userkernel.problem import dimensions, main_dtype, number, problem_of
+from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.type_names import aliases_of
-from cudabench.userkernel.values import Array, Scalar
+from cudabench.userkernel.values import Array, Record, Scalar
 
 
 def series(requests: Sequence[UserRequest]) -> list[Series]:
@@ -52,10 +53,14 @@ def build(requests: Sequence[UserRequest]) -> Series:
     first = next((kernel for kernel in kernels if [one.name for one in kernel.parameters] == names), kernels[0])
     aliases = aliases_of(file, request.defines, request.include)
     example = example_line(request, file, first, aliases)
-    read = arguments.read(request.arguments, first, aliases, _numeric(request.defines), example)
+    read = arguments.read(request.arguments, first, aliases, _numeric(request.defines), example, file.text)
     read, orders = arguments.shared(read, first, kernels, aliases)
     size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
-    user_problem = problem_of(request, file, read, {**values.CONSTANTS, **_numeric(request.defines), **size})
+    members = {name: value for one in read if isinstance(one, Record) for name, value in one.numbers.items()}
+    numbers = {**values.CONSTANTS, **_numeric(request.defines), **size, **members}
+    fixed = constants.read(request.constants, file, aliases, numbers)
+    user_problem = problem_of(request, file, read, numbers, fixed)
+    set_ = {name: array.tobytes() for name, array in constants.contents(fixed, request.seed).items()}
     if request.save and len(picked) > 1:
         raise UsageError(
             f"--save {request.save[0]} with {len(picked)} kernels would keep the last one's: name one kernel."
@@ -65,7 +70,7 @@ def build(requests: Sequence[UserRequest]) -> Series:
     by_name = {one.name: one for one in read}
     cases = []
     for (kernel, name, outright, own), order in zip(picked, orders, strict=True):
-        grid, block, shared = _launch(own, kernel, {**values.CONSTANTS, **_numeric(own.defines), **size}, example)
+        grid, block, shared = _launch(own, kernel, {**numbers, **_numeric(own.defines)}, example)
         passed = tuple(one.name if isinstance(one, Array) else one.argument for one in map(by_name.__getitem__, order))
         cases.append(
             Case(
@@ -81,9 +86,18 @@ def build(requests: Sequence[UserRequest]) -> Series:
                 defines=dict(own.defines),
                 expects="",
                 named=outright,
+                constants=set_,
+                unset_constants=tuple(constants.unset(file, kernel, fixed)),
             )
         )
     return Series(partial(operation_of, user_problem), tuple(cases), user_problem.baseline)
+
+
+def problem(request: UserRequest) -> UserProblem:
+    """Return the problem of a request for one kernel. Raises as `build` does."""
+    maker = build([request]).make
+    assert isinstance(maker, partial)
+    return cast(UserProblem, maker.args[0])
 
 
 def _launch(
@@ -178,7 +192,8 @@ def example_line(request: UserRequest, file: SourceFile, kernel: KernelSource, a
             start = "zeros" if outputs and parameter is outputs[-1] else "random"
             value = f"{pointers.like(parameter, aliases)}[{count or 1 << 20}]:{start}"
         else:
-            value = "1048576" if own == count else "1024" if own in whole else "2.5"
+            layout = layout_of(parameter.type, file.text, aliases)
+            value = "1048576" if own == count else "1024" if own in whole else layout.example() if layout else "2.5"
         words += ["--arg", f"{own}={given.get(own, value)}"]
     if not expect and outputs:
         expect = ["--expect", f"{outputs[-1].name or 'y'}=..."]

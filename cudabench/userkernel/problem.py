@@ -15,10 +15,10 @@ from cudabench.model import Dim
 from cudabench.outputs import check_target
 from cudabench.toolchain.source import SourceFile
 from cudabench.userkernel import arguments, expressions
-from cudabench.userkernel.expected import Expectation, conform
+from cudabench.userkernel.expected import Expectation, conform, loaded, sides
 from cudabench.userkernel.expressions import Expression
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.values import Argument, Array, load
+from cudabench.userkernel.values import Argument, Array
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class UserProblem:
     rtol: float | None
     atol: float | None
     save: tuple[tuple[str, str], ...]
+    constants: tuple[Array, ...] = ()
+    seed: int = 0
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -44,8 +46,9 @@ class UserProblem:
 
     @property
     def baseline(self) -> bool:
-        """Whether there is an expression that computes something, to time on the CPU."""
-        return any(self.parsed(one).names for one in self.expectations if one.path is None)
+        """Whether there is an expression that reads an array, to time on the CPU."""
+        arrays = {name for one in self.arrays for name in (one.name, self.before(one.name))}
+        return any(self.parsed(one).names & arrays for one in self.expectations if one.path is None)
 
     def array(self, name: str) -> Array:
         """Return the array of this name."""
@@ -55,19 +58,29 @@ class UserProblem:
         """Return the name of an array's values before the launch: y0, or y_before where a parameter is called y0."""
         return f"{name}_before" if any(one.name == f"{name}0" for one in self.arguments) else f"{name}0"
 
+    def function(self, expectation: Expectation) -> Expression:
+        """Return what stands on the left of an expectation, parsed and checked."""
+        return expressions.parse(
+            expectation.function, "--expect", [*self.numbers, expectation.name], arrays=True, label=expectation.option
+        )
+
     def parsed(self, expectation: Expectation) -> Expression:
         """Return an expectation's expression, parsed and checked."""
         arrays = [array.name for array in self.arrays]
-        known = [*self.numbers, *arrays, *(self.before(name) for name in arrays)]
-        label = f"--expect '{expectation.name}={expectation.text}'"
-        return expressions.parse(expectation.text, "--expect", known, arrays=True, label=label)
+        fixed = [one.name for one in self.constants]
+        known = [*self.numbers, *fixed, *arrays, *(self.before(name) for name in arrays)]
+        return expressions.parse(expectation.text, "--expect", known, arrays=True, label=expectation.option)
 
 
 # Making and checking it ----------------------------------------------------------------------------------------------
 
 
 def problem_of(
-    request: UserRequest, file: SourceFile, read: Sequence[Argument], numbers: Mapping[str, Any]
+    request: UserRequest,
+    file: SourceFile,
+    read: Sequence[Argument],
+    numbers: Mapping[str, Any],
+    constants: Sequence[Array] = (),
 ) -> UserProblem:
     """Return the problem of a request.
 
@@ -79,8 +92,12 @@ def problem_of(
             raise UsageError(f"{option} {bound:g} is no tolerance: give a number of at least 0, such as 1e-5.")
     expectations = []
     for text in request.expect:
-        name, value = arguments.named(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
-        expectations.append(Expectation(name, value, value[1:] if value.startswith("@") else None))
+        left, value = sides(text)
+        if not re.search(r"\W", left) or not left:
+            name, value = arguments.named(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
+            expectations.append(Expectation(name, value, value[1:] if value.startswith("@") else None))
+        else:
+            expectations.append(_of_function(left, value, read, numbers))
     saves = tuple(arguments.named(text, "--save", "y=y.npy") for text in request.save)
     problem = UserProblem(
         file=file.path,
@@ -94,9 +111,14 @@ def problem_of(
         rtol=request.rtol,
         atol=request.atol,
         save=saves,
+        constants=tuple(constants),
+        seed=request.seed,
     )
     for at, expectation in enumerate(expectations):
-        if expectation.name in [other.name for other in expectations[:at]]:
+        before = [other for other in expectations[:at] if other.name == expectation.name]
+        if any(not other.function or other.function == expectation.function for other in before) or (
+            before and not expectation.function
+        ):
             raise UsageError(f"{expectation.option}: {expectation.name} is expected twice: keep one.")
         array = _known_array(expectation.name, problem, expectation.option)
         if array.const:
@@ -109,6 +131,21 @@ def problem_of(
         _known_array(name, problem, f"--save {name}={path}")
         check_target(Path(path), "--save")
     return problem
+
+
+def _of_function(left: str, right: str, read: Sequence[Argument], numbers: Mapping[str, Any]) -> Expectation:
+    """Return an expectation on a function of an output, such as np.sum(y)=1."""
+    option = f"--expect '{left}={right}'"
+    arrays = [one.name for one in read if isinstance(one, Array)]
+    named = expressions.parse(left, "--expect", [*numbers, *arrays], arrays=True, label=option).names & set(arrays)
+    if len(named) != 1:
+        raise UsageError(
+            f"{option}: what stands on the left is an array or a function of one, such as "
+            f"np.sum({(arrays or ['y'])[-1]})."
+        )
+    if not right or right.startswith("@"):
+        raise UsageError(f"{option}: a function is compared with an expression, a file with the whole array.")
+    return Expectation(next(iter(named)), right, function=left)
 
 
 def _known_array(name: str, problem: UserProblem, option: str) -> Array:
@@ -124,8 +161,10 @@ def _known_array(name: str, problem: UserProblem, option: str) -> Array:
 def _check_expectation(expectation: Expectation, array: Array, problem: UserProblem) -> None:
     """Refuse what can be known wrong of an expectation before anything runs."""
     if expectation.path is not None:
-        conform(load(expectation.path, expectation.option), array, expectation.option, constant=False)
+        conform(loaded(expectation), array, expectation.option, constant=False)
         return
+    if expectation.function:
+        problem.function(expectation)
     names = problem.parsed(expectation).names
     expected = {one.name for one in problem.expectations}
     for name in sorted(names):

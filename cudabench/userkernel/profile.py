@@ -14,7 +14,7 @@ from typing import Any
 
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
 
-LISTS = ("arg", "expect", "define", "save", "include")  # options that may be given several times
+LISTS = ("arg", "expect", "const", "define", "save", "include")  # options that may be given several times
 DIMENSIONS = ("grid", "block")
 EXAMPLE = '[saxpy] with grid = "cdiv(n,256)", block = 256 and arg = ["n=1048576", ...]'
 

@@ -21,6 +21,7 @@ class UserRequest:
     shared: str | None = None
     rtol: float | None = None
     atol: float | None = None
+    constants: tuple[str, ...] = ()
     save: tuple[str, ...] = ()
     defines: Mapping[str, str] = field(default_factory=dict)
     include: tuple[str, ...] = ()

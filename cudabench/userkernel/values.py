@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cudabench.errors import CudabenchError, UsageError, no_such_file
-from cudabench.floats import to_bfloat16
+from cudabench.model import ByValue
 from cudabench.userkernel import expressions
+from cudabench.userkernel.inits import Init
 
 TYPES = (
     "float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
     "complex64", "complex128", "bfloat16",
 )  # fmt: skip
-INITS = ("random", "zeros", "ones", "arange", "empty")
 CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "true": True, "false": False}
 
 
@@ -41,7 +41,10 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Array:
-    """An array: type, shape and how it starts, or the file that it is read from. `const`: no kernel may write it."""
+    """An array: type, shape and how it starts, or the file that it is read from. `const`: no kernel may write it.
+
+    `init` is the word, "expression" or "file"; `rule` says the rest where a word alone does not.
+    """
 
     name: str
     dtype: str
@@ -49,6 +52,7 @@ class Array:
     init: str
     path: str | None = None
     const: bool = False
+    rule: Init | None = None
 
     @property
     def nbytes(self) -> int:
@@ -66,16 +70,8 @@ class Array:
             return np.ascontiguousarray(
                 numbers_of(load(self.path, f"--arg {self.name}=@{self.path}")), dtype=self.dtype
             )
-        if self.dtype == "bfloat16":
-            return to_bfloat16(replace(self, dtype="float32").make(seed, index))
-        kind = np.dtype(self.dtype)
-        if self.init == "zeros":
-            return np.zeros(self.shape, kind)
-        if self.init == "ones":
-            return np.ones(self.shape, kind)
-        if self.init == "arange":
-            return np.arange(math.prod(self.shape)).astype(kind).reshape(self.shape)
-        return _random(np.random.default_rng([seed, index]), self.shape, kind)
+        rule, where = self.rule or Init(self.init), f"--arg {self.name}={self.dtype}{shape_text(self.shape)}"
+        return rule.make(self.shape, self.dtype, np.random.default_rng([seed, index]), f"{where}:{rule.text}")
 
 
 @dataclass(frozen=True)
@@ -90,28 +86,32 @@ class Null:
         return np.uint64(0)
 
 
-Argument = Scalar | Array | Null
+@dataclass(frozen=True)
+class Record:
+    """A struct or vector by value: its bytes and alignment. `members` are its numbers, `p_a` for p.a."""
+
+    name: str
+    content: bytes
+    align: int
+    members: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """What expressions may name of it."""
+        return dict(self.members)
+
+    @property
+    def argument(self) -> ByValue:
+        """The bytes as a launch takes them."""
+        return ByValue(self.content, self.align)
+
+
+Argument = Scalar | Array | Null | Record
 
 
 def shape_text(shape: Sequence[int]) -> str:
     """Return a shape as the command line writes it: [64,32]."""
     return f"[{','.join(map(str, shape))}]"
-
-
-def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
-    """Floats in [0, 1), integers in [0, 100): sums and products of them stay in range."""
-    if kind.kind == "c":
-        half = np.dtype(f"f{kind.itemsize // 2}")
-        return (_random(rng, shape, half) + 1j * _random(rng, shape, half)).astype(kind, copy=False)
-    if kind.kind == "f":
-        draw = np.float64 if kind.itemsize == 8 else np.float32
-        numbers = rng.random(shape, dtype=draw)
-        if kind.itemsize == 2:
-            numbers = np.minimum(numbers, draw(1 - 2**-11))  # below 1 also when rounded
-        return numbers.astype(kind, copy=False)
-    if kind.kind == "b":
-        return rng.integers(0, 2, shape, dtype=np.uint8).astype(bool)
-    return rng.integers(0, 100, shape, dtype=kind.type)
 
 
 # Files ---------------------------------------------------------------------------------------------------------------

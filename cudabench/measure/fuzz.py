@@ -1,0 +1,505 @@
+"""`run --fuzz K`: a user's kernel on other seeds, values and sizes; a failing case is made smaller and given as a line.
+
+A case is a command line: the request with another seed, other sizes in place of the named numbers that shapes are made
+of, and other starts in place of `random`. What the user fixed (zeros, arange, a file, a range of its own) stays. Before
+a case runs, its expectation is asked whether it says what is right (see `userkernel.precision`): where it does not, the
+case is undecided.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cudabench.devices import Choice
+from cudabench.errors import CudabenchError, DeviceError, UsageError
+from cudabench.measure.run import Listener, Run
+from cudabench.model import Result, Settings
+from cudabench.plan.series import Series
+from cudabench.userkernel import arguments, expressions, plan, precision
+from cudabench.userkernel.problem import UserProblem
+from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.values import Array
+
+CLASSES = (
+    "negative", "spike", "random", "whole", "ties", "large", "zeros", "mixed", "tiny", "denormal", "infinity", "nan",
+)  # fmt: skip
+SIZES = (1, 2, 3, 7, 31, 33, 64, 127, 257, 521, 1031, 4093, 16381, 65521)  # ragged, prime, and a round one
+SMALL = 1031  # sizes up to this are tried where the problem itself is smaller
+MAX_ELEMENTS = 1 << 21  # of all arrays of a case
+MAX_SHRINK = 24  # runs
+
+# Functions that say what becomes of a NaN.
+NAN_AWARE = frozenset(("isnan", "isfinite", "nan_to_num", "nansum", "nanmax", "nanmin", "nanmean", "fmax", "fmin"))
+
+_RANGES = {  # of large, tiny, denormal numbers
+    "float16": ("30", "1e-3", "5e-5"),
+    "bfloat16": ("1e6", "1e-20", "1e-39"),
+    "float32": ("1e6", "1e-20", "1e-39"),
+    "complex64": ("1e6", "1e-12", "1e-39"),
+    "float64": ("1e6", "1e-20", "1e-309"),
+    "complex128": ("1e6", "1e-20", "1e-309"),
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A case: the values' class, the sizes that differ from the request's, and the whole request."""
+
+    values: str
+    sizes: Mapping[str, int]
+    request: UserRequest
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        return f"{self.values} values, seed {self.request.seed}{', ' * bool(sizes)}{sizes}"
+
+
+@dataclass
+class Record:
+    """What came of fuzzing one kernel: cases that ran, those that the expectation does not decide, the one that
+    failed after it was made smaller, and the line that repeats it."""
+
+    cases: int = 0
+    undecided: list[dict[str, Any]] = field(default_factory=list)
+    failed: dict[str, Any] | None = None
+    command: str | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the record as the results file holds it."""
+        return {"cases": self.cases, "undecided": self.undecided, "failed": self.failed, "command": self.command}
+
+
+class Fuzz:
+    """Cases of one kernel of the user's own, on one device.
+
+    `where` is an expression over the numbers that every case must meet. Raises UsageError where nothing can be varied
+    or the problem itself does not meet `where`.
+    """
+
+    def __init__(
+        self, request: UserRequest, device: Choice, settings: Settings, count: int, where: str | None = None
+    ) -> None:
+        self.request, self.device, self.count, self.where = replace(request, save=()), device, count, where
+        # One sample: nothing here is about time.
+        self.settings = replace(settings, min_time=0.0, max_time=0.0, min_samples=1, cpu=False)
+        self.problem = plan.problem(self.request)
+        if not any(one.path is None for one in self.problem.expectations):
+            raise UsageError(
+                "--fuzz has nothing to compare other inputs with: add --expect 'NAME=EXPRESSION'; a file holds the "
+                "answer to one input only."
+            )
+        self.problem_numbers = dict(self.problem.numbers)
+        if not self._meets_where(self.problem):
+            raise UsageError(f"--where '{where}' does not hold for the arguments given: change one of them.")
+        self.drawn = self._drawn()
+        self.named = self._named()
+        self._allowed: dict[tuple[tuple[str, int], ...], bool] = {}
+
+    # What is varied ---------------------------------------------------------------------------------------------------
+
+    def _drawn(self) -> set[str]:
+        """Return the arrays whose values may change: drawn by `random`, read by an expectation, and no places."""
+        parsed = [self.problem.parsed(one) for one in self.problem.expectations if one.path is None]
+        names = {name for one in parsed for name in one.names}
+        places = {name for one in parsed for name in precision.indices(one)}
+        return {
+            one.name
+            for one in self.problem.arrays
+            if one.init == "random"
+            and {one.name, self.problem.before(one.name)} & names
+            and not {one.name, self.problem.before(one.name)} & places
+        }
+
+    def _named(self) -> dict[str, int]:
+        """Return the whole numbers that shapes are made of and that the command line gives as such."""
+        texts = dict(text.partition("=")[::2] for text in self.request.arguments)
+        texts = {name.strip(): text for name, text in texts.items()}
+        words = {name: set(re.findall(r"[^\W\d]\w*", text)) for name, text in texts.items()}
+        wanted: set[str] = set()
+        for one in self.problem.arrays:
+            parts = arguments.array_parts(texts.get(one.name, ""))
+            wanted |= set(re.findall(r"[^\W\d]\w*", parts[1])) if parts else set()
+        for _ in texts:  # a number that is made of others stands for them
+            wanted |= {part for name in wanted & set(texts) for part in words[name]}
+        numbers = {name: value for name, value in self.problem.numbers.items() if name in texts}
+        return {
+            name: value
+            for name, value in numbers.items()
+            if name in wanted and isinstance(value, int) and not words[name] & set(numbers) and value > 0
+        }
+
+    def trial(self, values: str, sizes: Mapping[str, int], seed: int) -> Trial:
+        """Return the case of a class of values, sizes and a seed."""
+        request = replace(self.request, seed=seed, arguments=self._texts(sizes, "random"))
+        if values != "random":
+            shapes = {one.name: one for one in plan.problem(request).arrays}
+            request = replace(request, arguments=self._texts(sizes, values, shapes, seed))
+        return Trial(values, dict(sizes), request)
+
+    def _texts(
+        self, sizes: Mapping[str, int], values: str, shapes: Mapping[str, Array] | None = None, seed: int = 0
+    ) -> tuple[str, ...]:
+        """Return the arguments' texts with other sizes and starts."""
+        texts = []
+        for text in self.request.arguments:
+            name, _, value = (part.strip() for part in text.partition("="))
+            parts = arguments.array_parts(value)
+            if name in sizes:
+                kind, colon, _ = value.rpartition(":")
+                texts.append(f"{name}={kind}{colon}{sizes[name]}")
+            elif shapes and parts and name in self.drawn:
+                start = start_of(values, shapes[name], seed)
+                texts.append(f"{name}={parts[0]}[{parts[1]}]:{start}")
+            else:
+                texts.append(text)
+        return tuple(texts)
+
+    # Sizes ------------------------------------------------------------------------------------------------------------
+
+    def allowed(self, sizes: Mapping[str, int]) -> bool:
+        """Tell whether a problem of these sizes is one that is meant."""
+        key = tuple(sizes.items())
+        if key not in self._allowed:
+            self._allowed[key] = self._meant(sizes)
+        return self._allowed[key]
+
+    def _meant(self, sizes: Mapping[str, int]) -> bool:
+        request = replace(self.request, arguments=self._texts(sizes, "random"))
+        try:
+            problem = plan.problem(request)
+            return (
+                self._meets_where(problem)
+                and sum(math.prod(one.shape) for one in problem.arrays) <= MAX_ELEMENTS
+                and whole_launch(request, problem)
+                and bool(plan.build([request]).cases)
+            )
+        except CudabenchError:  # a shape that is none, a grid that leaves a rest
+            return False
+
+    def _meets_where(self, problem: UserProblem) -> bool:
+        if not self.where:
+            return True
+        return bool(expressions.parse(self.where, "--where", problem.numbers).evaluate(problem.numbers))
+
+    def sizes(self) -> Iterator[dict[str, int]]:
+        """Yield sizes without end: the largest prime that fits, then others in turn; {} where none may change."""
+        options = {name: self._choices(name, base) for name, base in self.named.items()}
+        for at in itertools.count():
+            sizes = {}
+            for order, (name, choices) in enumerate(options.items()):
+                if choices:
+                    # The first is the largest; others take their turns with different steps.
+                    sizes[name] = choices[-1 - (at * (2 * order + 3)) % len(choices)]
+            for name in tuple(sizes):
+                if self.allowed(sizes):
+                    break
+                sizes = {other: size for other, size in sizes.items() if other != name}
+            if sizes and self.allowed(sizes):
+                yield {name: sizes[name] for name in self.named if name in sizes}
+            elif self.allowed({}):
+                yield {}
+            else:  # the problem itself is larger than a case may be
+                yield next((one for one in self._small() if self.allowed(one)), {})
+
+    def _small(self) -> Iterator[dict[str, int]]:
+        for size in reversed(SIZES):
+            yield {name: min(size, base) for name, base in self.named.items()}
+
+    def _choices(self, name: str, base: int) -> list[int]:
+        """Return the sizes of one number, ascending, that are possible where the others stay or are small."""
+        in_launch = name in set(re.findall(r"[^\W\d]\w*", f"{self.request.grid} {self.request.block}"))
+        # A launch that does not grow with the problem covers at most the problem that it was given for.
+        most = max(base, SMALL) if in_launch else base
+        wanted = sorted({size for size in (*SIZES, base - 1, base) if 0 < size <= most})
+        others = {other: min(size, SMALL) for other, size in self.named.items() if other != name}
+        return [size for size in wanted if self.allowed({name: size}) or self.allowed({**others, name: size})]
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    def run(self, listener: Listener) -> Record:
+        """Run the cases, make the first that fails smaller, and say what came of it."""
+        record = Record()
+        rows = self.sizes()
+        seen: set[str] = set()
+        named = {name for one in self.problem.expectations if one.path is None for name in _functions(one.text)}
+        kinds = {one.dtype for one in self.problem.arrays if one.name in self.drawn}
+        classes = [name for name in CLASSES if _matters(name, kinds, named)]
+        for at in range(self.count):
+            values, sizes = classes[at % len(classes)] if self.drawn else "random", next(rows)
+            listener.working(0, self.request.kernels[0] if self.request.kernels else "", "fuzzing", at / self.count)
+            seed = self.request.seed + 1 + at
+            plainer = [(values, sizes), ("random", sizes), ("random", {})]
+            for kind, extents in dict.fromkeys((v, tuple(s.items())) for v, s in plainer):
+                if not self.allowed(dict(extents)):
+                    continue
+                trial, reason = self._decided(self.trial(kind, dict(extents), seed))
+                if reason is None:
+                    break
+                self._undecided(record, trial, reason, seen)
+            else:
+                continue
+            record.cases += 1
+            fault = self._fault(trial)
+            if fault is not None:
+                trial, fault = self._smaller(trial, fault)
+                record.failed = {
+                    "values": trial.values,
+                    "sizes": dict(trial.sizes),
+                    "seed": trial.request.seed,
+                    "reason": fault.reason,
+                }
+                record.command = command(trial.request, self.device)
+                break
+        return record
+
+    @staticmethod
+    def _undecided(record: Record, trial: Trial, reason: str, seen: set[str]) -> None:
+        if trial.values not in seen:  # a class that decides nothing is said once
+            seen.add(trial.values)
+            record.undecided.append({"values": trial.values, "sizes": dict(trial.sizes), "reason": reason})
+
+    def _decided(self, trial: Trial) -> tuple[Trial, str | None]:
+        """Return a case with the tolerance that rounding needs, and why it decides nothing, if so."""
+        judgement = precision.judge(plan.problem(trial.request), trial.request.seed)
+        if judgement.atol is not None:
+            trial = replace(trial, request=replace(trial.request, atol=float(f"{judgement.atol:.3g}")))
+        return trial, judgement.undecided
+
+    def _fault(self, trial: Trial) -> Result | None:
+        """Return what is wrong with a case; None where it is right."""
+        try:
+            run = Run([plan.build([trial.request])], [self.device], self.settings, {}, provenance=False)
+            run.collect()
+        except DeviceError:
+            raise
+        except UsageError:  # values that the command line refuses: no case
+            return None
+        return next((result for result in run.file.results if result.status in ("wrong", "failed")), None)
+
+    def _smaller(self, trial: Trial, fault: Result) -> tuple[Trial, Result]:
+        """Return the simplest case found that fails as well, and its result: plainer values first, then smaller
+        sizes."""
+        left = MAX_SHRINK
+
+        def fails(values: str, sizes: Mapping[str, int]) -> bool:
+            nonlocal trial, fault, left
+            if left <= 0 or not self.allowed(sizes):
+                return False
+            left -= 1
+            smaller, reason = self._decided(self.trial(values, sizes, trial.request.seed))
+            found = None if reason is not None else self._fault(smaller)
+            if found is not None:
+                trial, fault = smaller, found
+            return found is not None
+
+        if trial.values != "random":
+            fails("random", trial.sizes)
+        if trial.sizes:
+            fails(trial.values, {})
+        whole = {**self.named, **trial.sizes}
+        for size in SIZES:
+            sizes = {name: min(size, own) for name, own in whole.items()}
+            if sizes == whole or fails(trial.values, _differing(sizes, self.named)):
+                break
+        for name in self.named:
+            whole = {**self.named, **trial.sizes}
+            for size in SIZES:
+                if size >= whole[name] or fails(trial.values, _differing({**whole, name: size}, self.named)):
+                    break
+        return trial, fault
+
+
+def _differing(sizes: Mapping[str, int], named: Mapping[str, int]) -> dict[str, int]:
+    return {name: size for name, size in sizes.items() if size != named[name]}
+
+
+def _functions(text: str) -> set[str]:
+    return set(re.findall(r"\bnp\.(\w+)", text))
+
+
+def _matters(values: str, kinds: set[str], functions: set[str]) -> bool:
+    """Tell whether a class differs from `random` for one of the types, and is defined."""
+    floats = {kind for kind in kinds if kind.startswith(("float", "bfloat", "complex"))}
+    if values in ("denormal", "infinity", "large", "tiny"):
+        return bool(floats)
+    if values == "nan":
+        return bool(floats) and bool(functions & NAN_AWARE)
+    return values == "random" or bool(kinds)
+
+
+def start_of(values: str, array: Array, seed: int) -> str:
+    """Return how an array of a class of values starts, as the command line says it."""
+    dtype = array.dtype
+    if dtype == "bool":
+        return {"zeros": "zeros", "ties": "ones"}.get(values, "random")
+    floating = dtype in _RANGES
+    flat = "+".join(f"{3**at if at else 1}*i{axis}" for at, axis in enumerate(reversed(range(len(array.shape)))))
+    if values == "spike":
+        places = [((seed * 7919 + 2 * axis) % extent) | 1 for axis, extent in enumerate(array.shape)]
+        spot = "&".join(
+            f"(i{axis}=={min(place, extent - 1)})"
+            for axis, (place, extent) in enumerate(zip(places, array.shape, strict=True))
+        )
+        return f"{1000 if floating else 100}*({spot})"
+    if values == "zeros":
+        return "zeros"
+    if values == "ties":
+        return "integers(0,3)"
+    if floating:
+        large, tiny, denormal = _RANGES[dtype]
+        return {
+            "negative": "uniform(-1,0)",
+            "mixed": "normal(0,1)",
+            "whole": "integers(-100,100)",
+            "large": f"uniform(-{large},{large})",
+            "tiny": f"uniform(-{tiny},{tiny})",
+            "denormal": f"uniform(-{denormal},{denormal})",
+            "infinity": f"np.where(({flat})%5==2,np.where(({flat})%2==0,inf,-inf),({flat})%7-3)",
+            "nan": f"np.where(({flat})%5==2,nan,({flat})%7-3)",
+        }.get(values, "random")
+    signed = dtype.startswith("int")
+    return {
+        "negative": "integers(-100,0)" if signed else "integers",
+        "mixed": "integers(-100,100)" if signed else "integers",
+        "whole": "integers",
+    }.get(values, "random")
+
+
+# A launch ------------------------------------------------------------------------------------------------------------
+
+
+class _Exact(ast.NodeTransformer):
+    """Makes a // b the exact quotient, which must then be whole."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """Replace the operation."""
+        self.generic_visit(node)
+        return ast.BinOp(node.left, ast.Div(), node.right) if isinstance(node.op, ast.FloorDiv) else node
+
+
+def whole_launch(request: UserRequest, problem: UserProblem) -> bool:
+    """Tell whether --grid and --block divide without a rest: n//256 is meant for multiples of 256."""
+    for text, option in ((request.grid, "--grid"), (request.block, "--block")):
+        if text is None or "//" not in text:
+            continue
+        parsed = expressions.parse(text, option, problem.numbers)
+        exact = replace(parsed, tree=ast.fix_missing_locations(_Exact().visit(parsed.tree)))
+        for value in _flat(exact.evaluate(problem.numbers)):
+            if float(value) != math.floor(value):
+                return False
+    return True
+
+
+def _flat(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+# A line --------------------------------------------------------------------------------------------------------------
+
+
+def command(request: UserRequest, device: Choice) -> str:
+    """Return the command line that repeats a request."""
+    words = ["cudabench", "run", request.file]
+    words += [word for kernel in request.kernels for word in ("--kernel", kernel)]
+    for option, value in (("--grid", request.grid), ("--block", request.block), ("--shared", request.shared)):
+        words += [option, value] if value is not None else []
+    for option, texts in (
+        ("--arg", request.arguments),
+        ("--const", request.constants),
+        ("--expect", request.expect),
+        ("--include", request.include),
+        ("--define", [f"{name}={value}" for name, value in request.defines.items()]),
+    ):  # fmt: skip
+        words += [word for text in texts for word in (option, text)]
+    for option, number in (("--rtol", request.rtol), ("--atol", request.atol)):
+        words += [option, f"{number:g}"] if number is not None else []
+    words += ["--seed", str(request.seed), "--device", device.name]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def fuzz_all(
+    requests: Sequence[UserRequest],
+    run: Run,
+    settings: Settings,
+    count: int,
+    where: str | None,
+    listener: Listener,
+    tell: Callable[[Result, Record], None],
+) -> None:
+    """Fuzz each kernel that came out right in a run, on the run's devices; a fault makes its result wrong.
+
+    `requests` have one kernel each, by name, in the order of the cases of the run's series.
+    """
+    by_name = {(request.file, request.kernels[0]): request for request in requests}
+    listener.begin(len(run.file.results))
+    try:
+        for result in list(run.file.results):
+            request = by_name.get((result.source, result.kernel))
+            device = next((one for one in run.devices if one.name == result.device), run.devices[0])
+            if result.status != "ok" or request is None:
+                continue
+            record = Fuzz(request, device, settings, count, where).run(listener)
+            new = replace(result, fuzz=record.plain())
+            if record.failed:
+                new = replace(
+                    unmeasured(new), status="wrong", reason=f"with {_told(record.failed)}: {record.failed['reason']}"
+                )
+            run.replace(result, new)
+            run.write()
+            tell(new, record)
+    finally:
+        listener.end()
+
+
+def sentences(result: Result, record: Record) -> list[str]:
+    """Return what is to be said of a kernel that was fuzzed."""
+    if record.failed:
+        said = [f"fuzz: {result.kernel} is wrong with {_told(record.failed)}. To repeat it: {record.command}"]
+        if record.failed["sizes"]:
+            name = next(iter(record.failed["sizes"]))
+            said.append(f"Where such sizes are not meant, say which are, as in --where '{name}%16==0'.")
+        return said
+    plural = "s" * (record.cases != 1)
+    return [
+        f"fuzz: {result.kernel} is right in {record.cases} more case{plural}.",
+        *(f"fuzz: {one['values']} values decide nothing: {one['reason']}." for one in record.undecided),
+    ]
+
+
+def _told(failed: Mapping[str, Any]) -> str:
+    sizes = "".join(f", {name}={size}" for name, size in failed["sizes"].items())
+    return f"{failed['values']} values{sizes}, seed {failed['seed']}"
+
+
+def unmeasured(result: Result) -> Result:
+    """Return a result without figures: a wrong kernel has none."""
+    return replace(
+        result, time=None, bandwidth_gbps=None, gflops=None, copy_gbps=None, copy_fraction=None, peak_fraction=None,
+        speedup_vs_cpu=None,
+    )  # fmt: skip
+
+
+def each_kernel(requests: Sequence[UserRequest], series: Sequence[Series]) -> list[UserRequest]:
+    """Return a request for each kernel of the series, which may have come from a glob."""
+    cases = [case for one in series for case in one.cases]
+    found = []
+    for case in cases:
+        own = next(
+            (
+                one
+                for one in requests
+                if one.file == case.source.name and (not one.kernels or case.kernel in one.kernels)
+            ),
+            next(one for one in requests if one.file == case.source.name),
+        )
+        found.append(replace(own, kernels=(case.kernel,)))
+    return found

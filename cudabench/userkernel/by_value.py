@@ -1,0 +1,212 @@
+"""Structs and vectors by value: their layout, from CUDA's rules and the declaration in the source, and their bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.toolchain import source
+from cudabench.userkernel.inits import split
+
+MAX_DEPTH = 8
+_AXES = "xyzw"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a type lies in memory: a number (`dtype`), an array of `count`, or members at their offsets. In bytes."""
+
+    ctype: str
+    size: int
+    align: int
+    dtype: str | None = None
+    count: int = 0
+    element: Layout | None = None
+    members: tuple[tuple[str, int, Layout], ...] = ()
+    vector: bool = False
+
+    def example(self) -> str:
+        """Return a value as the command line writes it."""
+        if self.dtype:
+            return "2.5" if np.dtype(self.dtype).kind == "f" else "1"
+        if self.element:
+            return f"[{', '.join([self.element.example()] * self.count)}]"
+        if self.vector:
+            return ",".join(member.example() for _, _, member in self.members)
+        inside = (f"{name}: {_bracketed(member)}" for name, _, member in self.members)
+        return f"{{{', '.join(inside)}}}"
+
+
+def _bracketed(layout: Layout) -> str:
+    return f"[{layout.example()}]" if layout.vector else layout.example()
+
+
+def layout_of(ctype: str, text: str, aliases: Mapping[str, str], depth: int = 0) -> Layout | None:
+    """Return how a type lies in memory; None for one that is not known here.
+
+    `text` is the source that declares structs. Vectors follow CUDA's table of alignments (CUDA C++ programming guide,
+    built-in vector types), structs C's rules.
+    """
+    dtype = source.numpy_dtype(ctype, aliases)
+    if dtype and np.dtype(dtype).kind != "c":
+        return Layout(ctype, np.dtype(dtype).itemsize, np.dtype(dtype).itemsize, dtype)
+    vector = source.vector_type(ctype, aliases)
+    if ctype == "dim3":
+        vector = ("uint32", 3)
+    if dtype:
+        vector = ("float32" if dtype == "complex64" else "float64", 2)
+    if vector:
+        kind, count = vector
+        width = np.dtype(kind).itemsize
+        one = Layout(kind, width, width, kind)
+        align = min(16, width * count) if count in (2, 4) else width
+        members = tuple((_AXES[at], at * width, one) for at in range(count))
+        return Layout(ctype, width * count, align, members=members, vector=True)
+    if depth > MAX_DEPTH:
+        return None
+    name = aliases.get(ctype, ctype).removeprefix("struct ").strip()
+    found = _declaration(name, text)
+    return None if found is None else _struct(ctype, *found, text, aliases, depth)
+
+
+def _declaration(name: str, text: str) -> tuple[str, int] | None:
+    """Return the body of a struct and the alignment that it asks for, 0 for none."""
+    plain = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
+    if not re.fullmatch(r"\w+", name):
+        return None
+    aligned = r"(?:(?:__align__|alignas)\s*\(\s*(\d+)\s*\)\s*)?"
+    match = re.search(rf"\bstruct\s+{aligned}{name}\s*\{{", plain)
+    if match:
+        body = _body(plain, match.end())
+        return None if body is None else (body, int(match[1] or 0))
+    for match in re.finditer(rf"\btypedef\s+struct\s*{aligned}\w*\s*\{{", plain):
+        body = _body(plain, match.end())
+        if body is not None and re.match(rf"\s*{name}\s*;", plain[match.end() + len(body) + 1 :]):
+            return body, int(match[1] or 0)
+    return None
+
+
+def _body(text: str, start: int) -> str | None:
+    depth = 1
+    for at in range(start, len(text)):
+        depth += (text[at] == "{") - (text[at] == "}")
+        if depth == 0:
+            return text[start:at]
+    return None
+
+
+def _struct(ctype: str, body: str, asked: int, text: str, aliases: Mapping[str, str], depth: int) -> Layout | None:
+    members: list[tuple[str, int, Layout]] = []
+    offset, align = 0, max(asked, 1)
+    if re.search(r"\b(virtual|union|struct|public|private|template|operator)\b|[(){}]|:[^:]", body):
+        return None  # methods, unions, nested declarations: the bytes of a file
+    for line in filter(None, (part.strip() for part in body.split(";"))):
+        line = re.sub(r"=[^,]*", "", line)  # what a member starts as
+        match = re.fullmatch(
+            r"((?:(?:const|unsigned|signed|long|short|struct)\s+)*[\w:]+(?:\s+(?:int|long|double|char))*)\s+(.+)", line
+        )
+        if not match or "*" in line:
+            return None
+        kind = layout_of(match[1].removeprefix("struct ").removeprefix("const ").strip(), text, aliases, depth + 1)
+        if kind is None:
+            return None
+        for declared in match[2].split(","):
+            own = re.fullmatch(r"\s*(\w+)\s*((?:\[\s*\w+\s*\]\s*)*)", declared)
+            if not own:
+                return None
+            layout = kind
+            for extent in reversed(re.findall(r"\[\s*(\w+)\s*\]", own[2])):
+                number = extent if extent.isdigit() else aliases.get(extent, "")
+                if not number.isdigit() or not int(number):
+                    number = next(
+                        iter(re.findall(rf"#define\s+{extent}\s+(\d+)|\b{extent}\s*=\s*(\d+)\s*;", text)), ("", "")
+                    )
+                    number = "".join(number)
+                    if not number:
+                        return None
+                layout = Layout(
+                    layout.ctype, layout.size * int(number), layout.align, count=int(number), element=layout
+                )
+            offset = -(-offset // layout.align) * layout.align
+            members.append((own[1], offset, layout))
+            offset, align = offset + layout.size, max(align, layout.align)
+    if not members:
+        return None
+    return Layout(ctype, -(-offset // align) * align, align, members=tuple(members))
+
+
+# Values --------------------------------------------------------------------------------------------------------------
+
+Number = Callable[[str, str], Any]  # of a text as a type; raises UsageError
+
+
+def pack(text: str, layout: Layout, where: str, number: Number) -> tuple[bytes, dict[str, Any]]:
+    """Return the bytes of a value that the command line writes, and its numbers by the path of their names (`p_a`).
+
+    `number` gives the value of an expression as a NumPy type. Raises UsageError where text and layout differ.
+    """
+    content = bytearray(layout.size)
+    names: dict[str, Any] = {}
+    if layout.vector and not text.strip().startswith(("{", "[", "(")):
+        text = f"[{text}]"
+    _fill(content, 0, text.strip(), layout, where, number, names, "")
+    return bytes(content), names
+
+
+def _fill(
+    content: bytearray, at: int, text: str, layout: Layout, where: str, number: Number, names: dict[str, Any], path: str
+) -> None:
+    if layout.dtype:
+        value = number(text, layout.dtype)
+        content[at : at + layout.size] = np.dtype(layout.dtype).type(value).tobytes()
+        names[path] = value
+        return
+    parts = _parts(text, where, layout, path)
+    wanted = layout.count or len(layout.members)
+    if layout.members and not layout.vector and all(re.match(r"\s*\w+\s*:(?!:)", part) for part in parts):
+        given = {}
+        for part in parts:
+            name, _, value = part.partition(":")
+            given[name.strip()] = value.strip()
+        known = [name for name, _, _ in layout.members]
+        for name in given:
+            if name not in known:
+                raise UsageError(
+                    f"{where}: {layout.ctype} has no member '{name}', it has {', '.join(known)}."
+                    f"{did_you_mean(name, known)}"
+                )
+        missing = [name for name in known if name not in given]
+        if missing or len(given) != len(parts):
+            lack = f"lacks {', '.join(missing)}" if missing else "names a member twice"
+            raise UsageError(f"{where} {lack}; write {_right(where, layout, path)}.")
+        parts = [given[name] for name in known]
+    if len(parts) != wanted:
+        raise UsageError(
+            f"{where} gives {len(parts)} value{'s' * (len(parts) != 1)}, {layout.ctype} takes {wanted}: write "
+            f"{_right(where, layout, path)}."
+        )
+    if layout.element:
+        for order, part in enumerate(parts):
+            own = f"{path}_{order}".lstrip("_")
+            _fill(content, at + order * layout.element.size, part, layout.element, where, number, names, own)
+        return
+    for part, (name, offset, member) in zip(parts, layout.members, strict=True):
+        _fill(content, at + offset, part, member, where, number, names, f"{path}_{name}".lstrip("_"))
+
+
+def _right(where: str, layout: Layout, path: str) -> str:
+    """Return a value that would be right: the whole option, or what stands for a member."""
+    option, name = where.partition("=")[0].split()
+    return f"{path}: {_bracketed(layout)}" if path else f"{option} '{name}={layout.example()}'"
+
+
+def _parts(text: str, where: str, layout: Layout, path: str) -> list[str]:
+    """Return what stands between the outer brackets, split at its commas."""
+    if not re.fullmatch(r"(\{.*\}|\[.*\]|\(.*\))", text, re.S):
+        raise UsageError(f"{where} is no value of {layout.ctype}: write {_right(where, layout, path)}.")
+    return split(text.strip()[1:-1])

@@ -1,0 +1,231 @@
+"""How an array starts: the words behind `TYPE[SHAPE]:`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.floats import to_bfloat16
+from cudabench.userkernel import expressions
+from cudabench.userkernel.vocabulary import ExpressionError
+
+WORDS = ("random", "zeros", "ones", "arange", "empty", "permutation", "integers")
+CALLS = {"full": ("v",), "uniform": ("a", "b"), "normal": ("m", "s"), "integers": ("a", "b"), "linspace": ("a", "b")}
+LISTED = (*WORDS[:5], "full(v)", "uniform(a,b)", "normal(m,s)", "integers(a,b)", "permutation", "linspace(a,b)")
+DRAWN = ("random", "uniform", "normal", "integers", "permutation")  # what --seed changes
+CHUNK = 1 << 22  # elements that are drawn in double precision at once
+
+# Whole numbers up to this are exact.
+_EXACT = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
+
+
+@dataclass(frozen=True)
+class Init:
+    """How an array starts: a word, its numbers, or an expression over indices and scalars."""
+
+    word: str
+    numbers: tuple[Any, ...] = ()
+    text: str = ""
+    scalars: tuple[tuple[str, Any], ...] = ()
+
+    def make(self, shape: tuple[int, ...], dtype: str, rng: np.random.Generator, where: str) -> np.ndarray:
+        """Return the array, of the bits for bfloat16. Raises UsageError for an expression that does not give it."""
+        if self.word == "expression":
+            return self._computed(shape, dtype, where)
+        if dtype == "bfloat16":
+            return to_bfloat16(self.make(shape, "float32", rng, where))
+        kind = np.dtype(dtype)
+        if self.word == "arange":
+            return np.arange(math.prod(shape)).astype(kind).reshape(shape)
+        if self.word == "linspace":
+            first, last = self.numbers
+            return np.linspace(first, last, math.prod(shape), dtype=kind).reshape(shape)
+        if self.word == "permutation":
+            return rng.permutation(math.prod(shape)).astype(kind).reshape(shape)
+        if self.word in ("uniform", "normal"):
+            return self._drawn(shape, kind, rng)
+        if self.word == "integers":
+            return _integers(self.numbers, shape, kind, rng)
+        if self.word == "random":
+            return _random(rng, shape, kind)
+        value = {"zeros": 0, "ones": 1}.get(self.word)
+        with np.errstate(all="ignore"):
+            return np.full(shape, self.numbers[0] if value is None else value, kind)
+
+    def _drawn(self, shape: tuple[int, ...], kind: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
+        if kind.kind == "c":
+            half = np.dtype(f"f{kind.itemsize // 2}")
+            made = np.empty(shape, kind)
+            made.real, made.imag = self._drawn(shape, half, rng), self._drawn(shape, half, rng)
+            return made
+        made = np.empty(math.prod(shape), kind)
+        a, b = self.numbers
+        for start in range(0, made.size, CHUNK):
+            part = made[start : start + CHUNK]
+            with np.errstate(all="ignore"):
+                if self.word == "normal":
+                    part[:] = rng.normal(a, b, part.size)
+                else:
+                    share = rng.random(part.size)
+                    part[:] = a * (1 - share) + b * share  # b - a need not be a number
+                    part[part >= b] = np.nextafter(kind.type(b), kind.type(a))
+        return made.reshape(shape)
+
+    def _computed(self, shape: tuple[int, ...], dtype: str, where: str) -> np.ndarray:
+        from cudabench.userkernel.expected import conform
+        from cudabench.userkernel.values import Array, host_memory
+
+        indices = {
+            f"i{axis}": np.arange(extent).reshape([-1 if at == axis else 1 for at in range(len(shape))])
+            for axis, extent in enumerate(shape)
+        }
+        values = {**dict(self.scalars), **indices}
+        parsed = expressions.parse(self.text, where, values, arrays=True, label=where)
+        value = parsed.evaluate(values, limit=host_memory())
+        try:
+            value = np.broadcast_to(np.asarray(value), shape)
+        except ValueError:
+            raise UsageError(f"{where} gives the shape {list(np.shape(value))}, not {list(shape)}.") from None
+        return conform(value, Array("it", dtype, shape, "expression"), where, constant=True)
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
+    """Floats in [0, 1), integers in [0, 100): sums and products of them stay in range."""
+    if kind.kind == "c":
+        half = np.dtype(f"f{kind.itemsize // 2}")
+        return (_random(rng, shape, half) + 1j * _random(rng, shape, half)).astype(kind, copy=False)
+    if kind.kind == "f":
+        draw = np.float64 if kind.itemsize == 8 else np.float32
+        numbers = rng.random(shape, dtype=draw)
+        if kind.itemsize == 2:
+            numbers = np.minimum(numbers, draw(1 - 2**-11))  # below 1 also when rounded
+        return numbers.astype(kind, copy=False)
+    if kind.kind == "b":
+        return rng.integers(0, 2, shape, dtype=np.uint8).astype(bool)
+    return rng.integers(0, 100, shape, dtype=kind.type)
+
+
+def _integers(
+    bounds: tuple[Any, ...], shape: tuple[int, ...], kind: np.dtype[Any], rng: np.random.Generator
+) -> np.ndarray:
+    if kind.kind in "iu":
+        low, high = bounds or (np.iinfo(kind).min, int(np.iinfo(kind).max) + 1)
+        return rng.integers(low, high, shape, dtype=kind.type)
+    low, high = bounds or (0, 2)
+    return rng.integers(low, high, shape).astype(kind)
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+def read(text: str, dtype: str, shape: tuple[int, ...], where: str, scalars: Mapping[str, Any]) -> Init:
+    """Return how an array of a type and shape starts.
+
+    Raises UsageError for what is no such text, and for numbers that the type cannot hold.
+    """
+    text = text.strip()
+    call = re.fullmatch(r"(\w+)\s*\((.*)\)", text, re.S)
+    if text in WORDS:
+        init = Init(text)
+    elif call and call[1] in CALLS and _balanced(call[2]):
+        numbers = [
+            expressions.parse(part, where, scalars, label=f"{where}: '{part}'").evaluate(scalars)
+            for part in split(call[2])
+        ]
+        wanted = CALLS[call[1]]
+        if len(numbers) != len(wanted):
+            raise UsageError(
+                f"{where}: {call[1]} takes {len(wanted)} number{'s' * (len(wanted) > 1)}, not {len(numbers)}: write "
+                f"{call[1]}({','.join(wanted)})."
+            )
+        init = Init(call[1], tuple(one.item() if isinstance(one, np.generic) else one for one in numbers))
+    else:
+        if not text or (re.fullmatch(r"[^\W\d]\w*", text) and text not in scalars and not re.fullmatch(r"i\d", text)):
+            raise UsageError(
+                f"{where} does not say how the array starts: write ':' and one of {', '.join(LISTED)} behind the "
+                f"shape.{did_you_mean(text, (*WORDS, *CALLS))}"
+            )
+        names = (*scalars, *(f"i{axis}" for axis in range(len(shape))))
+        try:
+            parsed = expressions.parse(text, where, names, arrays=True, label=where)
+        except ExpressionError as error:
+            meant = did_you_mean(call[1], CALLS) if call else ""
+            raise UsageError(f"{error}{meant}") from None
+        used = tuple((name, scalars[name]) for name in sorted(parsed.names) if name in scalars)
+        # The corner shows what is wrong of it before anything runs.
+        init = Init("expression", text=text, scalars=used)
+        init.make(tuple(min(extent, 2) for extent in shape), dtype, np.random.default_rng(0), where)
+        return init
+    _check(init, dtype, shape, where)
+    return init
+
+
+def split(text: str) -> list[str]:
+    """Return the parts of a text between the commas that stand outside all brackets."""
+    parts, depth, start = [], 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter in "{[(") - (letter in "}])")
+        if letter == "," and depth == 0:
+            parts.append(text[start:at].strip())
+            start = at + 1
+    parts.append(text[start:].strip())
+    return [part for part in parts if part]
+
+
+def _balanced(text: str) -> bool:
+    depth = 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _check(init: Init, dtype: str, shape: tuple[int, ...], where: str) -> None:
+    """Refuse numbers that the type cannot hold."""
+    whole = dtype.startswith(("int", "uint"))
+    low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (-math.inf, math.inf)
+    if init.word in ("uniform", "normal") and (whole or dtype == "bool"):
+        raise UsageError(f"{where}: {init.word} gives fractions, {dtype} holds none: write integers(a,b).")
+    rules: dict[str, tuple[Callable[..., bool], str]] = {
+        "uniform": (lambda a, b: a < b and math.isfinite(a) and math.isfinite(b), "finite a below b"),
+        "normal": (lambda m, s: s >= 0 and math.isfinite(m) and math.isfinite(s), "a finite mean and s of at least 0"),
+        "linspace": (lambda a, b: math.isfinite(a) and math.isfinite(b) and low <= min(a, b) and max(a, b) <= high,
+                     f"two numbers that {dtype} holds"),
+    }  # fmt: skip
+    if init.word in rules and any(isinstance(one, complex) for one in init.numbers):
+        raise UsageError(f"{where}: {init.word} takes real numbers.")
+    if init.word in rules and not rules[init.word][0](*init.numbers):
+        shown = ",".join(f"{one:g}" for one in init.numbers)
+        raise UsageError(f"{where}: {init.word}({shown}) is not possible: it takes {rules[init.word][1]}.")
+    if init.word == "integers" and init.numbers:
+        a, b = init.numbers
+        if any((isinstance(one, float) and not one.is_integer()) or isinstance(one, complex) for one in (a, b)):
+            raise UsageError(f"{where}: integers takes whole numbers.")
+        top = 2 if dtype == "bool" else high + 1
+        if not ((0 if dtype == "bool" else low) <= a < b <= top) or not -(1 << 63) <= a < b <= (1 << 64):
+            held = f"; {dtype} holds {low} to {high}" if whole else ""
+            raise UsageError(f"{where}: integers({a},{b}) is not possible: it draws from a up to below b{held}.")
+    if init.word == "full":
+        (value,) = init.numbers
+        if isinstance(value, complex) and not dtype.startswith("complex"):
+            raise UsageError(f"{where}: {value} is complex, {dtype} is not.")
+        fraction = isinstance(value, float) and not value.is_integer()
+        outside = not isinstance(value, complex) and not math.isnan(value) and not low <= value <= high
+        if (whole and (fraction or outside)) or (dtype == "bool" and value not in (0, 1)):
+            held = "0 and 1" if dtype == "bool" else f"whole numbers from {low} to {high}"
+            raise UsageError(f"{where}: {dtype} holds {held}, not {value}.")
+    if init.word == "permutation":
+        last = math.prod(shape) - 1
+        most = high if whole else _EXACT.get(dtype, 1 if dtype == "bool" else 1 << 24)
+        if last > most:
+            raise UsageError(
+                f"{where}: a permutation of {last + 1} numbers goes up to {last}, {dtype} to {most} exactly: use a "
+                "wider type or a smaller shape."
+            )

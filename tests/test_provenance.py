@@ -1,0 +1,142 @@
+"""Where a results file says that it comes from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudabench.measure import provenance
+from cudabench.model import Source
+from cudabench.results.file import load
+from cudabench.toolchain.compiler import nvrtc_version
+from tests.conftest import Ran
+
+Runner = Callable[..., Ran]
+KERNEL = "__global__ void f(float *y) { y[threadIdx.x] = 1; }\n"
+LINE = ("-g", 1, "-b", 32, "--arg", "y=float32[32]:empty", "--expect", "y=1", "--device", "sim", "--no-cpu")
+
+simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+
+
+def git(*words: str) -> None:
+    """Run git as somebody."""
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", *who, *words], check=True, capture_output=True)
+
+
+@simulated
+def test_every_results_file_says_where_it_comes_from(cudabench: Runner) -> None:
+    """Date, words, hash of the source on disk, compiler; nothing of a card in the simulator; it is read back."""
+    text = KERNEL.replace("\n", "\r\n")
+    Path("k.cu").write_bytes(text.encode())
+    assert cudabench("run", "k.cu", *LINE, "--json", "r.json").code == 0
+    record = json.loads(Path("r.json").read_text())["provenance"]
+    assert abs(datetime.fromisoformat(record["utc"]) - datetime.now(timezone.utc)) < timedelta(minutes=5)
+    assert record["command"] == ["cudabench", "run", "k.cu", *map(str, LINE), "--json", "r.json"]
+    assert record["sources"] == {"k.cu": hashlib.sha256(text.encode()).hexdigest()}
+    assert record["compiler"]["name"] == "nvrtc"
+    assert record["compiler"]["version"]
+    assert [record[key] for key in ("git", "clocks", "power_w", "temperature_c", "throttle")] == [None] * 5
+    assert load("r.json").provenance == record
+
+
+def test_the_commit_and_whether_all_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clean tree, a changed one, a source that git does not hold, and no commit yet."""
+    monkeypatch.chdir(tmp_path)
+    Path("k.cu").write_text(KERNEL)
+    source = Source("k.cu", KERNEL, str(tmp_path), False)
+    assert provenance.git(source) is None
+    git("init", "-q")
+    assert provenance.git(source) is None
+    git("add", "k.cu")
+    git("commit", "-qm", "one")
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    assert provenance.git(source) == {"commit": head, "dirty": False}
+    Path("k.cu").write_text(KERNEL + "//\n")
+    assert provenance.git(source) == {"commit": head, "dirty": True}
+    git("checkout", "-q", "k.cu")
+    Path("new.cu").write_text(KERNEL)
+    assert provenance.git(source) == {"commit": head, "dirty": False}
+    assert provenance.git(Source("new.cu", KERNEL, str(tmp_path), False)) == {"commit": head, "dirty": True}
+    assert provenance.git(Source("other.cu", KERNEL, str(tmp_path))) is None  # built in, in somebody's tree
+
+
+def test_without_a_repository_git_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No `.git` above the source: no process is started."""
+
+    def started(*words: object, **options: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    (tmp_path / "k.cu").write_text(KERNEL)
+    assert provenance.git(Source(str(tmp_path / "k.cu"), KERNEL, str(tmp_path), False)) is None
+
+
+def test_without_git_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository, but no git to ask, is no error."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "k.cu").write_text(KERNEL)
+    monkeypatch.setenv("PATH", "")
+    assert provenance.git(Source(str(tmp_path / "k.cu"), KERNEL, str(tmp_path), False)) is None
+
+
+class NVMLError(Exception):
+    """As pynvml's."""
+
+
+def library(power: int, **lacks: Exception) -> types.ModuleType:
+    """Return a stand-in for pynvml whose functions in `lacks` raise."""
+    module = types.ModuleType("pynvml")
+    answers: dict[str, Any] = {
+        "nvmlInit": None, "nvmlDeviceGetHandleByUUID": 1, "nvmlDeviceGetPowerUsage": power,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": 0x24, "nvmlDeviceGetClockInfo": 1980,
+        "nvmlDeviceGetTemperature": 41,
+    }  # fmt: skip
+
+    def answering(name: str) -> Callable[..., Any]:
+        def ask(*_: object) -> Any:
+            if name in lacks:
+                raise lacks[name]
+            return answers[name]
+
+        return ask
+
+    for name in answers:
+        setattr(module, name, answering(name))
+    for name in ("NVML_CLOCK_SM", "NVML_CLOCK_MEM", "NVML_TEMPERATURE_GPU"):
+        setattr(module, name, 0)
+    module.NVMLError = NVMLError  # type: ignore[attr-defined]
+    return module
+
+
+def test_the_cards_state_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks, power in watts, temperature and reasons, each before and after; what NVML does not tell is None."""
+    record = provenance.gather([], None)
+    monkeypatch.setitem(sys.modules, "pynvml", library(100_500))
+    provenance.begin(record, "GPU-1")
+    lack = NVMLError("not supported")
+    monkeypatch.setitem(sys.modules, "pynvml", library(700_000, nvmlDeviceGetTemperature=lack))
+    provenance.finish(record, "GPU-1")
+    assert record["power_w"] == {"before": 100.5, "after": 700.0}
+    assert record["temperature_c"] == {"before": 41, "after": None}
+    assert record["clocks"]["before"] == {"sm_mhz": 1980, "memory_mhz": 1980}
+    assert record["throttle"]["after"] == ["power cap", "software thermal slowdown"]
+
+
+def test_without_nvml_the_state_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pynvml, or one that cannot start, leaves None and no error."""
+    record = provenance.gather([], None)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    provenance.begin(record, "GPU-1")
+    monkeypatch.setitem(sys.modules, "pynvml", library(1, nvmlInit=NVMLError("no driver")))
+    provenance.finish(record, "GPU-1")
+    assert [record[key] for key in provenance.KEYS] == [None] * 4
