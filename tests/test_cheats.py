@@ -86,16 +86,8 @@ FUZZED = [cheat for cheat in CHEATS if "fuzz" in cheat.heads]
 
 
 # What the simulator does not tell yet: a mark goes as what it waits for comes.
-_STATE = "the simulator launches a kernel with state once, and does not name the state"
-_ARITHMETIC = "the arithmetic is not read from the machine code"
 NOT_YET = {
-    **dict.fromkeys(("replay", "replay_by_fingerprint", "one_in_four", "first_launches", "last_block_counter"), _STATE),
-    **dict.fromkeys(("state_static_local", "state_anonymous", "state_managed", "state_const_cast"), _STATE),
-    **dict.fromkeys(("state_by_pointer", "table"), _STATE),
-    **dict.fromkeys(("half_matmul", "tf32_matmul", "float_in_double", "approximate"), _ARITHMETIC),
-    "evict_last": "the simulator lacks createpolicy, and hints to the caches are not named",
-    "prefetch_next": "hints to the caches are not named",
-    "fixed_zeros": "inputs that the user fixed are not named",
+    "evict_last": "the simulator lacks createpolicy",
     "local_leftover": "local memory that was never written raises no hazard",
 }
 
