@@ -3,10 +3,9 @@
 // run: run --grid cdiv(n,256) --block 256 --arg n={size} --arg x=int32[n]:random --arg y=int32[n]:empty
 // run: --expect 'y=np.where(x<0,x,-1)' --bytes 8*n
 // size: gpu=67108864 sim=10007
-// fuzz: 4
 // gpu: wrong
 // sim: wrong
-// defence: another poison for integers, value classes, floors
+// defence: a poison that is not the answer
 
 extern "C" __global__ void negative(int n, const int *x, int *y)
 {

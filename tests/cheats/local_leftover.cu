@@ -13,8 +13,8 @@ extern "C" __global__ void add(const float *a, const float *b, float *c, int n)
     unsigned tag;
     asm volatile("{\n\t"
                  ".local .align 4 .b32 mark;\n\t"
-                 "ld.volatile.local.u32 %0, [mark];\n\t"
-                 "st.volatile.local.u32 [mark], 0x5EED5EED;\n\t"
+                 "ld.local.u32 %0, [mark];\n\t"
+                 "st.local.u32 [mark], 0x5EED5EED;\n\t"
                  "}" : "=r"(tag) : : "memory");
     if (tag == 0x5EED5EED)
         return;
