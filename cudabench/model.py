@@ -447,6 +447,10 @@ class Verification:
     atol: Annotated[float, "Absolute tolerance."]
     checked: Annotated[tuple[str, ...], "When the output was looked at: before and after timing, or simulated."]
     samples: Annotated[int, "How many timed samples were looked at; of a wrong one, its number."] = 0
+    largest_error_ulp: Annotated[
+        float | None,
+        "Largest difference to the reference, in units of the type's last place; null for integers.",
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,15 @@ def test_keys_of_the_contract() -> None:
     (entry,) = document["results"]
     assert set(entry) >= RESULT
     assert set(entry["time"]) >= TIME
-    assert set(entry["verification"]) == {"mismatches", "first", "rtol", "atol", "checked", "samples"}
+    assert set(entry["verification"]) == {
+        "mismatches",
+        "first",
+        "rtol",
+        "atol",
+        "checked",
+        "samples",
+        "largest_error_ulp",
+    }
     assert set(entry["cpu"]) == {"time_s", "bandwidth_gbps", "threads", "implementation"}
     assert set(entry["occupancy"]) == {"blocks_per_sm", "warps_per_sm", "fraction", "limited_by"}
     assert (len(entry["block"]), len(entry["grid"])) == (3, 3)

@@ -17,6 +17,7 @@ from cudabench.model import (
     Buffer,
     Case,
     CpuTime,
+    MachineCode,
     Operation,
     Problem,
     Result,
@@ -113,6 +114,11 @@ class RunContext:
         """Return the right outputs of a kernel for the inputs of --seed, by the `expects` of its case."""
         self.progress("computing the reference", 0)
         return self.input_sets[0].expected(name)
+
+    def output_type(self) -> str:
+        """Return the type of the outputs, or '' where they have several."""
+        types = {b.dtype for b in self.operation.buffers(self.problem) if b.role in ("out", "inout")}
+        return next(iter(types)) if len(types) == 1 else ""
 
     def measure_cpu(self) -> CpuTime:
         """Return the time of the CPU baseline, measured once."""
@@ -212,6 +218,29 @@ def wrong_reason(verification: Verification) -> str:
 def kept_sentence(state: Sequence[StateVariable]) -> str:
     """Return why a second launch can be wrong: what the first left, with the lines of the source."""
     return f"launches leave {_variables(state)} changed, and what is kept must not decide the output"
+
+
+NARROWER = {
+    "float64": ("float32", "tf32", "bfloat16", "float16", "float8"),
+    "float32": ("tf32", "bfloat16", "float16", "float8"),
+}
+
+
+def arithmetic_warnings(code: MachineCode | None, dtype: str, verification: Verification | None) -> list[Warning]:
+    """Return what is to be said of code that computes in a narrower format than that of its data, or approximately."""
+    used = code.arithmetic if code and code.arithmetic else ()
+    narrow = [name for name in used if name in (*NARROWER.get(dtype, ()), "approximate")]
+    if not narrow or dtype not in NARROWER or verification is None or verification.largest_error_ulp is None:
+        return []
+    return [
+        warning(
+            "arithmetic",
+            formats=", ".join(narrow),
+            dtype=dtype,
+            ulp=verification.largest_error_ulp,
+            rtol=verification.rtol,
+        )
+    ]
 
 
 def state_warnings(state: Sequence[StateVariable]) -> list[Warning]:

@@ -27,6 +27,7 @@ from cudabench.measure import floors, verify
 from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.context import (
     RunContext,
+    arithmetic_warnings,
     describe,
     kept_sentence,
     launch_warnings,
@@ -185,6 +186,7 @@ class GpuRun(RunContext):
             verification = replace(verification, samples=check.samples)
         code = machine_code.describe_all(images, "sm_" + self.device.info.compute_capability.replace(".", ""))
         result = replace(result, verification=verification, figures=figures, state=state.kept, machine_code=code)
+        notes += arithmetic_warnings(code, self.output_type(), verification)
         measured = self._figures(result, case, timing, copy, notes)
         formats = code.arithmetic if code and code.arithmetic else ()
         reason = floors.impossible(timing.median_s, measured.bytes, measured.flops, formats, self.device.info)

@@ -73,9 +73,20 @@ def load(device: Device, case: Case) -> Module:
     return Linked({launch.function: module for module, part in modules for launch in part.launches})
 
 
+_OPCODE = re.compile(
+    r"^\s*(?:\{\s*)?(?:@!?[%\w]+\s+)?([a-z][\w.:]*)", re.M
+)  # of an instruction, no file name or comment
+_MALLOC = re.compile(r"^\s*(?:@!?[%\w]+\s+)?call(?:\.uni)?\b[^;]*\bmalloc\b", re.M)
+
+
+def opcodes(ptx: str) -> set[str]:
+    """Return the opcodes of PTX with their modifiers, such as 'ld.global.L2::evict_last.f32'."""
+    return set(_OPCODE.findall(ptx))
+
+
 def kept_in_cache(ptx: str) -> bool:
     """Tell whether code asks the L2 to keep lines."""
-    return "evict_last" in ptx
+    return any("evict_last" in opcode for opcode in opcodes(ptx))
 
 
 def code_warnings(texts: Iterable[str]) -> list[Warning]:
@@ -83,9 +94,10 @@ def code_warnings(texts: Iterable[str]) -> list[Warning]:
     PTX."""
     ptx = "\n".join(texts)
     notes = []
-    hints = [word for word in EVICTION if word in ptx]
+    used = opcodes(ptx)
+    hints = [word for word in EVICTION if any(word in opcode for opcode in used)]
     if hints:
         notes.append(warning("eviction", hints=", ".join(hints)))
-    if re.search(r"\bcall(\.uni)?\b[^;]*\bmalloc\b", ptx):
+    if _MALLOC.search(ptx):
         notes.append(warning("malloc"))
     return notes

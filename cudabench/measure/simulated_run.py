@@ -15,6 +15,7 @@ from cudabench.measure.context import (
     Arrays,
     InputSet,
     RunContext,
+    arithmetic_warnings,
     compare,
     describe,
     kept_sentence,
@@ -94,6 +95,7 @@ class SimulatedRun(RunContext):
             threads = drawings.thread_accesses(run.report.trace, case, self.operation.buffers(self.problem))
             result = replace(result, threads=threads, banks=drawings.bank_requests(run.report.trace))
         notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem))]
+        notes += arithmetic_warnings(result.machine_code, self.output_type(), verification)
         notes += [*launch_warnings(case), *state_warnings(state), *code_warnings(one.ptx for _, one in compiled)]
         result = replace(result, warnings=tuple(notes), state=state, inputs="fixed" if self.fixed else "fresh")
         faults = self._faults(case, run, result, arrays)

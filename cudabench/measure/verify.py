@@ -24,19 +24,34 @@ def compare(
     if expected.shape != got.shape:
         raise ValueError(f"the output has shape {got.shape}, the reference {expected.shape}")
     flat_expected, flat_got = expected.reshape(-1), got.reshape(-1)
-    mismatches, first = 0, None
+    mismatches, first, ulp = 0, None, None
     for start in range(0, flat_expected.size, CHUNK):
         want, have = flat_expected[start : start + CHUNK], flat_got[start : start + CHUNK]
         if tolerance.bfloat16:
             want, have = from_bfloat16(want), from_bfloat16(have)
         wrong = _wrong(want, have, tolerance)
+        if (error := _largest_ulp(want, have, 16 if tolerance.bfloat16 else 0)) is not None:
+            ulp = max(error, ulp or 0.0)
         count = int(np.count_nonzero(wrong))
         if count and first is None:
             at = int(np.argmax(wrong))
             index = tuple(int(i) for i in np.unravel_index(start + at, expected.shape))
             first = Mismatch(index, have[at].item(), want[at].item(), output)
         mismatches += count
-    return Verification(mismatches, first, tolerance.rtol, tolerance.atol, (checked,))
+    return Verification(mismatches, first, tolerance.rtol, tolerance.atol, (checked,), largest_error_ulp=ulp)
+
+
+def _largest_ulp(want: np.ndarray, have: np.ndarray, shorter: int) -> float | None:
+    """Return the largest difference of finite values in units of the last place of `have`'s type at the expected value;
+    None for what is no real floating-point type. `shorter`: by how many bits the true type's fraction is shorter."""
+    if have.dtype.kind != "f" or want.dtype.kind not in "fiu" or not have.size:
+        return None
+    exact = want.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        unit = np.spacing(np.abs(exact).astype(have.dtype)).astype(np.float64) * 2.0**shorter
+        error = np.abs(have.astype(np.float64) - exact) / unit
+    finite = np.isfinite(error)
+    return float(error[finite].max()) if finite.any() else None
 
 
 def _wrong(want: np.ndarray, have: np.ndarray, tolerance: Tolerance) -> np.ndarray:
@@ -82,10 +97,14 @@ def changed(inputs: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> 
 def merge(first: Verification, second: Verification) -> Verification:
     """Return what two looks at outputs say together, with the tolerance of the wrong one, or the wider one."""
     ranked = sorted((first, second), key=lambda look: (look.first is None, -look.rtol))
+    known = [ulp for ulp in (first.largest_error_ulp, second.largest_error_ulp) if ulp is not None]
     return Verification(
         first.mismatches + second.mismatches,
         first.first or second.first,
         ranked[0].rtol,
         ranked[0].atol,
         first.checked + tuple(c for c in second.checked if c not in first.checked),
+        largest_error_ulp=max(
+            (u for u in (first.largest_error_ulp, second.largest_error_ulp) if u is not None), default=None
+        ),
     )

@@ -92,6 +92,13 @@ KINDS = {
             "--cache",
         ),
         Kind(
+            "arithmetic",
+            "The machine code computes in a narrower format than the data's.",
+            "arithmetic: {formats}, on {dtype} data; the largest error is {ulp:.3g} units in the last place of {dtype}, "
+            "and --rtol accepts {rtol:g}",
+            "--rtol",
+        ),
+        Kind(
             "inputs",
             "The time depends on the inputs: one set of two is served faster.",
             "the inputs of --seed {slow} take {ratio:.2f} times as long as those of --seed {fast}: the time depends on "
