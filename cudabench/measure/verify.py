@@ -104,7 +104,5 @@ def merge(first: Verification, second: Verification) -> Verification:
         ranked[0].rtol,
         ranked[0].atol,
         first.checked + tuple(c for c in second.checked if c not in first.checked),
-        largest_error_ulp=max(
-            (u for u in (first.largest_error_ulp, second.largest_error_ulp) if u is not None), default=None
-        ),
+        largest_error_ulp=max(known, default=None),
     )

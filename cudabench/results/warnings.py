@@ -94,8 +94,8 @@ KINDS = {
         Kind(
             "arithmetic",
             "The machine code computes in a narrower format than the data's.",
-            "arithmetic: {formats}, on {dtype} data; the largest error is {ulp:.3g} units in the last place of {dtype}, "
-            "and --rtol accepts {rtol:g}",
+            "arithmetic: {formats}, on {dtype} data; the largest error is {ulp:.3g} units in the last place of "
+            "{dtype}, and --rtol accepts {rtol:g}",
             "--rtol",
         ),
         Kind(
