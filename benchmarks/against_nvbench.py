@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cudabench import operations
+from cudabench.model import Case
 from cudabench.plan import cases
 
 SIZES = ["1024", "2048", "4096", "8192", "16384"]
@@ -153,7 +154,7 @@ def launcher() -> Any:
         return ctypes.CDLL(str(library)).launches
 
 
-def cubin(case: cases.Case) -> bytes:
+def cubin(case: Case) -> bytes:
     """Return the machine code of a case for this GPU, from the same text and defines that cudabench compiles."""
     macros = "".join(f"#define {name} {value}\n" for name, value in case.defines.items())
     with tempfile.TemporaryDirectory() as folder:

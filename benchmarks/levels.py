@@ -10,27 +10,37 @@ from __future__ import annotations
 
 import statistics
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from cudabench import operations
 from cudabench.devices.cuda import CudaDevice
+from cudabench.devices.protocol import Work
 from cudabench.measure.buffers import BufferSet, lay_out
-from cudabench.measure.gpu_run import GpuRun
-from cudabench.model import Case, Settings
+from cudabench.measure.sampling import warm_up
+from cudabench.model import Case
 from cudabench.plan import cases
 
-SETTINGS = Settings(min_time=0.2, cpu=False)
+SECONDS = 0.2  # of sampling for each figure
+GROUP = 16  # samples of the kernel and of the copy in turn
 TIMES = 6
 PLACES = 8
 
 
 def median(device: CudaDevice, case: Case, module: Any, where: BufferSet) -> tuple[float, float]:
     """Return the median times of the kernel and of a copy at a place, in seconds."""
-    alone = GpuRun(operations.get(case.operation), case.problem, SETTINGS, device)
-    alone._buffer_sets = (where,)
-    timing, copy, _ = alone._time([device.bind(module, case.launches, where.addresses)])
-    return timing.median_s, copy.median_s if copy else float("nan")
+    kernel_work = device.bind(module, case.launches, where.addresses)
+    works: list[Work | None] = [kernel_work, where.copy()]
+    found: list[list[float]] = [[], []]
+    warm_up(lambda: device.sample([kernel_work], "cold"))
+    start = time.monotonic()
+    while time.monotonic() - start < SECONDS:
+        for work, samples in zip(works, found, strict=True):
+            if work is not None:
+                samples += [device.sample([work], "cold") for _ in range(GROUP)]
+    kernel, copy = (statistics.median(samples) if samples else float("nan") for samples in found)
+    return kernel, copy
 
 
 def report(what: str, found: Sequence[tuple[float, float]]) -> None:
