@@ -199,7 +199,7 @@ def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
         Column("shared\nwavefronts", lambda r: _per_request(r, "shared")),
         Column(
             "instructions",
-            lambda r: units.count(r.instructions) if r.instructions is not None else NOTHING,
+            lambda r: units.count(executed) if (executed := _executed(r)) is not None else NOTHING,
             expendable=3,
         ),
         Column("occupancy", lambda r: percent(r.occupancy.fraction) if r.occupancy else NOTHING, expendable=1),
@@ -242,3 +242,9 @@ def fitting_table(columns: Sequence[Column[Result]], results: Sequence[Result], 
     for row, result in enumerate(results):
         table.add_row(*(texts[id(column)][row] for column in kept), style=styles[result.status])
     return table
+
+
+def _executed(result: Result) -> int | None:
+    """Return the warp instructions that the hardware would execute, those of PTX where nobody read the machine code."""
+    code = result.machine_code
+    return code.instructions_executed if code and code.instructions_executed is not None else result.instructions
