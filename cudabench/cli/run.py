@@ -182,7 +182,7 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     limits = families.thresholds(given)
     choice = devices.choose(given["device"])
     refuse_thresholds(limits, choice)
-    return measure(series, [choice], families.settings(given), record, output, limits)
+    return measure(series, [choice], families.settings(given, simulated=choice.kind == "sim"), record, output, limits)
 
 
 command = SpreadCommand(

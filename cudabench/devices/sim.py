@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,6 +15,7 @@ from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
 from cudabench.model import POISON, Case, DeviceInfo, Launch, StateVariable
 from cudabench.occupancy import Occupancy, capability, occupancy
 from cudabench.toolchain import compiler, cubin
+from cudabench.toolchain.limits import CompilerStopped
 from cudabench.toolchain.record import Compiled, Resources
 
 Arrays = dict[str, np.ndarray]
@@ -77,6 +80,8 @@ class SimDevice:
 
         try:
             return compiled(compiler.compile_cubin)
+        except CompilerStopped:
+            raise
         except CompilerError:
             # ptxas may refuse just what the simulator lacks; that is the better thing to say.
             without_ptxas = compiled(compiler.compile_ptx)
@@ -106,11 +111,23 @@ class SimDevice:
                 found.append(StateVariable(name, cubin.declared_at(part.source.text, name)))
         return found
 
-    def run(self, case: Case, arrays: Arrays, *, trace: bool, progress: Callable[[float], None]) -> Run:
-        """Run all launches of a case on arrays, which change in place."""
+    def run(
+        self,
+        case: Case,
+        arrays: Arrays,
+        *,
+        trace: bool,
+        progress: Callable[[float], None],
+        seconds: float | None = None,
+    ) -> Run:
+        """Run all launches of a case on arrays, which change in place.
+
+        Raises BudgetExceeded where they take longer than `seconds` together.
+        """
         parts = {launch.function: part for one in case.parts for part in [self.load(one)] for launch in one.launches}
         resources, fits = self.spent(case)
         reports = []
+        end = math.inf if seconds is None else time.monotonic() + seconds
         for done, launch in enumerate(case.launches):
 
             def inside(blocks: int, of: int, done: int = done) -> None:
@@ -128,6 +145,7 @@ class SimDevice:
                     names=_names(launch),
                     trace=trace,
                     progress=inside,
+                    seconds=end - time.monotonic(),
                 )
             reports.append(report)
         return Run(simulator.merge(reports), resources, fits)

@@ -75,7 +75,11 @@ class SimulatedRun(RunContext):
         self.progress("simulating", 0)
         self.device.reset(case)
         run = self.device.run(
-            case, arrays, trace=self.trace, progress=lambda fraction: self.progress("simulating", fraction)
+            case,
+            arrays,
+            trace=self.trace,
+            progress=lambda fraction: self.progress("simulating", fraction),
+            seconds=self.settings.timeout,
         )
         self.output = run.report.output
         state = tuple(self.device.changed(case))
@@ -133,7 +137,13 @@ class SimulatedRun(RunContext):
         inputs = self.input_sets[1]
         expected = inputs.expected(case.expects)
         arrays = self._arrays(case, inputs)
-        self.device.run(case, arrays, trace=False, progress=lambda fraction: self.progress("launching again", fraction))
+        self.device.run(
+            case,
+            arrays,
+            trace=False,
+            progress=lambda fraction: self.progress("launching again", fraction),
+            seconds=self.settings.timeout,
+        )
         again = compare(expected, arrays, self.operation.tolerated(case.expects, inputs.problem), "again")
         if again is None or not again.mismatches:
             return []

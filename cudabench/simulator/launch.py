@@ -62,6 +62,7 @@ def run(
     shared_bytes: int = 0,
     names: Sequence[str] | None = None,
     budget: int | None = None,
+    seconds: float | None = None,
     trace: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
@@ -70,8 +71,8 @@ def run(
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
     bytes for structs by value, None for a null pointer. shared_bytes: dynamic shared memory of a block. names: the
-    parameters' names for messages. budget: vector steps after which the launch is stopped. trace: record single
-    accesses (small launches only). progress: called with (blocks done, blocks in all).
+    parameters' names for messages. budget, seconds: vector steps and time after which the launch is stopped.
+    trace: record single accesses (small launches only). progress: called with (blocks done, blocks in all).
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (all missing features are listed),
     KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -112,7 +113,7 @@ def run(
     if trace:
         recorder = Recorder(space, first_argument, addresses, arguments)
     plan = program.plans.plan(code, grid3, block3, shared_bytes, trace)
-    machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress)
+    machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, seconds)
     machine.run()
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),

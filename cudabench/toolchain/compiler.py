@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from cudabench.errors import CompilerError, DeviceUnusable, UsageError
-from cudabench.toolchain import cache, diagnostics, includes, nvcc, nvrtc, toolkit
+from cudabench.toolchain import cache, diagnostics, includes, nvcc, nvrtc, outside, toolkit
 from cudabench.toolchain.host_code import without_host_code
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused
 
@@ -39,7 +39,9 @@ def compile_ptx(
     Raises CompilerError with the user's file and line; UsageError for an architecture that the compiler lacks or a name
     that no kernel has; DeviceUnusable where there is no compiler, or none that takes this file.
     """
-    return _compile(Job.of(source, filename, arch, defines, include_dirs, names), _chosen(backend))
+    job = Job.of(source, filename, arch, defines, include_dirs, names)
+    outside.check(job)
+    return _compile(job, _chosen(backend))
 
 
 def compile_cubin(
@@ -60,6 +62,7 @@ def compile_cubin(
     has neither PTX nor ptxas' report.
     """
     job = Job.of(source, filename, arch, defines, include_dirs, names, machine_code=True)
+    outside.check(job)
     if build is None:
         return _compile(job, _chosen(backend))
     if (backend or gpu_backend()) == "nvcc":

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from cudabench.errors import DeviceUnusable
 
+# How the loader of libraries says that memory was not enough.
+NO_MEMORY = ("failed to map segment", "Cannot allocate memory", "cannot allocate memory")
+
 
 def nvrtc() -> str:
     """Return the path of NVRTC's library; DeviceUnusable where it is not installed or cannot be loaded."""
@@ -20,11 +23,24 @@ def nvrtc() -> str:
 
     try:
         path: str | None = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
-    except (RuntimeError, OSError):  # pathfinder's own errors are RuntimeErrors
-        path = None
+    except (RuntimeError, OSError, MemoryError) as error:  # pathfinder's own errors are RuntimeErrors
+        raise unloadable(str(error)) from None
     if path is None:
-        raise DeviceUnusable("No CUDA compiler can be loaded: install NVRTC with `pip install nvidia-cuda-nvrtc`.")
+        raise unloadable("")
     return path
+
+
+def unloadable(why: str) -> DeviceUnusable:
+    """Return the error for an NVRTC that cannot be loaded; `why` has the loader's words."""
+    if any(sign in why for sign in NO_MEMORY):
+        return DeviceUnusable(
+            "NVRTC cannot be loaded, because this process may take too little memory: it needs 1 GB of address space "
+            "('ulimit -v' shows the limit)."
+        )
+    reason = f" ({' '.join(why.split())})" if why and "\n" not in why.strip() else ""
+    return DeviceUnusable(
+        f"No CUDA compiler can be loaded{reason}: install NVRTC with `pip install nvidia-cuda-nvrtc`."
+    )
 
 
 @functools.lru_cache(maxsize=1)
