@@ -15,6 +15,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -22,6 +23,7 @@ T = TypeVar("T")
 FORKS = hasattr(os, "memfd_create")  # Linux; elsewhere a fork is not safe beside threads
 _LENGTHS = 8  # bytes of a length in what a forked process hands back
 _ALIGNED = 64
+UNKNOWN_MEMORY = 16 << 30  # bytes, where the system does not tell
 
 
 class TooLong(Exception):
@@ -213,3 +215,21 @@ def _die_with_parent() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def host_memory() -> int:
+    """Return the bytes of memory that this machine, or the container, has free."""
+    limits = []
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                limits.append(int(line.split()[1]) * 1024)
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):  # no Linux, or no limit ('max')
+        pass
+    if not limits:
+        try:
+            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        except (AttributeError, ValueError, OSError):
+            limits.append(UNKNOWN_MEMORY)
+    return min(limits)

@@ -142,6 +142,7 @@ class FakeDevice:
     memory: dict[int, np.ndarray] = field(default_factory=dict)
     samples: int = 0
     clocks: list[int] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
     # Of the module, with their first bytes.
     variables: dict[str, bytes] = field(default_factory=dict)
     ptx: str = ""
@@ -276,6 +277,10 @@ class FakeDevice:
         self.log.append(cache)
         self.samples += 1
         return self.seconds(self.samples)
+
+    def other_processes(self) -> list[str]:
+        """Return what was set."""
+        return self.others
 
     def sm_clock_mhz(self) -> int | None:
         """Return the clocks set, in turn."""

@@ -100,7 +100,9 @@ def requests_of(ctx: click.Context, given: dict[str, Any]) -> list[UserRequest]:
     params = {param.name: param for param in ctx.command.params if param.name}
     keys = {name: _key(param) for name, param in params.items() if name not in ("profile", "kernels")}
     names = {key: name for name, key in keys.items()}
-    content = profile.read(given["profile"], names)
+    content = profile.read(
+        given["profile"], {key: bool(getattr(params[names[key]], "is_flag", False)) for key in names}
+    )
     typed = {
         keys[name]: given[name]
         for name in keys

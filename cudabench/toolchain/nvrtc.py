@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudabench import confined
-from cudabench.errors import DeviceUnusable
+from cudabench.errors import DeviceUnusable, NotEnoughMemory
 from cudabench.toolchain import diagnostics, limits, names, nvrtc_process, outside, prelude, ptxas, toolkit
 from cudabench.toolchain.record import Backend, Compiled, Job, Refused
 
@@ -33,9 +33,11 @@ _DEFINES = "cudabench_defines.h"
 
 
 def version() -> tuple[int, int] | None:
-    """Return NVRTC's version, None where the library is not installed."""
+    """Return NVRTC's version, None where the library is not installed; NotEnoughMemory where it does not fit."""
     try:
         return load().version
+    except NotEnoughMemory:
+        raise
     except DeviceUnusable:
         return None
 

@@ -11,10 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from cudabench.errors import DeviceUnusable
-
-# How the loader of libraries says that memory was not enough.
-NO_MEMORY = ("failed to map segment", "Cannot allocate memory", "cannot allocate memory")
+from cudabench.errors import NO_MEMORY, DeviceUnusable, NotEnoughMemory
 
 
 def nvrtc() -> str:
@@ -33,9 +30,9 @@ def nvrtc() -> str:
 def unloadable(why: str) -> DeviceUnusable:
     """Return the error for an NVRTC that cannot be loaded; `why` has the loader's words."""
     if any(sign in why for sign in NO_MEMORY):
-        return DeviceUnusable(
-            "NVRTC cannot be loaded, because this process may take too little memory: it needs 1 GB of address space "
-            "('ulimit -v' shows the limit)."
+        return NotEnoughMemory(
+            "NVRTC cannot be loaded, because this process may take too little memory (it needs 1 GB of address space): "
+            "raise the limit that 'ulimit -v' shows."
         )
     reason = f" ({' '.join(why.split())})" if why and "\n" not in why.strip() else ""
     return DeviceUnusable(

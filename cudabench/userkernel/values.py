@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cudabench.confined import host_memory as host_memory
 from cudabench.errors import CudabenchError, UsageError, no_such_file
 from cudabench.floats import to_bfloat16
-from cudabench.userkernel import expressions
 
 TYPES = (
     "float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
@@ -125,7 +123,7 @@ def load(path: str, option: str) -> np.ndarray:
         raise no_such_file(path, "*.npy", option) from None
     except IsADirectoryError:
         raise CudabenchError(f"{option} is a directory: name a .npy file in it.") from None
-    except (ValueError, EOFError, OSError) as error:
+    except Exception as error:  # whatever a file makes of NumPy, and of the unpacker of archives
         if ("pickle" in str(error) or "Python objects" in str(error)) and _magic(path):
             raise CudabenchError(
                 f"{option} holds Python objects, which only unpickling reads, and a pickle can run any program: save a "
@@ -162,21 +160,3 @@ def check_memory(arrays: Iterable[Array]) -> None:
             f"--arg {largest.name}={largest.dtype}[{shape}] takes {largest.nbytes / 1e9:.1f} GB, all arrays together "
             f"{total / 1e9:.1f} GB; this machine has {most / 1e9:.1f} GB of memory free: use a smaller shape."
         )
-
-
-def host_memory() -> int:
-    """Return the bytes of memory that this machine, or the container, has free."""
-    limits = []
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                limits.append(int(line.split()[1]) * 1024)
-        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    except (OSError, ValueError):  # no Linux, or no limit ('max')
-        pass
-    if not limits:
-        try:
-            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        except (AttributeError, ValueError, OSError):
-            limits.append(expressions.DEFAULT_LIMIT)
-    return min(limits)
