@@ -118,22 +118,25 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any
 def load(path: str, option: str) -> np.ndarray:
     """Return the array of a `.npy` file, mapped where it can be; CudabenchError where there is no plain array."""
     try:
+        if _start(path) == b"PK":
+            raise CudabenchError(f"{option} is an archive of several arrays: save one with numpy.save.")
         array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except CudabenchError:
+        raise
     except FileNotFoundError:
         raise no_such_file(path, "*.npy", option) from None
     except IsADirectoryError:
         raise CudabenchError(f"{option} is a directory: name a .npy file in it.") from None
-    except Exception as error:  # whatever a file makes of NumPy, and of the unpacker of archives
-        if ("pickle" in str(error) or "Python objects" in str(error)) and _magic(path):
+    except Exception as error:  # whatever a file makes of NumPy
+        if ("pickle" in str(error) or "Python objects" in str(error)) and _start(path) == b"\x93N":
             raise CudabenchError(
                 f"{option} holds Python objects, which only unpickling reads, and a pickle can run any program: save a "
                 "plain array of numbers."
             ) from None
         reason = getattr(error, "strerror", None) or "it is cut off or no file of numpy.save"
         raise CudabenchError(f"{option} is no .npy file that can be read: {reason}.") from None
-    if not isinstance(array, np.ndarray):
-        raise CudabenchError(f"{option} is an archive of several arrays: save one with numpy.save.")
-    return array
+    loaded: np.ndarray = array
+    return loaded
 
 
 def numbers_of(array: np.ndarray) -> np.ndarray:
@@ -141,9 +144,9 @@ def numbers_of(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.dtype.kind == "V" else array
 
 
-def _magic(path: str) -> bool:
+def _start(path: str) -> bytes:
     with open(path, "rb") as stream:
-        return stream.read(6) == b"\x93NUMPY"
+        return stream.read(2)
 
 
 # Memory --------------------------------------------------------------------------------------------------------------
