@@ -254,7 +254,17 @@ def _record(kind: type, value: dict[str, Any], where: str) -> Any:
             raise _Misfit(f'{where} has no "{spec.name}"')
         elif spec.default is MISSING and spec.default_factory is MISSING:
             given[spec.name] = _empty(hints[spec.name])
+    if kind is Timing:
+        _check_times(given, where)
     return kind(**given)
+
+
+def _check_times(given: Mapping[str, Any], where: str) -> None:
+    """Refuse what no clock gives: what is below zero, infinite or no number."""
+    samples = given.get("samples_s", ())
+    for name, value in [*given.items(), *(("samples_s", sample) for sample in samples)]:
+        if name.endswith("_s") and isinstance(value, float) and not 0 <= value < float("inf"):
+            raise _Misfit(f"{where}.{name} is {value:g}, no time")
 
 
 def _empty(hint: Any) -> Any:
