@@ -19,6 +19,8 @@ EXIT_THRESHOLD = 4
 EXIT_UNUSABLE = 5
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
+# How the loader of libraries says that memory was not enough.
+NO_MEMORY = ("failed to map segment", "Cannot allocate memory", "cannot allocate memory")
 
 
 class CudabenchError(Exception):
@@ -49,6 +51,10 @@ class DeviceUnusable(CudabenchError):
     """The demanded device is not there, or a package that it needs is not: exit code 5."""
 
     exit_code = EXIT_UNUSABLE
+
+
+class NotEnoughMemory(DeviceUnusable):
+    """A library does not fit what memory this process may take."""
 
 
 class UnsupportedFeature(CudabenchError):

@@ -143,6 +143,7 @@ class FakeDevice:
     samples: int = 0
     clocks: list[int] = field(default_factory=list)
     read_only: tuple[str, ...] = ("in", "x")  # buffers of the operations that the tests measure
+    others: list[str] = field(default_factory=list)
     # Of the module, with their first bytes.
     variables: dict[str, bytes] = field(default_factory=dict)
     ptx: str = ""
@@ -279,6 +280,10 @@ class FakeDevice:
         self.log.append(cache)
         self.samples += 1
         return self.seconds(self.samples)
+
+    def other_processes(self) -> list[str]:
+        """Return what was set."""
+        return self.others
 
     def sm_clock_mhz(self) -> int | None:
         """Return the clocks set, in turn."""

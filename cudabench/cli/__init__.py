@@ -15,7 +15,7 @@ import click
 from cudabench import __version__, operations, text
 from cudabench.cli.groups import LazyGroup
 from cudabench.cli.process import Terminated, heed_termination, output_fault, prepare_streams
-from cudabench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, CudabenchError
+from cudabench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, NO_MEMORY, CudabenchError
 from cudabench.measure import provenance
 
 COMMANDS = {
@@ -129,6 +129,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("CUDABENCH_TRACEBACK"):
             raise
+        if isinstance(error, ImportError) and any(sign in str(error) for sign in NO_MEMORY):
+            return say("this process may take too little memory: raise the limit that 'ulimit -v' shows.", EXIT_FAILED)
         what = f"{type(error).__name__}: {error}"
         return say(f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where.", EXIT_FAILED)
 

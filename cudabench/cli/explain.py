@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +123,6 @@ def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, 
     from cudabench.cli import output as outputs
     from cudabench.cli.operation import exit_code
     from cudabench.measure.run import Run
-    from cudabench.model import Settings
 
     choice = devices.choose(simulated(given["device"]))
     output = outputs.Output.of(given["json_path"], given["quiet"])
@@ -133,7 +132,7 @@ def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, 
     run = Run(
         series,
         [choice],
-        Settings(cpu=False),
+        replace(families.settings(given, simulated=True), cpu=False),
         request,
         path=output.path,
         listener=outputs.Screen(output),

@@ -147,7 +147,9 @@ def _run(name: str, **given: Any) -> int:
     limits = families.thresholds(given)
     chosen = devices.choose_all(given["device"])
     refuse_thresholds(limits, chosen[0])
-    return measure([series], chosen, families.settings(given), asdict(request), output, limits)
+    return measure(
+        [series], chosen, families.settings(given, simulated=chosen[0].kind == "sim"), asdict(request), output, limits
+    )
 
 
 def refuse_thresholds(limits: dict[str, float], choice: Choice) -> None:

@@ -11,6 +11,8 @@ from cudabench.cli.arguments import Finite
 from cudabench.model import Settings
 from cudabench.results.thresholds import THRESHOLDS
 
+SIMULATED_TIMEOUT_S = 600.0  # the simulator takes a second for what a GPU does in a microsecond
+
 
 def option(*names: str, **settings: Any) -> click.Option:
     """Return an option from the declarations that click's decorator takes."""
@@ -18,7 +20,7 @@ def option(*names: str, **settings: Any) -> click.Option:
 
 
 def compiler_options() -> list[click.Parameter]:
-    """Return what goes to the compiler and where the kernels run."""
+    """Return what goes to the compiler, where the kernels run, and how long they may."""
     return [
         option("-D", "--define", "defines", multiple=True, metavar="NAME=VALUE", help="For the compiler; repeatable."),
         option(
@@ -29,6 +31,13 @@ def compiler_options() -> list[click.Parameter]:
             metavar="DEVICE",
             help="auto, all, cuda, cuda:N, sim, sim:sm_90.",
             shell_complete=complete.devices,
+        ),
+        option(
+            "--timeout",
+            type=Finite(0, min_open=True),
+            metavar="S",
+            help=f"A kernel that runs longer has failed; left out, {Settings.timeout:g}, in the simulator "
+            f"{SIMULATED_TIMEOUT_S:g}.",
         ),
     ]
 
@@ -48,14 +57,6 @@ def timing_options() -> list[click.Parameter]:
         option("--min-time", type=finite, default=0.5, **shown, metavar="S", help="Sample for at least S seconds ..."),
         option("--max-time", type=finite, default=10.0, **shown, metavar="S", help="... and at most S."),
         option("--min-samples", type=count, default=10, **shown, metavar="N", help="Take at least N samples."),
-        option(
-            "--timeout",
-            type=Finite(0, min_open=True),
-            default=60.0,
-            **shown,
-            metavar="S",
-            help="A kernel that runs longer has failed.",
-        ),
         option("--min-bandwidth", type=finite, metavar="GBPS", help="Exit 4 where a kernel is slower than GBPS."),
         option("--min-copy-fraction", type=finite, metavar="F", help="Exit 4 where a kernel is under F of the copy."),
     ]
@@ -93,15 +94,15 @@ def output_options() -> list[click.Parameter]:
     ]
 
 
-def settings(options: dict[str, Any]) -> Settings:
+def settings(options: dict[str, Any], *, simulated: bool) -> Settings:
     """Return the settings that the options of this module ask for; options that a command lacks take their defaults."""
-    standard = Settings()
+    standard = Settings(timeout=SIMULATED_TIMEOUT_S) if simulated else Settings()
     return Settings(
         cache=options.get("cache", standard.cache),
         min_time=options.get("min_time", standard.min_time),
         max_time=max(options.get("max_time", standard.max_time), options.get("min_time", standard.min_time)),
         min_samples=options.get("min_samples", standard.min_samples),
-        timeout=options.get("timeout", standard.timeout),
+        timeout=options.get("timeout") or standard.timeout,
         cpu=not options.get("no_cpu", False),
         cpu_threads=options.get("cpu_threads", standard.cpu_threads),
     )

@@ -110,7 +110,9 @@ def requests_of(ctx: click.Context, given: dict[str, Any]) -> list[UserRequest]:
     params = {param.name: param for param in ctx.command.params if param.name}
     keys = {name: _key(param) for name, param in params.items() if name not in ("profile", "kernels")}
     names = {key: name for name, key in keys.items()}
-    content = profile.read(given["profile"], names)
+    content = profile.read(
+        given["profile"], {key: bool(getattr(params[names[key]], "is_flag", False)) for key in names}
+    )
     typed = {
         keys[name]: given[name]
         for name in keys
@@ -199,7 +201,7 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     limits = families.thresholds(given)
     choice = devices.choose(given["device"])
     refuse_thresholds(limits, choice)
-    settings = families.settings(given)
+    settings = families.settings(given, simulated=choice.kind == "sim")
     if given["where"] and not given["fuzz"]:
         raise UsageError("--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.")
     if not given["fuzz"]:

@@ -103,7 +103,7 @@ def _run(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: An
     ranges = [sweep.axis(text) for text in ((axes,) if isinstance(axes, str) else axes or ())]
     plan = sweep.plan(operation, request, sweep.blocks(operation.block_dimensions, ranges))
     choice = devices.choose(given["device"])
-    settings = options.settings(given)
+    settings = options.settings(given, simulated=choice.kind == "sim")
     run = Run(
         [Series(partial(operations.get, name), plan.cases)],
         [choice],

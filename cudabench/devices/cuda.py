@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -265,6 +266,23 @@ class CudaDevice:
         except pynvml.NVMLError:
             return None
 
+    def other_processes(self) -> list[str]:
+        """Return the other processes that compute on this GPU, as 'python3 (process 4711)'; none where NVML is not
+        installed or does not know."""
+        if self._nvml is None:
+            return []
+        import pynvml
+
+        try:
+            running = [int(one.pid) for one in pynvml.nvmlDeviceGetComputeRunningProcesses(self._nvml)]
+        except pynvml.NVMLError:
+            return []
+        if os.getpid() in running:
+            running.remove(os.getpid())
+        else:  # in a container of its own numbers: which one is this process is not known, that it is one is
+            running = running[1:]
+        return [f"{_process_name(pid)} (process {pid})" for pid in running]
+
     # Memory -----------------------------------------------------------------------------------------------------
 
     def free_bytes(self) -> int:
@@ -450,6 +468,13 @@ class CudaDevice:
             if blocked and self._flag[1]:
                 raise DeviceError("The host took over two seconds to queue one sample; the machine is overloaded.")
             return float(self._stop.time_since(self._start)) * 1e-3 / len(works)
+
+
+def _process_name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "another user's or container's"
 
 
 def _nvml_handle(uuid: str | None) -> Any:

@@ -15,6 +15,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from cudabench.errors import NotEnoughMemory
 from cudabench.model import DeviceInfo
 
 # Numbers of CUdevice_attribute in cuda.h.
@@ -173,7 +174,10 @@ def nvrtc() -> Part:
     """Return NVIDIA's run-time compiler, which the simulator needs, and a GPU where nvcc is missing."""
     from cudabench.toolchain import compiler
 
-    version = compiler.nvrtc_version()
+    try:
+        version = compiler.nvrtc_version()
+    except NotEnoughMemory as error:
+        return Part("NVRTC", problem=str(error).partition(" (")[0], repair="raise the limit that 'ulimit -v' shows")
     if version is None:
         return Part(
             "NVRTC",

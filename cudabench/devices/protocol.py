@@ -106,5 +106,8 @@ class Device(Protocol):
     def alive(self) -> bool:
         """Tell whether the device still works; an illegal address ends a context for good."""
 
+    def other_processes(self) -> list[str]:
+        """Return the other processes that compute on the GPU, as far as they are known, with name and number."""
+
     def sm_clock_mhz(self) -> int | None:
         """Return the current clock, where it can be read."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +17,7 @@ from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
 from cudabench.model import POISON, ByValue, Case, DeviceInfo, Launch, StateVariable
 from cudabench.occupancy import Occupancy, capability, occupancy
 from cudabench.toolchain import compiler, cubin
+from cudabench.toolchain.limits import CompilerStopped
 from cudabench.toolchain.record import Compiled, Resources
 
 Arrays = dict[str, np.ndarray]
@@ -79,6 +82,8 @@ class SimDevice:
 
         try:
             return compiled(compiler.compile_cubin)
+        except CompilerStopped:
+            raise
         except CompilerError:
             # ptxas may refuse just what the simulator lacks; that is the better thing to say.
             without_ptxas = compiled(compiler.compile_ptx)
@@ -116,14 +121,19 @@ class SimDevice:
         trace: bool,
         progress: Callable[[float], None],
         merged: Mapping[str, Mapping[int, tuple[int, int]]] | None = None,
+        seconds: float | None = None,
     ) -> Run:
-        """Run all launches of a case on arrays, which change in place; merged: by function, as in `simulator.run`."""
+        """Run all launches of a case on arrays, which change in place; merged: by function, as in `simulator.run`.
+
+        Raises BudgetExceeded where they take longer than `seconds` together.
+        """
         parts = {launch.function: part for one in case.parts for part in [self.load(one)] for launch in one.launches}
         resources, fits = self.spent(case)
         reports = []
         for name, content in case.constants.items():
             for loaded in {id(one): one for one in parts.values()}.values():
                 set_constant(loaded.program, name, content)
+        end = math.inf if seconds is None else time.monotonic() + seconds
         for done, launch in enumerate(case.launches):
 
             def inside(blocks: int, of: int, done: int = done) -> None:
@@ -142,6 +152,7 @@ class SimDevice:
                     trace=trace,
                     progress=inside,
                     merged=(merged or {}).get(launch.function),
+                    seconds=end - time.monotonic(),
                 )
             reports.append(report)
         return Run(simulator.merge(reports), resources, fits)

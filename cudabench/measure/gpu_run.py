@@ -333,7 +333,7 @@ class GpuRun(RunContext):
         device.use_stream(0)
         samples, notes = slower_inputs(samples, of_set)
         timing = stats.summarize(samples, settings.cache, runs, len(sites))
-        notes += timing_warnings(timing, elapsed, settings)
+        notes += timing_warnings(timing, elapsed, settings, device.other_processes())
         clock_after = device.sm_clock_mhz()
         if clock_before and clock_after and clock_after < clock_before * (1 - CLOCK_DROP):
             notes.append(warning("clocks", before=clock_before, after=clock_after))

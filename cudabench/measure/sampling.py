@@ -71,12 +71,16 @@ def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list
     return lasting, [warning("inputs", slow=slow, fast=fast, ratio=ratio)]
 
 
-def timing_warnings(timing: Timing, elapsed: float, settings: Settings) -> list[Warning]:
-    """Return what the samples say against themselves."""
-    notes = []
+def timing_warnings(timing: Timing, elapsed: float, settings: Settings, others: Sequence[str] = ()) -> list[Warning]:
+    """Return what the samples say against themselves; `others` are processes that use the GPU besides."""
+    notes = [warning("shared-gpu", others=", ".join(others))] if others else []
     spread = stats.dispersion(timing)
     if spread > DISPERSION:
-        notes.append(warning("dispersion", spread=spread, min_time=settings.min_time))
+        notes.append(
+            warning(
+                "dispersion", spread=spread, min_time=settings.min_time, other=", ".join(others) or "something else"
+            )
+        )
     if timing.relative_ci >= RELATIVE_CI and elapsed >= settings.max_time:
         notes.append(warning("imprecise", max_time=settings.max_time, known=timing.relative_ci, wanted=RELATIVE_CI))
     return notes

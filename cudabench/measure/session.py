@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,11 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cudabench import confined
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, DeviceError
 from cudabench.model import Case, CpuTime, DeviceInfo, Operation, Result, Settings
+from cudabench.toolchain import limits
 
 WATCHED = ("running", "warming up", "timing")  # phases in which the GPU must give a sign of life
+COMPILING = "compiling"
+ATTEMPTS = 4  # of a compile, with and without the host's code, each of which has a limit
 START_TIMEOUT_S = 120.0
 WORKER = "cudabench.measure.worker"
 
@@ -193,8 +196,7 @@ class _Worker:
             try:
                 self._process.wait(0 if sys.exc_info()[0] else 5)  # profilers want a clean end
             except subprocess.TimeoutExpired:
-                self._process.send_signal(signal.SIGKILL)
-                self._process.wait()
+                confined.end_group(self._process)
         for closing in (self._to, self._from, self._output, self._noise):
             closing.close()
 
@@ -205,14 +207,13 @@ class _Worker:
         with suppress(BrokenPipeError):  # a worker that died at once: reading tells
             self._to.send(self._job)
         while True:
-            limit = self._job.settings.timeout if phase in WATCHED else None if started else START_TIMEOUT_S
+            limit = self._limit(phase) if started else START_TIMEOUT_S
             if not self._from.poll(limit):
-                self._process.send_signal(signal.SIGKILL)
+                confined.end_group(self._process)
                 if not started:
                     raise DeviceError(f"The GPU did not start within {START_TIMEOUT_S:g} s; check it with nvidia-smi.")
-                yield self._failed(
-                    case, f"no sign of life for {limit:g} s while {phase}; raise --timeout if it is just slow"
-                )
+                more = f"{limits.VARIABLE}=SECONDS gives it longer" if phase == COMPILING else "raise --timeout"
+                yield self._failed(case, f"no sign of life for {limit:g} s while {phase}; {more} if it is just slow")
                 return
             try:
                 event: Any = self._from.recv()
@@ -230,6 +231,12 @@ class _Worker:
                 case, phase = next(cases, case), "between"
                 event = replace(event, output=self._printed(event.printed))
             yield event
+
+    def _limit(self, phase: str) -> float | None:
+        """Return how long the worker may be silent in a phase; None where only this machine is at work."""
+        if phase == COMPILING:
+            return ATTEMPTS * limits.compile_seconds()
+        return self._job.settings.timeout if phase in WATCHED else None
 
     def _failed(self, case: Case, reason: str) -> Finished:
         from cudabench.measure.context import describe

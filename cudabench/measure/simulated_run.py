@@ -81,6 +81,7 @@ class SimulatedRun(RunContext):
             trace=self.trace,
             progress=lambda fraction: self.progress("simulating", fraction),
             merged=self._merged(compiled),
+            seconds=self.settings.timeout,
         )
         self.output = run.report.output
         state = tuple(self.device.changed(case))
@@ -138,7 +139,13 @@ class SimulatedRun(RunContext):
         inputs = self.input_sets[1]
         expected = inputs.expected(case.expects)
         arrays = self._arrays(case, inputs)
-        self.device.run(case, arrays, trace=False, progress=lambda fraction: self.progress("launching again", fraction))
+        self.device.run(
+            case,
+            arrays,
+            trace=False,
+            progress=lambda fraction: self.progress("launching again", fraction),
+            seconds=self.settings.timeout,
+        )
         again = compare(expected, arrays, self.operation.tolerated(case.expects, inputs.problem), "again")
         if again is None or not again.mismatches:
             return []

@@ -29,7 +29,7 @@ from cudabench.model import (
 )
 from cudabench.plan import chapters, constants
 from cudabench.plan.constants import Constants, Macro, NotANumber
-from cudabench.plan.limits import MAX_DIMENSION, check_block, check_grid, check_shared
+from cudabench.plan.limits import MAX_DIMENSION, check_block, check_grid, check_memory, check_shared
 from cudabench.toolchain import source
 
 
@@ -71,6 +71,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
     """
     size = _size(operation, request.size, operation.size(request.options))
     problem = Problem(size, _dtype(operation, request.dtype), request.seed, request.options)
+    check_memory(operation, problem)
     if request.source is None:
         chapter = chapters.read(operation.source)
         picked = [Picked(kernel, chapter, named, kernel) for kernel, named in select(operation, request.kernels)]

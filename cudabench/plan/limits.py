@@ -6,8 +6,9 @@ capabilities differ, the most that any card has, so that a kernel is refused her
 
 from __future__ import annotations
 
-from cudabench.errors import UsageError
-from cudabench.model import Dim, dim_text
+from cudabench.confined import host_memory
+from cudabench.errors import OutOfMemory, UsageError
+from cudabench.model import Dim, Operation, Problem, dim_text
 
 MAX_THREADS_PER_BLOCK = 1024
 MAX_BLOCK: Dim = (1024, 1024, 64)
@@ -15,6 +16,7 @@ MAX_GRID: Dim = (2**31 - 1, 65535, 65535)
 MAX_STATIC_SHARED = 48 * 1024  # bytes of arrays whose size the compiler knows
 MAX_SHARED = 227 * 1024  # bytes of a block in all (compute capability 9.0 and 10.0)
 MAX_REGISTERS = 255  # 4 bytes each, of a thread
+SURELY_FREE = 64 << 20  # bytes of memory that need no question
 MAX_DIMENSION = 2**31 - 1  # of a problem: sizes reach the kernels as int
 
 
@@ -53,6 +55,17 @@ def check_grid(grid: Dim, why: str = "") -> None:
             raise UsageError(f"--grid {dim_text(grid)} is no grid: each number is at least 1.")
         if value > limit:
             raise UsageError(f"The grid {dim_text(grid)} has {axis} = {value}; CUDA allows at most {limit}.{why}")
+
+
+def check_memory(operation: Operation, problem: Problem) -> None:
+    """Raise OutOfMemory where a problem's arrays and the right outputs do not fit this machine's memory."""
+    buffers = operation.buffers(problem)
+    needed = sum(buffer.nbytes * (2 if buffer.role == "out" else 1) for buffer in buffers)
+    if needed > SURELY_FREE and needed > (free := host_memory()):
+        raise OutOfMemory(
+            f"{operation.name} of this size needs {needed / 1e9:.0f} GB for its arrays and the right outputs alone, "
+            f"this machine has {free / 1e9:.1f} GB of memory free: use {operation.smaller}."
+        )
 
 
 def check_shared(nbytes: int, who: str, repair: str) -> None:

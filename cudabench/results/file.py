@@ -24,6 +24,7 @@ from cudabench.outputs import write_whole
 from cudabench.text import json as json_text
 
 SCHEMA = "cudabench/1"
+MOST_BYTES = 256 << 20  # of a file that is read: a thousand kernels with a thousand samples each have 20 MB
 
 # Keys without which a record says nothing; every other missing key is empty.
 ESSENTIAL: dict[type, frozenset[str]] = {
@@ -145,6 +146,8 @@ def parse(text: str, name: str) -> ResultsFile:
         raise CudabenchError(f"{name} is no JSON (line {error.lineno}: {error.msg}): name a file of --json.") from None
     except RecursionError:
         raise CudabenchError(f"{name} is no cudabench results file: its JSON is nested too deeply.") from None
+    except ValueError:  # Python reads no number of more digits than it is set to
+        raise CudabenchError(f"{name} is no cudabench results file: it has a number of thousands of digits.") from None
     if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
         raise CudabenchError(f'{name} is no cudabench results file: it has no "schema"; name a file of --json.')
     schema = document["schema"]
@@ -160,8 +163,10 @@ def parse(text: str, name: str) -> ResultsFile:
     try:
         device = _decode(DeviceInfo | None, document.get("device"), "device")
         devices = [_decode(DeviceInfo, d, f"devices[{at}]") for at, d in enumerate(document.get("devices") or [])]
+        settings = _mapping(document.get("settings"), "settings")
+        _mapping(settings.get("options"), "settings.options")
         return ResultsFile(
-            settings=_mapping(document.get("settings"), "settings"),
+            settings=settings,
             tool=_mapping(document.get("tool"), "tool"),
             host=_mapping(document.get("host"), "host"),
             devices=devices or ([device] if device else []),
@@ -174,7 +179,11 @@ def parse(text: str, name: str) -> ResultsFile:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as stream:
+            content = stream.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise CudabenchError(f"{path} is no cudabench results file: it has over {MOST_BYTES >> 20} MiB.")
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise no_such_file(path, "*.json") from None
     except IsADirectoryError:
@@ -250,7 +259,17 @@ def _record(kind: type, value: dict[str, Any], where: str) -> Any:
             raise _Misfit(f'{where} has no "{spec.name}"')
         elif spec.default is MISSING and spec.default_factory is MISSING:
             given[spec.name] = _empty(hints[spec.name])
+    if kind is Timing:
+        _check_times(given, where)
     return kind(**given)
+
+
+def _check_times(given: Mapping[str, Any], where: str) -> None:
+    """Refuse what no clock gives: what is below zero, infinite or no number."""
+    samples = given.get("samples_s", ())
+    for name, value in [*given.items(), *(("samples_s", sample) for sample in samples)]:
+        if name.endswith("_s") and isinstance(value, float) and not 0 <= value < float("inf"):
+            raise _Misfit(f"{where}.{name} is {value:g}, no time")
 
 
 def _empty(hint: Any) -> Any:

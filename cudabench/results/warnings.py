@@ -34,9 +34,16 @@ KINDS = {
         Kind(
             "dispersion",
             "The samples scatter: their interquartile range is over 5% of the median.",
-            "half of the samples spread over {spread:.1%} of the median: something else uses the GPU, or its clocks "
+            "half of the samples spread over {spread:.1%} of the median: {other} uses the GPU, or its clocks "
             "move; raise --min-time (now {min_time:g})",
             "--min-time",
+        ),
+        Kind(
+            "shared-gpu",
+            "Another process computes on the same GPU.",
+            "this GPU is used by {others} too, whose work is in the times: let that end, or choose another card with "
+            "--device",
+            "--device",
         ),
         Kind(
             "imprecise",

@@ -22,4 +22,4 @@ class KernelTrap(DeviceError):
 
 
 class BudgetExceeded(DeviceError):
-    """The kernel ran through its budget of instructions: most likely it never ends."""
+    """The kernel ran through its budget of instructions or of time: most likely it never ends."""

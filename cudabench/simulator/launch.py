@@ -62,6 +62,7 @@ def run(
     shared_bytes: int = 0,
     names: Sequence[str] | None = None,
     budget: int | None = None,
+    seconds: float | None = None,
     trace: bool = False,
     progress: Callable[[int, int], None] | None = None,
     merged: Mapping[int, tuple[int, int]] | None = None,
@@ -71,8 +72,8 @@ def run(
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
     bytes for structs by value, None for a null pointer. shared_bytes: dynamic shared memory of a block. names: the
-    parameters' names for messages. budget: vector steps after which the launch is stopped. trace: record single
-    accesses (small launches only). progress: called with (blocks done, blocks in all).
+    parameters' names for messages. budget, seconds: vector steps and time after which the launch is stopped.
+    trace: record single accesses (small launches only). progress: called with (blocks done, blocks in all).
 
     merged: how loads and stores count that the machine code has otherwise, by PTX line: (bytes to add to the address,
     bytes a lane), or (PTX line of the one that does its work, 0).
@@ -120,7 +121,7 @@ def run(
     for number, access in enumerate(code.accesses):
         if merged and access.location.ptx_line in merged:
             issued[number] = merged[access.location.ptx_line]
-    machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued)
+    machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds)
     machine.run()
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),

@@ -7,6 +7,8 @@ parked until no other lane of the chunk can run.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
@@ -46,6 +48,7 @@ class Machine:
         trace: Recorder | None = None,
         progress: Callable[[int, int], None] | None = None,
         merged: Mapping[int, tuple[int, int]] | None = None,
+        seconds: float | None = None,
     ) -> None:
         self.plan, self.code, self.grid, self.block = plan, plan.code, plan.grid, plan.block
         self.dynamic_shared, self.shared_size = plan.dynamic_shared, plan.shared_size
@@ -53,6 +56,8 @@ class Machine:
         self.parameter_values: dict[tuple[int, int, str], Value] = {}
         self.budget, self.trace, self.progress = budget, trace, progress
         self.counters = Counters(len(plan.code.accesses), plan.patterns, merged or {})
+        self.seconds = seconds
+        self.deadline = time.monotonic() + seconds if seconds is not None else math.inf
         self.hazards = Hazards(plan.code, space)
         self.instructions = 0
         self.executed = [Executed()] * len(plan.code.blocks)
@@ -195,7 +200,7 @@ class Machine:
                     self.hazards.warp_barrier(self, block.ops[0], missing)
             weight = block.weight
             self.steps += weight
-            if self.steps > self.budget:
+            if self.steps > self.budget or time.monotonic() > self.deadline:
                 self.exhausted(block)
             self.instructions += weight * self.warps
             self.executed[number] = self.executed[number].plus(self.warps, active_lanes(mask, chunk))
@@ -450,13 +455,19 @@ class Machine:
         return absent if absent.any() else None
 
     def exhausted(self, block: Block) -> None:
-        """Stop a launch that ran through its budget."""
+        """Stop a launch that ran through its budget of steps or time."""
         op = block.ops[0] if block.ops else block.terminator
         assert op is not None
         file = self.code.files.get(op.line.file, "")
+        place = f"{file}:{op.line.line}"
+        if self.steps > self.budget:
+            raise BudgetExceeded(
+                f"kernel {self.code.name} was stopped after {self.budget} instructions at {place}: it seems to run "
+                "forever; if it is only long, use a smaller size."
+            )
         raise BudgetExceeded(
-            f"kernel {self.code.name} was stopped after {self.budget} instructions at {file}:{op.line.line}: "
-            "it seems to run forever; if it is only long, raise the budget."
+            f"kernel {self.code.name} was stopped at {place} when its time was up; raise --timeout or use a smaller "
+            "size if it is only long."
         )
 
 

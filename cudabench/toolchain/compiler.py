@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from cudabench.errors import CompilerError, DeviceUnusable, UsageError
-from cudabench.toolchain import cache, diagnostics, includes, nvcc, nvrtc, toolkit
+from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
+from cudabench.toolchain import cache, diagnostics, includes, nvcc, nvrtc, outside, toolkit
 from cudabench.toolchain.host_code import without_host_code
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused
 
@@ -39,7 +40,9 @@ def compile_ptx(
     Raises CompilerError with the user's file and line; UsageError for an architecture that the compiler lacks or a name
     that no kernel has; DeviceUnusable where there is no compiler, or none that takes this file.
     """
-    return _compile(Job.of(source, filename, arch, defines, include_dirs, names), _chosen(backend))
+    job = Job.of(source, filename, arch, defines, include_dirs, names)
+    outside.check(job)
+    return _compile(job, _chosen(backend))
 
 
 def compile_cubin(
@@ -60,6 +63,7 @@ def compile_cubin(
     has neither PTX nor ptxas' report.
     """
     job = Job.of(source, filename, arch, defines, include_dirs, names, machine_code=True)
+    outside.check(job)
     if build is None:
         return _compile(job, _chosen(backend))
     if (backend or gpu_backend()) == "nvcc":
@@ -169,6 +173,17 @@ def _without_host(compiler: Compiler, job: Job) -> Compiled:
         headers.update(dict.fromkeys(missing, ""))
 
 
+def _places(log: str, job: Job, tried: Backend) -> dict[int, tuple[str, int]]:
+    """Return where in the source the lines of the PTX are that ptxas refuses; empty where it refuses none."""
+    if not job.machine_code or not diagnostics.assembler_lines(log):
+        return {}
+    try:
+        ptx = _compile(replace(job, machine_code=False), tried).ptx
+    except CudabenchError:
+        return {}
+    return diagnostics.source_lines(ptx, job.filename)
+
+
 def _fail(refused: Refused, job: Job, tried: Backend) -> Compiled:
     """Raise the error for a file that no compiler took, with what mends it."""
     missing = diagnostics.missing_headers(refused.log)
@@ -179,7 +194,7 @@ def _fail(refused: Refused, job: Job, tried: Backend) -> Compiled:
             f"{cause}: NVRTC takes device code only: install the CUDA toolkit (nvcc) and g++, "
             "or move the kernels to a file without host code."
         )
-    message = diagnostics.errors(refused.log, job.filename)
+    message = diagnostics.errors(refused.log, job.filename, _places(refused.log, job, tried))
     if refused.emptied:
         listed = ", ".join(f"<{name}>" for name in refused.emptied)
         message += f"\n{job.filename}: no header {listed} was found and it was taken as empty: name its folder with -I."

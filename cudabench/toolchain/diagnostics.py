@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 HEAD = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<kind>(?:catastrophic )?error|warning|remark)(?: #[\w-]+)?: ")
@@ -19,6 +20,8 @@ _MISSING = re.compile(
     r"|fatal error: '([^']+)' file not found"  # clang
 )
 _TOOLKIT_HEADERS = ("cuda", "cu", "thrust/", "cub/", "npp", "nv")
+# ptxas on the text that it is given: of NVRTC "ptxas application ptx input", of nvcc a file.
+_ASSEMBLER = re.compile(r"ptxas .*, line (?P<line>\d+); (?:error|fatal)\s*: (?P<what>.*)")
 _HOST_FAULTS = (
     "is considered a host function",
     "not allowed in JIT mode",
@@ -41,8 +44,47 @@ def of_a_toolkit(header: str) -> bool:
     return os.path.splitext(header)[1] in ("", ".cuh") or header.startswith(_TOOLKIT_HEADERS)
 
 
-def errors(log: str, filename: str) -> str:
-    """Return the errors only, as 'file:line: error: what', each followed by its line of source and the caret."""
+def assembler_lines(log: str) -> bool:
+    """Tell whether a refusal is ptxas', which names lines of the PTX."""
+    return any(map(_ASSEMBLER.match, log.splitlines()))
+
+
+def source_lines(ptx: str, filename: str) -> dict[int, tuple[str, int]]:
+    """Return, by line of the PTX, the source's file and line that it was compiled from."""
+    files = {match[1]: match[2] for match in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', ptx, re.M)}
+    found: dict[int, tuple[str, int]] = {}
+    place: tuple[str, int] | None = None
+    for number, line in enumerate(ptx.splitlines(), 1):
+        match = re.match(r"\s*\.loc\s+(\d+)\s+(\d+)", line)
+        if match:
+            place = (users_path(files.get(match[1], filename), filename), int(match[2]))
+        elif re.match(r"\s*(\.visible\s+)?\.(entry|func)\b", line):
+            place = None
+        if place:
+            found[number] = place
+    return found
+
+
+def readable(text: str) -> str:
+    """Return a text in which mangled names (Itanium C++ ABI) are as the source has them: 'ns::f' for '_ZN2ns1fEPf'."""
+    return re.sub(r"\b_Z\w+", lambda match: _demangled(match[0]), text)
+
+
+def _demangled(symbol: str) -> str:
+    names, at = [], len("_Z")
+    while at < len(symbol) and symbol[at] in "ZNKL":
+        at += 1
+    while match := re.compile(r"\d+").match(symbol, at):
+        at = match.end() + int(match[0])
+        names.append(symbol[match.end() : at])
+    return "::".join(name for name in names if not name.startswith("_GLOBAL__N")) or symbol
+
+
+def errors(log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None = None) -> str:
+    """Return the errors only, as 'file:line: error: what', each followed by its line of source and the caret.
+
+    `lines` has the places of a PTX that ptxas refuses, as `source_lines` gives them.
+    """
     kept: list[str] = []
     keep = False
     for line in log.splitlines():
@@ -54,8 +96,14 @@ def errors(log: str, filename: str) -> str:
                 kept.append(f"{place}: error: {line[head.end() :]}")
         elif re.match(r"\d+ (catastrophic )?errors? detected|[Cc]ompilation terminated|Error limit|Remark:", line):
             keep = False
+        elif assembler := _ASSEMBLER.match(line):
+            known = (lines or {}).get(int(assembler["line"]))
+            at = f"{known[0]}:{known[1]}" if known else f"{filename}: line {assembler['line']} of its PTX"
+            kept.append(f"{at}: error: {assembler['what']}")
+            keep = False
         elif re.match(r"(nvrtc|nvcc fatal|ptxas (error|fatal))\s*:", line):
-            kept.append(f"{filename}: {re.sub(r'^(ptxas|nvcc|nvrtc)[ a-z]*: *', '', line)}")
+            if not (kept and "Ptx assembly aborted" in line):
+                kept.append(f"{filename}: {re.sub(r'^(ptxas|nvcc|nvrtc)[ a-z]*: *', '', line)}")
             keep = False
         elif re.match(r".+?:\d+:(\d+:)? (fatal )?error: ", line):  # the host compiler's own form
             kept.append(users_path(line, filename))
@@ -70,7 +118,7 @@ def errors(log: str, filename: str) -> str:
                     f"{_STATIC_SHARED_LIMIT}: take less, or dynamic shared memory."
                 )
     return (
-        "\n".join(kept).replace("__attribute__((global))", "__global__")
+        readable("\n".join(kept)).replace("__attribute__((global))", "__global__")
         or log.strip()
         or f"{filename}: the compiler failed and said nothing."
     )

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cudabench import confined
 from cudabench.errors import DeviceUnusable, UsageError
-from cudabench.toolchain import diagnostics, names, ptxas, toolkit
+from cudabench.toolchain import diagnostics, limits, names, outside, ptxas, toolkit
 from cudabench.toolchain.record import Backend, Compiled, Job, Refused
 
 # Compiles a text, with folders for headers, to machine code: `build(text, folders)`. Raises Refused with the log.
@@ -74,7 +75,7 @@ class Nvcc:
                 return _ptx(job, source, folders)
             except Refused as refused:
                 _judge(refused.log, job)
-                raise
+                raise Refused(outside.without_foreign_text(refused.log, job)) from None
 
 
 def _machine_code(job: Job, cubin: bytes) -> Compiled:
@@ -99,8 +100,15 @@ def _ptx(job: Job, source: str, folders: Sequence[str]) -> Compiled:
             command = [nvcc, str(ptx_file), "-cubin", "-o", str(cubin_file), *job.options, "-Xptxas=-v"]
             resources = ptxas.resources(_run(command, job, str(cu)), ptx)
             cubin = cubin_file.read_bytes()
+    log = diagnostics.warnings(outside.without_foreign_text(log, job), job.filename)
     return Compiled(
-        ptx, diagnostics.warnings(log, job.filename), lowered, "nvcc", version() or (0, 0), cubin, resources
+        ptx,
+        log,
+        lowered,
+        "nvcc",
+        version() or (0, 0),
+        cubin,
+        resources,
     )
 
 
@@ -131,14 +139,21 @@ def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
 def _run(command: Sequence[str], job: Job, source_path: str) -> str:
     """Run nvcc and return its output, or raise Refused; its temporary files are not the user's business."""
     environment = {**os.environ, "LC_ALL": "C"}
+    seconds = limits.compile_seconds()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, errors="replace")
+        done = confined.run(command, seconds=seconds, memory=limits.COMPILE_BYTES, environment=environment)
+    except confined.TooLong:
+        raise limits.too_long(job.filename, "nvcc", seconds) from None
     except OSError as error:
         raise DeviceUnusable(f"{command[0]} cannot be run: {error.strerror}.") from None
     log = (done.stderr + done.stdout).replace(source_path, job.filename)
-    if done.returncode:
-        raise Refused(log)
-    return log
+    if not done.returncode:
+        return log
+    if limits.speaks_of_memory(log):
+        raise limits.too_much(job.filename, "nvcc")
+    if limits.speaks_of_a_crash(log):
+        raise Refused(f"nvcc fatal : {limits.crashed('nvcc', done.returncode)}")
+    raise Refused(log)
 
 
 def _judge(log: str, job: Job) -> None:

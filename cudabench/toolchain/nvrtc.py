@@ -1,21 +1,29 @@
 """NVRTC, NVIDIA's run-time compiler: a library in a wheel, which needs no GPU, driver, toolkit or host compiler.
 
-It takes device code only, in 50 ms. The library loads at the first call.
+It takes device code only, in 50 ms. The library loads at the first call, for its version and its headers; compiles are
+in a process of their own (`nvrtc_process`), because a text may ask the compiler for any time and memory, or crash it.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import functools
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cudabench.errors import DeviceUnusable
-from cudabench.toolchain import diagnostics, names, prelude, ptxas, toolkit
+from cudabench import confined
+from cudabench.errors import DeviceUnusable, NotEnoughMemory
+from cudabench.toolchain import diagnostics, limits, names, nvrtc_process, outside, prelude, ptxas, toolkit
 from cudabench.toolchain.record import Backend, Compiled, Job, Refused
 
 if TYPE_CHECKING:
@@ -25,9 +33,11 @@ _DEFINES = "cudabench_defines.h"
 
 
 def version() -> tuple[int, int] | None:
-    """Return NVRTC's version, None where the library is not installed."""
+    """Return NVRTC's version, None where the library is not installed; NotEnoughMemory where it does not fit."""
     try:
         return load().version
+    except NotEnoughMemory:
+        raise
     except DeviceUnusable:
         return None
 
@@ -41,9 +51,7 @@ def load() -> Library:
     try:
         return Library(ctypes.CDLL(path), path)
     except OSError as error:
-        raise DeviceUnusable(
-            f"No CUDA compiler can be loaded ({error}): install NVRTC with `pip install nvidia-cuda-nvrtc`."
-        ) from None
+        raise toolkit.unloadable(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -57,12 +65,11 @@ class Answer:
 
 
 class Library:
-    """The library through ctypes: the dozen functions that this module calls."""
+    """The library: what it says of itself through ctypes, and the process that compiles with it."""
 
     def __init__(self, library: ctypes.CDLL, path: str = "") -> None:
         import ctypes
 
-        self.c = ctypes
         self.library = library
         self.path = path
         major, minor = ctypes.c_int(), ctypes.c_int()
@@ -87,49 +94,27 @@ class Library:
         *,
         machine_code: bool,
     ) -> Answer:
-        """Compile; Refused where the library refuses."""
-        c, lib = self.c, self.library
-        program = c.c_void_p()
-        count = len(headers)
-        texts = (c.c_char_p * count)(*(text.encode() for text in headers.values()))
-        titles = (c.c_char_p * count)(*(title.encode() for title in headers))
-        self._check(
-            lib.nvrtcCreateProgram(c.byref(program), source.encode(), os.fsencode(filename), count, texts, titles)
-        )
-        try:
-            for expression in expressions:
-                self._check(lib.nvrtcAddNameExpression(program, expression.encode()))
-            arguments = (c.c_char_p * len(options))(*(os.fsencode(option) for option in options))
-            status = lib.nvrtcCompileProgram(program, len(options), arguments)
-            log = self._fetch(program, lib.nvrtcGetProgramLogSize, lib.nvrtcGetProgramLog)
-            if status:
-                raise Refused(_text(log) or self._message(status))
-            ptx = self._fetch(program, lib.nvrtcGetPTXSize, lib.nvrtcGetPTX)
-            cubin = self._fetch(program, lib.nvrtcGetCUBINSize, lib.nvrtcGetCUBIN) if machine_code else None
-            lowered = {}
-            for expression in expressions:
-                entry = c.c_char_p()
-                self._check(lib.nvrtcGetLoweredName(program, expression.encode(), c.byref(entry)))
-                lowered[expression] = (entry.value or b"").decode()
-            return Answer(_text(ptx), _text(log), cubin, lowered)
-        finally:
-            lib.nvrtcDestroyProgram(c.byref(program))
-
-    # ctypes finds a library's functions by name when they are called: they have no type that a checker knows.
-    def _fetch(self, program: ctypes.c_void_p, size_of: Any, bytes_of: Any) -> bytes:
-        size = self.c.c_size_t()
-        self._check(size_of(program, self.c.byref(size)))
-        buffer = self.c.create_string_buffer(size.value)
-        self._check(bytes_of(program, buffer))
-        return buffer.raw
-
-    def _message(self, status: int) -> str:
-        self.library.nvrtcGetErrorString.restype = self.c.c_char_p
-        return f"nvrtc: {self.library.nvrtcGetErrorString(status).decode()}"
-
-    def _check(self, status: int) -> None:
-        if status:
-            raise Refused(self._message(status))
+        """Compile; Refused where the library refuses or crashes, CompilerError where it reaches a limit."""
+        request = {
+            "library": self.path or self.library._name,
+            "folder": _folder(),
+            "source": source.encode("utf-8", "replace"),
+            "filename": os.fsencode(filename),
+            "headers": {title.encode(): text.encode("utf-8", "replace") for title, text in headers.items()},
+            "options": [os.fsencode(option) for option in options],
+            "expressions": [expression.encode("utf-8", "replace") for expression in expressions],
+            "machine_code": machine_code,
+        }
+        answer = _process().answer(request, filename)
+        if "unloadable" in answer:
+            raise toolkit.unloadable(answer["unloadable"])
+        log = answer["log"].decode(errors="replace")
+        if "fault" in answer:
+            if "OUT_OF_MEMORY" in answer["fault"]:
+                raise limits.too_much(filename, "NVRTC")
+            raise Refused(log or f"nvrtc: {answer['fault']}")
+        lowered = {key.decode(): entry.decode() for key, entry in answer["lowered"].items()}
+        return Answer(answer["ptx"].decode(errors="replace"), log, answer["cubin"], lowered)
 
     @functools.cached_property
     def headers(self) -> Path | None:
@@ -163,8 +148,84 @@ class Library:
         return target if (target / "cuda_fp16.h").is_file() else None
 
 
-def _text(raw: bytes) -> str:
-    return raw.partition(b"\0")[0].decode(errors="replace")
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was deleted
+        return os.sep
+
+
+# The process ---------------------------------------------------------------------------------------------------------
+
+
+class _Process:
+    """NVRTC's process, started for the first compile and kept for the next ones."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self._process: subprocess.Popen[bytes] | None = None
+        atexit.register(self.end)
+
+    def answer(self, request: Mapping[str, Any], filename: str) -> dict[str, Any]:
+        """Return the process' answer. Refused where it crashed, CompilerError where its time or memory was not enough.
+
+        After either it is another process that answers.
+        """
+        seconds = limits.compile_seconds()
+        if self._process is None or self._process.poll() is not None:
+            self._process = self._started(seconds)
+        process = self._process
+        assert process.stdin
+        assert process.stdout
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            process.kill()
+
+        watch = threading.Timer(seconds, stop)
+        watch.daemon = True
+        watch.start()
+        try:
+            nvrtc_process.put(process.stdin, request)
+            answer: dict[str, Any] = nvrtc_process.get(process.stdout)
+            return answer
+        except (EOFError, OSError):
+            status = process.wait()
+            if late.is_set() or (os.name == "posix" and status == -signal.SIGALRM):
+                raise limits.too_long(filename, "NVRTC", seconds) from None
+            raise Refused(f"nvrtc: {limits.crashed('NVRTC', status)}") from None
+        finally:
+            watch.cancel()
+            if late.is_set() or sys.exc_info()[0] is not None:
+                self.end()
+
+    def _started(self, seconds: float) -> subprocess.Popen[bytes]:
+        self.end()
+        script = [sys.executable, "-I", "-S", nvrtc_process.__file__]
+        return subprocess.Popen(
+            [*script, str(int(seconds) + 10), str(limits.COMPILE_BYTES)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=os.name == "posix",  # Ctrl-C is for this process, which ends that one
+        )
+
+    def end(self) -> None:
+        """End the process, if there is one; a forked process' copy of this is not its to end."""
+        process, self._process = self._process, None
+        if process is None or self.owner != os.getpid():
+            return
+        confined.end_group(process)
+        for stream in (process.stdin, process.stdout):
+            if stream:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+
+@functools.lru_cache(maxsize=1)
+def _process() -> _Process:
+    return _Process()
 
 
 @dataclass(frozen=True)
@@ -189,9 +250,12 @@ class Nvrtc:
 
         def attempt(forward: bool) -> Answer:
             texts = {**dict(prelude.headers(forward=forward)), **headers, _DEFINES: job.macros}
-            return self.library.compile(
-                source, job.filename, options, texts, list(expressions.values()), machine_code=job.machine_code
-            )
+            try:
+                return self.library.compile(
+                    source, job.filename, options, texts, list(expressions.values()), machine_code=job.machine_code
+                )
+            except Refused as refused:
+                raise Refused(outside.without_foreign_text(refused.log, job)) from None
 
         folder: Path | None = None
         try:
@@ -212,7 +276,7 @@ class Nvrtc:
             raise names.no_such_name(wrong, job.source, job.filename) from None
         return Compiled(
             ptx=diagnostics.users_files(answer.ptx, job.filename, folder),
-            log=diagnostics.warnings(answer.log, job.filename),
+            log=diagnostics.warnings(outside.without_foreign_text(answer.log, job), job.filename),
             lowered={name: answer.lowered[expression] for name, expression in expressions.items()},
             backend="nvrtc",
             version=self.library.version,

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
 
+MOST_BYTES = 16 << 20  # of a source file
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -109,13 +111,16 @@ def read(path: str | Path) -> SourceFile:
     """Read and parse a file; CudabenchError where it is missing, a directory, unreadable or not UTF-8."""
     path = Path(path)
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as stream:
+            raw = stream.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise no_such_file(path, "*.cu") from None
     except IsADirectoryError:
         raise CudabenchError(f"{path} is a directory: name a .cu file in it.") from None
     except OSError as error:
         raise CudabenchError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if len(raw) > MOST_BYTES:
+        raise CudabenchError(f"{path} has over {MOST_BYTES >> 20} MiB: that is no source file.")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

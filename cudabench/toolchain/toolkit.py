@@ -11,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from cudabench.errors import DeviceUnusable
+from cudabench.errors import NO_MEMORY, DeviceUnusable, NotEnoughMemory
 
 
 def nvrtc() -> str:
@@ -20,11 +20,24 @@ def nvrtc() -> str:
 
     try:
         path: str | None = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
-    except (RuntimeError, OSError):  # pathfinder's own errors are RuntimeErrors
-        path = None
+    except (RuntimeError, OSError, MemoryError) as error:  # pathfinder's own errors are RuntimeErrors
+        raise unloadable(str(error)) from None
     if path is None:
-        raise DeviceUnusable("No CUDA compiler can be loaded: install NVRTC with `pip install nvidia-cuda-nvrtc`.")
+        raise unloadable("")
     return path
+
+
+def unloadable(why: str) -> DeviceUnusable:
+    """Return the error for an NVRTC that cannot be loaded; `why` has the loader's words."""
+    if any(sign in why for sign in NO_MEMORY):
+        return NotEnoughMemory(
+            "NVRTC cannot be loaded, because this process may take too little memory (it needs 1 GB of address space): "
+            "raise the limit that 'ulimit -v' shows."
+        )
+    reason = f" ({' '.join(why.split())})" if why and "\n" not in why.strip() else ""
+    return DeviceUnusable(
+        f"No CUDA compiler can be loaded{reason}: install NVRTC with `pip install nvidia-cuda-nvrtc`."
+    )
 
 
 @functools.lru_cache(maxsize=1)

@@ -12,11 +12,13 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cudabench.errors import did_you_mean
+from cudabench.userkernel import limited
 from cudabench.userkernel.compiled import compiled
 from cudabench.userkernel.evaluation import evaluate
 from cudabench.userkernel.vocabulary import (
@@ -56,7 +58,9 @@ class Expression:
         Raises ExpressionError with one sentence for whatever goes wrong.
         """
         try:
-            result = evaluate(self.label, self.tree, values, limit)
+            compute = partial(evaluate, self.label, self.tree, values, limit)
+            apart = self.arrays and limited.costly(self.tree, values)
+            result = limited.within(self.label, compute, limit) if apart else compute()
             if not _numeric(result):
                 raise self._failed("its value is no number and no array")
             return result

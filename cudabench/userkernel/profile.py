@@ -1,20 +1,25 @@
 """`--profile FILE.toml`: the arguments of `run`, kept. One table a kernel, the options' names as keys.
 
-Keys above the tables hold for all of them. Paths are relative to the file.
+Keys above the tables hold for all of them. Paths are relative to the file. What a profile has written lies in its
+folder or below: a profile may come from others, and names no other file to overwrite.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
 
+OUTPUTS = ("json", "report", "save", "image-out", "plot")  # options that name a file to write
+MOST_BYTES = 4 << 20  # of a profile
 LISTS = ("arg", "expect", "const", "define", "save", "include")  # options that may be given several times
+SHOWN = 60  # characters of a value in a message
 DIMENSIONS = ("grid", "block")
 EXAMPLE = '[saxpy] with grid = "cdiv(n,256)", block = 256 and arg = ["n=1048576", ...]'
 
@@ -37,8 +42,12 @@ class Profile:
         return merged(self.common, self.tables.get(kernel, {}))
 
 
-def read(path: str, known: Collection[str]) -> Profile:
-    """Read a profile. Raises CudabenchError for an unreadable file and UsageError for a key that is no option."""
+def read(path: str, known: Mapping[str, bool]) -> Profile:
+    """Read a profile; `known` are the options that it may have, and whether each is a flag.
+
+    Raises CudabenchError for an unreadable file and UsageError for a key that is no option, a value of another kind, or
+    an output outside the profile's folder.
+    """
     document = _toml(path)
     common: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {}
@@ -71,7 +80,11 @@ def _toml(path: str) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
+        with open(path, "rb") as stream:
+            content = stream.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise CudabenchError(f"--profile {path} has over {MOST_BYTES >> 20} MiB: that is no profile.")
+        text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise no_such_file(path, "*.toml", f"--profile {path}") from None
     except UnicodeDecodeError:
@@ -80,11 +93,15 @@ def _toml(path: str) -> dict[str, Any]:
         raise CudabenchError(f"--profile {path} cannot be read: {error.strerror or error}.") from None
     try:
         return dict(tomllib.loads(text))
+    except RecursionError:
+        raise CudabenchError(f"--profile {path} is no profile: it is nested too deeply.") from None
     except tomllib.TOMLDecodeError as error:
         raise CudabenchError(f"--profile {path} is no TOML: {str(error).rstrip('.')}; write {EXAMPLE}.") from None
+    except ValueError:  # Python reads no number of more digits than it is set to
+        raise CudabenchError(f"--profile {path} has a number of thousands of digits.") from None
 
 
-def _value(path: str, table: str, key: str, value: Any, known: Collection[str]) -> Any:
+def _value(path: str, table: str, key: str, value: Any, known: Mapping[str, bool]) -> Any:
     """Return a key's value as the command line would give it: text, a tuple of texts, a flag."""
     where = f"{path}: {table}{key}"
     if key not in known:
@@ -95,29 +112,58 @@ def _value(path: str, table: str, key: str, value: Any, known: Collection[str]) 
         if isinstance(texts, str):
             texts = [texts]
         if not isinstance(texts, Sequence):
-            raise UsageError(f'{where} is {value}: write a list of texts, as in arg = ["n=4096"].')
-        return tuple(_beside(folder, key, _text(text, where)) for text in texts)
+            raise UsageError(f'{where} is {_shown(value)}: write a list of texts, as in arg = ["n=4096"].')
+        return tuple(_beside(folder, key, _text(text, where), where) for text in texts)
     if key in DIMENSIONS and isinstance(value, list):
         return ",".join(_text(item, where) for item in value)
+    if known[key] != isinstance(value, bool):
+        wanted = "true or false" if known[key] else "text or a number"
+        raise UsageError(f"{where} is {_shown(value)}: write {wanted}.")
     if isinstance(value, bool):
         return value
     if isinstance(value, (dict, list)):
-        raise UsageError(f"{where} is {value}: write one value.")
+        raise UsageError(f"{where} is {_shown(value)}: write one value.")
     text = _text(value, where)
-    return str(folder / text) if key in ("file", "json") and text != "-" else text
+    if key in OUTPUTS and text != "-":
+        _inside(folder, text, where, f"--{key} {text}")
+    return str(folder / text) if key in ("file", *OUTPUTS) and text != "-" else text
 
 
 def _text(value: Any, where: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise UsageError(f"{where} holds {value}, neither text nor number.")
+        raise UsageError(f"{where} holds {_shown(value)}, neither text nor number.")
+    if isinstance(value, int) and abs(value) >> 64:
+        raise UsageError(f"{where} holds a number of {value.bit_length()} bits; 64 are the most.")
     return str(value)
 
 
-def _beside(folder: Path, key: str, text: str) -> str:
+def _shown(value: Any) -> str:
+    try:
+        text = str(value)
+    except ValueError:  # a number of thousands of digits
+        return "what is too long to show"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def _inside(folder: Path, text: str, where: str, option: str) -> None:
+    """Raise UsageError where a file to write is outside the profile's folder, links followed."""
+    root, target = os.path.realpath(folder), os.path.realpath(folder / text)
+    if os.path.commonpath([root, target]) != root:
+        raise UsageError(
+            f"{where} names {text}, outside the profile's folder, where a profile writes nothing: give {option} on the "
+            "command line if you mean it."
+        )
+
+
+def _beside(folder: Path, key: str, text: str, where: str) -> str:
     """Return NAME=@FILE, or --save's NAME=FILE, with the file beside the profile."""
+    if key == "save":
+        name, _, file = (part.strip() for part in text.partition("="))
+        _inside(folder, file, where, f"--save {name}={file}")
+        return f"{name}={folder / file}"
     if key == "include":
         return str(folder / text)
     match = re.fullmatch(r"(\s*\w+\s*=\s*)(@?)(.+)", text, re.S)
-    if match and (match[2] or key == "save"):
+    if match and match[2]:
         return f"{match[1]}{match[2]}{folder / match[3].strip()}"
     return text

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cudabench.confined import host_memory as host_memory
 from cudabench.errors import CudabenchError, UsageError, no_such_file
 from cudabench.model import ByValue
-from cudabench.userkernel import expressions
 from cudabench.userkernel.inits import Init
 
 TYPES = (
@@ -120,22 +118,25 @@ def shape_text(shape: Sequence[int]) -> str:
 def load(path: str, option: str) -> np.ndarray:
     """Return the array of a `.npy` file, mapped where it can be; CudabenchError where there is no plain array."""
     try:
+        if _start(path) == b"PK":
+            raise CudabenchError(f"{option} is an archive of several arrays: save one with numpy.save.")
         array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except CudabenchError:
+        raise
     except FileNotFoundError:
         raise no_such_file(path, "*.npy", option) from None
     except IsADirectoryError:
         raise CudabenchError(f"{option} is a directory: name a .npy file in it.") from None
-    except (ValueError, EOFError, OSError) as error:
-        if ("pickle" in str(error) or "Python objects" in str(error)) and _magic(path):
+    except Exception as error:  # whatever a file makes of NumPy
+        if ("pickle" in str(error) or "Python objects" in str(error)) and _start(path) == b"\x93N":
             raise CudabenchError(
                 f"{option} holds Python objects, which only unpickling reads, and a pickle can run any program: save a "
                 "plain array of numbers."
             ) from None
         reason = getattr(error, "strerror", None) or "it is cut off or no file of numpy.save"
         raise CudabenchError(f"{option} is no .npy file that can be read: {reason}.") from None
-    if not isinstance(array, np.ndarray):
-        raise CudabenchError(f"{option} is an archive of several arrays: save one with numpy.save.")
-    return array
+    loaded: np.ndarray = array
+    return loaded
 
 
 def numbers_of(array: np.ndarray) -> np.ndarray:
@@ -143,9 +144,9 @@ def numbers_of(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.dtype.kind == "V" else array
 
 
-def _magic(path: str) -> bool:
+def _start(path: str) -> bytes:
     with open(path, "rb") as stream:
-        return stream.read(6) == b"\x93NUMPY"
+        return stream.read(2)
 
 
 # Memory --------------------------------------------------------------------------------------------------------------
@@ -162,21 +163,3 @@ def check_memory(arrays: Iterable[Array]) -> None:
             f"--arg {largest.name}={largest.dtype}[{shape}] takes {largest.nbytes / 1e9:.1f} GB, all arrays together "
             f"{total / 1e9:.1f} GB; this machine has {most / 1e9:.1f} GB of memory free: use a smaller shape."
         )
-
-
-def host_memory() -> int:
-    """Return the bytes of memory that this machine, or the container, has free."""
-    limits = []
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                limits.append(int(line.split()[1]) * 1024)
-        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    except (OSError, ValueError):  # no Linux, or no limit ('max')
-        pass
-    if not limits:
-        try:
-            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        except (AttributeError, ValueError, OSError):
-            limits.append(expressions.DEFAULT_LIMIT)
-    return min(limits)

@@ -18,6 +18,7 @@ KEYWORDS = frozenset(
     """in is lambda from as def del pass with global nonlocal raise yield import finally except assert async await elif
     None True False""".split()  # noqa: SIM905
 )
+MOST_DIGITS = 400  # of a rounding: more than any double has
 # Names that are always there and that no message needs to list.
 UNLISTED = ("inf", "nan", "pi", "true", "false")
 
@@ -69,6 +70,15 @@ COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+
+
+def _rounded(number: Any, digits: int = 0) -> Any:
+    """Round as Python does; a power of ten with a billion digits is not computed."""
+    if abs(digits) > MOST_DIGITS:
+        raise ValueError(f"round takes at most {MOST_DIGITS} digits")
+    return round(number, digits) if digits else round(number)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cdiv": cdiv,
     "min": min,
@@ -76,7 +86,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "ceil": math.ceil,
     "floor": math.floor,
-    "round": round,
+    "round": _rounded,
     "sqrt": math.sqrt,
     "log2": math.log2,
 }

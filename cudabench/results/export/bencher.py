@@ -42,7 +42,7 @@ def _measures(result: Result) -> dict[str, dict[str, float]]:
         median, low, high = (value * 1e9 for value in (result.time.median_s, result.time.q1_s, result.time.q3_s))
         found["latency"] = _metric(median, low, high)
         for measure, rate in (("bandwidth", result.bandwidth_gbps), ("gflops", result.gflops)):
-            if rate is not None and low > 0:  # a rate's bounds are those of the time, turned around
+            if rate is not None and min(low, high) > 0:  # a rate's bounds are those of the time, turned around
                 found[measure] = _metric(rate, rate * median / high, rate * median / low)
     for what, value in compare.counts(result).items():
         found[what.replace(" ", "-")] = {"value": value}

@@ -1,0 +1,66 @@
+"""What a compiler may take, and the errors of one that takes more or crashes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+from cudabench.errors import CompilerError, UsageError
+
+# CUDA's own libraries with every header take 10 s and 1 GB; the rest is for slow machines.
+COMPILE_S = 60.0
+COMPILE_BYTES = 4 << 30
+VARIABLE = "CUDABENCH_COMPILE_TIMEOUT"
+
+
+def compile_seconds() -> float:
+    """Return how long a compile may take: CUDABENCH_COMPILE_TIMEOUT in seconds, or 60. Raises UsageError."""
+    text = os.environ.get(VARIABLE, "")
+    if not text:
+        return COMPILE_S
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise UsageError(f"{VARIABLE}={text} is no time: give seconds, such as 60.")
+    return seconds
+
+
+class CompilerStopped(CompilerError):
+    """A compile reached a limit: another attempt would, too."""
+
+
+def too_long(filename: str, compiler: str, seconds: float) -> CompilerStopped:
+    """Return the error for a compile that was stopped."""
+    return CompilerStopped(
+        f"{filename}: {compiler} took over {seconds:g} s and was stopped; {VARIABLE}=SECONDS gives it longer."
+    )
+
+
+def too_much(filename: str, compiler: str) -> CompilerStopped:
+    """Return the error for a compile that asked for more memory than it may have."""
+    return CompilerStopped(
+        f"{filename}: {compiler} ran out of memory, of which it may have {COMPILE_BYTES >> 30} GiB: what it includes, "
+        "or makes of macros and templates, is too large."
+    )
+
+
+def crashed(compiler: str, status: int) -> str:
+    """Return the words for a compiler that ended by itself, with Popen's status."""
+    try:
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+    except ValueError:
+        how = f"signal {-status}"
+    return f"{compiler} crashed ({how}) on this text, which is the compiler's fault: write what is unusual another way"
+
+
+def speaks_of_memory(log: str) -> bool:
+    """Tell whether a compiler's log says that memory was not enough."""
+    return bool(re.search(r"(?i)out of memory|cannot allocate memory|virtual memory exhausted|std::bad_alloc", log))
+
+
+def speaks_of_a_crash(log: str) -> bool:
+    """Tell whether a compiler driver's log says that one of its programs ended by a signal."""
+    return bool(re.search(r"died due to signal \d+|Segmentation fault|core dumped|signal terminated program", log))

@@ -1,0 +1,236 @@
+"""Files that someone mutated: results files, arrays and profiles are read, or refused in a sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.test_hostile_argv import KERNEL, check
+
+FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+VALUES: Any = st.one_of(
+    st.sampled_from(
+        [None, True, -1, 0, -1e308, 1e308, "nan", "inf", "", "=1+1", "$\\frac$", "\ud800", "\x1b]0;x", [], {}, [[]]]
+    ),
+    st.text(max_size=5),
+    st.floats(),
+)  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path to every value of a document."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (*path, key)
+        yield from places(item, (*path, key))
+
+
+def mutated(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """Return a copy of a document with another value at a place; `...` deletes it."""
+    copy = deepcopy(document)
+    inner = copy
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is ...:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return copy
+
+
+@pytest.fixture
+def measured(cudabench: Callable[..., Any]) -> Any:
+    """Return a results file's document: of the H200 with times, and of the simulator with accesses."""
+    assert cudabench("blur", "-k", "naive", "--size", 9, 9, "-d", "sim", "-q", "--json", "sim.json").code == 0
+    simulated = json.loads(Path("sim.json").read_text())
+    timed = json.loads((Path(__file__).parent / "data" / "h200.json").read_text())
+    timed["results"] = [*timed["results"][:2], *simulated["results"]]
+    return {**timed, "settings": {**timed["settings"], **simulated["settings"]}}
+
+
+READERS = (
+    ("compare", "a.json", "b.json"),
+    ("compare", "b.json", "a.json"),
+    *(
+        ("export", "b.json", "--to", kind)
+        for kind in ("csv", "markdown", "junit", "sarif", "bencher", "github-benchmark")
+    ),
+    ("plot", "b.json", "-o", "p.svg"),
+)
+
+
+@FEW
+@given(data=st.data())
+def test_a_mutated_results_file(cudabench: Callable[..., Any], measured: Any, data: st.DataObject) -> None:
+    """A value of another type, size or meaning anywhere in a results file is read or refused by everything that reads
+    one."""
+    path = data.draw(st.sampled_from(list(places(measured))))
+    document = mutated(measured, path, data.draw(st.one_of(st.just(...), VALUES)))
+    Path("a.json").write_text(json.dumps(measured))
+    Path("b.json").write_text(json.dumps(document))
+    line = data.draw(st.sampled_from(READERS))
+    check([*line, repr(path)], cudabench(*line))
+
+
+@FEW
+@given(data=st.data())
+def test_a_damaged_results_file(cudabench: Callable[..., Any], measured: Any, data: st.DataObject) -> None:
+    """Bytes that are lost, doubled or others are no defect either."""
+    content = bytearray(json.dumps(measured).encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
+    Path("a.json").write_text(json.dumps(measured))
+    Path("b.json").write_bytes(content)
+    line = data.draw(st.sampled_from(READERS))
+    check([*line], cudabench(*line))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"bytes": 648', '"bytes": ' + "9" * 5000),
+        ('"options": {', '"options": -1e308, "x": {'),
+        ('"kernel": "naive"', '"kernel": "$\\\\frac$"'),
+        ('"kernel": "naive"', '"kernel": "\\ud800"'),
+        ('"tool": {', '"x": ' + "[" * 100000 + '], "tool": {'),
+    ],
+    ids=["digits", "options", "mathtext", "surrogate", "depth"],
+)
+def test_results_that_were_called_a_defect(cudabench: Callable[..., Any], old: str, new: str) -> None:
+    """Each is read, or refused with the file's name."""
+    assert cudabench("blur", "-k", "naive", "--size", 9, 9, "-d", "sim", "-q", "--json", "a.json").code == 0
+    text = Path("a.json").read_text()
+    assert old in text
+    Path("b.json").write_text(text.replace(old, new))
+    for line in READERS:
+        ran = cudabench(*line)
+        check([*line], ran)
+        assert ran.code in (0, 4) or "b.json" in ran.err or "no measurement in common" in ran.err
+
+
+@FEW
+@given(data=st.data())
+def test_a_damaged_array(cudabench: Callable[..., Any], data: st.DataObject) -> None:
+    """An .npy file with other bytes is an array, or one sentence."""
+    Path("k.cu").write_text(KERNEL)
+    np.save("x.npy", np.arange(8, dtype=np.float32))
+    content = bytearray(Path("x.npy").read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, 100))
+        content[at : at + data.draw(st.integers(0, 4))] = data.draw(
+            st.one_of(st.binary(max_size=4), st.sampled_from([b"9" * 12, b"(", b"'O'", b"-1", b"PK\x03\x04"]))
+        )
+    Path("x.npy").write_bytes(content)
+    line = ["run", "k.cu", "-g", "1", "-b", "32", "--arg", "x=@x.npy", "--arg", "n=4", "-d", "sim", "--no-cpu"]
+    check(line, cudabench(*line))
+
+
+@pytest.mark.parametrize("start", [b"PK\x03\x04", b"\x93NUMPY\x09\x09", b"\x80\x04\x95", b""])
+def test_a_file_that_is_no_array(cudabench: Callable[..., Any], start: bytes) -> None:
+    """An archive that is none, a version that is none, a pickle and nothing at all are refused with the file's name."""
+    Path("k.cu").write_text(KERNEL)
+    Path("x.npy").write_bytes(start + b"abc" * bool(start))
+    ran = cudabench("run", "k.cu", "-g", 1, "-b", 32, "--arg", "x=@x.npy", "--arg", "n=4", "-d", "sim")
+    check(["run"], ran)
+    assert ran.code == 1
+    assert "x=@x.npy is no .npy file" in ran.err or "x=@x.npy is an archive" in ran.err
+
+
+PROFILE = """
+file = "k.cu"
+device = "sim"
+timeout = 5
+no-cpu = true
+[k]
+grid = "cdiv(n,32)"
+block = 32
+arg = ["x=float32[n]:ones", "n=4"]
+expect = ["x=2*x0"]
+"""
+
+
+@FEW
+@given(data=st.data())
+def test_a_damaged_profile(cudabench: Callable[..., Any], data: st.DataObject) -> None:
+    """A profile with other words, numbers and brackets runs or is refused."""
+    Path("k.cu").write_text(KERNEL)
+    text = PROFILE
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        piece = data.draw(
+            st.sampled_from([*'[]="{}\n#\\é', "true", "1e999", "9" * 30, "[[", "nan", "[k]"])
+        )  # fmt: skip
+        text = text[:at] + piece + text[at + data.draw(st.integers(0, 6)) :]
+    Path("t.toml").write_text(text)
+    line = ["run", "--profile", "t.toml"]
+    check([*line, text], cudabench(*line))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = " + "[" * 3000 + "]" * 3000, "nested too deeply"),
+        (PROFILE.replace('grid = "cdiv(n,32)"', "grid = true"), "[k] grid is True: write text or a number"),
+        (PROFILE.replace("no-cpu = true", 'no-cpu = "yes"'), "no-cpu is yes: write true or false"),
+        (PROFILE.replace("block = 32", "block = " + "9" * 5000), "thousands of digits"),
+        (PROFILE.replace("block = 32", "block = 0x" + "f" * 5000), "20000 bits"),
+        (PROFILE.replace("timeout = 5", "timeout = true"), "timeout is True"),
+    ],
+    ids=["depth", "flag", "no flag", "digits", "hexadecimal", "number"],
+)
+def test_profiles_that_were_called_a_defect(cudabench: Callable[..., Any], text: str, said: str) -> None:
+    """Each is refused in a sentence that names the place."""
+    Path("k.cu").write_text(KERNEL)
+    Path("t.toml").write_text(text)
+    ran = cudabench("run", "--profile", "t.toml")
+    check(["run"], ran)
+    assert ran.code in (1, 2)
+    assert said in ran.err
+    assert len(ran.err) < 400
+
+
+@pytest.mark.parametrize("name", ["{up}/y", "../y", "sub/../../y", "link/y", "/dev/null"])
+@pytest.mark.parametrize("option", ["json", "save"])
+def test_a_profile_writes_beside_itself_only(
+    cudabench: Callable[..., Any], tmp_path: Path, name: str, option: str
+) -> None:
+    """An output outside the profile's folder, also through a link, is refused before anything runs; the command line
+    may still name it."""
+    inner, outer = tmp_path / "inner", tmp_path / "outer"
+    (inner / "sub").mkdir(parents=True)
+    outer.mkdir()
+    (inner / "link").symlink_to(outer)
+    Path("k.cu").write_text(KERNEL)
+    path = name.format(up=outer)
+    value = f"json = '{path}'\n" if option == "json" else f"save = ['x={path}']\n"
+    profile = inner / "t.toml"
+    profile.write_text(value + PROFILE.replace('"k.cu"', '"../k.cu"'))
+    ran = cudabench("run", "--profile", profile)
+    assert ran.code == 2
+    assert "outside the profile's folder" in ran.err
+    assert not [*outer.iterdir()]
+    profile.write_text(PROFILE.replace('"k.cu"', '"../k.cu"'))
+    typed = ["--json", outer / "y"] if option == "json" else ["--save", f"x={outer / 'y'}"]
+    assert cudabench("run", "--profile", profile, *typed).code == 0
+    assert [path.name for path in outer.iterdir()] == ["y"]
+
+
+def test_a_profile_writes_below_its_folder(cudabench: Callable[..., Any], tmp_path: Path) -> None:
+    """What a profile names beside and below itself is written there, wherever it is run from."""
+    (tmp_path / "inner" / "sub").mkdir(parents=True)
+    Path("k.cu").write_text(KERNEL)
+    outputs = 'json = "r.json"\nsave = ["x=sub/x.npy"]\n'
+    Path("inner/t.toml").write_text(outputs + PROFILE.replace('"k.cu"', '"../k.cu"'))
+    assert cudabench("run", "--profile", "inner/t.toml").code == 0
+    assert Path("inner/r.json").is_file()
+    assert np.array_equal(np.load("inner/sub/x.npy"), np.full(4, 2, np.float32))

@@ -1,0 +1,313 @@
+"""What others wrote gets so much time, memory and sight of this machine, and no more."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudabench import confined
+from cudabench.errors import CompilerError
+from cudabench.measure.sampling import timing_warnings
+from cudabench.model import Settings
+from cudabench.results import stats
+from cudabench.toolchain import compiler, diagnostics, limits, nvrtc
+from cudabench.toolchain.compiler import compile_cubin, compile_ptx
+from cudabench.userkernel import expressions, limited
+from cudabench.userkernel.vocabulary import ExpressionError
+from tests.ladders import needs_compiler
+
+EMPTY = "__global__ void k(float *x, int n) { if (n > 4) x[0] = 1; }\n"
+RUN = ("-g", 1, "-b", 32, "--arg", "x=float32[32]:ones", "--arg", "n=32", "-d", "sim", "--no-cpu")
+linux = pytest.mark.skipif(not confined.FORKS, reason="needs Linux' processes")
+
+
+# Work in a process ----------------------------------------------------------------------------------------------------
+
+
+@linux
+def test_a_value_comes_back_whole() -> None:
+    """Numbers, arrays of any layout and several in one value are the same, and may be written."""
+    arrays = [np.arange(12.0).reshape(3, 4), np.arange(12.0).reshape(3, 4).T, np.zeros((0, 3)), np.array(True)]
+    value, pair = confined.call(lambda: (arrays, (1, "x")), seconds=30, memory=1 << 30)
+    assert pair == (1, "x")
+    for got, wanted in zip(value, arrays, strict=True):
+        assert got.dtype == wanted.dtype
+        assert np.array_equal(got, wanted)
+    value[0][0, 0] = 7
+    assert arrays[0][0, 0] == 0
+
+
+@linux
+def test_bounds_of_a_call_hold() -> None:
+    """Time, memory and a sudden end are told from what the function itself raises, and no process is left."""
+    with pytest.raises(confined.TooLong):
+        confined.call(lambda: time.sleep(60), seconds=0.1, memory=1 << 30)
+    with pytest.raises(confined.TooMuch):
+        confined.call(lambda: np.ones(1 << 28), seconds=30, memory=1 << 28)
+    with pytest.raises(confined.TooMuch):
+        confined.call(lambda: os.kill(os.getpid(), 9), seconds=30, memory=1 << 30)
+    with pytest.raises(ZeroDivisionError):
+        confined.call(lambda: 1 // 0, seconds=30, memory=1 << 30)
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    compiler_process = nvrtc._process()._process
+    assert {*children} <= {str(compiler_process.pid) if compiler_process else ""}
+
+
+@linux
+def test_a_command_ends_with_all_that_it_started() -> None:
+    """One that takes too long is ended, and its child, which keeps the pipe open, too."""
+    start = time.monotonic()
+    with pytest.raises(confined.TooLong):
+        confined.run(["sh", "-c", "sleep 60 & sleep 60"], seconds=0.2, memory=1 << 30)
+    assert time.monotonic() - start < 30
+    assert confined.run(["sh", "-c", "echo out; exit 3"], seconds=30, memory=1 << 30).returncode == 3
+
+
+# Expressions ----------------------------------------------------------------------------------------------------------
+
+
+@linux
+@pytest.mark.parametrize(
+    "text",
+    [
+        "np.diff(x,n=10**9)",
+        "np.convolve(x,x)",
+        "np.percentile(x,np.ones(10**8))",
+        "np.i0(np.ones(10**9))",
+        "np.round(x,-10**9)",
+        "+".join(["np.sort(np.outer(x[:9999],x[:9999]))"] * 20),
+    ],
+)
+def test_an_expression_has_its_time(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """What would take minutes is stopped and named."""
+    monkeypatch.setattr(limited, "EXPRESSION_S", 0.2)
+    x = np.ones(2_000_000)
+    start = time.monotonic()
+    with pytest.raises(ExpressionError, match=r"took over 0.2 s|GB"):
+        expressions.parse(text, "--expect", ["x"], arrays=True).evaluate({"x": x})
+    assert time.monotonic() - start < 30
+
+
+@linux
+def test_an_expression_has_its_memory() -> None:
+    """Six stacks of stacks, each a small step, are more than the memory that is left."""
+    text = "x"
+    for _ in range(6):
+        text = f"np.stack([{text},{text}])"
+    with pytest.raises(ExpressionError, match=r"memory|GB"):
+        expressions.parse(text, "--expect", ["x"], arrays=True).evaluate({"x": np.ones(1_000_000)}, limit=1 << 28)
+
+
+def test_a_rounding_has_its_digits() -> None:
+    """Ten to the power of a billion is not computed."""
+    for text in ("round(n,-10**9)", "round(n,10**9)"):
+        with pytest.raises(ExpressionError, match="at most 400 digits"):
+            expressions.parse(text, "--grid", ["n"]).evaluate({"n": 5})
+    assert expressions.parse("round(n/3,2)", "--grid", ["n"]).evaluate({"n": 5}) == 1.67
+
+
+@pytest.mark.parametrize("text", ["a*x+x0", "np.sum(x)", "np.maximum(x,0)*2", "x-np.mean(x)"])
+def test_what_is_cheap_pays_for_no_process(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Plain arithmetic over arrays of ordinary size is computed here, with the value that a process gives."""
+    values = {"x": np.arange(1000.0), "x0": np.ones(1000), "a": 2.5}
+    parsed = expressions.parse(text, "--expect", values, arrays=True)
+    assert not limited.costly(parsed.tree, values)
+    here = parsed.evaluate(values)
+    monkeypatch.setattr(limited, "CHEAP_STEPS", 0)
+    assert np.array_equal(parsed.evaluate(values), here)
+
+
+# Compilers ------------------------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+def test_a_compile_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A macro that makes billions of statements is stopped, is said to be, and the next compile works."""
+    monkeypatch.setenv(limits.VARIABLE, "1")
+    macros = "#define A0 x[0] += 1;\n" + "".join(f"#define A{i + 1} {f'A{i} ' * 8}\n" for i in range(12))
+    start = time.monotonic()
+    with pytest.raises(limits.CompilerStopped, match=r"bomb.cu: NVRTC took over 1 s and was stopped"):
+        compile_cubin(macros + "__global__ void k(float *x) { A12 }", "bomb.cu", backend="nvrtc")
+    assert time.monotonic() - start < 30
+    monkeypatch.delenv(limits.VARIABLE)
+    assert ".entry" in compile_ptx(EMPTY, "after.cu", backend="nvrtc").ptx
+
+
+@needs_compiler
+@linux
+def test_a_crash_of_the_compiler_is_a_failed_compile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where NVRTC's process dies, the file is refused with the signal; the next compile has a new process."""
+    put = nvrtc.nvrtc_process.put
+
+    def dying(stream: Any, request: Any) -> None:
+        process = nvrtc._process()._process
+        assert process
+        process.send_signal(signal.SIGSEGV)
+        put(stream, request)
+
+    for number in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(nvrtc.nvrtc_process, "put", dying)
+            with pytest.raises(CompilerError, match=r"k.cu: NVRTC crashed .*SIGSEGV"):
+                compile_ptx(EMPTY + f"// {number}", "k.cu", backend="nvrtc")
+    assert compile_ptx(EMPTY, "k.cu", backend="nvrtc").ptx
+
+
+@pytest.mark.parametrize("text", ["x", "0", "-1", "nan"])
+def test_a_time_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """A limit that is no number of seconds is refused."""
+    monkeypatch.setenv(limits.VARIABLE, text)
+    with pytest.raises(Exception, match=r"is no time"):
+        limits.compile_seconds()
+
+
+@needs_compiler
+def test_no_compiler_outlives_its_command(tmp_path: Path) -> None:
+    """NVRTC's process ends with the command that started it."""
+    (tmp_path / "k.cu").write_text(EMPTY)
+    code = (
+        "from cudabench.toolchain import compiler, nvrtc\n"
+        "compiler.compile_ptx(open('k.cu').read(), 'k.cu')\n"
+        "print(nvrtc._process()._process.pid)"
+    )
+    environment = {**os.environ, "CUDABENCH_CACHE": "off", "PYTHONPATH": str(Path(compiler.__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
+
+
+# What a source may see ------------------------------------------------------------------------------------------------
+
+SECRET = "a word that nobody shall read;\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder for sources, beside one with a secret."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else" / "secret.h").write_text(SECRET)
+    (tmp_path / "else" / "fine.h").write_text("#define FINE 1\n")
+    (source / "link.h").symlink_to(tmp_path / "else" / "secret.h")
+    monkeypatch.chdir(source)
+    return source
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "lines",
+    [
+        '#include "{secret}"',
+        "#include <{secret}>",
+        '#define F "{secret}"\n#include F',
+        "#define G(x) #x\n#include G({secret})",
+        '#include "../else/secret.h"',
+        '#include "link.h"',
+        '#inc\\\nlude "{secret}"',
+        '%:include "{secret}"',
+        '#include "/etc/passwd"',
+    ],
+)
+@pytest.mark.parametrize("backend", ["nvrtc", None])
+def test_no_line_of_a_foreign_file_is_shown(tree: Path, lines: str, backend: Any) -> None:
+    """However it is included, what is said of a file outside the source's folder has none of its words."""
+    text = lines.format(secret=tree.parent / "else" / "secret.h") + "\n" + EMPTY
+    with pytest.raises(CompilerError) as caught:
+        compile_cubin(text, str(tree / "k.cu"), include_dirs=[str(tree)], backend=backend)
+    for word in ("nobody", "shall", "root:", "/bin"):
+        assert word not in str(caught.value)
+    assert "absolute path" in str(caught.value) or "outside the source's folder" in str(caught.value)
+
+
+@needs_compiler
+def test_what_is_normal_still_works(tree: Path) -> None:
+    """A header above is found by '..', in a folder of -I by its absolute path too, where messages show its lines."""
+    fine, secret = tree.parent / "else" / "fine.h", tree.parent / "else" / "secret.h"
+    for line, folders in (('#include "../else/fine.h"', []), (f'#include "{fine}"', [str(fine.parent)])):
+        text = f"{line}\n__global__ void k(float *x) {{ x[0] = FINE; }}\n"
+        assert compile_ptx(text, str(tree / "k.cu"), include_dirs=folders).ptx
+    with pytest.raises(CompilerError, match="nobody"):
+        compile_ptx(f'#include "{secret}"\n{EMPTY}', str(tree / "k.cu"), include_dirs=[str(secret.parent)])
+
+
+@needs_compiler
+@linux
+@pytest.mark.parametrize("name", ["/dev/zero", "../pipe.h"])
+def test_an_include_takes_text_from_files_only(tree: Path, name: str) -> None:
+    """A device without an end and a pipe without a writer are refused at once, with or without -I."""
+    os.mkfifo(tree.parent / "pipe.h")
+    with pytest.raises(CompilerError, match=r"k.cu:1: error: .* is no regular file"):
+        compile_ptx(f'#include "{name}"\n{EMPTY}', str(tree / "k.cu"), include_dirs=["/dev"])
+
+
+# The simulator --------------------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+def test_the_timeout_holds_in_the_simulator(cudabench: Callable[..., Any]) -> None:
+    """A loop without an end is stopped in its time, as a failed kernel that names line and option; the next runs."""
+    Path("k.cu").write_text(
+        "__global__ void forever(float *x, int n) {\n  while (x[n] < 2)\n    x[threadIdx.x] = 1;\n}\n" + EMPTY
+    )
+    line = ("run", "k.cu", "-k", "all", *RUN[:4], "--arg", "x=float32[64]:ones", "--arg", "n=40", *RUN[-3:])
+    start = time.monotonic()
+    ran = cudabench(*line, "--timeout", 1, "--json", "r.json", "-q")
+    assert time.monotonic() - start < 60
+    assert ran.code == 1
+    first, second = json.loads(Path("r.json").read_text())["results"]
+    assert (first["status"], second["status"]) == ("failed", "ok")
+    assert "k.cu:" in first["reason"]
+    assert "--timeout" in first["reason"]
+
+
+# Words ----------------------------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+def test_ptxas_names_a_line_of_the_source() -> None:
+    """What ptxas refuses of inline assembly stands with the line that it was written in."""
+    text = '__global__ void k(float *x) {\n  float y;\n  asm volatile("foo.rn %0;" : "=f"(y));\n  x[0] = y;\n}\n'
+    with pytest.raises(CompilerError, match=r"^k.cu:3: error: .*") as caught:
+        compile_cubin(text, "k.cu", backend="nvrtc")
+    assert "aborted" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_Z1kPf", "k"),
+        ("_ZN2ns3bigEPf", "ns::big"),
+        ("_Z5tableIfLi22EEvPT_", "table"),
+        ("_ZL4flag", "flag"),
+        ("_ZN12_GLOBAL__N_11fEv", "f"),
+        ("_Z", "_Z"),
+    ],
+)
+def test_names_are_as_in_the_source(symbol: str, name: str) -> None:
+    """Mangled names in a message are read back."""
+    assert diagnostics.readable(f"Function '{symbol}' is large") == f"Function '{name}' is large"
+
+
+def test_another_process_on_the_gpu_is_named() -> None:
+    """Its name stands in a warning of its own, and in that of samples that scatter."""
+    samples = [1e-4, 1e-4, 2e-4, 2e-4, 1e-4, 2e-4]
+    timing = stats.summarize(samples, "cold")
+    alone = timing_warnings(timing, 1.0, Settings())
+    both = timing_warnings(timing, 1.0, Settings(), ["python3 (process 4711)"])
+    assert [one.code for one in alone] == ["dispersion"]
+    assert "something else uses the GPU" in alone[0].message
+    assert [one.code for one in both] == ["shared-gpu", "dispersion"]
+    assert all("python3 (process 4711)" in one.message for one in both)
