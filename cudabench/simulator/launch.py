@@ -9,7 +9,7 @@ import numpy as np
 
 from cudabench.simulator.count.counters import executed_lines
 from cudabench.simulator.count.trace import Recorder
-from cudabench.simulator.errors import LaunchError, UnsupportedKernel
+from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.program.arguments import place_arrays, scalar_bytes
@@ -77,15 +77,13 @@ def run(
     merged: how loads and stores count that the machine code has otherwise, by PTX line: (bytes to add to the address,
     bytes a lane), or (PTX line of the one that does its work, 0).
 
-    Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (all missing features are listed),
+    Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
+    simulator lacks),
     KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
     """
     if isinstance(program, str):
         program = load(program)
     code = program.code(kernel)
-    if code.unsupported:
-        lines = "; ".join(f"{item.file}:{item.line}: {item.feature}" for item in program.unsupported(kernel))
-        raise UnsupportedKernel(f"the simulator cannot run kernel {kernel}, which uses: {lines}.")
     entry = program.kernels[kernel]
     grid3, block3 = _three(grid, "grid"), _three(block, "block")
     check_launch(grid3, block3, code.static_shared, shared_bytes)
