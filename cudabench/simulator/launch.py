@@ -16,6 +16,7 @@ from cudabench.simulator.program.arguments import place_arrays, scalar_bytes
 from cudabench.simulator.program.code import AccessKind, Code
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Report
+from cudabench.simulator.textures import FIRST_HANDLE, Texture
 
 # Vector steps: each is one instruction for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
@@ -70,7 +71,7 @@ def run(
 
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
-    bytes for structs by value, None for a null pointer. shared_bytes: dynamic shared memory of a block. names: the
+    bytes for structs by value, None for a null pointer, a Texture for a texture or surface object. shared_bytes: dynamic shared memory of a block. names: the
     parameters' names for messages. budget: vector steps after which the launch is stopped. trace: record single
     accesses (small launches only). progress: called with (blocks done, blocks in all).
 
@@ -98,8 +99,17 @@ def run(
         space, [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
     )
     raw = bytearray(code.parameter_bytes)
+    textures: dict[int, Texture] = {}
     for title, value, parameter in zip(titles, arguments, entry.parameters, strict=True):
-        if isinstance(value, np.ndarray):
+        if isinstance(value, Texture):
+            if parameter.size != 8:
+                raise LaunchError(
+                    f"argument '{title}' is a texture, but the kernel's parameter has {parameter.size} bytes."
+                )
+            handle = FIRST_HANDLE + 16 * len(textures)
+            textures[handle] = value
+            piece = handle.to_bytes(8, "little")
+        elif isinstance(value, np.ndarray):
             if parameter.size != 8:
                 raise LaunchError(
                     f"argument '{title}' is an array, but the kernel's parameter has {parameter.size} bytes."
@@ -119,6 +129,7 @@ def run(
         if merged and access.location.ptx_line in merged:
             issued[number] = merged[access.location.ptx_line]
     machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued)
+    machine.textures = textures
     machine.run()
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),

@@ -22,6 +22,7 @@ from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.code import Barrier, Block, Op
 from cudabench.simulator.report import Executed
+from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
 
 FAIRNESS = 4096
@@ -58,6 +59,7 @@ class Machine:
         self.executed = [Executed()] * len(plan.code.blocks)
         self.steps = 0
         self.output: list[str] = []
+        self.textures: dict[int, Texture] = {}  # by handle
         self.registers: list[Value] = []
         self.mask: Array | None = None
         self.keep: Container[int] = frozenset()

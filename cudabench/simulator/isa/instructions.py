@@ -13,6 +13,7 @@ from cudabench.simulator.isa import (
     moves,
     syscalls,
     tensor,
+    textures,
     warp,
 )
 from cudabench.simulator.isa.opcodes import Registered, instruction
@@ -21,7 +22,7 @@ from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import Instruction
 
 _REFUSED = {
-    "textures and surfaces": ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"),
+    "surface reductions and texture types": ("sured", "istypep"),
     "tensor cores (wmma, ldmatrix)": ("wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05"),
     "asynchronous barriers (mbarrier)": ("mbarrier",),
     "thread block clusters": ("mapa", "getctarank", "clusterlaunchcontrol"),
@@ -47,5 +48,5 @@ for _feature in _REFUSED:
 
 __all__ = ["MODULES", "OPCODES"]
 
-MODULES = (async_copy, atomics, bits, control, floating, integer, load_store, moves, syscalls, tensor, warp)
+MODULES = (async_copy, atomics, bits, control, floating, integer, load_store, moves, syscalls, tensor, textures, warp)
 OPCODES = Registered()
