@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import warnings
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +17,9 @@ import numpy as np
 from cudabench.devices import probe, protocol
 from cudabench.devices.constants import check_constant, constant_symbols
 from cudabench.devices.protocol import Work
+from cudabench.devices.textures import TextureObject
 from cudabench.errors import DeviceError, OutOfMemory
-from cudabench.model import ByValue, Launch, Source
+from cudabench.model import ByValue, Launch, Source, Texture
 from cudabench.toolchain import compiler, toolkit
 from cudabench.toolchain import cubin as cubins
 from cudabench.toolchain.record import Compiled, Refused, Resources
@@ -103,8 +105,9 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
             types.append(f"{gap}x{len(argument.content)}s" if gap else f"{len(argument.content)}s")
             offset += gap + len(argument.content)
             continue
-        width = 8 if isinstance(argument, str) else np.asarray(argument).dtype.itemsize
-        types.append("P" if isinstance(argument, str) else np.asarray(argument).dtype)
+        address = isinstance(argument, (str, Texture))
+        width = 8 if address else np.asarray(argument).dtype.itemsize
+        types.append("P" if address else np.asarray(argument).dtype)
         offset += -offset % width + width
     return types
 
@@ -346,6 +349,8 @@ class CudaDevice:
 
     def bind(self, module: protocol.Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
         """Return a function that queues all launches of a kernel, prepared so that queueing is cheap."""
+        wanted = {a for launch in launches for a in launch.arguments if isinstance(a, Texture)}
+        textures = {a: TextureObject(self._cuda, a, pointers[a.buffer]) for a in wanted}
         calls = []
         for launch in launches:
             function = module.function(launch.function)
@@ -354,7 +359,13 @@ class CudaDevice:
                     self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared_bytes
                 )
             arguments = [
-                pointers[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
+                pointers[a]
+                if isinstance(a, str)
+                else textures[a].handle
+                if isinstance(a, Texture)
+                else a.content
+                if isinstance(a, ByValue)
+                else a
                 for a in launch.arguments
             ]
             # Buffers and scalars may change from launch to launch, not their types.
@@ -365,7 +376,20 @@ class CudaDevice:
             for function, grid, block, arguments, shared in calls:
                 function.prepared_async_call(grid, block, self._stream, *arguments, shared_size=shared)
 
-        return Queued(self._graph(queue)) if len(calls) > MAX_QUEUED_LAUNCHES else Queued(queue, len(calls))
+        bound = Queued(self._graph(queue)) if len(calls) > MAX_QUEUED_LAUNCHES else Queued(queue, len(calls))
+        return Queued(self._filled(list(textures.values()), bound), bound.launches) if textures else bound
+
+    def _filled(self, textures: list[TextureObject], work: Work) -> Work:
+        """Return work that fills textures before its first launch: their buffers may get their inputs until then."""
+
+        def filled() -> None:
+            while textures:
+                textures.pop().fill(self._stream.handle)
+            work()
+
+        for texture in textures:
+            weakref.finalize(filled, texture.release).atexit = False
+        return filled
 
     def _graph(self, queue: Work) -> Work:
         """Return one launch of a CUDA graph of all that `queue` queues: as fast as the GPU goes on, not as Python does.
