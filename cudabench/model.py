@@ -158,6 +158,8 @@ class Texture:
     @property
     def nbytes(self) -> int:
         """The buffer's bytes."""
+        import numpy as np
+
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from cudabench import simulator
 from cudabench.devices.constants import check_constant, constant_name
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
-from cudabench.model import POISON, ByValue, Case, DeviceInfo, Launch, StateVariable
+from cudabench.model import POISON, ByValue, Case, DeviceInfo, Launch, StateVariable, Texture
 from cudabench.occupancy import Occupancy, capability, occupancy
 from cudabench.toolchain import compiler, cubin
 from cudabench.toolchain.record import Compiled, Resources
@@ -172,12 +172,6 @@ def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON) -> np.ndarr
     return array
 
 
-def _argument(argument: Any, arrays: Arrays) -> Any:
-    if isinstance(argument, str):
-        return arrays[argument]
-    return argument.content if isinstance(argument, ByValue) else argument
-
-
 def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
     """Write a `__constant__` variable. One that no kernel of the program reads is not there and is left alone.
 
@@ -192,4 +186,18 @@ def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
 
 
 def _names(launch: Launch) -> list[str]:
-    return [a if isinstance(a, str) else "" for a in launch.arguments]
+    return [a if isinstance(a, str) else a.buffer if isinstance(a, Texture) else "" for a in launch.arguments]
+
+
+def _argument(argument: Any, arrays: Arrays) -> Any:
+    """Return what the simulator gets for a launch's argument."""
+    if isinstance(argument, Texture):
+        how = {
+            one.name: getattr(argument, one.name)
+            for one in fields(argument)
+            if one.name not in ("buffer", "dtype", "shape")
+        }
+        return simulator.Texture(arrays[argument.buffer], **how)
+    if isinstance(argument, str):
+        return arrays[argument]
+    return argument.content if isinstance(argument, ByValue) else argument
