@@ -10,6 +10,7 @@ from cudabench.simulator.isa import (
     floating,
     integer,
     load_store,
+    matrix,
     moves,
     syscalls,
     tensor,
@@ -23,7 +24,7 @@ from cudabench.simulator.program.ptx import Instruction
 
 _REFUSED = {
     "surface reductions and texture types": ("sured", "istypep"),
-    "tensor cores (wmma, ldmatrix)": ("wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05"),
+    "tensor cores of warp groups (wgmma, tcgen05)": ("wgmma", "tcgen05"),
     "asynchronous barriers (mbarrier)": ("mbarrier",),
     "thread block clusters": ("mapa", "getctarank", "clusterlaunchcontrol"),
     "asynchronous bulk reductions (TMA)": ("cp.reduce",),
@@ -48,5 +49,5 @@ for _feature in _REFUSED:
 
 __all__ = ["MODULES", "OPCODES"]
 
-MODULES = (async_copy, atomics, bits, control, floating, integer, load_store, moves, syscalls, tensor, textures, warp)
+MODULES = (async_copy, atomics, bits, control, floating, integer, load_store, matrix, moves, syscalls, tensor, textures, warp)
 OPCODES = Registered()
