@@ -25,6 +25,7 @@ MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_STATIC_SHARED = 48 * 1024
 MAX_SHARED = 227 * 1024
+MAX_RESIDENT = 2048 * 192  # threads that run at once: of an SM, times more SMs than any GPU has
 
 
 def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
@@ -123,13 +124,22 @@ def run(
     recorder = None
     if trace:
         recorder = Recorder(space, first_argument, addresses, arguments)
+    barrier = 0
+    if code.cooperative:
+        threads = int(np.prod(np.array([*grid3, *block3], dtype=object)))
+        if threads > MAX_RESIDENT:
+            raise LaunchError(
+                f"kernel {kernel} synchronises its grid, so all blocks must run at once: {threads} threads are more than "
+                "any GPU holds; let each thread do more."
+            )
+        barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
     plan = program.plans.plan(code, grid3, block3, shared_bytes, trace)
     issued = {}
     for number, access in enumerate(code.accesses):
         if merged and access.location.ptx_line in merged:
             issued[number] = merged[access.location.ptx_line]
     machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued)
-    machine.textures = textures
+    machine.textures, machine.grid_barrier = textures, barrier
     machine.run()
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),

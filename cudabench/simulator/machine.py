@@ -20,7 +20,7 @@ from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.plan import Plan
-from cudabench.simulator.program.code import Barrier, Block, Op
+from cudabench.simulator.program.code import GRID_BARRIER, Barrier, Block, Op
 from cudabench.simulator.report import Executed
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
@@ -60,6 +60,7 @@ class Machine:
         self.steps = 0
         self.output: list[str] = []
         self.textures: dict[int, Texture] = {}  # by handle
+        self.grid_barrier = 0  # the address of what a cooperative launch has
         self.registers: list[Value] = []
         self.mask: Array | None = None
         self.keep: Container[int] = frozenset()
@@ -490,6 +491,8 @@ def special(machine: Machine, name: str) -> Value:
         return Affine(32)
     if name in ("%dynamic_smem_size", "%total_smem_size"):
         return Affine(machine.dynamic_shared if name == "%dynamic_smem_size" else machine.shared_size)
+    if name in GRID_BARRIER:
+        return Affine(machine.grid_barrier >> 32 if name == GRID_BARRIER[0] else machine.grid_barrier & 0xFFFFFFFF)
     if name in ("%smid", "%gridid"):
         return Affine(0)
     if name == "%nsmid":

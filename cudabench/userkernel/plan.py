@@ -71,7 +71,7 @@ def build(requests: Sequence[UserRequest]) -> Series:
     cases = []
     for (kernel, name, outright, own), order in zip(picked, orders, strict=True):
         grid, block, shared = _launch(own, kernel, {**numbers, **_numeric(own.defines)}, example)
-        passed = tuple(by_name[name].argument for name in order)
+        passed = tuple(by_name[one].argument for one in order)
         cases.append(
             Case(
                 operation="run",

@@ -15,6 +15,7 @@ from cudabench.simulator.errors import PtxError, UnsupportedKernel
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.code import (
+    GRID_BARRIER,
     SYMBOL_BIT,
     AccessKind,
     Code,
@@ -55,13 +56,11 @@ _SPECIAL = ("%tid", "%ntid", "%ctaid", "%nctaid")
 _SPECIAL_WORDS = (
     "%laneid", "%warpid", "%nwarpid", "WARP_SZ", "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge",
     "%lanemask_gt", "%smid", "%nsmid", "%gridid", "%dynamic_smem_size", "%total_smem_size",
+    *GRID_BARRIER,
 )  # fmt: skip
 _CLOCKS = {  # bits, and where they begin
     "%clock": (32, 0), "%clock_hi": (32, 32), "%clock64": (64, 0),
     "%globaltimer": (64, 0), "%globaltimer_lo": (32, 0), "%globaltimer_hi": (32, 32),
-}  # fmt: skip
-_REFUSED_REGISTERS = {
-    "%envreg1": "grid sync (cooperative groups)", "%envreg2": "grid sync (cooperative groups)",
 }  # fmt: skip
 MAX_INLINED = 400_000
 DYNAMIC_SHARED = -1  # an address: the end of the static shared memory, known once all is decoded
@@ -218,8 +217,6 @@ class Builder:
             return self.special[name]
         if name in _CLOCKS:
             return self.clock(*_CLOCKS[name])
-        if name in _REFUSED_REGISTERS:
-            raise Refuse(_REFUSED_REGISTERS[name])
         if name.startswith(("%cluster", "%is_explicit_cluster", "%nclusterid")):
             raise Refuse("thread block clusters")
         if name.startswith("%"):
