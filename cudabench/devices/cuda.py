@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.devices import probe, protocol
+from cudabench.devices import modules, probe, protocol
 from cudabench.devices.constants import check_constant, constant_symbols
 from cudabench.devices.protocol import Work
 from cudabench.devices.textures import TextureObject
@@ -172,6 +172,7 @@ class CudaDevice:
             self._flag_pointer = self._flag.base.get_device_pointer()
             self._flush_bytes = self.info.l2_bytes or 0
             self._flush = driver.mem_alloc(self._flush_bytes) if self._flush_bytes else None
+        self._cuda = ctypes.CDLL("libcuda.so.1")
         self._allocations: dict[int, Any] = {}
         self._protocol = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
         self._blocking = self._protocol.function("block_stream").prepare("P")
@@ -182,7 +183,6 @@ class CudaDevice:
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
             self._sum = driver.mem_alloc(8)
-        self._cuda = ctypes.CDLL("libcuda.so.1")
         # No part of the L2 is set aside for lines that are to persist. Cards without such a part refuse: fine.
         self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
         self._nvml = _nvml_handle(self.info.uuid)
@@ -221,7 +221,12 @@ class CudaDevice:
             names=() if source.builtin else names,
             build=build,
         )
-        return Module(made[-1] if made else self._from_cubin(compiled, source.name), compiled, source.text)
+        ptx = compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
+        if "%envreg2" in ptx and compiled.cubin:
+            module = modules.Module(self._cuda, compiled.cubin, ptx)
+        else:
+            module = made[-1] if made else self._from_cubin(compiled, source.name)
+        return Module(module, compiled, source.text)
 
     def _with_pycuda(self, text: str, folders: Sequence[str], name: str) -> tuple[Any, bytes]:
         """Return PyCUDA's module and its machine code. Raises Refused."""
