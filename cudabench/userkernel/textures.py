@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from cudabench.errors import UsageError, did_you_mean
@@ -93,14 +93,12 @@ def read_texture(name: str, text: str, array_of: Callable[[str], Array], fetches
     if chosen["memory"] == "linear" and not plain:
         raise UsageError(f"{where}: memory=linear is for tex1Dfetch: one dimension, no filter, coordinates in texels.")
     linear = chosen["memory"] == "linear" or (fetches and plain and "memory" not in given)
-    array = replace(array, const=True)
     texture = Texture(
         name, array.dtype, array.shape, channels, layered, chosen["filter"], chosen["address"], normalized,  # type: ignore[arg-type]
         chosen["read"], linear,  # type: ignore[arg-type]
     )  # fmt: skip
-    return TextureArray(
-        array.name, array.dtype, array.shape, array.init, array.path, array.const, texture
-    )
+    held = {one.name: getattr(array, one.name) for one in fields(Array)}
+    return TextureArray(**{**held, "const": True}, texture=texture)
 
 
 def _split(text: str) -> list[str]:
