@@ -60,6 +60,8 @@ class Machine:
         self.steps = 0
         self.output: list[str] = []
         self.textures: dict[int, Texture] = {}  # by handle
+        self.spins = False  # whether lanes found that what they wait for is not over
+        self.asleep: set[int] = set()  # blocks of code at which lanes found so
         self.grid_barrier = 0  # the address of what a cooperative launch has
         self.registers: list[Value] = []
         self.mask: Array | None = None
@@ -159,6 +161,7 @@ class Machine:
         waiting: dict[int, Array | None] = {}
         parked: list[tuple[int, Array | None, Op, Barrier]] = []
         self.exited = None
+        self.asleep.clear()
         self.ready, self.waiting, self.parked = ready, waiting, parked
         turn = 0
         nothing: frozenset[int] = frozenset()
@@ -172,6 +175,13 @@ class Machine:
                     turn += 1
                     # Lanes that spin on a lock must not starve the lane that holds it.
                     number = min(ready) if turn % FAIRNESS else max(ready)
+                    if self.asleep:
+                        awake = ready.keys() - self.asleep
+                        if not awake:
+                            self.asleep.clear()
+                            if parked and self.release(spinning=True):
+                                continue
+                        number = min(awake or ready)
                     mask = ready.pop(number)
                     if number in waiting:
                         mask = self.union(mask, waiting.pop(number))
@@ -207,6 +217,9 @@ class Machine:
                     run(self)
             else:
                 self.guarded(block)
+            if self.spins:
+                self.spins = False
+                self.asleep.add(number)
             end = block.terminator
             if end is None:
                 self.arrive(number + 1, mask)
@@ -357,13 +370,20 @@ class Machine:
             return
         self.parked.append((number + 1, yes, op, op.barrier))
 
-    def release(self) -> None:
-        """Let parked lanes go on: those whose barrier is complete, and with a hazard those whose never will be."""
+    def wake(self) -> None:
+        """Let lanes look again for what they wait for."""
+        self.asleep.clear()
+
+    def release(self, *, spinning: bool = False) -> bool:
+        """Let parked lanes go on: those whose barrier is complete, and with a hazard those whose never will be.
+
+        Return whether any barrier is complete. spinning: other lanes may still come, so that none waits in vain.
+        """
         chunk = self.chunk
         entries = self.parked[:]
         self.parked.clear()
         if self.released_together(entries):
-            return
+            return True
         full: list[Array] = [
             np.broadcast_to(np.ones((1, 1), dtype=bool) if mask is None else mask, chunk.shape)
             for _, mask, _, _ in entries
@@ -385,6 +405,9 @@ class Machine:
                 released[place] = full[place] & whole[:, None]
                 complete |= released[place]
         going = complete.any(axis=1)
+        some = bool(going.any())
+        if spinning:
+            going = np.ones_like(going)
         for place, (following, _, op, barrier) in enumerate(entries):
             done = released[place]
             assert done is not None
@@ -410,8 +433,10 @@ class Machine:
                 self._warps = -1
                 barrier.reduce(self, mask)
                 self.arrive(following, mask)
-        self.shared_races.barrier()
-        self.global_races.barrier()
+        if some or not spinning:
+            self.shared_races.barrier()
+            self.global_races.barrier()
+        return some
 
     def released_together(self, entries: list[tuple[int, Array | None, Op, Barrier]]) -> bool:
         """Let lanes go on that wait at one and the same barrier, where they are all that there are; return whether."""

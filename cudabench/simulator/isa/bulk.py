@@ -156,7 +156,8 @@ def _note(
     data: list[Array] = []
     start = inside[rows, thread].astype(INT64)
     if into_shared:
-        data = [np.zeros((1, 1), np.uint64)]
+        # Stands for bytes that are no other thread's: whoever else writes there races.
+        data = [np.arange(machine.chunk.threads, dtype=np.uint64).reshape(1, -1)]
     else:
         flat_words = machine.shared.reshape(-1).view(np.uint64)
         first = np.where(chosen.any(axis=1), start, 0) // 8 + rows * (machine.shared.shape[1] // 8)

@@ -11,6 +11,7 @@ from cudabench.simulator.isa import (
     integer,
     load_store,
     matrix,
+    mbarrier,
     moves,
     syscalls,
     tensor,
@@ -25,7 +26,6 @@ from cudabench.simulator.program.ptx import Instruction
 _REFUSED = {
     "surface reductions and texture types": ("sured", "istypep"),
     "tensor cores of warp groups (wgmma, tcgen05)": ("wgmma", "tcgen05"),
-    "asynchronous barriers (mbarrier)": ("mbarrier",),
     "thread block clusters": ("mapa", "getctarank", "clusterlaunchcontrol"),
     "asynchronous bulk reductions (TMA)": ("cp.reduce",),
     "dynamic stack allocation (alloca)": ("alloca", "stacksave", "stackrestore"),
@@ -49,5 +49,5 @@ for _feature in _REFUSED:
 
 __all__ = ["MODULES", "OPCODES"]
 
-MODULES = (async_copy, atomics, bits, control, floating, integer, load_store, matrix, moves, syscalls, tensor, textures, warp)
+MODULES = (async_copy, atomics, bits, control, floating, integer, load_store, matrix, mbarrier, moves, syscalls, tensor, textures, warp)
 OPCODES = Registered()

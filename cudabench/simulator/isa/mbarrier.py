@@ -50,7 +50,8 @@ class Barriers:
         self.valid = check(machine, access, lanes, 0, machine.shared_size, 8)
         self.lanes = np.ones(chunk.shape, dtype=bool) if lanes.mask is None else lanes.mask
         if self.valid:
-            machine.shared_races.log(access, lanes.address, 0, self.lanes, ())
+            data = () if access.kind != "store" else (np.zeros((1, 1), np.uint64),)
+            machine.shared_races.log(access, lanes.address, 0, self.lanes, data)
         words = machine.shared.reshape(-1).view(np.uint64)
         self.words = words
         rows = np.arange(chunk.blocks, dtype=np.int64).reshape(-1, 1) * (machine.shared.shape[1] // 8)
