@@ -13,6 +13,7 @@ from cudabench.simulator.isa import (
     matrix,
     mbarrier,
     moves,
+    simd,
     syscalls,
     tensor,
     textures,
@@ -30,10 +31,7 @@ _REFUSED = {
     "asynchronous bulk reductions (TMA)": ("cp.reduce",),
     "dynamic stack allocation (alloca)": ("alloca", "stacksave", "stackrestore"),
     "multimem": ("multimem",),
-    "video instructions": (
-        "vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset", "vadd2", "vsub2", "vavrg2",
-        "vabsdiff2", "vmin2", "vmax2", "vset2", "vadd4", "vsub4", "vavrg4", "vabsdiff4", "vmin4", "vmax4", "vset4",
-    ),
+    "scalar video instructions": ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset"),
     "address space tricks (createpolicy, tensormap)": ("tensormap",),
 }  # fmt: skip
 
@@ -49,5 +47,5 @@ for _feature in _REFUSED:
 
 __all__ = ["MODULES", "OPCODES"]
 
-MODULES = (async_copy, atomics, bits, control, floating, integer, load_store, matrix, mbarrier, moves, syscalls, tensor, textures, warp)
+MODULES = (async_copy, atomics, bits, control, floating, integer, load_store, matrix, mbarrier, moves, simd, syscalls, tensor, textures, warp)
 OPCODES = Registered()
