@@ -20,7 +20,10 @@ FIELDS = {
         {"src_device": "srcDevice", "src_pitch": "srcPitch", "dst_array": "dstArray", "width_bytes": "WidthInBytes"},
     ),
     "CUDA_RESOURCE_DESC": (textures.ResourceDescriptor, {"of": "res", "flags": "flags"}),
-    "CUDA_TEXTURE_DESC": (textures.TextureDescriptor, {"filter": "filterMode", "flags": "flags", "border": "borderColor"}),
+    "CUDA_TEXTURE_DESC": (
+        textures.TextureDescriptor,
+        {"filter": "filterMode", "flags": "flags", "border": "borderColor"},
+    ),
 }
 VALUES = {
     "CU_AD_FORMAT_HALF": textures.FORMATS["float16"], "CU_AD_FORMAT_FLOAT": textures.FORMATS["float32"],
@@ -54,7 +57,7 @@ def test_which_kernels_synchronise_their_grid() -> None:
     ptx = compile_ptx(
         "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
         "__device__ __noinline__ void meet() { cg::this_grid().sync(); }\n"
-        '__device__ __noinline__ float plain(float x) { return sinf(x); }\n'
+        "__device__ __noinline__ float plain(float x) { return sinf(x); }\n"
         'extern "C" __global__ void by_call(float *x) { x[0] = 1; meet(); x[1] = x[0]; }\n'
         'extern "C" __global__ void by_itself(float *x) { x[0] = 1; cg::this_grid().sync(); x[1] = x[0]; }\n'
         'extern "C" __global__ void by_it(float *x) { x[0] = 1; }\n',

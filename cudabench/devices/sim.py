@@ -134,7 +134,7 @@ class SimDevice:
                     loaded.compiled.entry(launch.function),
                     launch.grid,
                     launch.block,
-                    [_argument(a, arrays) for a in launch.arguments],
+                    [argument_of(a, arrays) for a in launch.arguments],
                     shared_bytes=launch.shared_bytes,
                     names=_names(launch),
                     trace=trace,
@@ -189,7 +189,7 @@ def _names(launch: Launch) -> list[str]:
     return [a if isinstance(a, str) else a.buffer if isinstance(a, Texture) else "" for a in launch.arguments]
 
 
-def _argument(argument: Any, arrays: Arrays) -> Any:
+def argument_of(argument: Any, arrays: Arrays) -> Any:
     """Return what the simulator gets for a launch's argument."""
     if isinstance(argument, Texture):
         how = {

@@ -42,7 +42,9 @@ class Texture:
         if self.channels not in (1, 2, 4) or (self.channels > 1 and array.shape[-1] != self.channels):
             raise LaunchError(f"a texture of {self.channels} channels cannot read an array of shape {array.shape}.")
         if not array.flags.c_contiguous or array.dtype.name not in _TYPES:
-            raise LaunchError(f"a texture cannot read an array of {array.dtype}: use {', '.join(_TYPES)}, C-contiguous.")
+            raise LaunchError(
+                f"a texture cannot read an array of {array.dtype}: use {', '.join(_TYPES)}, C-contiguous."
+            )
         if self.filter == "linear" and array.dtype.kind != "f" and self.read != "normalized":
             raise LaunchError(f"a texture of {array.dtype} has no linear filter, unless it is read as normalized.")
         if self.read == "normalized" and (array.dtype.kind == "f" or array.dtype.itemsize > 2):

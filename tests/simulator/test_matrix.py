@@ -253,7 +253,9 @@ def test_wmma(
     layout = "wmma::mem_row_major" if order == "RR" else "wmma::mem_col_major"
     arrays, strides = [], []
     matrices = [rng.integers(0, 5, (2, *extents)) for extents in ((m, k), (k, n), (m, n))]
-    for matrix, row, kind in zip(matrices, (order[0] == "R", order[1] == "R", order == "RR"), (dtype, dtype, outer), strict=True):
+    for matrix, row, kind in zip(
+        matrices, (order[0] == "R", order[1] == "R", order == "RR"), (dtype, dtype, outer), strict=True
+    ):
         data = matrix if row else matrix.transpose(0, 2, 1)
         padded = np.zeros((*data.shape[:2], data.shape[2] + 16), kind)
         padded[..., : data.shape[2]] = data
@@ -262,11 +264,14 @@ def test_wmma(
     out = np.zeros_like(arrays[2])
     arguments = f"{m}, {n}, {k}, {ctype}, {names[outer]}, {order[0]}, {order[1]}"
     program = compiled(
-        WMMA + f'extern "C" __global__ void k(const {ctype} *a, const {ctype} *b, const {names[outer]} *c, {names[outer]} *d) {{\n'
+        WMMA
+        + f'extern "C" __global__ void k(const {ctype} *a, const {ctype} *b, const {names[outer]} *c, {names[outer]} *d) {{\n'
         f"  int w = threadIdx.x / 32;\n  product<{arguments}>(a + w * {arrays[0][0].size}, b + w * {arrays[1][0].size}, "
         f"c + w * {out[0].size}, d + w * {out[0].size}, {strides[0]}, {strides[1]}, {layout}, {strides[2]});\n}}\n"
     )
-    raw = [array.view(np.uint16) if dtype is ml_dtypes.bfloat16 and at < 2 else array for at, array in enumerate(arrays)]
+    raw = [
+        array.view(np.uint16) if dtype is ml_dtypes.bfloat16 and at < 2 else array for at, array in enumerate(arrays)
+    ]
     report = simulator.run(program, "k", 1, 64, [*raw, out])
     assert report.hazards == ()
     found = out[..., : n if order == "RR" else m]

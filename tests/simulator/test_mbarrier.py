@@ -49,7 +49,9 @@ __device__ void store(void *to, const void *from, u32 n) {
 
 def test_phases_and_tokens(launch: Launch) -> None:
     """A phase ends with its last arrival; a token asks for the phase in which it was given; pending_count counts."""
-    source = HELPERS + """
+    source = (
+        HELPERS
+        + """
 extern "C" __global__ void k(int *o) {
   __shared__ u64 b;
   int i = threadIdx.x;
@@ -72,6 +74,7 @@ extern "C" __global__ void k(int *o) {
   o[256 + i] = 1;
 }
 """
+    )
     out = np.full((5, 64), -1, np.int32)
     report = launch(source, 1, 64, [out])
     assert report.hazards == ()
@@ -82,7 +85,9 @@ extern "C" __global__ void k(int *o) {
     np.testing.assert_array_equal(out[4], 1)
 
 
-RING = HELPERS + """
+RING = (
+    HELPERS
+    + """
 #define STAGES 3
 #define TILE 256
 extern "C" __global__ void k(const float *x, float *y, int tiles) {
@@ -114,6 +119,7 @@ extern "C" __global__ void k(const float *x, float *y, int tiles) {
   }
 }
 """
+)
 
 
 @pytest.mark.parametrize("named", ["", "#define NAMED\n"])
@@ -138,7 +144,9 @@ def test_a_ring_that_is_not_freed_never_ends(launch: Launch) -> None:
 
 def test_a_read_without_a_wait_is_a_race(launch: Launch) -> None:
     """What a bulk copy writes is there for whoever waited for its barrier, and for nobody else."""
-    source = HELPERS + """
+    source = (
+        HELPERS
+        + """
 extern "C" __global__ void k(const float *x, float *y, int waits) {
   __shared__ alignas(128) float tile[64];
   __shared__ u64 b;
@@ -149,13 +157,16 @@ extern "C" __global__ void k(const float *x, float *y, int waits) {
   y[threadIdx.x] = tile[threadIdx.x];
 }
 """
+    )
     x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     assert launch(source, 1, 64, [x, y, 1]).hazards == ()
     np.testing.assert_array_equal(x, y)
     assert {hazard.kind for hazard in launch(source, 1, 64, [x, y, 0]).hazards} == {"race"}
 
 
-COPY = HELPERS + """
+COPY = (
+    HELPERS
+    + """
 extern "C" __global__ void k(const char *x, char *y, int from, int to, int n) {
   __shared__ alignas(128) char tile[512];
   __shared__ u64 b;
@@ -168,6 +179,7 @@ extern "C" __global__ void k(const char *x, char *y, int from, int to, int n) {
   }
 }
 """
+)
 
 
 @pytest.mark.parametrize(

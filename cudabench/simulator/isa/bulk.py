@@ -55,7 +55,9 @@ def build_bulk(builder: Builder, ins: Instruction) -> Run | None:
             near, far = far, near
         inside = broadcast(mbarrier.shared_offsets(machine, *near), chunk.shape)
         outside = broadcast(flat(machine.registers[far[0]], far[1], chunk), chunk.shape)
-        place = broadcast(mbarrier.shared_offsets(machine, barrier, barrier_offset), chunk.shape) if into_shared else None
+        place = (
+            broadcast(mbarrier.shared_offsets(machine, barrier, barrier_offset), chunk.shape) if into_shared else None
+        )
         # One thread of each block at a time, as a rule the only one.
         while lanes.any():
             first = np.zeros_like(lanes)

@@ -47,5 +47,21 @@ for _feature in _REFUSED:
 
 __all__ = ["MODULES", "OPCODES"]
 
-MODULES = (async_copy, atomics, bits, control, floating, integer, load_store, matrix, mbarrier, moves, simd, syscalls, tensor, textures, warp)
+MODULES = (
+    async_copy,
+    atomics,
+    bits,
+    control,
+    floating,
+    integer,
+    load_store,
+    matrix,
+    mbarrier,
+    moves,
+    simd,
+    syscalls,
+    tensor,
+    textures,
+    warp,
+)
 OPCODES = Registered()

@@ -66,7 +66,9 @@ class Barriers:
         chosen = np.flatnonzero(self.lanes)
         places = self.places.reshape(-1)[chosen]
         shape = self.machine.chunk.shape
-        amounts = [broadcast(np.asarray(part), shape).reshape(-1)[chosen].tolist() for part in (arrivals, more, expected)]
+        amounts = [
+            broadcast(np.asarray(part), shape).reshape(-1)[chosen].tolist() for part in (arrivals, more, expected)
+        ]
         groups: dict[int, list[int]] = {}
         for lane, place in enumerate(places.tolist()):
             groups.setdefault(place, []).append(lane)
@@ -90,7 +92,9 @@ def arrived(word: int, count: int, more: int, dropped: int = 0) -> int:
     pending, expected, phase = pending - count, expected - dropped, word & _PHASE
     if pending <= 0 and nbytes == 0:
         pending, phase = pending + expected, phase ^ _PHASE
-    return (pending & _FIELD) | (expected & _FIELD) << 20 | ((nbytes + _BYTES_BIAS) & _BYTES_MASK) << _BYTES_SHIFT | phase
+    return (
+        (pending & _FIELD) | (expected & _FIELD) << 20 | ((nbytes + _BYTES_BIAS) & _BYTES_MASK) << _BYTES_SHIFT | phase
+    )
 
 
 def complete(machine: Machine, block: int, offset: int, nbytes: int) -> None:
@@ -226,5 +230,3 @@ def build_copies_arrive(builder: Builder, ins: Instruction) -> Run:
             barriers.update(none + counts, none, none)
 
     return run
-
-

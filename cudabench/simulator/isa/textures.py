@@ -168,7 +168,9 @@ def _put_channels(machine: Machine, targets: Sequence[int], found: Array, type_:
             continue
         part = np.ascontiguousarray(found[..., number])
         if part.dtype.itemsize < dtype.itemsize:  # 8 and 16 bits are extended by their sign
-            part = part.astype(np.float32 if part.dtype.kind == "f" else np.int32 if part.dtype.kind == "i" else np.uint32)
+            part = part.astype(
+                np.float32 if part.dtype.kind == "f" else np.int32 if part.dtype.kind == "i" else np.uint32
+            )
         machine.put(target, canonical(part.view(dtype)))
 
 
