@@ -194,7 +194,9 @@ for _kernel, _registers, _types in (
     FEATURES[f"{_kernel}-exact"] = Feature(_kernel, 8, 32, products(_registers, _types, exact=True), ("d",))
     # A sum of up to 33 terms, in which the hardware keeps at least 22 bits below the largest (fp8: 13).
     _bound = 2.0**-12 if _types[0] == "e4m3" else 2.0**-20
-    FEATURES[f"{_kernel}-any"] = Feature(_kernel, 8, 32, products(_registers, _types, exact=False), ("d",), None, _bound)
+    FEATURES[f"{_kernel}-any"] = Feature(
+        _kernel, 8, 32, products(_registers, _types, exact=False), ("d",), None, _bound
+    )
 for _kernel, _registers in (
     ("mma_s8_k16", (2, 1)), ("mma_s8", (4, 2)), ("mma_s4_k32", (2, 1)), ("mma_u4", (4, 2)), ("mma_b1_k128", (2, 1)),
     ("mma_b1", (4, 2)),

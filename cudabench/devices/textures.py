@@ -141,6 +141,6 @@ class TextureObject:
         if status:
             shape = "x".join(map(str, self.texture.shape))
             raise DeviceError(
-                f"CUDA failed while making the texture {self.texture.buffer}, {self.texture.dtype} {shape}: {name} gave "
-                f"error {status}; see the limits of textures in the CUDA C++ Programming Guide."
+                f"CUDA failed while making the texture {self.texture.buffer}, {self.texture.dtype} {shape}: {name} "
+                f"gave error {status}; see the limits of textures in the CUDA C++ Programming Guide."
             )

@@ -72,7 +72,8 @@ def run(
 
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
-    bytes for structs by value, None for a null pointer, a Texture for a texture or surface object. shared_bytes: dynamic shared memory of a block. names: the
+    bytes for structs by value, None for a null pointer, a Texture for a
+    texture or surface object. shared_bytes: dynamic shared memory of a block. names: the
     parameters' names for messages. budget: vector steps after which the launch is stopped. trace: record single
     accesses (small launches only). progress: called with (blocks done, blocks in all).
 
@@ -80,8 +81,7 @@ def run(
     bytes a lane), or (PTX line of the one that does its work, 0).
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
-    simulator lacks),
-    KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
+    simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
     """
     if isinstance(program, str):
         program = load(program)
@@ -129,8 +129,8 @@ def run(
         threads = int(np.prod(np.array([*grid3, *block3], dtype=object)))
         if threads > MAX_RESIDENT:
             raise LaunchError(
-                f"kernel {kernel} synchronises its grid, so all blocks must run at once: {threads} threads are more than "
-                "any GPU holds; let each thread do more."
+                f"kernel {kernel} synchronises its grid, so all blocks must run at once: {threads} threads are more "
+                "than any GPU holds; let each thread do more."
             )
         barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
     plan = program.plans.plan(code, grid3, block3, shared_bytes, trace)

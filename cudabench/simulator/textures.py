@@ -56,7 +56,7 @@ class Texture:
     @property
     def dimensions(self) -> int:
         """The number of coordinates."""
-        return self.texels.ndim - 1 - self.layered
+        return int(self.texels.ndim) - 1 - self.layered
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -74,7 +74,7 @@ class Texture:
     @property
     def texel_bytes(self) -> int:
         """The size of a texel."""
-        return self.channels * self.array.dtype.itemsize
+        return self.channels * int(self.array.dtype.itemsize)
 
     @property
     def bytes(self) -> Array:

@@ -136,7 +136,7 @@ def multiply(words: str, a: Array, b: Array, c: Array) -> Array:
 )  # fmt: skip
 def test_fragments_lie_as_the_ptx_isa_says(words: str) -> None:
     """Small integers, exact in every type: each element comes from its own lane and part of a register."""
-    shape, _, _, outer, type_a, type_b, *_ = words.split(".")
+    shape, _, _, _, type_a, type_b, *_ = words.split(".")
     m, n, k = sides(shape)
     rng = np.random.default_rng(1)
 
@@ -150,10 +150,7 @@ def test_fragments_lie_as_the_ptx_isa_says(words: str) -> None:
         return rng.integers(low, high, extents)
 
     a, b, c = draw(type_a, m, k), draw(type_b, k, n), rng.integers(-50, 50, (m, n))
-    if "xor" in words:
-        expected = (a[:, :, None] ^ b[None]).sum(axis=1) + c
-    else:
-        expected = a @ b + c
+    expected = (a[:, :, None] ^ b[None]).sum(axis=1) + c if "xor" in words else a @ b + c
     np.testing.assert_array_equal(multiply(words, a, b, c), expected)
 
 
@@ -196,7 +193,7 @@ extern "C" __global__ void k(const unsigned short *in, unsigned *plain, unsigned
 
 
 def test_matrices_of_sixteen_bits(launch: Launch) -> None:
-    """ldmatrix gives lane l elements 2 (l % 4) and the next of row l / 4; transposed, of column l / 4; stmatrix undoes."""
+    """ldmatrix gives lane l elements 2 (l % 4) and the next of row l / 4; transposed, of a column."""
     rng = np.random.default_rng(3)
     rows = rng.integers(0, 65536, (4, 8, 8), dtype=np.uint16)
     plain, turned, moved = (np.zeros((count, 32), np.uint32) for count in (4, 4, 1))
@@ -264,9 +261,9 @@ def test_wmma(
     out = np.zeros_like(arrays[2])
     arguments = f"{m}, {n}, {k}, {ctype}, {names[outer]}, {order[0]}, {order[1]}"
     program = compiled(
-        WMMA
-        + f'extern "C" __global__ void k(const {ctype} *a, const {ctype} *b, const {names[outer]} *c, {names[outer]} *d) {{\n'
-        f"  int w = threadIdx.x / 32;\n  product<{arguments}>(a + w * {arrays[0][0].size}, b + w * {arrays[1][0].size}, "
+        WMMA + f"typedef {ctype} A;\ntypedef {names[outer]} C;\n"
+        'extern "C" __global__ void k(const A *a, const A *b, const C *c, C *d) {\n  int w = threadIdx.x / 32;\n'
+        f"  product<{arguments}>(a + w * {arrays[0][0].size}, b + w * {arrays[1][0].size}, "
         f"c + w * {out[0].size}, d + w * {out[0].size}, {strides[0]}, {strides[1]}, {layout}, {strides[2]});\n}}\n"
     )
     raw = [

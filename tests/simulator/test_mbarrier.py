@@ -124,7 +124,7 @@ extern "C" __global__ void k(const float *x, float *y, int tiles) {
 
 @pytest.mark.parametrize("named", ["", "#define NAMED\n"])
 def test_a_ring_between_warps(launch: Launch, named: str) -> None:
-    """One thread fills a ring of tiles by bulk copies, two warps empty it; also where these have a barrier of their own."""
+    """One thread fills a ring of tiles by bulk copies, two warps empty it; also with a barrier of their own."""
     source = named + RING.replace("FREE", "arrive(&empty[s]);")
     x = np.random.default_rng(1).random((5, 11, 256), np.float32)
     y = np.zeros_like(x)

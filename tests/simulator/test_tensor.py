@@ -183,5 +183,5 @@ def test_other_types_are_refused(words: str) -> None:
     """A type or shape that is not there is named where it is executed."""
     text = HEAD + ".visible .entry k()\n{\n.reg .b32 %r<9>;\n.loc 1 7 1\n"
     text += f"mma.sync.aligned.{words} {{%r1}}, {{%r2}}, {{%r3}}, {{%r1}};\nret;\n}}\n"
-    with pytest.raises(UnsupportedFeature, match="snippet.cu:7: tensor cores with other types"):
+    with pytest.raises(UnsupportedFeature, match=r"snippet\.cu:7: tensor cores with other types"):
         simulator.run(text, "k", 1, 32, [])

@@ -43,7 +43,7 @@ def texel(data: Array, index: int, mode: str) -> float:
 
 
 def filtered(data: Array, x: float, mode: str, linear: bool) -> float:
-    """Return tex(x) as the Programming Guide defines it, one dimension, x in texels; x has at most 8 fractional bits."""
+    """Return tex(x) as the Programming Guide defines it, one dimension; x, in texels, has at most 8 fractional bits."""
     if not linear:
         return texel(data, int(np.floor(x)), mode)
     xb = x - 0.5
@@ -99,7 +99,7 @@ def test_weights_have_eight_fractional_bits(launch: Launch) -> None:
 
 
 def test_channels_and_integers(launch: Launch) -> None:
-    """Four channels of bytes, as they are and as numbers in [0, 1]; a texture of one channel of int16 keeps its sign."""
+    """Four channels of bytes, as they are and as numbers in [0, 1]; one of int16 keeps its sign."""
     source = """
 extern "C" __global__ void k(cudaTextureObject_t t, cudaTextureObject_t u, cudaTextureObject_t v, uchar4 *o, float4 *p,
                              short *q) {

@@ -23,7 +23,7 @@ SECTOR, WAVEFRONT = 32, 128
 
 
 def build_bulk(builder: Builder, ins: Instruction) -> Run | None:
-    """Build cp.async.bulk between global and shared memory, with its groups; a copy ends before the next instruction."""
+    """Build cp.async.bulk between global and shared memory, with its groups; copies end at once."""
     words = ins.modifiers
     if "commit_group" in words or "wait_group" in words or "prefetch" in words:
         return None  # every copy has ended

@@ -10,8 +10,8 @@ import numpy as np
 from cudabench.simulator import values
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.bits import inverted
-from cudabench.simulator.isa.integer import INTEGERS, elementwise
 from cudabench.simulator.isa.fp8 import FORMATS, build_cvt_fp8
+from cudabench.simulator.isa.integer import INTEGERS, elementwise
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder

@@ -76,7 +76,7 @@ def places(matrix: str, shape: Shape, bits: int) -> tuple[Array, Array]:
     An element has `bits`. A register of 32 holds neighbours along k. B and C wider than 8 are tiles of 8 columns, one
     after the other, as the fragments of wmma are here.
     """
-    m, n, k = shape
+    m, _, k = shape
     packed = max(1, 32 // bits)
     rows, columns = shape.sides(matrix)
     element = np.arange(rows * columns // 32)
@@ -134,10 +134,8 @@ def multiplied(a: Array, b: Array, c: Array, type_: str, outer: str, mode: str, 
         return found
     # Products and sums of what has fewer bits are exact in double precision, or nearly so.
     x, y = a.astype(np.float64), b.astype(np.float64)
-    if type_ == "b1" and "xor" in how:
-        total = np.matmul(x, 1 - y) + np.matmul(1 - x, y)
-    else:
-        total = np.matmul(x, y)
+    differ = type_ == "b1" and "xor" in how
+    total = np.matmul(x, 1 - y) + np.matmul(1 - x, y) if differ else np.matmul(x, y)
     if outer != "s32":
         return (c.astype(np.float64) + total).astype(DTYPES[outer])
     whole = c.astype(np.int64) + total.astype(np.int64)

@@ -288,8 +288,8 @@ def _places(
     if mode == "trap" and lost.any():
         place = f"{machine.code.files.get(ins.location.file, '')}:{ins.location.line}"
         raise KernelTrap(
-            f"kernel {machine.code.name} accesses a surface of {row} bytes a row outside of it, or at a place that is no "
-            f"multiple of {size} bytes, at {place}: x of a surface counts bytes."
+            f"kernel {machine.code.name} accesses a surface of {row} bytes a row outside of it, or at a place that is "
+            f"no multiple of {size} bytes, at {place}: x of a surface counts bytes."
         )
     return raw, offset, None if mode == "clamp" or not lost.any() else ~outside, surface
 
