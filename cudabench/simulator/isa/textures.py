@@ -72,10 +72,9 @@ def bound(machine: Machine, handle: int, ins: Instruction, dimensions: int, laye
             "argument as texture(...)."
         )
     if found.dimensions != dimensions or found.layered != layered:
-        raise KernelTrap(
-            f"kernel {machine.code.name} fetches with {dimensions}{' and a layer' * layered} coordinates at {place} from "
-            f"a texture of {found.dimensions}{' and layers' * found.layered}."
-        )
+        wanted = f"{dimensions}{' and a layer' * layered} coordinates"
+        have = f"{found.dimensions}{' and layers' * found.layered}"
+        raise KernelTrap(f"kernel {machine.code.name} fetches with {wanted} at {place} from a texture of {have}.")
     return found
 
 
