@@ -136,9 +136,37 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class Texture:
+    """A texture object over a buffer, as an argument of a launch.
+
+    shape: the buffer's, with the channels (1, 2 or 4) as the last axis where there are several, and layers as the
+    first. linear: memory that only tex1Dfetch reads. read: "element", or "normalized" for integers read as floats.
+    normalized: coordinates run from 0 to 1. filter: point or linear. address: clamp, wrap, mirror or border.
+    """
+
+    buffer: str
+    dtype: str
+    shape: tuple[int, ...]
+    channels: int = 1
+    layered: bool = False
+    filter: Literal["point", "linear"] = "point"
+    address: Literal["clamp", "wrap", "mirror", "border"] = "clamp"
+    normalized: bool = False
+    read: Literal["element", "normalized"] = "element"
+    linear: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """The buffer's bytes."""
+        import numpy as np
+
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
 class Launch:
-    """One kernel launch. Arguments are names of buffers, NumPy scalars, or structs as `ByValue`, in the order of the
-    kernel's parameters.
+    """One kernel launch. Arguments are names of buffers, textures over them, NumPy scalars, or structs as `ByValue`, in
+    the order of the kernel's parameters.
 
     `unit` has the function; None means the case's own source.
     """

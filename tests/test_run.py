@@ -551,10 +551,12 @@ def test_a_name_that_no_kernel_has(run: Runner) -> None:
 @simulated
 def test_what_the_simulator_lacks(run: Runner) -> None:
     """A kernel that the simulator cannot run has exit code 5, with the feature and its line."""
-    path = source("__global__ void f(cudaTextureObject_t t, float *y) {\n  y[0] = tex1Dfetch<float>(t, 0);\n}\n")
-    ran = run(path, "-g", 1, "-b", 1, "--arg", "t=uint64:1", "--arg", "y=float32[1]:empty", *SIM)
+    path = source("__global__ void f(int n, float *y) {\n  if (n) y[0] = *(float *)malloc(4);\n  y[1] = 2;\n}\n")
+    words = (path, "-g", 1, "-b", 1, "--arg", "y=float32[2]:zeros", *SIM)
+    ran = run(*words[:5], "--arg", "n=1", *words[5:])
     assert ran.code == 5
-    assert "k.cu:2: " in ran.err
+    assert "k.cu:2: malloc in a kernel" in ran.err
+    assert run(*words[:5], "--arg", "n=0", *words[5:], "--expect", "y=np.array([0, 2])").code == 0
 
 
 @simulated

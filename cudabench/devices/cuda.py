@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import warnings
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.devices import probe, protocol
+from cudabench.devices import modules, probe, protocol
 from cudabench.devices.constants import check_constant, constant_symbols
 from cudabench.devices.protocol import Work
+from cudabench.devices.textures import TextureObject
 from cudabench.errors import DeviceError, OutOfMemory
-from cudabench.model import ByValue, Launch, Source
+from cudabench.model import ByValue, Launch, Source, Texture
 from cudabench.toolchain import compiler, toolkit
 from cudabench.toolchain import cubin as cubins
 from cudabench.toolchain.record import Compiled, Refused, Resources
@@ -104,8 +106,9 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
             types.append(f"{gap}x{len(argument.content)}s" if gap else f"{len(argument.content)}s")
             offset += gap + len(argument.content)
             continue
-        width = 8 if isinstance(argument, str) else np.asarray(argument).dtype.itemsize
-        types.append("P" if isinstance(argument, str) else np.asarray(argument).dtype)
+        address = isinstance(argument, (str, Texture))
+        width = 8 if address else np.asarray(argument).dtype.itemsize
+        types.append("P" if address else np.asarray(argument).dtype)
         offset += -offset % width + width
     return types
 
@@ -170,6 +173,7 @@ class CudaDevice:
             self._flag_pointer = self._flag.base.get_device_pointer()
             self._flush_bytes = self.info.l2_bytes or 0
             self._flush = driver.mem_alloc(self._flush_bytes) if self._flush_bytes else None
+        self._cuda = ctypes.CDLL("libcuda.so.1")
         self._allocations: dict[int, Any] = {}
         self._protocol = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
         self._blocking = self._protocol.function("block_stream").prepare("P")
@@ -180,7 +184,6 @@ class CudaDevice:
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
             self._sum = driver.mem_alloc(8)
-        self._cuda = ctypes.CDLL("libcuda.so.1")
         # No part of the L2 is set aside for lines that are to persist. Cards without such a part refuse: fine.
         self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
         self._nvml = _nvml_handle(self.info.uuid)
@@ -219,7 +222,12 @@ class CudaDevice:
             names=() if source.builtin else names,
             build=build,
         )
-        return Module(made[-1] if made else self._from_cubin(compiled, source.name), compiled, source.text)
+        ptx = compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
+        if "%envreg2" in ptx and compiled.cubin:
+            module = modules.Module(self._cuda, compiled.cubin, ptx)
+        else:
+            module = made[-1] if made else self._from_cubin(compiled, source.name)
+        return Module(module, compiled, source.text)
 
     def _with_pycuda(self, text: str, folders: Sequence[str], name: str) -> tuple[Any, bytes]:
         """Return PyCUDA's module and its machine code. Raises Refused."""
@@ -364,6 +372,8 @@ class CudaDevice:
 
     def bind(self, module: protocol.Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
         """Return a function that queues all launches of a kernel, prepared so that queueing is cheap."""
+        wanted = {a for launch in launches for a in launch.arguments if isinstance(a, Texture)}
+        textures = {a: TextureObject(self._cuda, a, pointers[a.buffer]) for a in wanted}
         calls = []
         for launch in launches:
             function = module.function(launch.function)
@@ -372,7 +382,13 @@ class CudaDevice:
                     self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared_bytes
                 )
             arguments = [
-                pointers[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
+                pointers[a]
+                if isinstance(a, str)
+                else textures[a].handle
+                if isinstance(a, Texture)
+                else a.content
+                if isinstance(a, ByValue)
+                else a
                 for a in launch.arguments
             ]
             # Buffers and scalars may change from launch to launch, not their types.
@@ -383,7 +399,20 @@ class CudaDevice:
             for function, grid, block, arguments, shared in calls:
                 function.prepared_async_call(grid, block, self._stream, *arguments, shared_size=shared)
 
-        return Queued(self._graph(queue)) if len(calls) > MAX_QUEUED_LAUNCHES else Queued(queue, len(calls))
+        bound = Queued(self._graph(queue)) if len(calls) > MAX_QUEUED_LAUNCHES else Queued(queue, len(calls))
+        return Queued(self._filled(list(textures.values()), bound), bound.launches) if textures else bound
+
+    def _filled(self, textures: list[TextureObject], work: Work) -> Work:
+        """Return work that fills textures before its first launch: their buffers may get their inputs until then."""
+
+        def filled() -> None:
+            while textures:
+                textures.pop().fill(self._stream.handle)
+            work()
+
+        for texture in textures:
+            weakref.finalize(filled, texture.release).atexit = False
+        return filled
 
     def _graph(self, queue: Work) -> Work:
         """Return one launch of a CUDA graph of all that `queue` queues: as fast as the GPU goes on, not as Python does.

@@ -12,6 +12,7 @@ from cudabench.simulator.program.arguments import Parameter
 from cudabench.simulator.program.code import Unsupported
 from cudabench.simulator.program.program import Kernel, Program, load
 from cudabench.simulator.report import Access, Hazard, Report, merge
+from cudabench.simulator.textures import Texture
 
 __all__ = [
     "DEFAULT_BUDGET",
@@ -25,6 +26,7 @@ __all__ = [
     "Program",
     "PtxError",
     "Report",
+    "Texture",
     "Unsupported",
     "UnsupportedKernel",
     "load",

@@ -10,7 +10,7 @@ class PtxError(CudabenchError):
 
 
 class UnsupportedKernel(UnsupportedFeature):
-    """The kernel needs features that the simulator lacks; the message lists all of them."""
+    """The kernel reached an instruction that the simulator lacks; the message names it and its line."""
 
 
 class LaunchError(UsageError):

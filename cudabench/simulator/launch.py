@@ -9,13 +9,14 @@ import numpy as np
 
 from cudabench.simulator.count.counters import executed_lines
 from cudabench.simulator.count.trace import Recorder
-from cudabench.simulator.errors import LaunchError, UnsupportedKernel
+from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.program.arguments import place_arrays, scalar_bytes
 from cudabench.simulator.program.code import AccessKind, Code
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Report
+from cudabench.simulator.textures import FIRST_HANDLE, Texture
 
 # Vector steps: each is one instruction for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
@@ -24,6 +25,7 @@ MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_STATIC_SHARED = 48 * 1024
 MAX_SHARED = 227 * 1024
+MAX_RESIDENT = 2048 * 192  # threads that run at once: of an SM, times more SMs than any GPU has
 
 
 def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
@@ -71,22 +73,20 @@ def run(
 
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
-    bytes for structs by value, None for a null pointer. shared_bytes: dynamic shared memory of a block. names: the
+    bytes for structs by value, None for a null pointer, a
+    Texture for a texture or surface object. shared_bytes: dynamic shared memory of a block. names: the
     parameters' names for messages. budget, seconds: vector steps and time after which the launch is stopped.
     trace: record single accesses (small launches only). progress: called with (blocks done, blocks in all).
 
     merged: how loads and stores count that the machine code has otherwise, by PTX line: (bytes to add to the address,
     bytes a lane), or (PTX line of the one that does its work, 0).
 
-    Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (all missing features are listed),
-    KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
+    Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
+    simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
     """
     if isinstance(program, str):
         program = load(program)
     code = program.code(kernel)
-    if code.unsupported:
-        lines = "; ".join(f"{item.file}:{item.line}: {item.feature}" for item in program.unsupported(kernel))
-        raise UnsupportedKernel(f"the simulator cannot run kernel {kernel}, which uses: {lines}.")
     entry = program.kernels[kernel]
     grid3, block3 = _three(grid, "grid"), _three(block, "block")
     check_launch(grid3, block3, code.static_shared, shared_bytes)
@@ -101,8 +101,17 @@ def run(
         space, [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
     )
     raw = bytearray(code.parameter_bytes)
+    textures: dict[int, Texture] = {}
     for title, value, parameter in zip(titles, arguments, entry.parameters, strict=True):
-        if isinstance(value, np.ndarray):
+        if isinstance(value, Texture):
+            if parameter.size != 8:
+                raise LaunchError(
+                    f"argument '{title}' is a texture, but the kernel's parameter has {parameter.size} bytes."
+                )
+            handle = FIRST_HANDLE + 16 * len(textures)
+            textures[handle] = value
+            piece = handle.to_bytes(8, "little")
+        elif isinstance(value, np.ndarray):
             if parameter.size != 8:
                 raise LaunchError(
                     f"argument '{title}' is an array, but the kernel's parameter has {parameter.size} bytes."
@@ -116,12 +125,22 @@ def run(
     recorder = None
     if trace:
         recorder = Recorder(space, first_argument, addresses, arguments)
+    barrier = 0
+    if code.cooperative:
+        threads = int(np.prod(np.array([*grid3, *block3], dtype=object)))
+        if threads > MAX_RESIDENT:
+            raise LaunchError(
+                f"kernel {kernel} synchronises its grid, so all blocks must run at once: {threads} threads are more "
+                "than any GPU holds; let each thread do more."
+            )
+        barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
     plan = program.plans.plan(code, grid3, block3, shared_bytes, trace)
     issued = {}
     for number, access in enumerate(code.accesses):
         if merged and access.location.ptx_line in merged:
             issued[number] = merged[access.location.ptx_line]
     machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds)
+    machine.textures, machine.grid_barrier = textures, barrier
     machine.run()
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),

@@ -22,8 +22,9 @@ from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.plan import Plan
-from cudabench.simulator.program.code import Barrier, Block, Op
+from cudabench.simulator.program.code import GRID_BARRIER, Barrier, Block, Op
 from cudabench.simulator.report import Executed
+from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
 
 FAIRNESS = 4096
@@ -63,6 +64,10 @@ class Machine:
         self.executed = [Executed()] * len(plan.code.blocks)
         self.steps = 0
         self.output: list[str] = []
+        self.textures: dict[int, Texture] = {}  # by handle
+        self.spins = False  # whether lanes found that what they wait for is not over
+        self.asleep: set[int] = set()  # blocks of code at which lanes found so
+        self.grid_barrier = 0  # the address of what a cooperative launch has
         self.registers: list[Value] = []
         self.mask: Array | None = None
         self.keep: Container[int] = frozenset()
@@ -161,6 +166,7 @@ class Machine:
         waiting: dict[int, Array | None] = {}
         parked: list[tuple[int, Array | None, Op, Barrier]] = []
         self.exited = None
+        self.asleep.clear()
         self.ready, self.waiting, self.parked = ready, waiting, parked
         turn = 0
         nothing: frozenset[int] = frozenset()
@@ -174,6 +180,13 @@ class Machine:
                     turn += 1
                     # Lanes that spin on a lock must not starve the lane that holds it.
                     number = min(ready) if turn % FAIRNESS else max(ready)
+                    if self.asleep:
+                        awake = ready.keys() - self.asleep
+                        if not awake:
+                            self.asleep.clear()
+                            if parked and self.release(spinning=True):
+                                continue
+                        number = min(awake or ready)
                     mask = ready.pop(number)
                     if number in waiting:
                         mask = self.union(mask, waiting.pop(number))
@@ -209,6 +222,9 @@ class Machine:
                     run(self)
             else:
                 self.guarded(block)
+            if self.spins:
+                self.spins = False
+                self.asleep.add(number)
             end = block.terminator
             if end is None:
                 self.arrive(number + 1, mask)
@@ -359,13 +375,20 @@ class Machine:
             return
         self.parked.append((number + 1, yes, op, op.barrier))
 
-    def release(self) -> None:
-        """Let parked lanes go on: those whose barrier is complete, and with a hazard those whose never will be."""
+    def wake(self) -> None:
+        """Let lanes look again for what they wait for."""
+        self.asleep.clear()
+
+    def release(self, *, spinning: bool = False) -> bool:
+        """Let parked lanes go on: those whose barrier is complete, and with a hazard those whose never will be.
+
+        Return whether any barrier is complete. spinning: other lanes may still come, so that none waits in vain.
+        """
         chunk = self.chunk
         entries = self.parked[:]
         self.parked.clear()
         if self.released_together(entries):
-            return
+            return True
         full: list[Array] = [
             np.broadcast_to(np.ones((1, 1), dtype=bool) if mask is None else mask, chunk.shape)
             for _, mask, _, _ in entries
@@ -387,6 +410,9 @@ class Machine:
                 released[place] = full[place] & whole[:, None]
                 complete |= released[place]
         going = complete.any(axis=1)
+        some = bool(going.any())
+        if spinning:
+            going = np.ones_like(going)
         for place, (following, _, op, barrier) in enumerate(entries):
             done = released[place]
             assert done is not None
@@ -412,8 +438,10 @@ class Machine:
                 self._warps = -1
                 barrier.reduce(self, mask)
                 self.arrive(following, mask)
-        self.shared_races.barrier()
-        self.global_races.barrier()
+        if some or not spinning:
+            self.shared_races.barrier()
+            self.global_races.barrier()
+        return some
 
     def released_together(self, entries: list[tuple[int, Array | None, Op, Barrier]]) -> bool:
         """Let lanes go on that wait at one and the same barrier, where they are all that there are; return whether."""
@@ -499,6 +527,8 @@ def special(machine: Machine, name: str) -> Value:
         return Affine(32)
     if name in ("%dynamic_smem_size", "%total_smem_size"):
         return Affine(machine.dynamic_shared if name == "%dynamic_smem_size" else machine.shared_size)
+    if name in GRID_BARRIER:
+        return Affine(machine.grid_barrier >> 32 if name == GRID_BARRIER[0] else machine.grid_barrier & 0xFFFFFFFF)
     if name in ("%smid", "%gridid"):
         return Affine(0)
     if name == "%nsmid":

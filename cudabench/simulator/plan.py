@@ -57,6 +57,8 @@ class Plan:
         if traced:
             limit = max(1, min(limit, TRACED_BLOCKS))
         total = self.grid[0] * self.grid[1] * self.grid[2]
+        if self.code.cooperative:
+            return [((0, 0, 0), Chunk(self.grid, self.block, (0, 0, 0), self.grid))]
         chunks: dict[Index3, Chunk] = {}
         found = []
         for origin, extent in boxes(self.grid, limit, total * lanes > SPLIT_LANES):

@@ -15,6 +15,7 @@ from cudabench.toolchain.source import KernelSource, Parameter
 from cudabench.userkernel import expressions, inits
 from cudabench.userkernel.by_value import layout_of, pack
 from cudabench.userkernel.pointers import check_fit, like
+from cudabench.userkernel.textures import TextureArray, is_texture, read_texture
 from cudabench.userkernel.values import (
     CONSTANTS,
     TYPES,
@@ -60,7 +61,7 @@ def read(
     found: dict[str, Argument] = {}
     pairs = list(zip(given, kernel.parameters, strict=True))
     for (name, value), parameter in pairs:
-        if parameter.pointer:
+        if parameter.pointer or is_texture(value):
             continue
         record = _record(name, value, parameter, text, aliases, scalars)
         if record is not None:
@@ -71,7 +72,9 @@ def read(
         found[name] = scalar
         scalars[name] = scalar.value
     for (name, value), parameter in pairs:
-        if parameter.pointer:
+        if is_texture(value):
+            found[name] = _texture(name, value, parameter, kernel, aliases, scalars)
+        elif parameter.pointer:
             found[name] = _array(name, value, parameter, kernel, aliases, scalars)
     check_memory([one for one in found.values() if isinstance(one, Array)])
     return tuple(found[name] for name, _ in given)
@@ -255,6 +258,27 @@ def _array(
     return array_
 
 
+def _texture(
+    name: str,
+    text: str,
+    parameter: Parameter,
+    kernel: KernelSource,
+    aliases: Mapping[str, str],
+    scalars: Mapping[str, Any],
+) -> Argument:
+    if parameter.pointer or source.numpy_dtype(parameter.type, aliases) not in (None, "uint64"):
+        raise UsageError(f"--arg {name}={text}: '{parameter}' in {kernel.signature} is no texture object.")
+    bytes_ = replace(parameter, type="void", pointer=True, const=True)
+
+    def array_of(array: str) -> Array:
+        found = _array(name, array, bytes_, kernel, aliases, scalars)
+        if not isinstance(found, Array):
+            raise UsageError(f"--arg {name}={text}: a texture needs an array: write texture(float32[n,n]:random).")
+        return found
+
+    return read_texture(name, text, array_of, fetches="tex1Dfetch" in kernel.text)
+
+
 def array_parts(text: str) -> tuple[str, str, str] | None:
     """Return type, shape and start of TYPE[SHAPE]:INIT as they stand there; None for a text that is none."""
     head = re.match(r"\s*(\w+)\s*\[", text)
@@ -329,6 +353,10 @@ def shared(
         for name, parameter in zip(order, kernel.parameters, strict=True):
             argument = by_name[name]
             where = f"{kernel.signature} cannot take {name} of {first.signature}"
+            if isinstance(argument, TextureArray):
+                if parameter.pointer:
+                    raise UsageError(f"{where}: it wants an array, not a texture; run it by itself.")
+                continue
             if parameter.pointer == isinstance(argument, (Scalar, Record)):
                 raise UsageError(
                     f"{where}: it wants {'an array' if parameter.pointer else 'a number'}; run it by itself."

@@ -19,13 +19,13 @@ from cudabench.plan.limits import MAX_SHARED, check_block, check_grid
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.userkernel import arguments, constants, pointers, values
+from cudabench.userkernel import arguments, constants, pointers, textures, values
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.type_names import aliases_of
-from cudabench.userkernel.values import Array, Record, Scalar
+from cudabench.userkernel.values import Record, Scalar
 
 
 def series(requests: Sequence[UserRequest]) -> list[Series]:
@@ -71,7 +71,7 @@ def build(requests: Sequence[UserRequest]) -> Series:
     cases = []
     for (kernel, name, outright, own), order in zip(picked, orders, strict=True):
         grid, block, shared = _launch(own, kernel, {**numbers, **_numeric(own.defines)}, example)
-        passed = tuple(one.name if isinstance(one, Array) else one.argument for one in map(by_name.__getitem__, order))
+        passed = tuple(by_name[one].argument for one in order)
         cases.append(
             Case(
                 operation="run",
@@ -191,6 +191,8 @@ def example_line(request: UserRequest, file: SourceFile, kernel: KernelSource, a
         if parameter.pointer:
             start = "zeros" if outputs and parameter is outputs[-1] else "random"
             value = f"{pointers.like(parameter, aliases)}[{count or 1 << 20}]:{start}"
+        elif parameter.type == textures.TYPE:
+            value = "texture(float32[1024,1024]:random)"
         else:
             layout = layout_of(parameter.type, file.text, aliases)
             value = "1048576" if own == count else "1024" if own in whole else layout.example() if layout else "2.5"

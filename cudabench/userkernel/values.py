@@ -53,6 +53,11 @@ class Array:
     rule: Init | None = None
 
     @property
+    def argument(self) -> Any:
+        """What a launch gets: the name of the buffer."""
+        return self.name
+
+    @property
     def nbytes(self) -> int:
         """The array's bytes."""
         return math.prod(self.shape) * np.dtype(self.storage).itemsize

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabench.simulator.isa.access import MemoryOp
+from cudabench.simulator.isa.bulk import build_bulk
 from cudabench.simulator.isa.global_memory import load_global
+from cudabench.simulator.isa.mbarrier import build_copies_arrive
 from cudabench.simulator.isa.opcodes import instruction
 from cudabench.simulator.isa.shared_memory import store_shared
 from cudabench.simulator.program.builder import Builder
@@ -20,13 +22,13 @@ if TYPE_CHECKING:
 
 
 @instruction("cp")
-def build_cp(builder: Builder, ins: Instruction) -> Run | Op:
-    """Build cp.async with its commit and wait; bulk copies are refused."""
+def build_cp(builder: Builder, ins: Instruction) -> Run | Op | None:
+    """Build cp.async with its commit and wait, and cp.async.bulk."""
     words = ins.modifiers
-    if "bulk" in words or "reduce" in words or "tensor" in words:
-        raise Refuse("asynchronous bulk copies (TMA)")
+    if "bulk" in words:
+        return build_bulk(builder, ins)
     if "mbarrier" in words:
-        raise Refuse("asynchronous barriers (mbarrier)")
+        return build_copies_arrive(builder, ins)
     if words[0] != "async":
         raise Refuse(f"instruction {ins.text}")
     if "commit_group" in words:

@@ -112,9 +112,9 @@ def build_bar(builder: Builder, ins: Instruction) -> Op | Run | None:
 
 @instruction("membar", "fence")
 def build_fence(builder: Builder, ins: Instruction) -> Run | None:
-    """Build membar and fence: all memory of the simulator is always consistent."""
-    if any(word in ("mbarrier_init", "proxy") or word.startswith("proxy") for word in ins.modifiers):
-        raise Refuse("asynchronous proxies (TMA)")
+    """Build membar and fence: all memory of the simulator is always consistent, also what bulk copies write."""
+    if "tensormap:generic" in ins.modifiers or "tensormap" in ins.modifiers:
+        raise Refuse("tensor maps (TMA)")
     builder.orders |= "cta" not in ins.modifiers
     return None
 

@@ -10,9 +10,13 @@ from cudabench.simulator.isa import (
     floating,
     integer,
     load_store,
+    matrix,
+    mbarrier,
     moves,
+    simd,
     syscalls,
     tensor,
+    textures,
     warp,
 )
 from cudabench.simulator.isa.opcodes import Registered, instruction
@@ -21,17 +25,13 @@ from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import Instruction
 
 _REFUSED = {
-    "textures and surfaces": ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"),
-    "tensor cores (wmma, ldmatrix)": ("wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05"),
-    "asynchronous barriers (mbarrier)": ("mbarrier",),
+    "surface reductions and texture types": ("sured", "istypep"),
+    "tensor cores of warp groups (wgmma, tcgen05)": ("wgmma", "tcgen05"),
     "thread block clusters": ("mapa", "getctarank", "clusterlaunchcontrol"),
     "asynchronous bulk reductions (TMA)": ("cp.reduce",),
     "dynamic stack allocation (alloca)": ("alloca", "stacksave", "stackrestore"),
     "multimem": ("multimem",),
-    "video instructions": (
-        "vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset", "vadd2", "vsub2", "vavrg2",
-        "vabsdiff2", "vmin2", "vmax2", "vset2", "vadd4", "vsub4", "vavrg4", "vabsdiff4", "vmin4", "vmax4", "vset4",
-    ),
+    "scalar video instructions": ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset"),
     "address space tricks (createpolicy, tensormap)": ("tensormap",),
 }  # fmt: skip
 
@@ -47,5 +47,21 @@ for _feature in _REFUSED:
 
 __all__ = ["MODULES", "OPCODES"]
 
-MODULES = (async_copy, atomics, bits, control, floating, integer, load_store, moves, syscalls, tensor, warp)
+MODULES = (
+    async_copy,
+    atomics,
+    bits,
+    control,
+    floating,
+    integer,
+    load_store,
+    matrix,
+    mbarrier,
+    moves,
+    simd,
+    syscalls,
+    tensor,
+    textures,
+    warp,
+)
 OPCODES = Registered()

@@ -10,6 +10,7 @@ import numpy as np
 from cudabench.simulator import values
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.bits import inverted
+from cudabench.simulator.isa.fp8 import FORMATS, build_cvt_fp8
 from cudabench.simulator.isa.integer import INTEGERS, elementwise
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
@@ -434,6 +435,8 @@ def build_cvt(builder: Builder, ins: Instruction) -> Run:
     if words[0] == "pack":
         return _cvt_pack(builder, ins)
     result, type_ = words[-2:]
+    if result in FORMATS or type_ in FORMATS:
+        return build_cvt_fp8(builder, ins)
     if result in ("f16x2", "bf16x2") and type_ == "f32":
         return _cvt_pair(builder, ins, result)
     known = (*INTEGERS, "f16", "bf16", "f32", "f64", "tf32")

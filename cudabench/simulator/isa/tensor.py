@@ -1,18 +1,21 @@
-"""Tensor cores: mma.sync of TF32 and float64 (PTX ISA 9.7.15.5).
+"""Tensor cores: mma.sync of all dense types (PTX ISA 9.7.15.5).
 
-A warp holds A (m x k), B (k x n) and C (m x n) in fragments, a few elements a lane. Products of TF32 are exact and
-their sum is rounded to float32 once, where the hardware may cut it off; float64 is a chain of fused multiply-adds.
+A warp holds A (m x k), B (k x n) and C (m x n) in fragments, a few elements a lane. What the PTX ISA leaves open is
+assumed: products of floats are exact, their sum with C is rounded once to nearest, where the hardware sums a few at a
+time and may cut bits off. Sums of integers and of single bits are exact; float64 is a chain of fused multiply-adds.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
+from cudabench.simulator.isa.fp8 import FORMATS
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.isa.warp import by_warp
 from cudabench.simulator.program.builder import Builder
@@ -24,79 +27,207 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-_SHAPES = {  # by the types of A and B, and of C
-    ("f64", "f64"): ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
-    ("tf32", "f32"): ("m16n8k4", "m16n8k8"),
+_FP8 = ("e4m3", "e5m2")
+_SHAPES = {  # by the type of A
+    "f64": ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
+    "tf32": ("m16n8k4", "m16n8k8"),
+    "f16": ("m16n8k8", "m16n8k16"),
+    "bf16": ("m16n8k8", "m16n8k16"),
+    **dict.fromkeys(_FP8, ("m16n8k16", "m16n8k32")),
+    **dict.fromkeys(("s8", "u8"), ("m8n8k16", "m16n8k16", "m16n8k32")),
+    **dict.fromkeys(("s4", "u4"), ("m8n8k32", "m16n8k32", "m16n8k64")),
+    "b1": ("m8n8k128", "m16n8k128", "m16n8k256"),
 }
+ACCUMULATORS = {  # by the type of A
+    "f64": ("f64",), "tf32": ("f32",), "f16": ("f16", "f32"), "bf16": ("f32",), **dict.fromkeys(_FP8, ("f16", "f32")),
+    **dict.fromkeys(("s8", "u8", "s4", "u4", "b1"), ("s32",)),
+}  # fmt: skip
+ELEMENT_BITS = {
+    "f64": 64, "tf32": 32, "f32": 32, "s32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8,
+    "s4": 4, "u4": 4, "b1": 1,
+}  # fmt: skip
+_TOGETHER = (_FP8, ("s8", "u8"), ("s4", "u4"))  # types that A and B may mix
 _KEPT = np.uint32(0xFFFFE000)  # the bits of a float32 that TF32 has
 
 _LANE = np.arange(32)
 _GROUP, _MEMBER = _LANE // 4, _LANE % 4
 
 
-def places(matrix: str, m: int, n: int, k: int) -> tuple[Array, Array]:
-    """Return row and column of every element of a fragment of a, b or c: arrays of (lanes, elements)."""
-    count = {"a": m * k, "b": k * n, "c": m * n}[matrix] // 32
-    element = np.arange(count)
+class Shape(NamedTuple):
+    """The sides of the matrices: A is m x k, B k x n, C m x n."""
+
+    m: int
+    n: int
+    k: int
+
+    @classmethod
+    def of(cls, text: str) -> Shape:
+        """Return the shape of 'm16n8k16'."""
+        return cls(*(int(number) for number in re.findall(r"\d+", text)))
+
+    def sides(self, matrix: str) -> tuple[int, int]:
+        """Return rows and columns of a, b or c."""
+        return {"a": (self.m, self.k), "b": (self.k, self.n), "c": (self.m, self.n)}[matrix]
+
+
+def places(matrix: str, shape: Shape, bits: int) -> tuple[Array, Array]:
+    """Return row and column of every element of a fragment of a, b or c: arrays of (lanes, elements).
+
+    An element has `bits`. A register of 32 holds neighbours along k. B and C wider than 8 are tiles of 8 columns, one
+    after the other, as the fragments of wmma are here.
+    """
+    m, _, k = shape
+    packed = max(1, 32 // bits)
+    rows, columns = shape.sides(matrix)
+    element = np.arange(rows * columns // 32)
     group, member = _GROUP[:, None], _MEMBER[:, None]
+    if matrix == "c":
+        tile, inside = element // (m // 4), element % (m // 4)
+        return group + 8 * (inside // 2), 2 * member + inside % 2 + 8 * tile
+    register, within = element // packed, element % packed
     if matrix == "a":
         high = m // 8
-        return group + 8 * (element % high), member + 4 * (element // high)
-    if matrix == "b":
-        return member + 4 * element, group + 0 * element
-    return group + 8 * (element // 2), 2 * member + element % 2
+        return group + 8 * (register % high), packed * member + within + 4 * packed * (register // high)
+    along = k // (4 * packed)  # registers of a tile
+    return packed * member + within + 4 * packed * (register % along), group + 8 * (register // along)
+
+
+def unpacked(lanes: Array, type_: str) -> Array:
+    """Return registers (..., registers) as numbers (..., elements); bf16, tf32 and fp8 as floats, bits as 0 and 1."""
+    lanes = np.ascontiguousarray(lanes)
+    if type_ == "f64" or type_ in ("f32", "s32"):
+        return lanes
+    if type_ == "tf32":
+        return (lanes & _KEPT).view(np.float32)
+    if type_ == "f16":
+        return lanes.view(np.float16)
+    if type_ == "bf16":
+        return rounding.from_bf16(lanes.view(np.uint16))
+    if type_ in _FP8:
+        return lanes.view(np.uint8).view(FORMATS[f"{type_}x2"]).astype(np.float32)
+    octets = lanes.view(np.uint8)
+    if type_ in ("s8", "u8"):
+        return octets.view(np.int8) if type_ == "s8" else octets
+    if type_ == "b1":
+        return np.unpackbits(octets, axis=-1, bitorder="little")
+    nibbles = np.stack([octets & np.uint8(15), octets >> np.uint8(4)], axis=-1).reshape(*octets.shape[:-1], -1)
+    return (nibbles ^ np.uint8(8)).astype(np.int8) - np.int8(8) if type_ == "s4" else nibbles
+
+
+def together(machine: Machine, registers: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """Return some registers of all lanes: (blocks or 1, warps, 32, registers)."""
+    parts = [by_warp(machine, as_array(machine.registers[i], dtype, machine.chunk)) for i in registers]
+    return np.stack(np.broadcast_arrays(*parts), axis=-1)
+
+
+def multiplied(a: Array, b: Array, c: Array, type_: str, outer: str, mode: str, how: Sequence[str]) -> Array:
+    """Return A B + C of matrices (..., rows, columns) in the type of C.
+
+    mode: the rounding of float64. how: 'xor' or 'and' for single bits, 'satfinite' for integers that stop at their
+    limits.
+    """
+    if type_ == "f64":
+        found = c
+        for step in range(a.shape[-1]):
+            x, y = np.broadcast_arrays(a[..., :, step, None], b[..., None, step, :])
+            found = rounding.fma64(x, y, found) if mode == "rn" else rounding.fma(x, y, found, mode)
+        return found
+    # Products and sums of what has fewer bits are exact in double precision, or nearly so.
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    differ = type_ == "b1" and "xor" in how
+    total = np.matmul(x, 1 - y) + np.matmul(1 - x, y) if differ else np.matmul(x, y)
+    if outer != "s32":
+        return (c.astype(np.float64) + total).astype(DTYPES[outer])
+    whole = c.astype(np.int64) + total.astype(np.int64)
+    if "satfinite" in how:
+        whole = np.clip(whole, -(2**31), 2**31 - 1)
+    return whole.astype(np.int32)
+
+
+def repacked(lanes: Array, outer: str) -> Array:
+    """Return the elements of C as registers: two float16 in one."""
+    return np.ascontiguousarray(lanes).view(np.uint32) if outer == "f16" else lanes
+
+
+def gathering(matrix: str, shape: Shape, bits: int, count: int) -> Array:
+    """Return where each element of a matrix stands in a row of `count` elements of all lanes one after the other."""
+    row, column = places(matrix, shape, bits)
+    index = np.empty(shape.sides(matrix), np.int64)
+    index[row, column] = _LANE[:, None] * count + np.arange(row.shape[1])
+    return index
+
+
+def multiply(
+    builder: Builder, ins: Instruction, shape: Shape, types: tuple[str, str, str, str], copies: int, how: Sequence[str]
+) -> Op:
+    """Return the op of D = A B + C; types: of D, A, B and C. copies: how often a fragment holds each float16."""
+    outer, type_a, type_b, inner = types
+    mode = rounding_mode(ins)
+
+    def fragment(operand: Operand, matrix: str, type_: str) -> tuple[tuple[Operand, ...], int]:
+        """Return a fragment's registers and how many elements they hold."""
+        items = operand.items if isinstance(operand, Vector) else (operand,)
+        bits = ELEMENT_BITS[type_]
+        elements = places(matrix, shape, bits)[0].shape[1]
+        count = len(items) * max(1, 32 // bits)
+        if count != elements and not (copies > 1 and matrix in "ab" and count % elements == 0):
+            raise refuse(ins)
+        return items, count
+
+    sources, gather, reads = {}, {}, {}
+    for matrix, operand, type_ in zip("abc", ins.operands[1:4], (type_a, type_b, inner), strict=True):
+        items, count = fragment(operand, matrix, type_)
+        reads[matrix] = DTYPES[type_] if type_ in ("f64", "f32", "s32") else UNSIGNED[32]
+        named = "f64" if type_ == "f64" else type_ if type_ in ("f32", "s32") else "b32"
+        sources[matrix] = [builder.source(item, named) for item in items]
+        gather[matrix] = gathering(matrix, shape, ELEMENT_BITS[type_], count)
+    targets = [builder.target(item) for item in fragment(ins.operands[0], "c", outer)[0]]
+    row, column = places("c", shape, ELEMENT_BITS[outer])
+    scatter = row * shape.n + column
+
+    def collect(machine: Machine, matrix: str, type_: str) -> Array:
+        lanes = unpacked(together(machine, sources[matrix], reads[matrix]), type_)
+        return lanes.reshape(*lanes.shape[:2], -1)[..., gather[matrix]]
+
+    def run(machine: Machine) -> None:
+        a, b, c = (collect(machine, x, of) for x, of in zip("abc", (type_a, type_b, inner), strict=True))
+        found = multiplied(a, b, c, type_a, outer, mode, how)
+        lanes = repacked(found.reshape(*found.shape[:2], -1)[..., scatter], outer)
+        for element, target in enumerate(targets):
+            machine.put(target, np.ascontiguousarray(lanes[..., element]).reshape(lanes.shape[0], -1))
+
+    return meeting(run, ins)
+
+
+def meeting(run: Any, ins: Instruction) -> Op:
+    """Return the op of an instruction at which all lanes of a warp meet, and which orders no accesses to memory."""
+    op = Op(run, "collective", ins.location)
+    op.members = lambda machine: None
+    return op
+
+
+def types_of(ins: Instruction) -> tuple[str, str, str, str]:
+    """Return the types of D, A, B and C that an instruction names. Raises Refuse for a combination that is not here."""
+    words = tuple(word for word in ins.modifiers if word in ELEMENT_BITS)
+    if len(words) == 2 and words[0] in ("f16", "f32"):  # wmma names D and C alone where A and B are float16
+        words = (words[0], "f16", "f16", words[1])
+    if len(words) != 4:
+        raise Refuse(f"tensor cores with other types ({ins.text})")
+    outer, a, b, inner = words
+    known = ACCUMULATORS.get(a, ())
+    mixed = a == b or any(a in group and b in group for group in _TOGETHER)
+    if outer not in known or inner not in known or not mixed:
+        raise Refuse(f"tensor cores with other types ({ins.text})")
+    return outer, a, b, inner
 
 
 @instruction("mma")
 def build_mma(builder: Builder, ins: Instruction) -> Op:
-    """Build mma.sync, at which all lanes of a warp meet; it orders no accesses to memory."""
+    """Build mma.sync."""
     words = [word for word in ins.modifiers if word not in ROUNDINGS]
-    outer, type_ = words[-1], words[-2]
-    if words[2] not in _SHAPES.get((type_, outer), ()) or words[-4:-2] != [outer, type_]:
-        raise Refuse("tensor cores with other types than TF32 and float64")
-    m, n, k = (int(number) for number in re.findall(r"\d+", words[2]))
-    inner = "b32" if type_ == "tf32" else "f64"
-    mode = rounding_mode(ins)
-
-    def fragment(operand: Operand, matrix: str) -> tuple[Operand, ...]:
-        items = operand.items if isinstance(operand, Vector) else (operand,)
-        if len(items) != places(matrix, m, n, k)[0].shape[1]:
-            raise refuse(ins)
-        return items
-
-    sources = {
-        matrix: [builder.source(item, type_of) for item in fragment(operand, matrix)]
-        for matrix, operand, type_of in zip("abc", ins.operands[1:], (inner, inner, outer), strict=True)
-    }
-    targets = [builder.target(item) for item in fragment(ins.operands[0], "c")]
-    # Where in a row of all lanes' elements the elements of the matrix are.
-    gather = {}
-    for matrix, (rows, columns) in (("a", (m, k)), ("b", (k, n)), ("c", (m, n))):
-        row, column = places(matrix, m, n, k)
-        index = np.empty((rows, columns), np.int64)
-        index[row, column] = np.arange(row.size).reshape(row.shape)
-        gather[matrix] = index
-    row, column = places("c", m, n, k)
-    scatter = row * n + column
-
-    def collect(machine: Machine, matrix: str, dtype: np.dtype[Any]) -> Array:
-        parts = [by_warp(machine, as_array(machine.registers[i], dtype, machine.chunk)) for i in sources[matrix]]
-        lanes = np.stack(np.broadcast_arrays(*parts), axis=-1)
-        return lanes.reshape(*lanes.shape[:2], -1)[..., gather[matrix]]
-
-    def run(machine: Machine) -> None:
-        if type_ == "tf32":
-            a, b = ((collect(machine, x, UNSIGNED[32]) & _KEPT).view(np.float32).astype(np.float64) for x in "ab")
-            found = (collect(machine, "c", DTYPES[outer]) + np.matmul(a, b)).astype(np.float32)
-        else:
-            a, b, found = (collect(machine, x, DTYPES[outer]) for x in "abc")
-            for step in range(k):
-                x, y = np.broadcast_arrays(a[..., :, step, None], b[..., None, step, :])
-                found = rounding.fma64(x, y, found) if mode == "rn" else rounding.fma(x, y, found, mode)
-        lanes = found.reshape(*found.shape[:2], -1)[..., scatter]
-        for element, target in enumerate(targets):
-            machine.put(target, np.ascontiguousarray(lanes[..., element]).reshape(lanes.shape[0], -1))
-
-    op = Op(run, "collective", ins.location)
-    op.members = lambda machine: None
-    return op
+    if words[:2] != ["sync", "aligned"] or not re.fullmatch(r"m\d+n\d+k\d+", words[2]) or words[3:5] != ["row", "col"]:
+        raise Refuse(f"sparse or block-scaled tensor cores ({ins.text})")
+    types = types_of(ins)
+    if words[2] not in _SHAPES[types[1]] or (types[1] not in ("f16", *_FP8) and types[0] != types[3]):
+        raise Refuse(f"tensor cores with other types ({ins.text})")
+    return multiply(builder, ins, Shape.of(words[2]), types, 1, words)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from cudabench.simulator.errors import PtxError
+from cudabench.simulator.errors import PtxError, UnsupportedKernel
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.code import (
+    GRID_BARRIER,
     SYMBOL_BIT,
     AccessKind,
     Code,
@@ -55,11 +56,11 @@ _SPECIAL = ("%tid", "%ntid", "%ctaid", "%nctaid")
 _SPECIAL_WORDS = (
     "%laneid", "%warpid", "%nwarpid", "WARP_SZ", "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge",
     "%lanemask_gt", "%smid", "%nsmid", "%gridid", "%dynamic_smem_size", "%total_smem_size",
+    *GRID_BARRIER,
 )  # fmt: skip
-_REFUSED_REGISTERS = {
-    "%clock": "clock()", "%clock_hi": "clock()", "%clock64": "clock64()", "%globaltimer": "the global timer",
-    "%globaltimer_lo": "the global timer", "%globaltimer_hi": "the global timer",
-    "%envreg1": "grid sync (cooperative groups)", "%envreg2": "grid sync (cooperative groups)",
+_CLOCKS = {  # bits, and where they begin
+    "%clock": (32, 0), "%clock_hi": (32, 32), "%clock64": (64, 0),
+    "%globaltimer": (64, 0), "%globaltimer_lo": (32, 0), "%globaltimer_hi": (32, 32),
 }  # fmt: skip
 MAX_INLINED = 400_000
 DYNAMIC_SHARED = -1  # an address: the end of the static shared memory, known once all is decoded
@@ -124,6 +125,7 @@ class Builder:
         self.dynamic_constants: list[int] = []
         self.pointer: int | None = None
         self.write_addresses: list[int] = []
+        self.clocks: list[tuple[Op, list[int]]] = []  # what reads the clock, and how much of its block comes behind
         self.orders = False  # whether anything but an atomic may order blocks: a fence, or an access with an order
         self.address_register = -1
         self.ins: Instruction = None  # type: ignore[assignment]
@@ -213,13 +215,28 @@ class Builder:
             if name not in self.special:
                 self.special[name] = self.new(32, Affine(0))
             return self.special[name]
-        if name in _REFUSED_REGISTERS:
-            raise Refuse(_REFUSED_REGISTERS[name])
+        if name in _CLOCKS:
+            return self.clock(*_CLOCKS[name])
         if name.startswith(("%cluster", "%is_explicit_cluster", "%nclusterid")):
             raise Refuse("thread block clusters")
         if name.startswith("%"):
             raise Refuse(f"register {name}")
         return self.named_address(name, symbol.offset)
+
+    def clock(self, width: int, shift: int) -> int:
+        """Return a register into which the instruction before this one reads the clock: it counts instructions."""
+        index = self.new(width, Affine(0))
+        before = [0]
+
+        def run(machine: Machine) -> None:
+            # `steps` counts the whole block already.
+            machine.put(index, Affine((machine.steps - before[0]) >> shift & (1 << width) - 1))
+
+        op = Op(run, "plain", self.ins.location)
+        op.line, op.opcode, op.defs, op.pointer = self.ins.location, "clock", (index,), 0
+        self.stream.append(op)
+        self.clocks.append((op, before))
+        return index
 
     def named_address(self, name: str, offset: int) -> int:
         """Return the register of a variable's address plus an offset."""
@@ -343,6 +360,9 @@ class Builder:
         written = written_memory(self.stream, len(self.widths), symbols, self.write_addresses)
         granule = {space: min(value, 8) for space, value in self.granule.items()}
         blocks = cut_blocks(self.stream, self.kernel.location)
+        behind = {id(op): block.weight - place for block in blocks for place, op in enumerate(block.ops)}
+        for op, before in self.clocks:
+            before[0] = behind.get(id(op), 0)
         find_live_registers(blocks)
         watch_undefined(blocks, self.initial)
         return Code(
@@ -368,11 +388,29 @@ class Builder:
             try:
                 self.append(item)
             except Refuse as error:
-                place = self.module.files.get(item.location.file, "")
-                self.refused[Unsupported(place, item.location.line, str(error))] = None
+                self.refuse(item, str(error))
             self.ins = item
         self.stack.pop()
         self.frame = caller
+
+    def refuse(self, ins: Instruction, feature: str) -> None:
+        """Append an op that ends the launch where it is executed: code that never runs refuses nothing."""
+        lack = Unsupported(self.module.files.get(ins.location.file, ""), ins.location.line, feature)
+        self.refused[lack] = None
+        kernel = self.kernel.name
+
+        def run(machine: Machine) -> None:
+            raise UnsupportedKernel(
+                f"kernel {kernel} uses what the simulator lacks ({lack.file}:{lack.line}: {feature}): run it on a GPU."
+            )
+
+        op = Op(run, "plain", ins.location)
+        op.line, op.opcode = ins.location, ins.opcode
+        op.defs = tuple(self.defs)
+        if ins.guard is not None:
+            op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], ins.inverted
+        op.uses = tuple(self.uses)
+        self.stream.append(op)
 
     def append(self, ins: Instruction) -> None:
         """Append one instruction's op."""

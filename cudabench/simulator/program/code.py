@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Run = Callable[["Machine"], None]
 Kind = Literal["plain", "branch", "table", "exit", "barrier", "collective"]
 AccessKind = Literal["load", "store", "atomic"]
+# The address of the barrier of a cooperative launch, its upper and its lower half: cooperative groups read them.
+GRID_BARRIER = ("%envreg1", "%envreg2")
 SYMBOL_BIT = 8192  # see `flow.written_memory`
 
 
@@ -136,3 +138,8 @@ class Code(NamedTuple):
     read: frozenset[int]
     written: int
     orders: bool
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether the kernel synchronises its grid, for which all blocks must run at once."""
+        return any(name in self.special for name in GRID_BARRIER)

@@ -160,6 +160,7 @@ _SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
 # Headers of the toolkit: where a line of theirs was inlined, the user's line is the one to show.
 _TOOLKIT = re.compile(
     r"(^|/)(include|targets|cuda-?[\d.]*|nvidia|cccl)/.*\.(h|hpp|cuh|inl)$|\.hpp$|__nv_nvrtc|cooperative_groups"
+    r"|(^|/)cccl/|(^|/)cuda/(std/|__|barrier$|pipeline$|ptx$|atomic$|semaphore$|latch$)"
     r"|(^|/)(cuda_|device_|sm_|math_|texture_|surface_|crt/)[\w/]*\.h$"
 )
 

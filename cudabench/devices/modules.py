@@ -1,0 +1,111 @@
+"""Modules by the driver itself, for kernels that synchronise their grid: PyCUDA has no cooperative launch."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Sequence
+from ctypes import c_int, c_size_t, c_uint, c_uint64, c_void_p
+from typing import Any
+
+import numpy as np
+
+from cudabench.errors import DeviceError
+
+# cuda.h: CUfunction_attribute, CUresult
+MAX_THREADS, SHARED_BYTES, CONSTANT_BYTES, LOCAL_BYTES, REGISTERS = range(5)
+COOPERATIVE_LAUNCH_TOO_LARGE = 720
+_FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(entry|func)\b", re.M)
+
+
+def synchronises_grid(ptx: str, entry: str) -> bool:
+    """Tell whether a kernel needs a cooperative launch: it, or a function that it may call, reads %envreg2, where
+    cooperative groups find the grid's barrier."""
+    if "%envreg2" not in ptx:
+        return False
+    starts = [match.start() for match in _FUNCTION.finditer(ptx)]
+    parts = [ptx[start:end] for start, end in zip(starts, [*starts[1:], len(ptx)], strict=True)]
+    own = next((part for part in parts if re.match(rf"\s*[.\w\s]*\.entry\s+{re.escape(entry)}\b", part)), "")
+    called = [part for part in parts if re.match(r"\s*[.\w\s]*\.func\b", part)]
+    return "%envreg2" in own or ("call" in own and any("%envreg2" in part for part in called))
+
+
+class Function:
+    """A kernel, with those of PyCUDA's methods that are in use here."""
+
+    def __init__(self, driver: ctypes.CDLL, function: c_void_p, name: str, cooperative: bool) -> None:
+        self._driver, self._function, self._name = driver, function, name
+        self._launch = driver.cuLaunchCooperativeKernel if cooperative else driver.cuLaunchKernel
+        self._extra = () if cooperative else (None,)
+        self._types: list[np.dtype[Any]] = []
+        self.num_regs, self.shared_size_bytes = self._attribute(REGISTERS), self._attribute(SHARED_BYTES)
+        self.local_size_bytes, self.const_size_bytes = self._attribute(LOCAL_BYTES), self._attribute(CONSTANT_BYTES)
+        self.max_threads_per_block = self._attribute(MAX_THREADS)
+
+    def _attribute(self, number: int) -> int:
+        found = c_int()
+        check(self._driver, self._driver.cuFuncGetAttribute(ctypes.byref(found), number, self._function), self._name)
+        return found.value
+
+    def set_attribute(self, attribute: int, value: int) -> None:
+        """Set a CUfunction_attribute."""
+        check(self._driver, self._driver.cuFuncSetAttribute(self._function, int(attribute), value), self._name)
+
+    def prepare(self, types: Sequence[Any]) -> Function:
+        """Set the types of the arguments: NumPy dtypes, or as text 'P' for an address and any other for bytes."""
+        self._types = [np.dtype(np.uint64) if isinstance(type_, str) else np.dtype(type_) for type_ in types]
+        return self
+
+    def prepared_async_call(
+        self, grid: Sequence[int], block: Sequence[int], stream: Any, *arguments: Any, shared_size: int = 0
+    ) -> None:
+        """Queue a launch on a stream of PyCUDA's."""
+        held = [
+            np.frombuffer(value, np.uint8) if isinstance(value, bytes) else np.array(value, type_)
+            for value, type_ in zip(arguments, self._types, strict=True)
+        ]
+        places = (c_void_p * max(1, len(held)))(*(array.ctypes.data for array in held))
+        sides = [c_uint(side) for side in (*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3])]
+        status = self._launch(
+            self._function, *sides, c_uint(shared_size), c_void_p(stream.handle), places, *self._extra
+        )
+        if status == COOPERATIVE_LAUNCH_TOO_LARGE:
+            raise DeviceError(
+                f"kernel {self._name} synchronises its grid, which has more blocks than this GPU runs at once: use a "
+                "smaller --grid, and let each thread do more."
+            )
+        check(self._driver, status, self._name)
+
+
+class Module:
+    """Machine code, loaded by the driver; it stays loaded as long as the context."""
+
+    def __init__(self, driver: ctypes.CDLL, cubin: bytes, ptx: str) -> None:
+        self._driver, self._ptx = driver, ptx
+        self._module = c_void_p()
+        check(driver, driver.cuModuleLoadData(ctypes.byref(self._module), ctypes.c_char_p(cubin)), "the module")
+
+    def get_function(self, entry: str) -> Function:
+        """Return a kernel by its name in the machine code."""
+        function = c_void_p()
+        status = self._driver.cuModuleGetFunction(ctypes.byref(function), self._module, entry.encode())
+        check(self._driver, status, entry)
+        return Function(self._driver, function, entry, synchronises_grid(self._ptx, entry))
+
+    def get_global(self, symbol: str) -> tuple[int, int]:
+        """Return address and size of a variable."""
+        pointer, nbytes = c_uint64(), c_size_t()
+        status = self._driver.cuModuleGetGlobal_v2(
+            ctypes.byref(pointer), ctypes.byref(nbytes), self._module, symbol.encode()
+        )
+        check(self._driver, status, symbol)
+        return int(pointer.value), int(nbytes.value)
+
+
+def check(driver: ctypes.CDLL, status: int, what: str) -> None:
+    """Raise DeviceError for a call of the driver that failed."""
+    if status:
+        text = ctypes.c_char_p()
+        driver.cuGetErrorString(status, ctypes.byref(text))
+        told = text.value.decode() if text.value else f"error {status}"
+        raise DeviceError(f"CUDA failed with {what}: {told}.")

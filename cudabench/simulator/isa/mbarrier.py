@@ -1,0 +1,232 @@
+"""Barriers in shared memory: mbarrier (PTX ISA 9.7.13.15).
+
+The 64 bits of a barrier, which the PTX ISA leaves open, are here, from the lowest: 20 of pending arrivals, 20 of
+expected arrivals, 22 of pending bytes (biased, since bytes may arrive before they are expected), the phase on top.
+
+A wait that is not over lets other lanes go first. What lanes did before a wait that ends is ordered before all that
+comes behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cudabench.simulator.isa.access import Lanes, MemoryOp, check
+from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.memory import SHARED_WINDOW, flat
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Refuse, Run
+from cudabench.simulator.program.ptx import Instruction, Symbol
+from cudabench.simulator.values import UNSIGNED, Affine, Array, as_array, broadcast, truth
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
+_FIELD = (1 << 20) - 1
+_BYTES_SHIFT, _BYTES_BIAS, _BYTES_MASK = 40, 1 << 21, (1 << 22) - 1
+_PHASE = 1 << 63
+_U64 = UNSIGNED[64]
+
+
+def shared_offsets(machine: Machine, register: int, offset: int) -> Array:
+    """Return addresses in shared memory, generic ones too, as offsets into a block's: (blocks or 1, threads or 1)."""
+    found = flat(machine.registers[register], offset, machine.chunk)
+    return np.where(found >= SHARED_WINDOW // 2, found - SHARED_WINDOW, found)
+
+
+class Barriers:
+    """The barriers that an instruction's active lanes name: one of each block that is its own, by their bits."""
+
+    def __init__(self, machine: Machine, access: MemoryOp, register: int, offset: int) -> None:
+        chunk = machine.chunk
+        self.machine = machine
+        lanes = Lanes(machine, Affine(0), 0)
+        lanes.address = shared_offsets(machine, register, offset)
+        mask = machine.mask if machine.mask is not None else chunk.root
+        lanes.mask = None if mask is None else broadcast(mask, chunk.shape)
+        lanes.address = broadcast(lanes.address, chunk.shape)
+        self.valid = check(machine, access, lanes, 0, machine.shared_size, 8)
+        self.lanes = np.ones(chunk.shape, dtype=bool) if lanes.mask is None else lanes.mask
+        if self.valid:
+            data = () if access.kind != "store" else (np.zeros((1, 1), np.uint64),)
+            machine.shared_races.log(access, lanes.address, 0, self.lanes, data)
+        words = machine.shared.reshape(-1).view(np.uint64)
+        self.words = words
+        rows = np.arange(chunk.blocks, dtype=np.int64).reshape(-1, 1) * (machine.shared.shape[1] // 8)
+        self.places = np.where(self.lanes, lanes.address, 0) // 8 + rows
+
+    def read(self) -> Array:
+        """Return each lane's barrier, (blocks, threads)."""
+        return self.words[self.places]
+
+    def update(self, arrivals: Array, more: Array, expected: Array) -> None:
+        """Let each lane arrive `arrivals` times, having added `more` pending bytes; `expected` falls (arrive_drop)."""
+        chosen = np.flatnonzero(self.lanes)
+        places = self.places.reshape(-1)[chosen]
+        shape = self.machine.chunk.shape
+        amounts = [
+            broadcast(np.asarray(part), shape).reshape(-1)[chosen].tolist() for part in (arrivals, more, expected)
+        ]
+        groups: dict[int, list[int]] = {}
+        for lane, place in enumerate(places.tolist()):
+            groups.setdefault(place, []).append(lane)
+        for place, members in groups.items():
+            word = int(self.words[place])
+            total = sum(amounts[0][lane] for lane in members)
+            if total <= (word & _FIELD):  # all arrive in this phase
+                word = arrived(word, total, sum(amounts[1][m] for m in members), sum(amounts[2][m] for m in members))
+            else:
+                for lane in members:
+                    word = arrived(word, amounts[0][lane], amounts[1][lane], amounts[2][lane])
+            if (word ^ int(self.words[place])) & _PHASE:
+                self.machine.wake()
+            self.words[place] = word
+
+
+def arrived(word: int, count: int, more: int, dropped: int = 0) -> int:
+    """Return a barrier's bits after arrivals and a change of its pending bytes; the last one begins the next phase."""
+    pending, expected = word & _FIELD, word >> 20 & _FIELD
+    nbytes = (word >> _BYTES_SHIFT & _BYTES_MASK) - _BYTES_BIAS + more
+    pending, expected, phase = pending - count, expected - dropped, word & _PHASE
+    if pending <= 0 and nbytes == 0:
+        pending, phase = pending + expected, phase ^ _PHASE
+    return (
+        (pending & _FIELD) | (expected & _FIELD) << 20 | ((nbytes + _BYTES_BIAS) & _BYTES_MASK) << _BYTES_SHIFT | phase
+    )
+
+
+def complete(machine: Machine, block: int, offset: int, nbytes: int) -> None:
+    """Tell a block's barrier that bytes have arrived."""
+    words = machine.shared[block].view(np.uint64)
+    word = int(words[offset // 8])
+    words[offset // 8] = found = arrived(word, 0, -nbytes)
+    if (found ^ word) & _PHASE:
+        machine.wake()
+
+
+def _local(ins: Instruction) -> None:
+    """Refuse what reaches into another block of a cluster."""
+    if "shared:cluster" in ins.modifiers:
+        raise Refuse("thread block clusters")
+
+
+@instruction("mbarrier")
+def build_mbarrier(builder: Builder, ins: Instruction) -> Run:
+    """Build mbarrier.init, inval, arrive, arrive_drop, expect_tx, complete_tx, test_wait, try_wait, pending_count."""
+    _local(ins)
+    kind = ins.modifiers[0]
+    if kind in ("test_wait", "try_wait"):
+        return _wait(builder, ins)
+    if kind == "pending_count":
+        target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], "b64")
+
+        def pending(machine: Machine) -> None:
+            machine.put(target, (machine.array(source, _U64) & np.uint64(_FIELD)).astype(np.uint32))
+
+        return pending
+    if kind in ("init", "inval"):
+        address, offset = builder.address(ins.operands[0])
+        access = MemoryOp(builder, "store", _U64, 1, "shared")
+        count = builder.source(ins.operands[1], "u32") if kind == "init" else None
+
+        def init(machine: Machine) -> None:
+            barriers = Barriers(machine, access, address, offset)
+            if not barriers.valid:
+                return
+            number: Any = np.uint64(0)
+            if count is not None:
+                number = broadcast(as_array(machine.registers[count], UNSIGNED[32], machine.chunk), machine.chunk.shape)
+                number = number.astype(np.uint64)[barriers.lanes]
+            bias = np.uint64(_BYTES_BIAS << _BYTES_SHIFT)
+            barriers.words[barriers.places[barriers.lanes]] = number | number << np.uint64(20) | bias
+
+        return init
+    return _arrive(builder, ins, kind)
+
+
+def _amount(machine: Machine, register: int | None, default: int) -> Array:
+    if register is None:
+        return np.full((1, 1), default, np.int64)
+    return as_array(machine.registers[register], UNSIGNED[32], machine.chunk).astype(np.int64)
+
+
+def _arrive(builder: Builder, ins: Instruction, kind: str) -> Run:
+    """Build what arrives at a barrier or changes its pending bytes."""
+    operands = list(ins.operands)
+    target = None
+    if kind in ("arrive", "arrive_drop"):
+        into = operands.pop(0)
+        if not (isinstance(into, Symbol) and into.name == "_"):
+            target = builder.target(into)
+    elif kind not in ("expect_tx", "complete_tx"):
+        raise refuse(ins)
+    address, offset = builder.address(operands[0])
+    access = MemoryOp(builder, "atomic", _U64, 1, "shared")
+    amount = builder.source(operands[1], "u32") if len(operands) > 1 else None
+    with_bytes = kind in ("expect_tx", "complete_tx") or "expect_tx" in ins.modifiers
+
+    def run(machine: Machine) -> None:
+        barriers = Barriers(machine, access, address, offset)
+        if not barriers.valid:
+            return
+        if target is not None:
+            machine.put(target, barriers.read())
+        none = np.zeros((1, 1), np.int64)
+        if kind in ("expect_tx", "complete_tx"):
+            change = _amount(machine, amount, 0)
+            barriers.update(none, change if kind == "expect_tx" else -change, none)
+            return
+        count = _amount(machine, None if with_bytes else amount, 1)
+        more = _amount(machine, amount, 0) if with_bytes else none
+        barriers.update(count, more, count if kind == "arrive_drop" else none)
+
+    return run
+
+
+def _wait(builder: Builder, ins: Instruction) -> Run:
+    """Build test_wait and try_wait, by a phase's token or its parity."""
+    parity = "parity" in ins.modifiers
+    target = builder.target(ins.operands[0])
+    address, offset = builder.address(ins.operands[1])
+    token = builder.source(ins.operands[2], "u32" if parity else "b64")
+    access = MemoryOp(builder, "atomic", _U64, 1, "shared")
+
+    def run(machine: Machine) -> None:
+        barriers = Barriers(machine, access, address, offset)
+        if not barriers.valid:
+            machine.put(target, True)
+            return
+        now = barriers.read() >> np.uint64(63)
+        if parity:
+            asked = machine.array(token, UNSIGNED[32]).astype(np.uint64) & np.uint64(1)
+        else:
+            asked = machine.array(token, _U64) >> np.uint64(63)
+        over = now != asked
+        machine.put(target, truth(over))
+        if (over & barriers.lanes).any():
+            machine.shared_races.barrier()
+            machine.global_races.barrier()
+        if (~over & barriers.lanes).any():
+            machine.spins = True
+
+    return run
+
+
+def build_copies_arrive(builder: Builder, ins: Instruction) -> Run:
+    """Build cp.async.mbarrier.arrive: the thread's copies have ended, as they have here at once; without .noinc the
+    arrival is one more than was expected."""
+    _local(ins)
+    address, offset = builder.address(ins.operands[0])
+    access = MemoryOp(builder, "atomic", _U64, 1, "shared")
+    counts = 1 if any("noinc" in word for word in ins.modifiers) else 0
+
+    def run(machine: Machine) -> None:
+        machine.shared_races.wait(None, machine.mask)
+        barriers = Barriers(machine, access, address, offset)
+        if barriers.valid and counts:
+            none = np.zeros((1, 1), np.int64)
+            barriers.update(none + counts, none, none)
+
+    return run

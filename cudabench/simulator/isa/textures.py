@@ -1,0 +1,339 @@
+"""Textures and surfaces: tex, tld4, txq, suld, sust, suq (PTX ISA 9.7.10 and 9.7.11).
+
+What a fetch returns is what the CUDA C++ Programming Guide, "Texture Fetching", says: a nearest texel, or a mean of the
+2, 4 or 8 around the place, with weights of 8 fractional bits (rounded to nearest here). The mean is computed in double
+precision and rounded once; the hardware's own rounding is not specified. Levels of detail are ignored: no texture here
+has mipmaps. Texture and surface accesses are not counted: how arrays lie in memory is not documented.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.errors import KernelTrap, LaunchError
+from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Refuse, Run
+from cudabench.simulator.program.ptx import Instruction, Operand, Vector
+from cudabench.simulator.textures import Texture
+from cudabench.simulator.values import DTYPES, INT64, UNSIGNED, Affine, Array, as_array, broadcast, canonical
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
+# Coordinates by geometry, and whether a layer stands before them.
+_GEOMETRY = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
+_ONE = 256  # a weight of 1.0: weights have 8 fractional bits
+_COMPONENTS = "rgba"
+
+
+class Fetch(NamedTuple):
+    """The operands of an instruction on a texture or surface: its handle, layer and coordinates, as registers."""
+
+    handle: int
+    layer: int | None
+    coordinates: tuple[int, ...]
+
+
+def _fetch(builder: Builder, ins: Instruction, operand: Operand, type_: str) -> Fetch:
+    """Return the operands in `[handle, {coordinates}]`; 3D and layered coordinates are padded to four."""
+    geometry = next((word for word in ins.modifiers if word in _GEOMETRY), None)
+    if geometry is None:
+        raise Refuse(f"cube maps and multisampled textures ({ins.text})")
+    if not isinstance(operand, Vector) or len(operand.items) != 2:
+        raise Refuse(f"textures with separate samplers ({ins.text})")
+    count, layered = _GEOMETRY[geometry]
+    place = operand.items[1]
+    items = list(place.items if isinstance(place, Vector) else (place,))
+    layer = builder.source(items.pop(0), "u32") if layered else None
+    return Fetch(
+        builder.source(operand.items[0], "b64"), layer, tuple(builder.source(item, type_) for item in items[:count])
+    )
+
+
+def bound(machine: Machine, handle: int, ins: Instruction, dimensions: int, layered: bool) -> Texture:
+    """Return the texture that all active lanes name. Raises KernelTrap for a handle that is none, or of another kind"""
+    value = machine.registers[handle]
+    if type(value) is Affine and value.coefficients is None:
+        numbers = [value.base]
+    else:
+        lanes = machine.lanes()
+        numbers = np.unique(broadcast(as_array(value, INT64, machine.chunk), machine.chunk.shape)[lanes]).tolist()
+    place = f"{machine.code.files.get(ins.location.file, '')}:{ins.location.line}"
+    if len(numbers) > 1:
+        raise KernelTrap(f"the lanes of a fetch at {place} use {len(numbers)} textures at once, which is undefined.")
+    found = machine.textures.get(numbers[0])
+    if found is None:
+        raise KernelTrap(
+            f"kernel {machine.code.name} fetches at {place} from {numbers[0]:#x}, which is no texture object: give the "
+            "argument as texture(...)."
+        )
+    if found.dimensions != dimensions or found.layered != layered:
+        wanted = f"{dimensions}{' and a layer' * layered} coordinates"
+        have = f"{found.dimensions}{' and layers' * found.layered}"
+        raise KernelTrap(f"kernel {machine.code.name} fetches with {wanted} at {place} from a texture of {have}.")
+    return found
+
+
+def wrapped(index: Array, count: int, mode: str) -> tuple[Array, Array | None]:
+    """Return indices of texels by the address mode, and which lie on the border (None: none can)."""
+    if mode == "wrap":
+        return index % count, None
+    if mode == "mirror":
+        folded = index % (2 * count)
+        return np.where(folded < count, folded, 2 * count - 1 - folded), None
+    inside = np.clip(index, 0, count - 1)
+    return inside, index != inside if mode == "border" else None
+
+
+def texels(texture: Texture, layer: Array | None, indices: Sequence[tuple[Array, Array | None]]) -> Array:
+    """Return the texels at indices, x first, as (..., channels): numbers as stored, zero on the border."""
+    data = texture.texels
+    places = [index for index, _ in reversed(indices)]
+    if layer is not None:
+        places.insert(0, layer)
+    found = data[tuple(np.broadcast_arrays(*places))]
+    for _, border in indices:
+        if border is not None:
+            found = np.where(border[..., None], found.dtype.type(0), found)
+    return found
+
+
+def _layer(texture: Texture, layer: Array | None) -> Array | None:
+    return None if layer is None else np.clip(layer.astype(np.int64), 0, texture.texels.shape[0] - 1)
+
+
+def _scaled(texture: Texture, coordinates: Sequence[Array]) -> list[Array]:
+    """Return coordinates in texels, in double precision; what is no number is 0."""
+    extents = texture.extents
+    found = []
+    for x, count in zip(coordinates, extents, strict=True):
+        x = x.astype(np.float64)
+        x = x * count if texture.normalized else x
+        found.append(np.clip(np.nan_to_num(x), -(2.0**40), 2.0**40))
+    return found
+
+
+def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array]) -> Array:
+    """Return what a fetch with floating-point coordinates gives: (..., channels), as the texture's reading says."""
+    places = _scaled(texture, coordinates)
+    layer = _layer(texture, layer)
+    extents = texture.extents
+    modes = texture.modes
+    if texture.filter == "point":
+        index = [
+            wrapped(np.floor(x).astype(np.int64), count, mode)
+            for x, count, mode in zip(places, extents, modes, strict=True)
+        ]
+        return texture.values(texels(texture, layer, index))
+    low, weight = [], []
+    for x in places:
+        fixed = np.floor((x - 0.5) * _ONE + 0.5).astype(np.int64)
+        low.append(fixed >> 8)
+        weight.append((fixed & (_ONE - 1)) / _ONE)
+    total: Any = 0.0
+    for corner in range(1 << len(places)):
+        upper = [corner >> axis & 1 for axis in range(len(places))]
+        index = [wrapped(i + up, count, mode) for i, up, count, mode in zip(low, upper, extents, modes, strict=True)]
+        share: Any = 1.0
+        for up, a in zip(upper, weight, strict=True):
+            share = share * (a if up else 1.0 - a)
+        part = texture.values(texels(texture, layer, index)).astype(np.float64)
+        # A texel without weight counts for nothing, also where it is no number.
+        total = total + np.where(share[..., None] == 0, 0.0, part * share[..., None])
+    found: Array = total.astype(np.float32)
+    return found
+
+
+def fetched(texture: Texture, layer: Array | None, coordinates: Sequence[Array]) -> Array:
+    """Return what a fetch with integer coordinates gives: the texel; outside of linear memory zero."""
+    mode = "border" if texture.linear else "clamp"
+    index = [
+        wrapped(x.astype(np.int64), count, mode if texture.linear else own)
+        for x, count, own in zip(coordinates, texture.extents, texture.modes, strict=True)
+    ]
+    return texture.values(texels(texture, _layer(texture, layer), index))
+
+
+def _put_channels(machine: Machine, targets: Sequence[int], found: Array, type_: str) -> None:
+    """Write channels to registers; those that a texture lacks are zero."""
+    dtype = DTYPES[type_]
+    for number, target in enumerate(targets):
+        if number >= found.shape[-1]:
+            machine.put(target, Affine(0))
+            continue
+        part = np.ascontiguousarray(found[..., number])
+        if part.dtype.itemsize < dtype.itemsize:  # 8 and 16 bits are extended by their sign
+            part = part.astype(
+                np.float32 if part.dtype.kind == "f" else np.int32 if part.dtype.kind == "i" else np.uint32
+            )
+        machine.put(target, canonical(part.view(dtype)))
+
+
+def _items(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+@instruction("tex")
+def build_tex(builder: Builder, ins: Instruction) -> Run:
+    """Build tex, with a level or gradients (ignored: there are no mipmaps) or without."""
+    result, kind = ins.modifiers[-2:]
+    if result not in ("f32", "s32", "u32") or kind not in ("f32", "s32"):
+        raise refuse(ins)
+    fetch = _fetch(builder, ins, ins.operands[1], kind)
+    targets = [builder.target(item) for item in _items(ins.operands[0])]
+    dimensions = len(fetch.coordinates)
+
+    def run(machine: Machine) -> None:
+        texture = bound(machine, fetch.handle, ins, dimensions, fetch.layer is not None)
+        layer = None if fetch.layer is None else machine.array(fetch.layer, UNSIGNED[32])
+        coordinates = [machine.array(index, DTYPES[kind]) for index in fetch.coordinates]
+        found = (sample if kind == "f32" else fetched)(texture, layer, coordinates)
+        _put_channels(machine, targets, found, result)
+
+    return run
+
+
+@instruction("tld4")
+def build_tld4(builder: Builder, ins: Instruction) -> Run:
+    """Build tld4: one component of the four texels that a bilinear fetch would mix."""
+    component = next(word for word in ins.modifiers if word in _COMPONENTS)
+    result, kind = ins.modifiers[-2:]
+    if result not in ("f32", "s32", "u32") or kind != "f32":
+        raise refuse(ins)
+    fetch = _fetch(builder, ins, ins.operands[1], kind)
+    targets = [builder.target(item) for item in _items(ins.operands[0])]
+    number = _COMPONENTS.index(component)
+
+    def run(machine: Machine) -> None:
+        texture = bound(machine, fetch.handle, ins, 2, fetch.layer is not None)
+        layer = None if fetch.layer is None else _layer(texture, machine.array(fetch.layer, UNSIGNED[32]))
+        x, y = _scaled(texture, [machine.array(index, DTYPES[kind]) for index in fetch.coordinates])
+        i, j = (np.floor((place - 0.5) * _ONE + 0.5).astype(np.int64) >> 8 for place in (x, y))
+        parts = []
+        for right, down in ((0, 1), (1, 1), (1, 0), (0, 0)):
+            index = [
+                wrapped(place + step, count, mode)
+                for place, step, count, mode in zip((i, j), (right, down), texture.extents, texture.modes, strict=True)
+            ]
+            values = texture.values(texels(texture, layer, index))
+            parts.append(values[..., number] if number < values.shape[-1] else np.zeros_like(values[..., 0]))
+        _put_channels(machine, targets, np.stack(np.broadcast_arrays(*parts), axis=-1), result)
+
+    return run
+
+
+@instruction("txq", "suq")
+def build_query(builder: Builder, ins: Instruction) -> Run:
+    """Build txq and suq of width, height and depth."""
+    axis = next((("width", "height", "depth").index(w) for w in ins.modifiers if w in ("width", "height", "depth")), -1)
+    if axis < 0:
+        raise refuse(ins)
+    handle = builder.address(ins.operands[1])[0]
+    target = builder.target(ins.operands[0])
+
+    def run(machine: Machine) -> None:
+        texture = machine.textures.get(machine.first_value(handle))
+        if texture is None:
+            raise LaunchError(f"{ins.text} asks for the size of what is no texture object.")
+        machine.put(target, Affine(texture.extents[axis] if axis < texture.dimensions else 0))
+
+    return run
+
+
+# Surfaces: bytes of a row, and rows, addressed without any conversion.
+
+
+def _surface(builder: Builder, ins: Instruction) -> tuple[str, int, np.dtype[Any], str]:
+    """Return (clamp mode, elements, their type) of a surface access; only the unformatted .b is there."""
+    if "b" not in ins.modifiers[0]:
+        raise refuse(ins)
+    mode = ins.modifiers[-1] if ins.modifiers[-1] in ("trap", "clamp", "zero") else "trap"
+    type_ = next((word for word in reversed(ins.modifiers) if word in ("b8", "b16", "b32", "b64")), None)
+    if type_ is None:
+        raise refuse(ins)
+    count = next((int(word[1]) for word in ins.modifiers if word in ("v2", "v4")), 1)
+    return mode, count, DTYPES[type_], type_
+
+
+def _places(
+    machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: int
+) -> tuple[Array, Array, Array | None, Texture]:
+    """Return (flat byte array, byte offsets, lanes whose place is there) of an access, by the clamp mode."""
+    surface = bound(machine, fetch.handle, ins, len(fetch.coordinates), fetch.layer is not None)
+    raw = surface.bytes
+    row = surface.extents[0] * surface.texel_bytes
+    coordinates = [machine.array(index, DTYPES["s32"]).astype(np.int64) for index in fetch.coordinates]
+    limits = [row, *surface.extents[1:]]
+    sizes = [size, *[1] * (len(limits) - 1)]
+    outside: Any = np.zeros((1, 1), dtype=bool)
+    offset: Any = np.zeros((1, 1), dtype=np.int64)
+    step = 1
+    for x, limit, width in zip(coordinates, limits, sizes, strict=True):
+        bad = (x < 0) | (x > limit - width) | (x % width != 0)
+        outside = outside | bad
+        offset = offset + np.clip(x, 0, limit - width) // width * width * step
+        step *= limit
+    if fetch.layer is not None:
+        layer = machine.array(fetch.layer, UNSIGNED[32]).astype(np.int64)
+        offset = offset + np.clip(layer, 0, surface.texels.shape[0] - 1) * step
+        outside = outside | (layer >= surface.texels.shape[0])
+    lost = outside if machine.mask is None else outside & machine.mask
+    if machine.chunk.root is not None:
+        lost = lost & machine.chunk.root
+    if mode == "trap" and lost.any():
+        place = f"{machine.code.files.get(ins.location.file, '')}:{ins.location.line}"
+        raise KernelTrap(
+            f"kernel {machine.code.name} accesses a surface of {row} bytes a row outside of it, or at a place that is "
+            f"no multiple of {size} bytes, at {place}: x of a surface counts bytes."
+        )
+    return raw, offset, None if mode == "clamp" or not lost.any() else ~outside, surface
+
+
+@instruction("suld")
+def build_suld(builder: Builder, ins: Instruction) -> Run:
+    """Build suld.b: bytes of a surface."""
+    mode, count, dtype, _ = _surface(builder, ins)
+    fetch = _fetch(builder, ins, ins.operands[1], "s32")
+    targets = [builder.target(item) for item in _items(ins.operands[0])]
+
+    def run(machine: Machine) -> None:
+        raw, offset, there, _ = _places(machine, ins, fetch, mode, count * dtype.itemsize)
+        view = raw.view(dtype)
+        index = offset // dtype.itemsize
+        for number, target in enumerate(targets):
+            found = view[index + number]
+            if there is not None:
+                found = np.where(there, found, dtype.type(0))
+            width = max(16, builder.width(target))
+            machine.put(target, canonical(found.astype(UNSIGNED[width])))
+
+    return run
+
+
+@instruction("sust")
+def build_sust(builder: Builder, ins: Instruction) -> Run:
+    """Build sust.b: bytes into a surface."""
+    mode, count, dtype, type_ = _surface(builder, ins)
+    fetch = _fetch(builder, ins, ins.operands[0], "s32")
+    sources = [builder.source(item, type_) for item in _items(ins.operands[1])]
+
+    def run(machine: Machine) -> None:
+        raw, offset, there, surface = _places(machine, ins, fetch, mode, count * dtype.itemsize)
+        if not surface.texels.flags.writeable:
+            raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
+        view = raw.view(dtype)
+        shape = machine.chunk.shape
+        lanes = machine.lanes()
+        if machine.chunk.root is not None:
+            lanes = lanes & machine.chunk.root
+        if there is not None:
+            lanes = lanes & there
+        index = broadcast(offset // dtype.itemsize, shape)[lanes]
+        for number, source in enumerate(sources):
+            view[index + number] = broadcast(machine.array(source, dtype), shape)[lanes]
+
+    return run

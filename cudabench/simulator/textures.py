@@ -1,0 +1,92 @@
+"""Texture and surface objects, as arguments of a launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from cudabench.simulator.errors import LaunchError
+from cudabench.simulator.values import Array
+
+Filter = Literal["point", "linear"]
+AddressMode = Literal["clamp", "wrap", "mirror", "border"]
+FIRST_HANDLE = 1 << 35  # of texture objects: no address, so that a pointer in its place is told
+
+
+@dataclass(frozen=True)
+class Texture:
+    """An array read through a texture object, or read and written through a surface object.
+
+    array: C-contiguous, its axes depth (3D) or layers, height, width, and the channels (1, 2 or 4) where there is more
+    than one. linear: linear memory, which only tex1Dfetch reads. read: "element", or "normalized" for integers of 8
+    and 16 bits as numbers in [0, 1] or [-1, 1]. normalized: coordinates run from 0 to 1. Address modes wrap and mirror
+    need normalized coordinates: without, they are clamp, as on the GPU.
+
+    Raises LaunchError for a shape, type or combination that no GPU takes.
+    """
+
+    array: Array
+    channels: int = 1
+    layered: bool = False
+    filter: Filter = "point"
+    address: AddressMode = "clamp"
+    normalized: bool = False
+    read: Literal["element", "normalized"] = "element"
+    linear: bool = False
+    texels: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        array = self.array
+        if self.channels not in (1, 2, 4) or (self.channels > 1 and array.shape[-1] != self.channels):
+            raise LaunchError(f"a texture of {self.channels} channels cannot read an array of shape {array.shape}.")
+        if not array.flags.c_contiguous or array.dtype.name not in _TYPES:
+            raise LaunchError(
+                f"a texture cannot read an array of {array.dtype}: use {', '.join(_TYPES)}, C-contiguous."
+            )
+        if self.filter == "linear" and array.dtype.kind != "f" and self.read != "normalized":
+            raise LaunchError(f"a texture of {array.dtype} has no linear filter, unless it is read as normalized.")
+        if self.read == "normalized" and (array.dtype.kind == "f" or array.dtype.itemsize > 2):
+            raise LaunchError(f"only integers of 8 and 16 bits are read as normalized, not {array.dtype}.")
+        object.__setattr__(self, "texels", array if self.channels > 1 else array.reshape(*array.shape, 1))
+        if not 1 <= self.dimensions <= (2 if self.layered else 3):
+            raise LaunchError(f"a texture has 1 to 3 dimensions, not the {self.dimensions} of {array.shape}.")
+
+    @property
+    def dimensions(self) -> int:
+        """The number of coordinates."""
+        return int(self.texels.ndim) - 1 - self.layered
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Texels along x, y, z."""
+        return tuple(self.texels.shape[self.layered : -1][::-1])
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The address modes along x, y, z."""
+        mode = self.address
+        if mode in ("wrap", "mirror") and not self.normalized:
+            mode = "clamp"
+        return (mode,) * self.dimensions
+
+    @property
+    def texel_bytes(self) -> int:
+        """The size of a texel."""
+        return self.channels * int(self.array.dtype.itemsize)
+
+    @property
+    def bytes(self) -> Array:
+        """All texels as bytes."""
+        return self.texels.reshape(-1).view(np.uint8)
+
+    def values(self, texels: Array) -> Array:
+        """Return texels as they are read: float32, or integers as they are."""
+        if self.read == "normalized":
+            info = np.iinfo(texels.dtype)
+            return np.maximum(texels.astype(np.float64) / info.max, -1.0).astype(np.float32)
+        return texels.astype(np.float32) if texels.dtype.kind == "f" else texels
+
+
+_TYPES = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32")

@@ -1,0 +1,46 @@
+"""Grids that synchronise: cooperative groups' grid.sync()."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudabench import simulator
+
+Launch = Callable[..., simulator.Report]
+
+REVERSE = """
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void k(float *x, float *y, int n) {
+  cg::grid_group grid = cg::this_grid();
+  for (int i = grid.thread_rank(); i < n; i += grid.size()) x[i] = i;
+  grid.sync();
+  for (int step = 0; step < 3; step++) {
+    for (int i = grid.thread_rank(); i < n; i += grid.size()) y[i] = x[n - 1 - i] + grid.is_valid();
+    grid.sync();
+    for (int i = grid.thread_rank(); i < n; i += grid.size()) x[i] = y[i];
+    grid.sync();
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(("grid", "block"), [(1, 32), (7, 33), ((3, 2, 2), (8, 4, 2)), (300, 64), (96, 1024)], ids=str)
+def test_the_grid_meets(launch: Launch, grid: Any, block: Any) -> None:
+    """What every block wrote before a sync, every block reads behind it; also with more lanes than run as one chunk."""
+    n = 10_000
+    x, y = np.zeros(n, np.float32), np.zeros(n, np.float32)
+    report = launch(REVERSE, grid, block, [x, y, n])
+    assert report.hazards == ()
+    np.testing.assert_array_equal(x, np.arange(n)[::-1] + 3)
+
+
+def test_a_grid_that_no_gpu_holds_at_once(launch: Launch) -> None:
+    """A cooperative launch needs all its blocks resident."""
+    x = np.zeros(4, np.float32)
+    with pytest.raises(simulator.LaunchError, match="more than any GPU holds"):
+        launch(REVERSE, 4000, 1024, [x, x, 4])

@@ -1,0 +1,201 @@
+"""Textures and surfaces: nearest texels, filtering, address modes, layers; what is no texture is refused."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudabench import simulator
+from cudabench.simulator import Texture
+
+Array = np.ndarray[Any, Any]
+Launch = Callable[..., simulator.Report]
+
+FETCH_1D = """
+extern "C" __global__ void k(cudaTextureObject_t t, const float *x, float *o, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) o[i] = tex1D<float>(t, x[i]);
+}
+"""
+FETCH_2D = """
+extern "C" __global__ void k(cudaTextureObject_t t, const float2 *x, float *o, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) o[i] = tex2D<float>(t, x[i].x, x[i].y);
+}
+"""
+
+
+def texel(data: Array, index: int, mode: str) -> float:
+    """Return T[index] of the Programming Guide, by the address mode."""
+    count = len(data)
+    if mode == "wrap":
+        index %= count
+    elif mode == "mirror":
+        turn, index = divmod(index, count)
+        index = count - 1 - index if turn % 2 else index
+    elif mode == "border" and not 0 <= index < count:
+        return 0.0
+    return float(data[min(max(index, 0), count - 1)])
+
+
+def filtered(data: Array, x: float, mode: str, linear: bool) -> float:
+    """Return tex(x) as the Programming Guide defines it, one dimension; x, in texels, has at most 8 fractional bits."""
+    if not linear:
+        return texel(data, int(np.floor(x)), mode)
+    xb = x - 0.5
+    i = int(np.floor(xb))
+    a = xb - i
+    return (1 - a) * texel(data, i, mode) + a * texel(data, i + 1, mode)
+
+
+@pytest.mark.parametrize("mode", ["clamp", "wrap", "mirror", "border"])
+@pytest.mark.parametrize("kind", ["point", "linear"])
+def test_one_dimension(launch: Launch, mode: Any, kind: Any) -> None:
+    """Normalized coordinates, on both sides of [0, 1): each address mode, with and without a filter."""
+    data = np.array([3, 1, 4, 1, 5, 9, 2, 6], np.float32)
+    x = np.arange(-256, 512).astype(np.float32) / 256
+    out = np.zeros_like(x)
+    texture = Texture(data, filter=kind, address=mode, normalized=True)
+    launch(FETCH_1D, 3, 256, [texture, x, out, x.size])
+    expected = [filtered(data, float(v) * 8, mode, kind == "linear") for v in x]
+    np.testing.assert_array_equal(out, np.float32(expected))
+
+
+@pytest.mark.parametrize(("given", "meant"), [("wrap", "clamp"), ("mirror", "clamp"), ("border", "border")])
+def test_coordinates_in_texels_do_not_wrap(launch: Launch, given: Any, meant: str) -> None:
+    """Without normalized coordinates, wrap and mirror are clamp."""
+    data = np.array([3, 1, 4, 1, 5], np.float32)
+    x = np.arange(-8, 20).astype(np.float32) / 2
+    out = np.zeros_like(x)
+    launch(FETCH_1D, 1, 32, [Texture(data, address=given), x, out, x.size])
+    np.testing.assert_array_equal(out, np.float32([filtered(data, float(v), meant, False) for v in x]))
+
+
+def test_bilinear(launch: Launch) -> None:
+    """A 2D fetch with a filter is a 1D fetch in x of 1D fetches in y."""
+    rng = np.random.default_rng(1)
+    data = rng.integers(0, 100, (6, 10)).astype(np.float32)
+    points = np.array(list(itertools.product(np.arange(-2, 24) / 2, np.arange(-4, 30) / 4)), np.float32)
+    out = np.zeros(len(points), np.float32)
+    launch(FETCH_2D, 4, 256, [Texture(data, filter="linear"), points, out, len(points)])
+    expected = []
+    for x, y in points.tolist():
+        rows = np.array([filtered(row, x, "clamp", True) for row in data])
+        expected.append(filtered(rows, y, "clamp", True))
+    np.testing.assert_array_equal(out, np.float32(expected))
+
+
+def test_weights_have_eight_fractional_bits(launch: Launch) -> None:
+    """Between texels 0 and 1 a filter has the 257 values of its weights, each the nearest to its coordinate."""
+    x = (np.arange(4097) / 4096 + 0.5).astype(np.float32)
+    out = np.zeros_like(x)
+    launch(FETCH_1D, 17, 256, [Texture(np.array([0, 1], np.float32), filter="linear"), x, out, x.size])
+    assert set(np.unique(out * 256).tolist()) == set(range(257))
+    assert np.abs(out - (x - 0.5)).max() <= 1 / 512
+
+
+def test_channels_and_integers(launch: Launch) -> None:
+    """Four channels of bytes, as they are and as numbers in [0, 1]; one of int16 keeps its sign."""
+    source = """
+extern "C" __global__ void k(cudaTextureObject_t t, cudaTextureObject_t u, cudaTextureObject_t v, uchar4 *o, float4 *p,
+                             short *q) {
+  int i = threadIdx.x;
+  o[i] = tex2D<uchar4>(t, i % 4 + .5f, i / 4 + .5f);
+  p[i] = tex2D<float4>(u, i % 4 + .5f, i / 4 + .5f);
+  q[i] = tex2D<short>(v, i % 4, i / 4);
+}
+"""
+    rng = np.random.default_rng(2)
+    data = rng.integers(0, 256, (8, 4, 4), dtype=np.uint8)
+    words = rng.integers(-30000, 30000, (8, 4), dtype=np.int16)
+    out, floats, shorts = np.zeros_like(data), np.zeros(data.shape, np.float32), np.zeros_like(words)
+    textures = [Texture(data, channels=4), Texture(data, channels=4, read="normalized"), Texture(words)]
+    launch(source, 1, 32, [*textures, out, floats, shorts])
+    np.testing.assert_array_equal(out, data)
+    np.testing.assert_array_equal(floats, (data / 255.0).astype(np.float32))
+    np.testing.assert_array_equal(shorts, words)
+
+
+def test_linear_memory_is_zero_outside(launch: Launch) -> None:
+    """tex1Dfetch reads by index; before and behind the memory it gives 0."""
+    source = 'extern "C" __global__ void k(cudaTextureObject_t t, int *o) {\n'
+    source += "  o[threadIdx.x] = tex1Dfetch<int>(t, (int)threadIdx.x - 4);\n}\n"
+    out = np.full(32, -1, np.int32)
+    launch(source, 1, 32, [Texture(np.arange(100, 120, dtype=np.int32), linear=True), out])
+    np.testing.assert_array_equal(out, [*[0] * 4, *range(100, 120), *[0] * 8])
+
+
+def test_volumes_layers_and_gathers(launch: Launch) -> None:
+    """A trilinear fetch, a layer by its number, and the four texels around a place."""
+    source = """
+extern "C" __global__ void k(cudaTextureObject_t t, cudaTextureObject_t u, cudaTextureObject_t v, float *o, float4 *g) {
+  int i = threadIdx.x;
+  o[i] = tex3D<float>(t, 1.f, 1.25f, 2.f);
+  o[i + 32] = tex2DLayered<float>(u, i % 4, i / 4, 2);
+  g[i] = tex2Dgather<float4>(v, i % 4 + 1.f, 2.f, 0);
+}
+"""
+    data = np.arange(3 * 8 * 4, dtype=np.float32).reshape(3, 8, 4)
+    out, around = np.zeros(64, np.float32), np.zeros((32, 4), np.float32)
+    textures = [Texture(data, filter="linear"), Texture(data, layered=True), Texture(data[1].copy())]
+    launch(source, 1, 32, [*textures, out, around])
+    np.testing.assert_array_equal(out[:32], np.float32(0.5 + 4 * 0.75 + 32 * 1.5))
+    np.testing.assert_array_equal(out[32:], data[2].reshape(-1))
+    i = np.arange(32) % 4
+    right = np.minimum(i + 1, 3)
+    plane = data[1]
+    expected = np.stack([plane[2, i], plane[2, right], plane[1, right], plane[1, i]], axis=1)
+    np.testing.assert_array_equal(around, expected)
+
+
+def test_surfaces(launch: Launch) -> None:
+    """x of a surface counts bytes; outside, zero mode reads 0 and clamp mode the edge."""
+    source = """
+extern "C" __global__ void k(cudaSurfaceObject_t s, cudaSurfaceObject_t d, float *o) {
+  int x = threadIdx.x, y = blockIdx.x;
+  float4 v;
+  surf2Dread(&v, s, x * 16, y);
+  surf2Dwrite(make_float4(v.w, v.z, v.y, v.x + 1), d, x * 16, y);
+  o[y * 8 + x] = surf2Dread<float>(s, x * 16 - 16, y, cudaBoundaryModeZero)
+               + 1000 * surf2Dread<float>(s, 1000 * x, y, cudaBoundaryModeClamp);
+}
+"""
+    data = np.arange(5 * 8 * 4, dtype=np.float32).reshape(5, 8, 4)
+    out, extra = np.zeros_like(data), np.zeros((5, 8), np.float32)
+    launch(source, 5, 8, [Texture(data, channels=4), Texture(out, channels=4), extra])
+    expected = data[..., ::-1].copy()
+    expected[..., 3] += 1
+    np.testing.assert_array_equal(out, expected)
+    before = np.pad(data[:, :-1, 0], ((0, 0), (1, 0)))
+    last = np.where(np.arange(8) == 0, data[:, :1, 0], data[:, -1:, 3])
+    np.testing.assert_array_equal(extra, before + 1000 * last)
+
+
+def test_a_surface_access_outside_ends_the_launch(launch: Launch) -> None:
+    """The mode without a name, trap, does what it says; so does x that counts elements."""
+    source = 'extern "C" __global__ void k(cudaSurfaceObject_t s, int x) { surf1Dwrite(1.f, s, x); }\n'
+    surface = Texture(np.zeros(4, np.float32))
+    for x in (16, -4, 2):
+        with pytest.raises(simulator.KernelTrap, match="outside of it"):
+            launch(source, 1, 1, [surface, x])
+    launch(source, 1, 1, [surface, 12])
+    np.testing.assert_array_equal(surface.array, [0, 0, 0, 1])
+
+
+def test_what_is_no_texture(launch: Launch) -> None:
+    """A pointer in place of a texture object, and one of other dimensions, end the launch with the line."""
+    x, out = np.zeros(32, np.float32), np.zeros(32, np.float32)
+    with pytest.raises(simulator.KernelTrap, match=r"test\.cu:4.* no texture object"):
+        launch(FETCH_1D, 1, 32, [x, x, out, 32])
+    with pytest.raises(simulator.KernelTrap, match="1 coordinates"):
+        launch(FETCH_1D, 1, 32, [Texture(np.zeros((4, 4), np.float32)), x, out, 32])
+    for bad in (
+        {"array": np.zeros(4)}, {"array": np.zeros(4, np.int32), "filter": "linear"},
+        {"array": np.zeros(4, np.float32), "read": "normalized"}, {"array": np.zeros((4, 3), np.int8), "channels": 4},
+    ):  # fmt: skip
+        with pytest.raises(simulator.LaunchError):
+            Texture(**bad)
