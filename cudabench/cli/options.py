@@ -94,6 +94,22 @@ def output_options() -> list[click.Parameter]:
     ]
 
 
+def sizes_option(metavar: str, help: str) -> click.Option:
+    """Return what asks for several sizes."""
+    return option("--sizes", metavar=metavar, help=help)
+
+
+def print_option() -> click.Option:
+    """Return what prints one value, for scripts."""
+    return option(
+        "--print",
+        "key",
+        metavar="KEY",
+        help="Print one value of the one result, and nothing else: bandwidth_gbps, time.median_s.",
+        shell_complete=complete.result_keys,
+    )
+
+
 def settings(options: dict[str, Any], *, simulated: bool) -> Settings:
     """Return the settings that the options of this module ask for; options that a command lacks take their defaults."""
     standard = Settings(timeout=SIMULATED_TIMEOUT_S) if simulated else Settings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -98,16 +99,19 @@ def problem_options() -> list[click.Parameter]:
     ]  # fmt: skip
 
 
-def requests_of(ctx: click.Context, given: dict[str, Any]) -> list[UserRequest]:
+def requests_of(
+    ctx: click.Context, given: dict[str, Any], allowed: Sequence[click.Parameter] = ()
+) -> list[UserRequest]:
     """Return what the options, and the profile under them, ask for; the profile's settings of a run go into `given`.
 
-    A single request without --profile; else one for each of the profile's tables that is asked for.
+    A single request without --profile; else one for each of the profile's tables that is asked for. `allowed` is what
+    a profile may hold, where that is not what the command takes.
     """
     if not given["profile"]:
-        return [_request(given)]
+        return [request_of(given)]
     from cudabench.userkernel import profile
 
-    params = {param.name: param for param in ctx.command.params if param.name}
+    params = {param.name: param for param in allowed or ctx.command.params if param.name}
     keys = {name: _key(param) for name, param in params.items() if name not in ("profile", "kernels")}
     names = {key: name for name, key in keys.items()}
     content = profile.read(
@@ -116,7 +120,7 @@ def requests_of(ctx: click.Context, given: dict[str, Any]) -> list[UserRequest]:
     typed = {
         keys[name]: given[name]
         for name in keys
-        if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE and given[name] not in (None, ())
+        if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE and given.get(name) not in (None, ())
     }
     wanted = given["kernels"] or tuple(content.tables) or ("",)
     requests, settings = [], None
@@ -134,7 +138,7 @@ def requests_of(ctx: click.Context, given: dict[str, Any]) -> list[UserRequest]:
                     "run has one: write it above the tables."
                 )
         settings = own
-        requests.append(_request(values))
+        requests.append(request_of(values))
     given.update(settings or {})
     return requests
 
@@ -144,7 +148,8 @@ def _key(param: click.Parameter) -> str:
     return max(param.opts, key=len).lstrip("-")
 
 
-def _request(given: dict[str, Any]) -> UserRequest:
+def request_of(given: dict[str, Any]) -> UserRequest:
+    """Return what options ask for, without a profile."""
     from cudabench.plan import cases
     from cudabench.userkernel.request import UserRequest
 
@@ -183,6 +188,10 @@ def planned(ctx: click.Context, given: dict[str, Any]) -> tuple[list[Series], di
     from cudabench.userkernel import plan
 
     requests = requests_of(ctx, given)
+    if given.get("sizes"):
+        from cudabench.userkernel.sizes import at_sizes
+
+        requests = [one for request in requests for one in at_sizes(request, given["sizes"])]
     record = asdict(requests[0])
     if len(requests) > 1:
         record = {"requests": [asdict(request) for request in requests]}
@@ -197,13 +206,15 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     from cudabench.cli.output import Output
 
     series, record, requests = planned(ctx, given)
-    output = Output.of(given["json_path"], given["quiet"])
+    output = Output.of(given["json_path"], given["quiet"], given["key"])
     limits = families.thresholds(given)
     choice = devices.choose(given["device"])
     refuse_thresholds(limits, choice)
     settings = families.settings(given, simulated=choice.kind == "sim")
     if given["where"] and not given["fuzz"]:
         raise UsageError("--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.")
+    if given["fuzz"] and given["sizes"]:
+        raise UsageError(f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.")
     if not given["fuzz"]:
         return measure(series, [choice], settings, record, output, limits)
     return _fuzzed(series, choice, settings, record, requests, output, limits, given["fuzz"], given["where"])
@@ -226,6 +237,7 @@ def _fuzzed(
     from cudabench.measure import fuzz
     from cudabench.measure.run import Run
 
+    output.refuse_several([case.kernel for one in series for case in one.cases], [choice])
     kernels = fuzz.each_kernel(requests, series)
     for request in kernels:  # what cannot be fuzzed is refused before anything runs
         fuzz.Fuzz(request, choice, settings, count, where)
@@ -245,13 +257,15 @@ def _fuzzed(
     outputs.carry_out(run, output, work, outputs.tables)
     for sentence in told:
         outputs.say(sentence)
-    return exit_code(run.file.results, limits, outputs.say)
+    code = exit_code(run.file.results, limits, outputs.say)
+    return code or output.lacking(run)
 
 
 command = SpreadCommand(
     "run",
     params=[
         *problem_options(),
+        families.sizes_option("[NAME=]A..B*2", "Several values of one number in one table: 'n=1024..1048576*2'."),
         *families.compiler_options(),
         *families.timing_options(),
         *families.baseline_options(),
@@ -259,6 +273,7 @@ command = SpreadCommand(
             "--fuzz", type=click.IntRange(1), metavar="K", help="Then K more: other seeds, values and sizes."
         ),
         *families.output_options(),
+        families.print_option(),
     ],
     callback=_run,
     help=HELP,
