@@ -25,4 +25,5 @@ class UserRequest:
     save: tuple[str, ...] = ()
     defines: Mapping[str, str] = field(default_factory=dict)
     include: tuple[str, ...] = ()
+    std: str = ""
     seed: int = 0
