@@ -113,13 +113,17 @@ class ByValue:
 
 @dataclass(frozen=True)
 class Source:
-    """CUDA C++ text with the name that compiler messages show, and the folder whose headers it may include."""
+    """CUDA C++ text with the name that compiler messages show, and the folder whose headers it may include.
+
+    `std` is the language ('c++20'), empty for the one that the compiler takes.
+    """
 
     name: str
     text: str
     folder: str | None = None
     builtin: bool = True
     include: tuple[str, ...] = ()
+    std: str = ""
 
     @property
     def folders(self) -> list[str]:

@@ -25,6 +25,13 @@ def test_right_output_passes(dtype: str) -> None:
     assert (found.mismatches, found.first) == (0, None)
 
 
+def test_complex_numbers_are_compared_whole() -> None:
+    """A wrong imaginary part is found, one within the tolerance passes."""
+    want = np.array([1 + 2j, 3 - 1j], "complex64")
+    assert verify.compare(want, want * np.complex64(1 + 1e-6j), LOOSE).mismatches == 0
+    assert verify.compare(want, want.conj(), LOOSE).mismatches == 2
+
+
 def test_first_mismatch_has_index_and_values() -> None:
     """The report names the first wrong element, both values and the count."""
     got = matrix()

@@ -50,7 +50,7 @@ def kernels_of_file(ctx: click.Context, param: click.Parameter, incomplete: str)
     from cudabench.toolchain import source
 
     # Behind a '-k' that has no value yet, click leaves the words unassigned.
-    path = ctx.params.get("file") or next((word for word in ctx.args if word.endswith(".cu")), None)
+    path = ctx.params.get("file") or next((word for word in ctx.args if word.endswith((".cu", ".cuh"))), None)
     if not path:
         return []
     try:

@@ -14,6 +14,7 @@ from cudabench.cli.arguments import SpreadCommand
 from cudabench.errors import did_you_mean
 
 FILE = "FILE.cu"
+CUDA_FILES = (".cu", ".cuh")
 
 
 class LazyGroup(click.Group):
@@ -47,7 +48,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the arguments start with, or suggest one. Refuses an option that is given twice."""
-        if FILE in self.summaries and args and args[0].endswith(".cu"):
+        if FILE in self.summaries and args and args[0].endswith(CUDA_FILES):
             args = [FILE, *args]
         elif args and args[0] not in self.summaries and not args[0].startswith("-") and not ctx.resilient_parsing:
             known = [name for name in self.summaries if name != FILE]

@@ -92,6 +92,10 @@ def problem_options() -> list[click.Parameter]:
             help="Where headers are, besides beside FILE.cu; repeatable.",
         ),
         option("--where", metavar="EXPR", help="Sizes that are meant, for --fuzz: 'n%16==0'."),
+        option(
+            "--std", type=click.Choice(["c++11", "c++14", "c++17", "c++20"]),
+            help="The language; left out, C++17 and then C++20.",
+        ),
         option("--save", multiple=True, metavar="NAME=FILE.npy", help="Keep an array that is not wrong."),
         option(
             "--profile", type=click.Path(), metavar="FILE.toml", help="These options from a file, one table a kernel."
@@ -173,6 +177,7 @@ def request_of(given: dict[str, Any]) -> UserRequest:
         save=given.get("save", ()),
         defines=cases.parse_defines(given["defines"]),
         include=given["include"],
+        std=given["std"] or "",
         seed=given["seed"],
     )
 

@@ -208,8 +208,8 @@ class CudaDevice:
         """
         made: list[Any] = []
 
-        def build(text: str, folders: Sequence[str]) -> bytes:
-            module, cubin = self._with_pycuda(text, folders, source.name)
+        def build(text: str, folders: Sequence[str], options: Sequence[str]) -> bytes:
+            module, cubin = self._with_pycuda(text, folders, options, source.name)
             made.append(module)
             return cubin
 
@@ -220,6 +220,7 @@ class CudaDevice:
             defines=defines,
             include_dirs=source.folders,
             names=() if source.builtin else names,
+            std=source.std,
             build=build,
         )
         ptx = compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
@@ -229,13 +230,13 @@ class CudaDevice:
             module = made[-1] if made else self._from_cubin(compiled, source.name)
         return Module(module, compiled, source.text)
 
-    def _with_pycuda(self, text: str, folders: Sequence[str], name: str) -> tuple[Any, bytes]:
+    def _with_pycuda(self, text: str, folders: Sequence[str], options: Sequence[str], name: str) -> tuple[Any, bytes]:
         """Return PyCUDA's module and its machine code. Raises Refused."""
         from pycuda import compiler as nvcc
 
         settings: dict[str, Any] = {
             "nvcc": toolkit.nvcc() or "nvcc",
-            "options": ["-lineinfo"],
+            "options": ["-lineinfo", *options],
             "no_extern_c": True,
             "include_dirs": list(folders),
         }

@@ -75,6 +75,7 @@ class SimDevice:
                 defines=case.defines,
                 include_dirs=case.source.folders,
                 names=names,
+                std=case.source.std,
             )
             return Loaded(record, simulator.load(record.ptx))
 

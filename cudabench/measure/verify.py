@@ -60,7 +60,8 @@ def _wrong(want: np.ndarray, have: np.ndarray, tolerance: Tolerance) -> np.ndarr
         return unequal
     if not unequal.any():
         return unequal
-    wide_want, wide_have = want.astype(np.float64), have.astype(np.float64)
+    wider = np.complex128 if want.dtype.kind == "c" else np.float64
+    wide_want, wide_have = want.astype(wider), have.astype(wider)
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(wide_have - wide_want) <= tolerance.atol + tolerance.rtol * np.abs(wide_want)
     # An infinite tolerance (infinite reference) would let every finite value pass.

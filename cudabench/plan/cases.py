@@ -501,7 +501,7 @@ def parse_defines(texts: Sequence[str]) -> dict[str, str]:
     defines = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+        if not re.fullmatch(r"[A-Za-z_]\w*(\([\w,\s.]*\))?", name):
             raise UsageError(f"--define {text} names no macro: write NAME=VALUE, as in -D IPAD=2.")
         defines[name] = value if equals else "1"
     return defines

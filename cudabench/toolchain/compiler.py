@@ -1,6 +1,6 @@
 """CUDA C++ to PTX and machine code, for the simulator and for a GPU alike.
 
-Each compiler gets the file as it is and, where host code or the host's headers are in the way, once more without them.
+Each compiler gets the file as it is and, where host code or what is not there for it is in the way, again without that.
 NVRTC comes first, and nvcc where NVRTC gives up; on a GPU with a toolkit it is PyCUDA's nvcc alone.
 CUDABENCH_COMPILER=nvrtc or =nvcc fixes the compiler.
 """
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
-from cudabench.toolchain import cache, diagnostics, includes, nvcc, nvrtc, outside, toolkit
-from cudabench.toolchain.host_code import without_host_code
+from cudabench.toolchain import cache, diagnostics, includes, names, nvcc, nvrtc, outside, prelude, toolkit
+from cudabench.toolchain.host_code import without_faults, without_host_code
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused
+from cudabench.toolchain.source import macros_of
 
 nvrtc_version = nvrtc.version
 nvcc_version = nvcc.version
@@ -29,18 +31,20 @@ def compile_ptx(
     defines: Mapping[str, str] | None = None,
     include_dirs: Sequence[str] = (),
     names: Sequence[str] = (),
+    std: str = "",
     backend: Backend | None = None,
 ) -> Compiled:
     """Compile to PTX with line information.
 
     `filename` is what diagnostics and line information call the source; where it has a folder, files in that can be
     included. A define with an empty value is a bare `-DNAME`. `names` are C++ expressions of kernels: 'f', 'ns::f',
-    'f<float, 32>', and 'f(float*, int)' for one of several overloads; templates are instantiated for them.
+    'f<float, 32>', and 'f(float*, int)' for one of several overloads; templates are instantiated for them. `std` is the
+    language, such as 'c++20'; left out, it is C++17 and, where that is refused, C++20.
 
-    Raises CompilerError with the user's file and line; UsageError for an architecture that the compiler lacks or a name
-    that no kernel has; DeviceUnusable where there is no compiler, or none that takes this file.
+    Raises CompilerError with the user's file and line; UsageError for an architecture or language that the compiler
+    lacks or a name that no kernel has; DeviceUnusable where there is no compiler, or none that takes this file.
     """
-    job = Job.of(source, filename, arch, defines, include_dirs, names)
+    job = Job.of(source, filename, arch, defines, include_dirs, names, std)
     outside.check(job)
     return _compile(job, _chosen(backend))
 
@@ -53,6 +57,7 @@ def compile_cubin(
     defines: Mapping[str, str] | None = None,
     include_dirs: Sequence[str] = (),
     names: Sequence[str] = (),
+    std: str = "",
     backend: Backend | None = None,
     build: nvcc.Build | None = None,
 ) -> Compiled:
@@ -62,7 +67,7 @@ def compile_cubin(
     `build` is a caller's own way to run nvcc; where it is given and nvcc is there, nvcc is the compiler, and the record
     has neither PTX nor ptxas' report.
     """
-    job = Job.of(source, filename, arch, defines, include_dirs, names, machine_code=True)
+    job = Job.of(source, filename, arch, defines, include_dirs, names, std, machine_code=True)
     outside.check(job)
     if build is None:
         return _compile(job, _chosen(backend))
@@ -130,47 +135,103 @@ def _check_architecture(job: Job, library: nvrtc.Library, backend: Backend | Non
 
 # ----------------------------------------------------------------------------------------------- the rule for host code
 
+MAX_ATTEMPTS = 40  # of one compiler at one file: each leaves out more, and most files need one or two
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What a compiler gets in one attempt; `emptied` are headers that are nowhere and taken as empty."""
+
+    source: str
+    headers: Mapping[str, str]
+    bare: bool
+    emptied: tuple[str, ...] = ()
+    brought: tuple[str, ...] = ()
+
 
 def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
-    """Return what the first attempt gives that a compiler takes; the error is that of the last one."""
-    for compiler in compilers:
-        try:
-            return compiler.compile(job, job.source, {}, bare=False)
-        except Refused as refused:
-            last = refused
-        if not _may_be_hosts(last, job):
-            break  # the user's own fault, which no further attempt mends
-        try:
-            return _without_host(compiler, job)
-        except Refused as refused:
-            last = refused
-    return _fail(last, job, compilers[-1].backend)
+    """Return what the first attempt gives that a compiler takes: in C++17, then in C++20, unless `--std` says which.
+
+    The error is that of the first language's last attempt.
+    """
+    languages = [job] if job.std else [job, replace(job, std="c++20")]
+    if not job.std and re.search(r"\b(concept|requires)\b", job.source):
+        languages.reverse()  # some NVRTC crash over a concept in C++17
+    failed: list[tuple[Refused, Backend]] = []
+    last: tuple[Refused, Backend] | None = None
+    for language in languages:
+        if failed and not any(_may_be_languages(refused) for refused, _ in failed):
+            break
+        for compiler in compilers:
+            try:
+                return _with(compiler, language)
+            except Refused as refused:
+                failed.append((refused, compiler.backend))
+            if not _may_be_hosts(failed[-1][0], job):
+                break  # the user's own fault, which no other compiler mends
+        last = last or failed[-1]
+    assert last is not None
+    return _fail(*last, job)
+
+
+def _may_be_languages(refused: Refused) -> bool:
+    """Whether another version of C++ may mend a refusal: not where all of it is names that nobody declared."""
+    new = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
+    undefined = re.compile(rf'identifier "(?!({"|".join(new)})")\w+" is undefined')
+    return not all(undefined.match(fault.message) for fault in diagnostics.faults(refused.log))
 
 
 def _may_be_hosts(refused: Refused, job: Job) -> bool:
     """Whether host code, or a header that is not there, may be what a compiler refuses."""
     if diagnostics.speaks_of_host_code(refused.log) or diagnostics.missing_headers(refused.log):
         return True
-    return without_host_code(job.source) != job.source
+    return bool(refused.emptied) or without_host_code(job.source) != job.source
 
 
-def _without_host(compiler: Compiler, job: Job) -> Compiled:
-    """Compile without the host's part of the file and of the headers beside it.
+def _with(compiler: Compiler, job: Job) -> Compiled:
+    """Compile the file as it is and, as long as it is refused, with less and less of what no kernel asked for needs.
 
-    In a file with host code a header that is nowhere is empty: where the kernels compile so, only the host needed it.
+    CUDA's standard library comes in only where nothing else helps: it takes seconds, and most often it is the host that
+    wants one. Raises Refused with the errors that no attempt mended.
     """
-    source = without_host_code(job.source)
-    headers = {name: without_host_code(text) for name, text in includes.read(job).texts.items()}
-    emptied: list[str] = []
-    while True:
+    try:
+        return _with_less_and_less(compiler, job, standard=False)
+    except Refused as refused:
+        if compiler.backend != "nvrtc" or not refused.misses_standard:
+            raise
+    return _with_less_and_less(compiler, job, standard=True)
+
+
+def _with_less_and_less(compiler: Compiler, job: Job, *, standard: bool) -> Compiled:
+    files = {job.filename: job.source, **includes.read(job).texts}
+    macros: dict[str, frozenset[str]] = {}
+    for text in files.values():
+        for name, words in macros_of(text).items():
+            macros[name] = macros.get(name, frozenset()) | words
+    kept = {name for name in map(names.plain, job.names) if name}
+    attempt = _Attempt(job.source, {}, bare=False)
+    misses_standard = False
+    first_of_device: Refused | None = None
+    for _ in range(MAX_ATTEMPTS):
         try:
-            return compiler.compile(job, source, headers, bare=True)
+            return compiler.compile(job, attempt.source, attempt.headers, bare=attempt.bare, standard=standard)
         except Refused as refused:
-            missing = [name for name in diagnostics.missing_headers(refused.log) if name not in headers]
-            if not missing or source == job.source or len(emptied) >= includes.MAX_HEADERS:
-                raise Refused(refused.log, emptied) from None
-        emptied += missing
-        headers.update(dict.fromkeys(missing, ""))
+            misses_standard = misses_standard or diagnostics.misses_standard(refused.log)
+            last = Refused(refused.log, attempt.emptied, misses_standard=misses_standard)
+        following = _bare(attempt, last, job, files, macros)
+        following = _with_headers(following or attempt, last, job) or following
+        following = following or _with_less(attempt, last, job, macros, kept, device=False)
+        if following is None and kept:
+            following = _with_less(attempt, last, job, macros, kept, device=True)
+            first_of_device = first_of_device or last
+        if following is None:
+            break
+        attempt = following
+    if first_of_device is not None:
+        before, after = (set(diagnostics.faults(one.log)) for one in (first_of_device, last))
+        if not after <= before:  # what was left out is missed: its own errors are the cause
+            raise Refused(first_of_device.log, last.emptied, misses_standard=misses_standard)
+    raise last
 
 
 def _places(log: str, job: Job, tried: Backend) -> dict[int, tuple[str, int]]:
@@ -184,18 +245,72 @@ def _places(log: str, job: Job, tried: Backend) -> dict[int, tuple[str, int]]:
     return diagnostics.source_lines(ptx, job.filename)
 
 
-def _fail(refused: Refused, job: Job, tried: Backend) -> Compiled:
+def _bare(
+    attempt: _Attempt, refused: Refused, job: Job, files: Mapping[str, str], macros: Mapping[str, frozenset[str]]
+) -> _Attempt | None:
+    """The second attempt: without the host's functions, in the file and in the user's headers."""
+    if attempt.bare:
+        return None
+    texts = {name: without_host_code(text, macros) for name, text in files.items()}
+    source = texts.pop(job.filename)
+    if texts or source != job.source or diagnostics.speaks_of_host_code(refused.log):
+        return _Attempt(source, texts, bare=True)
+    return None
+
+
+def _with_headers(attempt: _Attempt, refused: Refused, job: Job) -> _Attempt | None:
+    """The next attempt where a header is missing: it is empty, or brings the types of CUDA's own that a library does.
+
+    Where the kernels compile so, only the host needed the rest.
+    """
+    missing = [name for name in diagnostics.missing_headers(refused.log) if name not in attempt.headers]
+    if missing and len(attempt.emptied) < includes.MAX_HEADERS:
+        emptied = attempt.emptied + tuple(missing)
+        return replace(attempt, headers={**attempt.headers, **dict.fromkeys(missing, "")}, emptied=emptied, bare=True)
+    stubs = [*attempt.emptied, *(name for name in prelude.LIBRARIES if re.search(rf'[<"]{name}[>"]', job.source))]
+    undefined = diagnostics.undefined_names(refused.log)
+    brought = [name for name in prelude.headers_with(undefined) if name not in attempt.brought]
+    if stubs and brought:
+        lines = "".join(f"#include <{name}>\n" for name in (*attempt.brought, *brought))
+        headers = {**attempt.headers, **dict.fromkeys(stubs, f"#pragma once\n{lines}")}
+        return replace(attempt, headers=headers, brought=attempt.brought + tuple(brought), bare=True)
+    return None
+
+
+def _with_less(
+    attempt: _Attempt,
+    refused: Refused,
+    job: Job,
+    macros: Mapping[str, frozenset[str]],
+    kept: Collection[str],
+    *,
+    device: bool,
+) -> _Attempt | None:
+    """The next attempt, without the declarations that this one was refused for; None where it would be the same."""
+    faults = diagnostics.faults(refused.log)
+    own = [fault for fault in faults if diagnostics.users_path(fault.file, job.filename) == job.filename]
+    source = without_faults(attempt.source, own, macros, kept, device=device)
+    headers = dict(attempt.headers)
+    for name in headers:
+        there = [fault for fault in faults if fault.file == name or fault.file.endswith("/" + name)]
+        headers[name] = without_faults(headers[name], there, macros, kept, device=device)
+    if source == attempt.source and headers == attempt.headers:
+        return None
+    return replace(attempt, source=source, headers=headers, bare=True)
+
+
+def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     """Raise the error for a file that no compiler took, with what mends it."""
-    missing = diagnostics.missing_headers(refused.log)
-    of_the_host = diagnostics.speaks_of_host_code(refused.log) or any(map(diagnostics.of_a_toolkit, missing))
-    if tried == "nvrtc" and of_the_host:
-        cause = diagnostics.first_cause(refused.log, job.filename)
-        raise DeviceUnusable(
-            f"{cause}: NVRTC takes device code only: install the CUDA toolkit (nvcc) and g++, "
-            "or move the kernels to a file without host code."
-        )
     message = diagnostics.errors(refused.log, job.filename, _places(refused.log, job, tried))
+    of_the_host = diagnostics.speaks_of_host_code(refused.log) or any(map(diagnostics.of_a_toolkit, refused.emptied))
+    remedies = []
     if refused.emptied:
         listed = ", ".join(f"<{name}>" for name in refused.emptied)
-        message += f"\n{job.filename}: no header {listed} was found and it was taken as empty: name its folder with -I."
+        remedies.append(f"no header {listed} was found and it was taken as empty: name its folder with -I")
+    if tried == "nvrtc" and of_the_host:
+        remedies.append("NVRTC takes device code only: install the CUDA toolkit (nvcc) and g++")
+    if remedies:
+        message += f"\n{job.filename}: {', or '.join(remedies)}."
+    if tried == "nvrtc" and of_the_host:
+        raise DeviceUnusable(message)
     raise CompilerError(message)

@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-HEAD = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<kind>(?:catastrophic )?error|warning|remark)(?: #[\w-]+)?: ")
+HEAD = re.compile(
+    r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<kind>(?:catastrophic )?error|warning|remark|note)(?: #[\w-]+)?: "
+)
 # What a kernel can declare on every architecture; more has to be dynamic.
 _STATIC_SHARED_LIMIT = 49152
 _MISSING = re.compile(
@@ -22,7 +25,9 @@ _MISSING = re.compile(
 _TOOLKIT_HEADERS = ("cuda", "cu", "thrust/", "cub/", "npp", "nv")
 # ptxas on the text that it is given: of NVRTC "ptxas application ptx input", of nvcc a file.
 _ASSEMBLER = re.compile(r"ptxas .*, line (?P<line>\d+); (?:error|fatal)\s*: (?P<what>.*)")
+_NAMES = ("__nv_name_map", "cudabench-names")  # what asks for entries, NVRTC's text and ours
 _HOST_FAULTS = (
+    "calling a constexpr __host__ function",
     "is considered a host function",
     "not allowed in JIT mode",
     "not supported when compiling with NVRTC",
@@ -32,6 +37,46 @@ _HOST_FAULTS = (
 def missing_headers(log: str) -> list[str]:
     """Return the headers that a refusal did not find."""
     return [next(filter(None, found)) for found in _MISSING.findall(log)]
+
+
+def misses_standard(log: str) -> bool:
+    """Tell whether a refusal is of names of the standard library, or of cub and thrust, which need it."""
+    return re.search(r'"(std|cub|thrust)\b|^  .*\b(cub|thrust)::', log, re.M) is not None
+
+
+def undefined_names(log: str) -> set[str]:
+    """Return the names that a refusal did not know."""
+    found = set(re.findall(r'identifier "(\w+)" is undefined', log))
+    for line in re.findall(r"name (?:followed by .*|must be a )[^\n]*namespace[^\n]*\n([^\n]*)", log):
+        found.update(re.findall(r"\w+", line))
+    return found
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One error of a refusal: file, line (1-based) and what it says.
+
+    `shown` is the line of source as the compiler shows it, `column` the place in that, None where it shows none.
+    """
+
+    file: str
+    line: int
+    message: str
+    shown: str = ""
+    column: int | None = None
+
+
+def faults(log: str) -> list[Fault]:
+    """Return the errors of a refusal, in the order of the log."""
+    found = []
+    lines = [*log.splitlines(), "", ""]
+    for at, line in enumerate(lines):
+        head = HEAD.match(line)
+        if head is not None and "error" in head["kind"]:
+            caret = re.fullmatch(r"  ( *)\^", lines[at + 2])
+            column = None if caret is None else len(caret[1])
+            found.append(Fault(head["file"], int(head["line"]), line[head.end() :], lines[at + 1][2:], column))
+    return found
 
 
 def speaks_of_host_code(log: str) -> bool:
@@ -90,7 +135,7 @@ def errors(log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None 
     for line in log.splitlines():
         head = HEAD.match(line)
         if head is not None:
-            keep = "error" in head["kind"]
+            keep = "error" in head["kind"] and not head["file"].startswith(_NAMES)
             if keep:
                 place = f"{users_path(head['file'], filename)}:{head['line']}"
                 kept.append(f"{place}: error: {line[head.end() :]}")
@@ -118,24 +163,10 @@ def errors(log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None 
                     f"{_STATIC_SHARED_LIMIT}: take less, or dynamic shared memory."
                 )
     return (
-        readable("\n".join(kept)).replace("__attribute__((global))", "__global__")
+        re.sub(r"__attribute__\(\((global|device|shared|host)\)\)", r"__\1__", readable("\n".join(kept)))
         or log.strip()
         or f"{filename}: the compiler failed and said nothing."
     )
-
-
-def first_cause(log: str, filename: str) -> str:
-    """Return the first error as 'file:line: host code' or 'file:line: no header <vector>'."""
-    for line in log.splitlines():
-        head = HEAD.match(line)
-        if head is not None and "error" in head["kind"]:
-            place = f"{users_path(head['file'], filename)}:{head['line']}"
-            missing = missing_headers(line)
-            if missing:
-                return f"{place}: no header <{missing[0]}>"
-            if any(fault in line for fault in _HOST_FAULTS[:2]):
-                return f"{place}: host code"
-    return f"{filename}: host code"
 
 
 def warnings(log: str, filename: str) -> str:

@@ -23,6 +23,12 @@ def as_cpp(name: str) -> str:
     return f"(void(*)({match[2]}))&{match[1].strip()}" if match else name
 
 
+def plain(name: str) -> str:
+    """Return the last part of a kernel's name: 'f' of 'ns::f<float>(float*)'."""
+    found = re.match(r"\s*(?:[\w:]*::\s*)?(\w+)", name)
+    return found[1] if found else ""
+
+
 def queries(names: Sequence[str]) -> str:
     """Return source text to append: an empty kernel for each C++ name of a kernel; it instantiates templates."""
     if not names:

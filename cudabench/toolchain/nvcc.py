@@ -20,8 +20,8 @@ from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.toolchain import diagnostics, limits, names, outside, ptxas, toolkit
 from cudabench.toolchain.record import Backend, Compiled, Job, Refused
 
-# Compiles a text, with folders for headers, to machine code: `build(text, folders)`. Raises Refused with the log.
-Build = Callable[[str, Sequence[str]], bytes]
+# Compiles a text, with folders for headers, to machine code: `build(text, folders, options)`. Raises Refused.
+Build = Callable[[str, Sequence[str], Sequence[str]], bytes]
 
 
 @functools.lru_cache(maxsize=1)
@@ -65,14 +65,18 @@ class Nvcc:
     build: Build | None = None
     backend: Backend = "nvcc"
 
-    def compile(self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool) -> Compiled:
-        """Compile; `bare` changes nothing for nvcc."""
+    def compile(
+        self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
+    ) -> Compiled:
+        """Compile; `standard` changes nothing for nvcc, `bare` lets kernels call constexpr functions of the host."""
+        options = [*job.language, *(["--expt-relaxed-constexpr"] if bare else [])]
         with _folder_of(headers) as folder:
             folders = [*([folder] if folder else []), *job.include_dirs]
             try:
                 if self.build is not None:
-                    return _machine_code(job, self.build(text(job, source), list(map(os.path.abspath, folders))))
-                return _ptx(job, source, folders)
+                    absolute = list(map(os.path.abspath, folders))
+                    return _machine_code(job, self.build(text(job, source), absolute, options))
+                return _ptx(job, source, folders, options)
             except Refused as refused:
                 _judge(refused.log, job)
                 raise Refused(outside.without_foreign_text(refused.log, job)) from None
@@ -83,13 +87,13 @@ def _machine_code(job: Job, cubin: bytes) -> Compiled:
     return Compiled("", "", lowered, "nvcc", version() or (0, 0), cubin)
 
 
-def _ptx(job: Job, source: str, folders: Sequence[str]) -> Compiled:
+def _ptx(job: Job, source: str, folders: Sequence[str], options: Sequence[str]) -> Compiled:
     """Compile to PTX and, where machine code is wanted, that PTX on: the same code, without a second preprocessor."""
     nvcc = path()
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         cu, ptx_file, cubin_file = (Path(folder, f"source.{ending}") for ending in ("cu", "ptx", "cubin"))
         cu.write_text(text(job, source), encoding="utf-8")
-        command = [nvcc, str(cu), "-ptx", "-o", str(ptx_file), *job.options, *(f"-I{one}" for one in folders)]
+        command = [nvcc, str(cu), "-ptx", "-o", str(ptx_file), *job.options, *options, *(f"-I{one}" for one in folders)]
         log = _run(command, job, str(cu))
         ptx = ptx_file.read_text(encoding="utf-8", errors="replace")
         lowered = _lowered(job, names.entries_of_ptx(ptx))

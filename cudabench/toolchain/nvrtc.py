@@ -235,10 +235,12 @@ class Nvrtc:
     library: Library
     backend: Backend = "nvrtc"
 
-    def compile(self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool) -> Compiled:
-        """Compile; the second time with CUDA's own headers, where the first missed one."""
+    def compile(
+        self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
+    ) -> Compiled:
+        """Compile; again with CUDA's own headers where one is missed, and then with its standard library if allowed."""
         expressions = {name: names.as_cpp(name) for name in job.names}
-        options = [*job.options, f"--pre-include={prelude.PRELUDE}"]
+        options = [*job.options, *job.language, f"--pre-include={prelude.PRELUDE}"]
         options += ["--diag-suppress=47"]  # CUDA's headers define the prelude's macros once more
         options += ["--device-int128"] if os.name == "posix" else []
         options += ["-default-device"] if bare else []
@@ -250,6 +252,8 @@ class Nvrtc:
 
         def attempt(forward: bool) -> Answer:
             texts = {**dict(prelude.headers(forward=forward)), **headers, _DEFINES: job.macros}
+            if folder is not None:
+                texts.setdefault("cub/cub.cuh", prelude.collectives(source, folder))
             try:
                 return self.library.compile(
                     source, job.filename, options, texts, list(expressions.values()), machine_code=job.machine_code
@@ -262,13 +266,19 @@ class Nvrtc:
             try:
                 answer = attempt(forward=False)
             except Refused as refused:
-                if diagnostics.missing_headers(refused.log) or '"std"' in refused.log:
+                missing = bool(diagnostics.missing_headers(refused.log))
+                if missing or (standard and diagnostics.misses_standard(refused.log)):
                     folder = self.library.headers
                 if folder is None:
                     raise
-                # CUDA's own headers take a second where they are the standard library's.
                 options += [f"--include-path={folder}", f"--include-path={folder / 'cccl'}"]
-                answer = attempt(forward=True)
+                try:
+                    # CUDA's own headers take a second where they are the standard library's.
+                    answer = attempt(forward=not missing)
+                except Refused as again:
+                    if not missing or not standard or not diagnostics.misses_standard(again.log):
+                        raise
+                    answer = attempt(forward=True)
         except Refused as refused:
             wrong = _wrong_name(refused.log, job)
             if wrong is None:

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 from cudabench.errors import UsageError
 
 Backend = Literal["nvrtc", "nvcc"]
+LANGUAGES = ("c++11", "c++14", "c++17", "c++20")
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Job:
     defines: tuple[tuple[str, str], ...]
     include_dirs: tuple[str, ...]
     names: tuple[str, ...]
+    std: str = ""
     machine_code: bool = False
 
     @classmethod
@@ -80,15 +82,18 @@ class Job:
         defines: Mapping[str, str] | None,
         include_dirs: Sequence[str],
         names: Sequence[str],
+        std: str = "",
         machine_code: bool = False,
     ) -> Job:
-        """Check the arguments of `compiler.compile_ptx`. Raises UsageError for a bad architecture or macro."""
+        """Check the arguments of `compiler.compile_ptx`. Raises UsageError for a bad architecture, macro, language."""
         match = re.fullmatch(r"(?:sm|compute)_(\d{2,3}[af]?)", arch)
         if match is None:
             raise UsageError(f"'{arch}' is no GPU architecture: write 'sm_' and the compute capability, such as sm_90.")
         for name, value in (defines or {}).items():
             if not re.fullmatch(r"[^\W\d]\w*(\([\w,\s.]*\))?", name) or "\n" in str(value):
                 raise UsageError(f"'{name}={value}' is no macro: write NAME=VALUE, such as TILE=32.")
+        if std not in ("", *LANGUAGES):
+            raise UsageError(f"--std {std} is no language of CUDA's: use one of {', '.join(LANGUAGES)}.")
         beside = os.path.dirname(filename)
         folders = [beside] if os.path.isdir(beside) else []
         folders += [os.fspath(folder) for folder in include_dirs]
@@ -99,6 +104,7 @@ class Job:
             defines=tuple((name, str(value)) for name, value in (defines or {}).items()),
             include_dirs=tuple(dict.fromkeys(folders)),
             names=tuple(dict.fromkeys(names)),
+            std=std,
             machine_code=machine_code,
         )
 
@@ -106,6 +112,11 @@ class Job:
     def options(self) -> list[str]:
         """The options that NVRTC and nvcc share."""
         return [f"-arch={'sm' if self.machine_code else 'compute'}_{self.arch}", "-lineinfo"]
+
+    @property
+    def language(self) -> list[str]:
+        """The option for the language, none for the compiler's own."""
+        return [f"-std={self.std}"] if self.std else []
 
     @property
     def macros(self) -> str:
@@ -119,13 +130,15 @@ class Job:
 class Refused(Exception):
     """A compiler's refusal, with its log: whether it is the user's fault is for the caller to judge.
 
-    `emptied` are headers that were nowhere and taken as empty.
+    `emptied` are headers that were nowhere and taken as empty; `misses_standard` says that the standard library's
+    names were missed.
     """
 
-    def __init__(self, log: str, emptied: Sequence[str] = ()) -> None:
+    def __init__(self, log: str, emptied: Sequence[str] = (), *, misses_standard: bool = False) -> None:
         super().__init__(log)
         self.log = log
         self.emptied = tuple(emptied)
+        self.misses_standard = misses_standard
 
 
 class Compiler(Protocol):
@@ -135,10 +148,13 @@ class Compiler(Protocol):
     def backend(self) -> Backend:
         """Which one it is."""
 
-    def compile(self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool) -> Compiled:
+    def compile(
+        self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
+    ) -> Compiled:
         """Compile `source` in the place of the job's own text.
 
         `headers` are texts by the name that an #include gives them; they win over files. `bare` says that the host's
-        part is left out, so that what stands without `__device__` is meant for the device. Raises Refused, and
-        UsageError for a name that no kernel has.
+        part is left out, so that what stands without `__device__` is meant for the device; `standard` that CUDA's own
+        standard library, which is slow to compile, may stand for the host's. Raises Refused, and UsageError for a name
+        that no kernel has.
         """

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
+from cudabench.toolchain import preprocess
 
 MOST_BYTES = 16 << 20  # of a source file
 
@@ -108,7 +109,10 @@ class SourceFile:
 
 
 def read(path: str | Path) -> SourceFile:
-    """Read and parse a file; CudabenchError where it is missing, a directory, unreadable or not UTF-8."""
+    """Read and parse a file; CudabenchError where it is missing, a directory, unreadable or no text.
+
+    What is not UTF-8 is taken as Latin-1, whose every byte is a character: such bytes stand in comments and strings.
+    """
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -123,9 +127,8 @@ def read(path: str | Path) -> SourceFile:
         raise CudabenchError(f"{path} has over {MOST_BYTES >> 20} MiB: that is no source file.")
     try:
         text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise CudabenchError(f"{path}:{line}: not UTF-8 text: save the file in that encoding.") from None
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
     if "\0" in text:
         raise CudabenchError(f"{path} is not a source file: it holds NUL bytes.")
     return parse(text, path)
@@ -134,6 +137,49 @@ def read(path: str | Path) -> SourceFile:
 def parse(text: str, path: str | Path) -> SourceFile:
     """Parse the text of a `.cu` file; `path` is only recorded. Text that is no CUDA at all has no kernels."""
     return _Reader(text.replace("\r\n", "\n"), str(path)).read()
+
+
+def preprocessed(source: SourceFile, defines: Mapping[str, str], folders: Sequence[str | Path] = ()) -> SourceFile:
+    """Return a file as the compiler reads it: with the kernels and types that macros, conditions and headers bring.
+
+    `defines` are macros of the command line; the user's own headers are found beside the file and in `folders`. Its
+    text is the preprocessor's. Where that leaves no kernel, or its work has no bounds, the file's own reading stands.
+    """
+    text = preprocess.expand(source.text, source.path, defines, folders)
+    found = parse(text, source.path) if text is not None else source
+    if not found.kernels:
+        return source
+    written = {kernel.qualified_name: kernel for kernel in source.kernels}
+    kernels = tuple(
+        replace(kernel, comment=own.comment, line=own.line) if (own := written.get(kernel.qualified_name)) else kernel
+        for kernel in found.kernels
+    )
+    return replace(found, kernels=kernels, aliases={**source.aliases, **found.aliases})
+
+
+def resolved(kernel: KernelSource, aliases: Mapping[str, str]) -> KernelSource:
+    """Return a kernel whose parameters are pointers where their type is another name of one, a typedef or a trait."""
+    return replace(kernel, parameters=tuple(_resolved(parameter, aliases) for parameter in kernel.parameters))
+
+
+def _resolved(parameter: Parameter, aliases: Mapping[str, str]) -> Parameter:
+    words, const = _words(parameter.type), parameter.const
+    for _ in range(8):
+        bare = [word for word in words if word not in ("const", "volatile", "struct", "typename")]
+        key = _spell(bare)
+        meant = aliases.get(key) or aliases.get(bare[-1] if "::" in bare and len(bare) > 2 else key)
+        if meant is None or meant == key or "(" in meant or "[" in meant:
+            break
+        words = _words(meant)
+        const = const or ("const" in words and words[-1:] == ["*"])
+    if parameter.pointer and (words[-1:] == ["*"] or "::" in parameter.type):
+        return replace(parameter, type=_spell(word for word in words if word != "const"))
+    if "::" in parameter.type and words[-1:] != ["*"]:
+        return replace(parameter, type=_spell(word for word in words if word not in ("const", "typename")))
+    if not parameter.pointer and words[-1:] == ["*"]:
+        pointee = _spell(word for word in words[:-1] if word != "const")
+        return replace(parameter, type=pointee, pointer=True, const=const)
+    return parameter
 
 
 def without_kernels(text: str, keep: Collection[str]) -> str:
@@ -147,20 +193,48 @@ def without_kernels(text: str, keep: Collection[str]) -> str:
 
 @dataclass(frozen=True)
 class Declaration:
-    """One declaration at namespace scope: its span, all its words, and whether it is a function.
+    """One declaration at namespace scope or of a class: its span and what its words are.
 
-    Where a word is a macro of the file, the words that it stands for are among them.
+    `head` are the words before a body, or all where there is none; `words` are all. Where a word is a macro, the words
+    that it stands for are among them. `members` are a class' own declarations.
     """
 
     start: int
     end: int
+    head: frozenset[str]
     words: frozenset[str]
     function: bool
+    members: tuple[Declaration, ...] = ()
 
 
-def declarations(text: str) -> tuple[Declaration, ...]:
-    """Return all declarations at namespace scope, kernels or not, in order."""
-    return _Reader(text, "").declarations()
+def declarations(text: str, macros: Mapping[str, frozenset[str]] | None = None) -> tuple[Declaration, ...]:
+    """Return all declarations at namespace scope, kernels or not, in order.
+
+    `macros` are those of other files, by name with their words; the text's own come on top.
+    """
+    reader = _Reader(text, "")
+    return reader.declarations({**(macros or {}), **reader.macros()})
+
+
+def macros_of(text: str) -> dict[str, frozenset[str]]:
+    """Return the macros that a text defines, each with the words of all its definitions."""
+    return _Reader(text, "").macros()
+
+
+def blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return a text with spaces in place of spans; line ends stay, and so do directives that hold for the rest."""
+    spans = list(spans)
+    kept = [
+        (directive.start, directive.end)
+        for directive in (_Reader(text, "").directives if spans else ())
+        if directive.word in _LASTING
+    ]
+    for start, end in spans:
+        inside = [(one, two) for one, two in kept if start <= one < end]
+        edges = [start, *(edge for span in inside for edge in span), end]
+        for one, two in zip(edges[::2], edges[1::2], strict=True):
+            text = text[:one] + re.sub(r"[^\n]", " ", text[one:two]) + text[two:]
+    return text
 
 
 def find(source: SourceFile, name: str | None = None) -> KernelSource:
@@ -255,7 +329,8 @@ _SPECIFIERS = frozenset(
 )
 _VECTOR_BASES = {
     **{base: base for base in ("char", "short", "int", "long", "float", "double")},
-    **{"u" + base: "unsigned " + base for base in ("char", "short", "int", "long")},
+    **{"u" + base: "unsigned " + base for base in ("char", "short", "long")},
+    "uint": "unsigned",
     "longlong": "long long",
     "ulonglong": "unsigned long long",
     "half": "half",
@@ -390,7 +465,10 @@ _ATTRIBUTES = frozenset(
     """__launch_bounds__ __cluster_dims__ __block_size__ __maxnreg__ __attribute__ __declspec
     alignas noexcept decltype requires _Pragma __pragma""".split()  # noqa: SIM905
 )
+# Directives that matter behind the declaration that they stand in.
+_LASTING = ("if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "define", "undef", "include")
 _NO_FUNCTION = frozenset(["struct", "class", "union", "enum", "typedef", "using", "static_assert"])
+_DEPTH = 8  # of classes in classes
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -444,35 +522,86 @@ class _Reader:
                 aliases.setdefault(define[1], define[2])
         return SourceFile(self.path, self.text, self._opening(kernels), kernels, aliases)
 
-    def declarations(self) -> tuple[Declaration, ...]:
-        self.tokens = _outside(self.tokens, self._hidden())
-        macros = {}
+    def macros(self) -> dict[str, frozenset[str]]:
+        found: dict[str, set[str]] = {}
         for directive in self.directives:
             define = re.match(r"(\w+)(?:\([^)]*\))?\s+(.*)", directive.rest, re.S)
             if directive.word == "define" and define:
-                macros[define[1]] = set(_words(define[2]))
+                found.setdefault(define[1], set()).update(_words(define[2]))
+        return {name: frozenset(words) for name, words in found.items()}
+
+    def declarations(self, macros: Mapping[str, frozenset[str]]) -> tuple[Declaration, ...]:
+        self.tokens = _outside(self.tokens, self._hidden())
+        return self._declared(0, len(self.tokens), macros, depth=0)
+
+    def _declared(
+        self, position: int, stop: int, macros: Mapping[str, frozenset[str]], depth: int
+    ) -> tuple[Declaration, ...]:
+        """The declarations between two tokens; those of namespaces and `extern "C"` are among them."""
         found = []
-        position = 0
-        while position < len(self.tokens):
-            head, stop = self._head(position)
+        while position < stop:
+            if self._is_label(position):
+                position += 2
+                continue
+            macro_end = self._definition_by_macro(position, macros)
+            if macro_end is not None:
+                head, last = self.tokens[position : macro_end + 1], macro_end
+                found.append(self._declaration(head, head, macros, function=True))
+                position = last + 1
+                continue
+            head, closing = self._head(position)
+            closing = min(closing, stop)
             words = [token.text for token in head]
-            closer = self.tokens[stop].text if stop < len(self.tokens) else ";"
+            closer = self.tokens[closing].text if closing < stop else ";"
             first = _template_head(words)[1]
             function = "(" in words and "=" not in words[first : words.index("(")]
             function = function and not set(words[first : first + 1]) & _NO_FUNCTION
             if closer == "}" or (closer == "{" and _opens_scope(words)):
-                position = stop + 1
+                position = closing + 1
                 continue
-            end = self._matching(stop) if closer == "{" else stop
+            end = body_end = self._matching(closing) if closer == "{" else closing
             if closer == "{" and not function:  # a class or an initialiser goes on to its semicolon
                 end = self._head(end + 1)[1]
-            end = min(end, len(self.tokens) - 1)
+            end = min(end, stop - 1)
+            members: tuple[Declaration, ...] = ()
+            a_class = closer == "{" and not function and bool(set(words) & {"struct", "class", "union"})
+            if a_class and depth < _DEPTH:
+                members = self._declared(closing + 1, min(body_end, stop), macros, depth + 1)
             if head:
-                body = {token.text for token in self.tokens[position : end + 1]}
-                meant = body.union(*(macros.get(word, ()) for word in (words if function else body)))
-                found.append(Declaration(head[0].start, self.tokens[end].end, frozenset(meant), function))
+                whole = self.tokens[position : end + 1]
+                found.append(self._declaration(head, whole, macros, function=function, members=members))
             position = end + 1
         return tuple(found)
+
+    def _declaration(
+        self,
+        head: Sequence[_Token],
+        whole: Sequence[_Token],
+        macros: Mapping[str, frozenset[str]],
+        *,
+        function: bool,
+        members: tuple[Declaration, ...] = (),
+    ) -> Declaration:
+        first, every = (_meant((token.text for token in tokens), macros) for tokens in (head, whole))
+        return Declaration(head[0].start, whole[-1].end, first, every, function, members)
+
+    def _is_label(self, position: int) -> bool:
+        """Whether `public:` or the like stands here."""
+        words = [token.text for token in self.tokens[position : position + 2]]
+        return words[1:] == [":"] and words[0] in ("public", "protected", "private")
+
+    def _definition_by_macro(self, position: int, macros: Mapping[str, frozenset[str]]) -> int | None:
+        """The closing bracket of `MACRO(...)` where the macro writes bodies and so needs no semicolon, else None."""
+        words = [token.text for token in self.tokens[position : position + 2]]
+        if words[1:] != ["("] or "{" not in macros.get(words[0], ()):
+            return None
+        depth = 0
+        for index in range(position + 1, len(self.tokens)):
+            depth += {"(": 1, ")": -1}.get(self.tokens[index].text, 0)
+            if depth == 0:
+                behind = self.tokens[index + 1].text if index + 1 < len(self.tokens) else ";"
+                return None if behind in "{;" else index
+        return None
 
     def _hidden(self) -> list[tuple[int, int]]:
         """The spans that no compiler sees, or that would break the balance of braces.
@@ -524,6 +653,8 @@ class _Reader:
                 position = stop + 1
                 continue
             end = self._matching(stop) if closer == "{" else stop
+            if closer == "{" and set(words) & {"struct", "class"} and "(" not in words:
+                self._member_types(words, stop + 1, end, aliases)
             position = end + 1
             if "__global__" in words:
                 kernel = self._kernel(head, stop, end, scopes)
@@ -547,6 +678,24 @@ class _Reader:
         counts = Counter(kernel.qualified_name for kernel in kernels)
         marked = (replace(kernel, overloaded=counts[kernel.qualified_name] > 1) for kernel in kernels)
         return tuple(sorted(marked, key=lambda kernel: kernel.start)), aliases
+
+    def _member_types(self, words: Sequence[str], position: int, end: int, aliases: dict[str, str]) -> None:
+        """Enter the type names of a class that is no template, or of a specialisation, as 'Class::Type'."""
+        if words[:1] == ["template"] and words[:3] != ["template", "<", ">"]:
+            return
+        key = next(at for at, word in enumerate(words) if word in ("struct", "class"))
+        name = _spell(list(words[key + 1 : words.index(":", key) if ":" in words else None]))
+        while position < end:
+            if self._is_label(position):
+                position += 2
+                continue
+            head, stop = self._head(position)
+            inner = [token.text for token in head]
+            if inner[:1] == ["typedef"] and len(inner) > 2:
+                aliases.setdefault(f"{name}::{inner[-1]}", _spell(inner[1:-1]))
+            elif inner[:1] == ["using"] and inner[2:3] == ["="]:
+                aliases.setdefault(f"{name}::{inner[1]}", _spell(inner[3:]))
+            position = (self._matching(stop) if stop < end and self.tokens[stop].text == "{" else stop) + 1
 
     def _head(self, position: int) -> tuple[list[_Token], int]:
         """The tokens of a declaration up to its ';', '{' or a scope's '}', and that one's index."""
@@ -642,6 +791,18 @@ class _Reader:
 
 def _outside(tokens: Iterable[_Token], spans: Sequence[tuple[int, int]]) -> list[_Token]:
     return [token for token in tokens if not any(start <= token.start < end for start, end in spans)]
+
+
+def _meant(words: Iterable[str], macros: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Words and all that those stand for which are macros."""
+    found: set[str] = set()
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop()
+        if word not in found:
+            found.add(word)
+            waiting += macros.get(word, ())
+    return frozenset(found)
 
 
 def _opens_scope(words: Sequence[str]) -> bool:

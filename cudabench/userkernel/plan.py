@@ -36,7 +36,8 @@ def series(requests: Sequence[UserRequest], command: str = "run") -> list[Series
     groups: dict[Any, list[UserRequest]] = {}
     for request in requests:
         texts = " ".join((*request.arguments, *request.expect, request.bytes or "", request.flops or ""))
-        shaping = {name: value for name, value in request.defines.items() if re.search(rf"\b{name}\b", texts)}
+        words = set(re.findall(r"\w+", texts))
+        shaping = {name: value for name, value in request.defines.items() if name.partition("(")[0] in words}
         key = replace(request, kernels=(), grid=None, block=None, shared=None, defines=shaping)
         groups.setdefault(repr(key), []).append(request)
     return [build(group, command) for group in groups.values()]
@@ -49,12 +50,18 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     file's fault.
     """
     request = requests[0]
-    file = source.read(request.file)
-    picked = [(*kernel, each) for each in requests for kernel in select(file, each)]
+    written = source.read(request.file)
+    folders = _folders(request)
+    file = source.preprocessed(written, request.defines, folders)
+    aliases = aliases_of(file, request.defines, request.include)
+    picked = [
+        (source.resolved(kernel, aliases), name, outright, each)
+        for each in requests
+        for kernel, name, outright in _selected(file, written, each)
+    ]
     kernels = [kernel for kernel, *_ in picked]
     names = [text.partition("=")[0].strip() for text in request.arguments]
     first = next((kernel for kernel in kernels if [one.name for one in kernel.parameters] == names), kernels[0])
-    aliases = aliases_of(file, request.defines, request.include)
     example = example_line(request, file, first, aliases, command)
     read = arguments.read(request.arguments, first, aliases, _known(request), example, file.text)
     read, orders = arguments.shared(read, first, kernels, aliases)
@@ -68,7 +75,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
         raise UsageError(
             f"--save {request.save[0]} with {len(picked)} kernels would keep the last one's: name one kernel."
         )
-    text = Source(request.file, file.text, str(Path(request.file).resolve().parent), False, _folders(request))
+    text = Source(request.file, written.text, str(Path(request.file).resolve().parent), False, folders, request.std)
     problem = Problem(size, main_dtype(user_problem), request.seed)
     by_name = {one.name: one for one in read}
     cases = []
@@ -143,6 +150,20 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 
 
 # Which kernels -------------------------------------------------------------------------------------------------------
+
+
+def _selected(file: SourceFile, written: SourceFile, request: UserRequest) -> list[tuple[KernelSource, str, bool]]:
+    """Return `select` of a file as the compiler reads it; a kernel that only its text shows is for the compiler."""
+    try:
+        return select(file, request)
+    except UsageError:
+        if not request.kernels or file is written:
+            raise
+        try:
+            return select(written, request)
+        except UsageError:
+            pass
+        raise
 
 
 def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, str, bool]]:

@@ -25,6 +25,7 @@ class UserRequest:
     save: tuple[str, ...] = ()
     defines: Mapping[str, str] = field(default_factory=dict)
     include: tuple[str, ...] = ()
+    std: str = ""
     seed: int = 0
     # What shapes and grids may name besides the arguments and defines.
     numbers: Mapping[str, int | float] = field(default_factory=dict)

@@ -1,0 +1,95 @@
+"""Files in the manner of public repositories: each runs by the line in its head, or is refused with one that works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cudabench.toolchain import source
+from cudabench.toolchain.compiler import compile_cubin, nvcc_version, nvrtc_version
+from tests.conftest import Ran
+
+FOLDER = Path(__file__).parent / "corpus" / "files"
+HEAD = re.compile(r"^// (run|then|expect|lacks|slow): (.*)((?:\n//  .*)*)", re.M)
+LEAST = 120
+
+needs_simulator = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+
+
+@dataclass(frozen=True)
+class Public:
+    """A file of the corpus: its line, what is expected of it, and the line that works where the first is refused."""
+
+    path: Path
+    run: list[str]
+    expect: str
+    then: list[str]
+    lacks: str
+    slow: bool
+
+
+def read(path: Path) -> Public:
+    """Read a file's head."""
+    fields = {
+        key: re.sub(r"\n// +", " ", first + more) for key, first, more in HEAD.findall(path.read_text(errors="replace"))
+    }
+    words = {key: shlex.split(fields.get(key, "")) for key in ("run", "then")}
+    return Public(path, words["run"], fields["expect"], words["then"], fields.get("lacks", ""), "slow" in fields)
+
+
+FILES = [read(path) for path in sorted(FOLDER.glob("*.cu*")) if "// run:" in path.read_text(errors="replace")]
+
+
+def marked(file: Public) -> object:
+    """Return a file as a parameter; what the simulator lacks today fails, and says so once it does not."""
+    marks = [pytest.mark.xfail(reason=file.lacks, strict=True)] if file.lacks else []
+    marks += [pytest.mark.slow] if file.slow else []
+    return pytest.param(file, id=file.path.name, marks=marks)
+
+
+@needs_simulator
+@pytest.mark.parametrize("file", [marked(file) for file in FILES])
+def test_each_file(file: Public, cudabench: Callable[..., Ran]) -> None:
+    """The line runs and what is expected holds; a file that is refused says why, and its other line runs."""
+
+    def run(words: list[str]) -> Ran:
+        return cudabench("run", file.path, *words, "--device", "sim", "--no-cpu")
+
+    ran = run(file.run)
+    verdict, _, message = file.expect.partition(": ")
+    if verdict == "refused":
+        assert ran.code != 0
+        assert re.search(message, said := ran.out + ran.err), said
+        assert "Traceback" not in said
+        ran = run(file.then) if file.then else ran
+    assert (ran.code == 0) == (verdict == "ok" or bool(file.then)), ran.out + ran.err
+
+
+def test_the_corpus_is_whole() -> None:
+    """There are as many files as promised, and each says how it runs and what is expected."""
+    assert len(FILES) >= LEAST
+    for file in FILES:
+        assert file.run, file.path
+        assert file.expect.split(":")[0] in ("ok", "refused"), file.path
+        assert "--expect" in file.run or file.expect != "ok" or "unverified" in file.path.name, file.path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(nvcc_version() is None, reason="needs nvcc and a host compiler")
+@pytest.mark.parametrize("file", [pytest.param(file, id=file.path.name) for file in FILES if file.expect == "ok"])
+def test_nvcc_takes_each_file(file: Public) -> None:
+    """What a GPU's compiler is given compiles too: the same rule leaves out the same."""
+    words = file.run
+    defines = dict(word.partition("=")[::2] for at, word in enumerate(words) if words[at - 1] in ("-D", "--define"))
+    name = next((words[at + 1] for at, word in enumerate(words) if word in ("-k", "--kernel")), None)
+    written = source.read(file.path)
+    kernel = source.find(source.preprocessed(written, defines, ()), name)
+    compiled = compile_cubin(
+        written.text, str(file.path), defines=defines, names=[kernel.expression], backend="nvcc", arch="sm_90"
+    )
+    assert compiled.cubin
