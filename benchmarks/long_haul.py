@@ -51,8 +51,8 @@ BAD = {
     "forever": "volatile int *stop = (volatile int *)y; while (stop[i] != 12345) ; y[i] = x[i];",
     "trap": "if (i == 77) __trap(); y[i] = 2 * x[i];",
     "assertion": "assert(i < 1000); y[i] = 2 * x[i];",
-    "deep": "y[i] = deep(x, i % 3 + 1000000);",
-    "malloc": "while (malloc(1 << 20)) ; y[i] = *(float *)malloc(1 << 30);",
+    "recursion": "y[i] = deep(x, i % 3 + 1000000);",
+    "heap": "while (malloc(1 << 20)) ; y[i] = *(float *)malloc(1 << 30);",
     "nothing": "",
     "wrong": "y[i] = 3 * x[i];",
     "state": "y[i] = calls++ < 300 ? 2 * x[i] : 0;",
@@ -131,6 +131,8 @@ class Haul:
         except (OSError, ValueError, KeyError) as error:
             self.hold(killed, f"{name}: no whole results file ({error!r})")
             return
+        if not found and self.device.startswith("sim"):
+            return  # a kernel that was named and cannot be simulated ends the command
         self.hold(killed or [*found] == kernels, f"{name}: results of {[*found]}, not of {kernels}")
         for kernel, result in found.items():
             if kernel in GOOD:
