@@ -19,7 +19,8 @@ ADDRESS_MODES = {"wrap": 0, "clamp": 1, "mirror": 2, "border": 3}
 FILTERS = {"point": 0, "linear": 1}
 RESOURCE_ARRAY, RESOURCE_LINEAR = 0, 2
 MEMORY_DEVICE, MEMORY_ARRAY = 2, 3
-LAYERED = 1
+LAYERED, GATHER = 1, 8  # flags of arrays
+MOST_GATHERED = 32768  # texels along a side of what tex2Dgather reads
 READ_AS_INTEGER, NORMALIZED_COORDINATES = 1, 2
 
 
@@ -130,7 +131,10 @@ class TextureObject:
             linear.nbytes = texture.nbytes
             return resource
         width, height, depth = self._extents()
-        wanted = ArrayDescriptor(width, height, depth, format_, texture.channels, LAYERED * texture.layered)
+        flags = LAYERED * texture.layered
+        if height and not depth and max(width, height) <= MOST_GATHERED:
+            flags |= GATHER
+        wanted = ArrayDescriptor(width, height, depth, format_, texture.channels, flags)
         self._call("cuArray3DCreate_v2", ctypes.byref(self._array), ctypes.byref(wanted))
         resource.type = RESOURCE_ARRAY
         resource.of.array = self._array.value

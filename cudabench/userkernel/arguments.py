@@ -12,7 +12,7 @@ import numpy as np
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
-from cudabench.userkernel import expressions, inits
+from cudabench.userkernel import expressions, inits, textures
 from cudabench.userkernel.by_value import layout_of, pack
 from cudabench.userkernel.pointers import check_fit, like
 from cudabench.userkernel.textures import TextureArray, is_texture, read_texture
@@ -63,6 +63,8 @@ def read(
     for (name, value), parameter in pairs:
         if parameter.pointer or is_texture(value):
             continue
+        if parameter.type in textures.OBJECTS:
+            raise UsageError(f"--arg {name}={value}: '{parameter}' is {textures.OBJECTS[parameter.type]}.")
         record = _record(name, value, parameter, text, aliases, scalars)
         if record is not None:
             found[name] = record

@@ -12,6 +12,11 @@ from cudabench.model import Texture
 from cudabench.userkernel.values import Array, shape_text
 
 TYPE = "cudaTextureObject_t"
+# What parameters are that no number or array can be given for, and the repair.
+OBJECTS = {
+    TYPE: "a texture object: give an array as texture(float32[n,n]:random, filter=linear)",
+    "cudaSurfaceObject_t": "a surface object, which no argument gives: let the kernel write to an array",
+}
 TYPES = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32")
 OPTIONS: dict[str, tuple[str, ...]] = {
     "filter": ("point", "linear"),

@@ -153,5 +153,5 @@ def test_column_reads_of_a_padded_tile(launch: Callable[..., Any], pad: int, wav
     report = launch(source.replace("PAD", str(pad)), 1, (32, 32), [o, a])
     assert (o == a.T).all()
     column = next(access for access in report.accesses if access.space == "shared" and access.op == "load")
-    assert column[5:] == (32, None, None, 32 * wavefronts, 32)
+    assert column[5:10] == (32, None, None, 32 * wavefronts, 32)
     assert column.line == 5

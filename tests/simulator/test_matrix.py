@@ -274,3 +274,38 @@ def test_wmma(
     found = out[..., : n if order == "RR" else m]
     expected = matrices[0] @ matrices[1] + 2 * matrices[2]
     np.testing.assert_array_equal(found if order == "RR" else found.transpose(0, 2, 1), expected)
+
+
+@pytest.mark.parametrize(("type_", "k"), [("s4", 32), ("b1", 128)])
+def test_wmma_below_a_byte(compiled: Callable[..., simulator.Program], type_: str, k: int) -> None:
+    """Signed 4-bit numbers, and single bits of which those that differ are counted."""
+    rng = np.random.default_rng(6)
+    source = f"""
+#include <mma.h>
+using namespace nvcuda;
+typedef wmma::experimental::precision::{type_} T;
+extern "C" __global__ void k(const unsigned *a, const unsigned *b, const int *c, int *d) {{
+  wmma::fragment<wmma::matrix_a, 8, 8, {k}, T, wmma::row_major> fa;
+  wmma::fragment<wmma::matrix_b, 8, 8, {k}, T, wmma::col_major> fb;
+  wmma::fragment<wmma::accumulator, 8, 8, {k}, int> fc;
+  wmma::load_matrix_sync(fa, a, {k});
+  wmma::load_matrix_sync(fb, b, {k});
+  wmma::load_matrix_sync(fc, c, 8, wmma::mem_row_major);
+  {"wmma::bmma_sync" if type_ == "b1" else "wmma::mma_sync"}(fc, fa, fb, fc);
+  wmma::store_matrix_sync(d, fc, 8, wmma::mem_row_major);
+}}
+"""
+    low, high = (0, 2) if type_ == "b1" else (-8, 8)
+    a, b = (rng.integers(low, high, (8, k)) for _ in range(2))
+    c = rng.integers(-99, 99, (8, 8)).astype(np.int32)
+    bits = BITS[type_]
+    shifts = bits * np.arange(32 // bits, dtype=np.uint32)
+    words = []
+    for matrix in (a, b):
+        parts = (matrix & ((1 << bits) - 1)).astype(np.uint32).reshape(8, -1, 32 // bits)
+        words.append(np.bitwise_or.reduce(parts << shifts, -1))
+    out = np.zeros_like(c)
+    report = simulator.run(compiled(source, arch="sm_80"), "k", 1, 32, [*words, c, out])
+    assert report.hazards == ()
+    product = (a[:, None] != b[None]).sum(axis=-1) if type_ == "b1" else a @ b.T
+    np.testing.assert_array_equal(out, product + c)

@@ -1,0 +1,95 @@
+"""`cudabench run` with texture objects as arguments: in the simulator, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudabench.toolchain.compiler import nvrtc_version
+from tests.conftest import Ran
+
+Runner = Callable[..., Ran]
+
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+
+SOURCE = """\
+__global__ void up(cudaTextureObject_t t, float *y, int w, int h, float d) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y;
+  if (i < w) y[j * w + i] = tex2D<float>(t, i + d, j + 0.5f);
+}
+__global__ void fetch(cudaTextureObject_t t, int *y) { y[threadIdx.x] = tex1Dfetch<int>(t, (int)threadIdx.x - 1); }
+__global__ void colour(cudaTextureObject_t t, float *y) {
+  y[threadIdx.x] = tex2D<float4>(t, (threadIdx.x % 8 + 0.5f) / 8, 2.5f / 4).z;
+}
+__global__ void write(cudaSurfaceObject_t s) { surf1Dwrite(1.f, s, 4); }
+"""
+NEXT = "t[:,np.minimum(np.arange(64)+1,63)]"  # each element's right neighbour, the last one twice
+
+
+@pytest.fixture
+def run(cudabench: Runner, tmp_path: Path) -> Runner:
+    """Run a kernel of the file in the simulator."""
+    (tmp_path / "t.cu").write_text(SOURCE)
+    return lambda *words: cudabench("run", "t.cu", *words, "--device", "sim", "--no-cpu")
+
+
+def up(texture: str, shift: str, expected: str) -> tuple[object, ...]:
+    """Return the words that launch `up`."""
+    arguments = (f"t={texture}", "y=float32[32,64]:empty", "w=64", "h=32", f"d={shift}")
+    words = [word for argument in arguments for word in ("--arg", argument)]
+    return ("-k", "up", "-g", "2,32", "-b", 32, *words, "--expect", f"y={expected}")
+
+
+@pytest.mark.parametrize(
+    ("shift", "options", "expected"),
+    [
+        ("0.5", "", "t"), ("0.5", ", filter=linear", "t"), ("1.0", ", filter=linear", f"(t+{NEXT})/2"),
+        ("1.5", "", NEXT), ("1.5", ", address=border", f"np.where(np.arange(64)<63,{NEXT},0)"),
+    ],
+)  # fmt: skip
+def test_an_array_through_a_texture(run: Runner, shift: str, options: str, expected: str) -> None:
+    """The kernel reads the array as the options say; an expectation names it as any other."""
+    ran = run(*up(f"texture(float32[32,64]:random{options})", shift, expected))
+    assert ran.code == 0, ran.err
+    assert "yes" in ran.out
+
+
+def test_linear_memory_and_channels(run: Runner) -> None:
+    """tex1Dfetch gets linear memory by itself, which is 0 outside; four bytes a texel are read as fractions."""
+    words = ("-g", 1, "-b", 32, "--arg", "t=texture(int32[32]:arange)", "--arg", "y=int32[32]:empty")
+    assert run("-k", "fetch", *words, "--expect", "y=np.where(t>0,t-1,0)").code == 0
+    texture = "t=texture(uint8[4,8,4]:random, channels=4, read=normalized, coordinates=normalized)"
+    words = ("-g", 1, "-b", 8, "--arg", texture, "--arg", "y=float32[8]:empty", "--expect", "y=t[2,:,2]/255")
+    ran = run("-k", "colour", *words)
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    ("texture", "text"),
+    [
+        ("texture(float32[32,64]:random, filtr=linear)", "'filtr=linear' is no option of a texture"),
+        ("texture(float32[32,64]:random, filter=cubic)", "filter is one of point, linear, not 'cubic'"),
+        ("texture(int32[32,64]:random, filter=linear)", "has no linear filter, unless read=normalized"),
+        ("texture(float64[32,64]:random)", "no texture has float64"),
+        ("texture(float32[32,64]:random, address=wrap)", "address=wrap needs coordinates=normalized"),
+        ("texture(float32[32,64]:random, channels=4)", "wants a shape that ends in 4"),
+        ("texture(float32[2,2,2,64]:random)", "gives a texture of 4 dimensions"),
+        ("texture(float32[32,64]:empty)", "would leave it poison"),
+        ("texture(float32[32,64]:random", "is no texture: write"),
+        ("float32[32,64]:random", "is a texture object: give an array as texture("),
+    ],
+)
+def test_textures_that_cannot_be(run: Runner, texture: str, text: str) -> None:
+    """A mistake in a texture is named with the repair, before anything runs."""
+    ran = run(*up(texture, "0.5", "t"))
+    assert (ran.code, ran.out) == (2, "")
+    assert text in ran.err
+
+
+def test_a_surface_is_no_argument(run: Runner) -> None:
+    """Nothing given for a surface object would work, and the message says so."""
+    ran = run("-k", "write", "-g", 1, "-b", 1, "--arg", "s=1")
+    assert ran.code == 2
+    assert "a surface object, which no argument gives" in ran.err
