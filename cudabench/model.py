@@ -323,6 +323,9 @@ class Operation:
     # The default in the simulator, for operations whose own default would take it minutes.
     simulated_size: tuple[int, ...] | None = None
     options: tuple[Option, ...] = ()
+    # The buffers that go into `__constant__` variables before every run, by the variable's name; a source that declares
+    # none of this name does without.
+    constant_memory: Mapping[str, str] = field(default_factory=dict)
     # Compiler defines that all kernels share: what the options fix at compile time (a radius).
     defines: Callable[[Problem], dict[str, str]] = lambda problem: {}
     # The size that the options demand (a picture has one), or None.
@@ -532,14 +535,19 @@ class Access:
 
     line: Annotated[int, "Line of the source, from 1."]
     source: Annotated[str, "Text of the line."]
-    space: Annotated[str, "Kind of memory: global, shared, local."]
+    space: Annotated[str, "Kind of memory: global, shared, local, constant."]
     op: Annotated[str, "load, store or atomic."]
     bytes: Annotated[int, "Bytes a lane moves with one request."]
     requests: Annotated[int, "Warp-level memory instructions, summed over the launch."]
-    sectors: Annotated[int | None, "Distinct 32-byte pieces that the requests touch; of shared memory null."] = None
+    sectors: Annotated[
+        int | None, "Distinct 32-byte pieces that the requests touch; of shared and constant memory null."
+    ] = None
     ideal_sectors: Annotated[int | None, "Sectors if the same bytes were packed."] = None
-    wavefronts: Annotated[int | None, "Passes over the 32 banks; of other memory null."] = None
-    ideal_wavefronts: Annotated[int | None, "Wavefronts without any bank conflict."] = None
+    wavefronts: Annotated[
+        int | None,
+        "Passes over the 32 banks of shared memory, or over the addresses in constant memory; of other memory null.",
+    ] = None
+    ideal_wavefronts: Annotated[int | None, "Wavefronts without any bank conflict, one address a request."] = None
     advice: Annotated[str | None, "What would mend the waste; null where there is none."] = None
     merged: Annotated[int, "Requests of the PTX that the compiler merged into others, which are counted once."] = 0
 

@@ -146,6 +146,8 @@ class FakeDevice:
     others: list[str] = field(default_factory=list)
     # Of the module, with their first bytes.
     variables: dict[str, bytes] = field(default_factory=dict)
+    # What `__constant__` variables hold, by name.
+    constants: dict[str, bytes] = field(default_factory=dict)
     ptx: str = ""
 
     def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> Any:
@@ -163,6 +165,9 @@ class FakeDevice:
                 return []
 
             variables = tuple(fake._variable(name, first) for name, first in fake.variables.items())
+
+            def set_constant(self, name: str, content: bytes) -> None:
+                fake.constants[name] = content
 
             def resources(self, name: str) -> Resources:
                 return Resources(32, 1024, 0)

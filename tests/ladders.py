@@ -6,6 +6,7 @@ All of it follows the registry: an operation, a kernel, an element type is teste
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from cudabench import operations
 from cudabench.devices.sim import SimDevice, poisoned
 from cudabench.measure import verify
+from cudabench.measure.context import constants_of
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, Operation, Problem, Settings, dim_text
 from cudabench.plan import cases
@@ -115,8 +117,9 @@ def repeated(name: str, *kernels: str, runs: int = 2, **request: Any) -> list[st
             b.name: inputs[b.name].copy() if b.role == "in" else poisoned(b.shape, b.dtype)
             for b in operation.buffers(case.problem)
         }
+        held = replace(case, constants=constants_of(operation, inputs))
         for run in range(1, runs + 1):
-            report = simulator().run(case, arrays, trace=False, progress=lambda fraction: None).report
+            report = simulator().run(held, arrays, trace=False, progress=lambda fraction: None).report
             wrong += [f"{case.kernel}, run {run}: {hazard.kind}, {hazard.message}" for hazard in report.hazards]
             wrong += [f"{text}, run {run}" for text in mismatches(operation, case, inputs, arrays)]
             for buffer in operation.buffers(case.problem):
@@ -139,7 +142,10 @@ def on_gpu(device: Any, name: str, *kernels: str, runs: int = 2, **request: Any)
                 device.upload(pointers[buffer.name], inputs[buffer.name])
             else:
                 device.fill(pointers[buffer.name], buffer.nbytes, 0xFF)()
-        work = device.bind(device.load(case.source, case.defines), case.launches, pointers)
+        module = device.load(case.source, case.defines)
+        for variable, content in constants_of(operation, inputs).items():
+            module.set_constant(variable, content)
+        work = device.bind(module, case.launches, pointers)
         outputs = {b.name: np.empty(b.shape, b.dtype) for b in buffers if b.role == "out"}
         for run in range(1, runs + 1):
             device.run(work, case.kernel)

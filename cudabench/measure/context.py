@@ -150,6 +150,11 @@ def time_baseline(operation: Operation, problem: Problem, arrays: Arrays, thread
     return CpuTime(median, nbytes / median / 1e9 if nbytes else None, threads, baseline.implementation)
 
 
+def constants_of(operation: Operation, inputs: Arrays) -> dict[str, bytes]:
+    """Return what the operation's `__constant__` variables hold for some inputs, as bytes."""
+    return {variable: inputs[buffer].tobytes() for variable, buffer in operation.constant_memory.items()}
+
+
 def describe(case: Case, device: str) -> Result:
     """Return the part of a result that is known before anything runs."""
     return Result(

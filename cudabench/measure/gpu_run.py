@@ -17,6 +17,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.context import (
     RunContext,
     arithmetic_warnings,
+    constants_of,
     describe,
     kept_sentence,
     launch_warnings,
@@ -209,7 +211,9 @@ class GpuRun(RunContext):
             place.fill(inputs.arrays)
             other = self.device.bind(module, case.launches, place.rotated(drawn)) if drawn else None
             work = self.device.bind(module, case.launches, place.addresses)
-            sites.append(Site(place, inputs, work, other, poison[at % 2]))
+            contents = constants_of(self.operation, inputs.arrays)
+            constants = [partial(module.set_constant, name, content) for name, content in contents.items()]
+            sites.append(Site(place, inputs, work, other, poison[at % 2], constants))
         return sites
 
     def _first_runs(

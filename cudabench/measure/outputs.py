@@ -20,7 +20,8 @@ class Site:
     """A kernel bound to one place of the memory with one set of inputs.
 
     `work` queues its launches. `other` queues them on the same outputs with inputs that begin later, None where all
-    inputs are fixed. `poison` is the byte that outputs are filled with before a run.
+    inputs are fixed. `poison` is the byte that outputs are filled with before a run. `constants` fills the module's
+    `__constant__` variables.
     """
 
     buffers: BufferSet
@@ -28,10 +29,11 @@ class Site:
     work: Work
     other: Work | None = None
     poison: int = POISON
+    constants: Sequence[Work] = ()
 
     def reset(self) -> list[Work]:
-        """Return what sets back all that the kernel writes."""
-        return self.buffers.reset(self.poison)
+        """Return what sets back all that the kernel writes, and gives constant memory this site's content."""
+        return [*self.buffers.reset(self.poison), *self.constants]
 
 
 @dataclass

@@ -17,6 +17,7 @@ from cudabench.measure.context import (
     RunContext,
     arithmetic_warnings,
     compare,
+    constants_of,
     describe,
     kept_sentence,
     launch_warnings,
@@ -75,8 +76,9 @@ class SimulatedRun(RunContext):
         arrays = self._arrays(case, self.input_sets[0])
         self.progress("simulating", 0)
         self.device.reset(case)
+        constants = {**case.constants, **constants_of(self.operation, self.inputs)}
         run = self.device.run(
-            case,
+            replace(case, constants=constants),
             arrays,
             trace=self.trace,
             progress=lambda fraction: self.progress("simulating", fraction),

@@ -21,6 +21,7 @@ SUMMARIES = {
     "grayscale": "Colour picture to grey, from one pixel a thread to 16-byte accesses.",
     "blur": "Mean over a square neighbourhood, from one pixel a thread to sliding sums.",
     "vecadd": "Vector addition, the smallest kernel that streams.",
+    "lookup": "Random reads of a small table: global, constant, shared and texture memory.",
 }
 
 

@@ -192,11 +192,14 @@ def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Colum
 def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
     """Return the columns of a run in the simulator: per request the mean, and in brackets the least that would do."""
     start, end = common_columns(results)
+    constant = Column[Result]("constant\nwavefronts", lambda r: _per_request(r, "constant"))
+    reads_constants = any(row.space == "constant" for result in results for row in result.access or ())
     return [
         *start,
         Column("load\nsectors", lambda r: _per_request(r, "global", "load")),
         Column("store\nsectors", lambda r: _per_request(r, "global", "store")),
         Column("shared\nwavefronts", lambda r: _per_request(r, "shared")),
+        *([constant] if reads_constants else []),
         Column(
             "instructions",
             lambda r: units.count(executed) if (executed := _executed(r)) is not None else NOTHING,

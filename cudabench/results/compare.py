@@ -28,7 +28,7 @@ SAME_WITHIN = 0.03  # unless a larger change is asked about; twice RUN_TO_RUN
 MIN_SAMPLES = 8  # fewer hold no distribution-free 99% interval of the median: 2 * (1/2)^7 > 0.01
 COPY_MOVED = 0.02  # a copy that changed by more says that the card changed
 
-COUNTED_SPACES = ("global", "local", "shared")
+COUNTED_SPACES = ("global", "local", "shared", "constant")
 
 # Verdicts on a change, which need the same problem on both sides
 CHANGES = frozenset({"faster", "slower", "same", "fewer", "more", "mixed"})

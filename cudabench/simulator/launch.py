@@ -173,7 +173,7 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
     found = []
     for key in sorted(totals):
         requests, pieces, ideal, merged = totals[key]
-        if key[2] == "shared":
+        if key[2] in ("shared", "constant"):
             found.append(Access(*key, requests, None, None, pieces, ideal, merged))
         else:
             found.append(Access(*key, requests, pieces, ideal, None, None, merged))

@@ -13,7 +13,8 @@ class Access(NamedTuple):
 
     bytes: per lane. requests: warp-level instructions with at least one active lane. sectors (global, local): distinct
     32-byte pieces touched, summed over requests; ideal_sectors: the same bytes packed. wavefronts (shared): turns
-    over the 32 banks; ideal_wavefronts: without conflicts. Pairs that do not apply are None.
+    over the 32 banks; (constant): addresses, one after the other; ideal_wavefronts: without conflicts. Pairs that do
+    not apply are None.
     merged: requests of the PTX whose work these do too; they are in no other count.
     """
 

@@ -1,7 +1,8 @@
-"""Counts of memory requests: sectors for global and local memory, wavefronts for shared memory.
+"""Counts of memory requests: sectors for global and local memory, wavefronts for shared and constant memory.
 
 A request is one warp-level instruction with an active lane. Its sectors are the distinct 32-byte pieces of memory
-that its active lanes touch; the ideal is what the same distinct bytes would need if they were packed.
+that its active lanes touch; the ideal is what the same distinct bytes would need if they were packed. Constant memory
+serves one address at a time, to all lanes that want it (CUDA C++ Programming Guide, "Constant Memory").
 """
 
 from __future__ import annotations
@@ -245,6 +246,15 @@ class Counters:
         if key is not None:
             self.patterns[key] = (pieces, ideal)
         self.add(number, warps, pieces * times, ideal * times)
+
+    def constant(self, number: int, address: Array, mask: Array | None, warps: int, chunk: Chunk) -> None:
+        """Count constant accesses, a wavefront for each address; arguments as for `global_`."""
+        if address.shape[1] == 1:
+            self.add(number, warps, warps, warps)
+            return
+        rows, mask, times = spread(address, mask, chunk)
+        lanes = _rows(rows, mask)
+        self.add(number, warps, int(distinct(lanes).sum()) * times if len(lanes) else 0, warps)
 
     def _shared(self, address: Array, size: int, mask: Array | None, chunk: Chunk, load: bool) -> tuple[int, int]:
         """Return (wavefronts, ideal wavefronts) of one pattern of addresses and lanes, looked up where it is small."""

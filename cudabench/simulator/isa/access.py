@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 SPACES = ("global", "shared", "local", "const", "param")
+COUNTED_AS = {"const": "constant", "param": "global"}
 
 
 class MemoryOp:
@@ -34,13 +35,9 @@ class MemoryOp:
         self.width = dtype.itemsize
         self.size = self.width * count
         self.location: Location = builder.ins.location
-        spaces = (
-            ("global", "shared", "local")
-            if space == "generic"
-            else ("global",)
-            if space in ("const", "param")
-            else (space,)
-        )
+        spaces: tuple[str, ...] = (COUNTED_AS.get(space, space),)
+        if space == "generic":
+            spaces = ("global", "shared", "local")
         self.number = len(builder.accesses)
         if kind != "load" and "global" in spaces:
             builder.write_addresses.append(builder.address_register)

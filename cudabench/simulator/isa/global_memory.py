@@ -90,15 +90,24 @@ def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int)
         if machine.trace is not None:
             machine.trace.record(machine, access, "global", lanes.address, lanes.exact(machine))
     if len(regions) == 1:
-        region = regions[0][0]
         if not parameters:
-            machine.global_races.log(access, region, lanes.address, 0, lanes.exact(machine), ())
+            machine.global_races.log(access, regions[0][0], lanes.address, 0, lanes.exact(machine), ())
+    else:
+        for region, mask in regions:
+            assert mask is not None
+            exact = mask if machine.mask is None else mask & machine.mask
+            machine.global_races.log(access, region, lanes.address, 0, exact, ())
+    return gathered(access, lanes, regions)
+
+
+def gathered(access: MemoryOp, lanes: Lanes, regions: list[tuple[Region, Array | None]]) -> list[Array]:
+    """Return the elements that each lane reads from the regions that `find` gave."""
+    if len(regions) == 1:
+        region = regions[0][0]
         return _gather(region, access, lanes.fill(region.base) - region.base)
     total: list[Array] = []
     for region, mask in regions:
         assert mask is not None
-        exact = mask if machine.mask is None else mask & machine.mask
-        machine.global_races.log(access, region, lanes.address, 0, exact, ())
         part = _gather(region, access, np.where(mask, lanes.address, region.base) - region.base)
         total = part if not total else [np.where(mask, new, old) for new, old in zip(part, total, strict=True)]
     return total

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, space_of
+from cudabench.simulator.isa.constant_memory import load_constant
 from cudabench.simulator.isa.global_memory import load_global, store_global
 from cudabench.simulator.isa.local_memory import load_local, store_local
 from cudabench.simulator.isa.opcodes import instruction
@@ -56,7 +57,13 @@ def spaces(machine: Machine, address: Value, offset: int) -> list[tuple[str, int
     return parts
 
 
-_LOAD = {"global": load_global, "shared": load_shared, "local": load_local, "const": load_global, "param": load_global}
+_LOAD = {
+    "global": load_global,
+    "shared": load_shared,
+    "local": load_local,
+    "const": load_constant,
+    "param": load_global,
+}
 _STORE = {"global": store_global, "shared": store_shared, "local": store_local}
 
 

@@ -1,0 +1,129 @@
+"""Look-up in a table with a small filter: out[i] = sum over k of filter[k] * table[neighbour k of index[i]]."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cudabench.model import Baseline, Buffer, Kernel, Operation, Option, Problem, Tolerance
+from cudabench.operations.flat import in_strips, one_each, striding
+from cudabench.operations.inputs import random_array
+
+Arrays = dict[str, np.ndarray]
+
+WIDTH = 64  # of the chapter: elements of a row of the table, and rows
+TAPS = 3  # weights of a row of the filter, and rows
+GROUP = 32  # results of one element each with --index same: a warp's
+PIECE = 1 << 16  # results that NumPy works on at a time, whose nine look-ups then stay in the cache
+
+
+def inputs(problem: Problem) -> Arrays:
+    """Return the table, the filter and the indices; integers are so small that no sum overflows."""
+    rng = np.random.default_rng(problem.seed)
+    cells, n = (WIDTH, WIDTH), problem.size["n"]
+    if problem.dtype == "int32":
+        table = rng.integers(-(2**20), 2**20, cells, dtype=np.int32)
+        weights = rng.integers(-16, 17, TAPS * TAPS, dtype=np.int32)
+    else:
+        table = random_array(rng, cells, problem.dtype)
+        weights = random_array(rng, (TAPS * TAPS,), problem.dtype)
+    apart = GROUP if problem.options["index"] == "same" else 1
+    index = np.repeat(rng.integers(0, WIDTH * WIDTH, -(-n // apart), dtype=np.int32), apart)[:n]
+    return {"table": table, "filter": weights, "index": index}
+
+
+def look_up(arrays: Arrays, out: np.ndarray, strip: slice) -> None:
+    """Fill a strip of the results, in the type of `out`."""
+    padded = np.pad(arrays["table"], TAPS // 2, mode="edge")
+    weights = arrays["filter"].reshape(TAPS, TAPS)
+    filtered_from = padded.astype(out.dtype, copy=False)
+    for start in range(strip.start, min(strip.stop, len(out)), PIECE):
+        stop = min(start + PIECE, strip.stop, len(out))
+        y, x = np.divmod(arrays["index"][start:stop], WIDTH)
+        total = out[start:stop]
+        total[...] = 0
+        for dy in range(TAPS):
+            for dx in range(TAPS):
+                total += filtered_from[y + dy, x + dx] * out.dtype.type(weights[dy, dx])
+
+
+def reference(problem: Problem, arrays: Arrays) -> Arrays:
+    """Return the results: exact for integers, in higher precision than the elements' for floats."""
+    wide = {"float32": np.float64, "float64": np.longdouble}.get(problem.dtype, np.int32)
+    out = np.empty(problem.size["n"], wide)
+    look_up(arrays, out, slice(0, len(out)))
+    return {"out": out}
+
+
+def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
+    """Look up with NumPy, a strip of the results to a thread."""
+    out = outputs["out"]
+    in_strips(len(out), threads, lambda strip: look_up(arrays, out, strip))
+
+
+def tolerance(problem: Problem) -> Tolerance:
+    """Return the bound of the sum's rounding."""
+    if problem.dtype == "int32":
+        return Tolerance(0.0, 0.0, "integers, none of whose sums overflow")
+    unit = float(np.finfo(problem.dtype).eps) / 2
+    return Tolerance(
+        (TAPS * TAPS + 1) * unit,
+        0.0,
+        "a sum of nine products, none negative, rounds each term ten times at most",
+    )
+
+
+def buffers(problem: Problem) -> tuple[Buffer, ...]:
+    """Return the table, the filter, the indices and the results."""
+    n, dtype = problem.size["n"], problem.dtype
+    return (
+        Buffer("table", (WIDTH, WIDTH), dtype, "in"),
+        Buffer("filter", (TAPS * TAPS,), dtype, "in"),
+        Buffer("index", (n,), "int32", "in"),
+        Buffer("out", (n,), dtype, "out"),
+    )
+
+
+def moved(problem: Problem) -> int:
+    """Return the bytes that must move: indices and results, and the table and the filter once."""
+    itemsize = np.dtype(problem.dtype).itemsize
+    return problem.size["n"] * (4 + itemsize) + (WIDTH * WIDTH + TAPS * TAPS) * itemsize
+
+
+OPERATION = Operation(
+    name="lookup",
+    summary="out[i] = table[index[i]] and its neighbours, under a filter of 3 x 3 weights",
+    source="lookup.cu",
+    dimensions=("n",),
+    default_size=(2**25,),
+    simulated_size=(2**20,),
+    block_dimensions=1,
+    dtypes={"float32": "float", "float64": "double", "int32": "int"},
+    kernels=(
+        Kernel("global", "lookup_global", (256,), one_each()),
+        Kernel("ldg", "lookup_ldg", (256,), one_each()),
+        Kernel("constant-uniform", "lookup_constant_uniform", (256,), one_each()),
+        Kernel("constant-lane", "lookup_constant_lane", (256,), one_each(), detour=True),
+        Kernel("shared", "lookup_shared", (256,), striding(), any_grid=True),
+    ),
+    buffers=buffers,
+    arguments=lambda problem: ("table", "filter", "index", "out", np.int32(problem.size["n"])),
+    inputs=inputs,
+    reference=reference,
+    baseline=Baseline("numpy, nine times table[y, x] * weight", on_cpu),
+    tolerance=tolerance,
+    bytes=moved,
+    bytes_formula=f"N * (4 + sizeof(T)) + ({WIDTH}^2 + {TAPS * TAPS}) * sizeof(T)",
+    flops=lambda problem: 2 * TAPS * TAPS * problem.size["n"],
+    flops_formula=f"{2 * TAPS * TAPS} * N",
+    options=(
+        Option(
+            "index",
+            str,
+            "random",
+            "KIND",
+            "random: each result its own; same: the 32 of a warp look up one element.",
+            choices=("random", "same"),
+        ),
+    ),
+    constant_memory={"constant_filter": "filter", "constant_table": "table"},
+)

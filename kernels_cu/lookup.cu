@@ -1,0 +1,115 @@
+// Look-up in a table: out[i] = the table around element index[i], under a filter of 3 x 3 weights, for n elements.
+//
+// The table is a square of WIDTH x WIDTH elements, small enough for every cache; index[i] names one of its elements,
+// and neighbours beyond its border are those on it. Each index is read once and each result written once:
+// n * (4 + sizeof(T)) bytes, beside which the table is nothing. But each result takes nine elements of the table at
+// places that no neighbour shares, so what counts is how many of 32 scattered reads a memory serves at a time: global
+// memory through its cache, constant memory, shared memory or the texture units.
+//
+// Read the ladder from top to bottom: each comment names what changes, what that removes and what remains.
+// BDIMX is the number of threads of a block. Indices are size_t because the grid may reach beyond 2^32.
+
+#ifndef T
+#define T float
+#endif
+#ifndef BDIMX
+#define BDIMX 256
+#endif
+
+#define WIDTH 64             // elements of a row of the table, and rows
+#define CELLS (WIDTH * WIDTH)
+
+__device__ __forceinline__ int inside(int at) { return min(max(at, 0), WIDTH - 1); }
+
+// Looks up in global memory, one result a thread: nine reads of the table and nine of the filter.
+// The threads of a warp share the weights and nothing else: their reads of the table touch up to 32 sectors, where 4
+// would hold as many elements side by side. What remains: the cache looks through one line after the other.
+extern "C" __global__ void lookup_global(const T *table, const T *filter, const int *index, T *out, int n)
+{
+    size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x;
+
+    if (i < n) {
+        int x = index[i] % WIDTH, y = index[i] / WIDTH;
+        T sum = 0;
+#pragma unroll
+        for (int k = 0; k < 9; k++)
+            sum += filter[k] * table[inside(y + k / 3 - 1) * WIDTH + inside(x + k % 3 - 1)];
+        out[i] = sum;
+    }
+}
+
+// Reads the table and the filter with __ldg, which promises that nobody writes them while the kernel runs.
+// On Kepler, whose L1 holds no global data, that puts them into the texture cache; since Volta all loads share one cache,
+// and only the compiler gains, which may move them past stores. There are none between them here, so all of it remains.
+extern "C" __global__ void lookup_ldg(const T *table, const T *filter, const int *index, T *out, int n)
+{
+    size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x;
+
+    if (i < n) {
+        int x = __ldg(index + i) % WIDTH, y = __ldg(index + i) / WIDTH;
+        T sum = 0;
+#pragma unroll
+        for (int k = 0; k < 9; k++)
+            sum += __ldg(filter + k) * __ldg(table + inside(y + k / 3 - 1) * WIDTH + inside(x + k % 3 - 1));
+        out[i] = sum;
+    }
+}
+
+// The host fills both before the launch; constant memory has 64 KiB in all.
+__constant__ T constant_filter[9];
+__constant__ T constant_table[CELLS];
+
+// Takes the filter from constant memory: all lanes want the same weight, and one read serves them.
+// Such a read is an operand of the multiplication, so nine of eighteen loads are gone. What remains: the nine scattered
+// ones, each up to 32 sectors.
+extern "C" __global__ void lookup_constant_uniform(const T *table, const T *, const int *index, T *out, int n)
+{
+    size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x;
+
+    if (i < n) {
+        int x = index[i] % WIDTH, y = index[i] / WIDTH;
+        T sum = 0;
+#pragma unroll
+        for (int k = 0; k < 9; k++)
+            sum += constant_filter[k] * table[inside(y + k / 3 - 1) * WIDTH + inside(x + k % 3 - 1)];
+        out[i] = sum;
+    }
+}
+
+// Takes the table from constant memory too, where it does not belong: each lane wants another element.
+// Constant memory serves one address at a time, to all lanes that want it, so that a read takes as many turns as there
+// are addresses, up to 32 instead of one. Where the 32 results of a warp look up one element (--index same) it is one.
+extern "C" __global__ void lookup_constant_lane(const T *, const T *, const int *index, T *out, int n)
+{
+    size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x;
+
+    if (i < n) {
+        int x = index[i] % WIDTH, y = index[i] / WIDTH;
+        T sum = 0;
+#pragma unroll
+        for (int k = 0; k < 9; k++)
+            sum += constant_filter[k] * constant_table[inside(y + k / 3 - 1) * WIDTH + inside(x + k % 3 - 1)];
+        out[i] = sum;
+    }
+}
+
+// Copies the table to shared memory first, whose 32 banks serve 32 addresses at once unless they meet in one bank.
+// Of 32 random addresses three or four do. A copy of the whole table pays only for many results, so the blocks are few
+// and stride. What remains: the conflicts, and the arithmetic that keeps neighbours inside the border.
+extern "C" __global__ void lookup_shared(const T *table, const T *, const int *index, T *out, int n)
+{
+    __shared__ T shared_table[CELLS];
+
+    for (int cell = threadIdx.x; cell < CELLS; cell += BDIMX)
+        shared_table[cell] = table[cell];
+    __syncthreads();
+
+    for (size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x; i < n; i += (size_t)gridDim.x * BDIMX) {
+        int x = index[i] % WIDTH, y = index[i] / WIDTH;
+        T sum = 0;
+#pragma unroll
+        for (int k = 0; k < 9; k++)
+            sum += constant_filter[k] * shared_table[inside(y + k / 3 - 1) * WIDTH + inside(x + k % 3 - 1)];
+        out[i] = sum;
+    }
+}

@@ -1,0 +1,178 @@
+"""lookup: the definition, what each memory makes of scattered reads, and constant memory, filled before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cudabench import operations
+from cudabench.measure.gpu_run import GpuRun
+from cudabench.measure.simulated_run import SimulatedRun
+from cudabench.model import Result, Settings
+from cudabench.operations.lookup import WIDTH
+from tests.conftest import FakeDevice, Ran
+from tests.ladders import build, needs_compiler, problem, simulator
+
+Runner = Callable[..., Ran]
+
+pytestmark = pytest.mark.lookup
+
+N = 1024
+
+
+def counted(kernel: str, index: str = "random", dtype: str = "float32") -> Result:
+    """Return a kernel's result for N look-ups."""
+    operation, (case,) = build("lookup", kernel, size=(N,), dtype=dtype, options={"index": index})
+    return SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).simulate(case)
+
+
+def cost(result: Result, space: str) -> tuple[int, int]:
+    """Return the loads of a space that are no reads of the index, and their sectors or wavefronts."""
+    rows = [a for a in result.access or () if (a.space, a.op) == (space, "load") and "index[i]" not in a.source]
+    return sum(a.requests for a in rows), sum(a.sectors or a.wavefronts or 0 for a in rows)
+
+
+def cells(index: str) -> np.ndarray:
+    """Return the cells of the table that each look-up reads, (N, 9), neighbours beyond the border on it."""
+    found = operations.get("lookup").inputs(problem("lookup", N, seed=0, index=index))["index"]
+    y, x = np.divmod(found, WIDTH)
+    return np.stack(
+        [
+            np.clip(y + dy, 0, WIDTH - 1) * WIDTH + np.clip(x + dx, 0, WIDTH - 1)
+            for dy in (-1, 0, 1)
+            for dx in (-1, 0, 1)
+        ],
+        axis=1,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_reference_is_the_definition(dtype: str) -> None:
+    """The reference agrees with a sum in exact arithmetic, the corners of the table included."""
+    operation = operations.get("lookup")
+    at = problem("lookup", 40, dtype=dtype)
+    arrays = operation.inputs(at)
+    arrays["index"][:4] = [0, WIDTH - 1, WIDTH * (WIDTH - 1), WIDTH * WIDTH - 1]
+    table, weights = arrays["table"], arrays["filter"]
+    exact = []
+    for cell in arrays["index"].tolist():
+        total = Fraction(0)
+        for dy in (-1, 0, 1):
+            for dx in (-1, 0, 1):
+                y = min(max(cell // WIDTH + dy, 0), WIDTH - 1)
+                x = min(max(cell % WIDTH + dx, 0), WIDTH - 1)
+                total += Fraction(table[y, x].item()) * Fraction(weights[3 * (dy + 1) + dx + 1].item())
+        exact.append(float(total))
+    got = operation.reference(at, arrays)["out"]
+    assert np.asarray(got, np.float64) == pytest.approx(exact, rel=1e-15)
+
+
+@needs_compiler
+def test_constant_memory_serves_one_address_at_a_time() -> None:
+    """A warp's read of the table takes as many wavefronts as it has different addresses, the filter's takes one."""
+    wanted = cells("random").reshape(-1, 32, 9)
+    different = sum(len(np.unique(warp[:, k])) for warp in wanted for k in range(9))
+    assert different > 9 * 28 * N // 32
+    filters = 9 * N // 32
+    assert cost(counted("constant-uniform"), "constant") == (filters, filters)
+    assert cost(counted("constant-lane"), "constant") == (2 * filters, filters + different)
+
+
+@needs_compiler
+def test_lanes_that_agree() -> None:
+    """Where a warp looks up one element, constant memory takes one wavefront, and global memory one sector."""
+    filters = 9 * N // 32
+    assert cost(counted("constant-lane", "same"), "constant") == (2 * filters, 2 * filters)
+    assert cost(counted("constant-uniform", "same"), "global") == (filters, filters)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", ["constant-uniform", "shared"])
+def test_scattered_reads(kernel: str) -> None:
+    """Random reads touch as many sectors of global memory, or meet as often in a bank, as their addresses say."""
+    wanted = cells("random").reshape(-1, 32, 9)
+    if kernel == "shared":
+        turns = [np.bincount(np.unique(warp[:, k]) % 32).max() for warp in wanted for k in range(9)]
+        assert cost(counted(kernel), "shared") == (len(turns), sum(turns))
+    else:
+        sectors = [len(np.unique(warp[:, k] // 8)) for warp in wanted for k in range(9)]
+        assert cost(counted(kernel), "global") == (len(sectors), sum(sectors))
+
+
+@needs_compiler
+def test_explanation_names_the_serial_read(cudabench: Runner) -> None:
+    """`explain` shows constant memory as such, says why it is slow, and has nothing to say where lanes agree."""
+    ran = cudabench("explain", "lookup", "constant-lane", "--size", 4096)
+    assert ran.code == 0, ran.err
+    assert "constant load 4 B" in ran.out
+    assert "constant memory serves one address at a time" in ran.out
+    again = cudabench("explain", "lookup", "constant-lane", "--size", 4096, "--index", "same")
+    assert "constant memory serves" not in again.out
+
+
+@needs_compiler
+def test_constants_follow_the_problem() -> None:
+    """A kernel that was run on other inputs before has its tables filled anew."""
+    for seed in (1, 2, 1):
+        operation, (case,) = build("lookup", "constant-lane", size=(100,), seed=seed)
+        found = SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).simulate(case)
+        assert found.status == "ok", found.reason
+
+
+OWN = """
+namespace mine { __constant__ float constant_filter[%d]; }
+extern "C" __global__ void own(const float *table, const float *filter, const int *index, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n)
+        return;
+    int x = index[i] %% 64, y = index[i] / 64;
+    float sum = 0;
+    for (int k = 0; k < 9; k++)
+        sum += mine::constant_filter[k] * table[min(max(y + k / 3 - 1, 0), 63) * 64 + min(max(x + k %% 3 - 1, 0), 63)];
+    out[i] = sum;
+}
+"""
+
+
+@needs_compiler
+def test_own_source_gets_the_constants(cudabench: Runner, tmp_path: Path) -> None:
+    """A user's file that declares a table by its name finds it filled; one too small is refused with both sizes."""
+    file = tmp_path / "own.cu"
+    file.write_text(OWN % 9)
+    ran = cudabench("lookup", "--source", file, "--size", 300, "--device", "sim", "--no-cpu")
+    assert ran.code == 0, ran.out + ran.err
+    file.write_text(OWN % 8)
+    ran = cudabench("lookup", "--source", file, "--size", 300, "--device", "sim", "--no-cpu")
+    assert ran.code == 2
+    assert "constant_filter: the value has 36 bytes, the variable 32" in ran.err
+
+
+def test_constants_on_a_device() -> None:
+    """Before every run constant memory holds the table of the inputs that the run has, whichever set that is."""
+    seen: set[bytes] = set()
+
+    def watched(buffers: dict[str, np.ndarray]) -> None:
+        table, weights = (
+            np.frombuffer(device.constants[f"constant_{name}"], np.float32) for name in ("table", "filter")
+        )
+        seen.add(table.tobytes())
+        assert table.tobytes() == buffers["table"][: table.nbytes].tobytes()
+        arrays = {
+            "table": table.reshape(WIDTH, WIDTH),
+            "filter": weights,
+            "index": buffers["index"][:200].view(np.int32),
+        }
+        buffers["out"][:200].view(np.float32)[:] = operations.get("lookup").reference(at, arrays)["out"]
+
+    device = FakeDevice(watched)
+    operation, (case,) = build("lookup", "constant-lane", size=(50,))
+    at = case.problem
+    found = GpuRun(operation, at, Settings(min_time=0.0, cpu=False), device).measure(case)
+    assert found.status == "ok", found.reason
+    assert found.inputs == "fresh"
+    assert len(seen) == 2
