@@ -22,6 +22,7 @@ COMMANDS = {
     "list": "Show the kernels of each operation: id, name, idea, default block.",
     "run": "Run any kernel of your own from a .cu file, with no host code.",
     "explain": "Explain a kernel's accesses and hazards line by line (simulator).",
+    "check": "Look for races and stray accesses in kernels of your own (simulator).",
     "compare": "Compare results files: what got faster, slower or cannot be told.",
     "export": "Convert results files: CSV, Markdown, JUnit, SARIF, Bencher and more.",
     "sweep": "Measure a kernel with every sensible block; the best ones twice.",

@@ -153,12 +153,12 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool) -> None:
         explanation.show(out, result, threads=threads, banks=banks)
 
 
-def simulated(device: str) -> str:
-    """Return the simulator for `auto`, also where there is a GPU; refuse a GPU, which cannot explain."""
+def simulated(device: str, verb: str = "explain") -> str:
+    """Return the simulator for `auto`, also where there is a GPU; refuse a GPU, which cannot do what the verb says."""
     if device == "auto":
         return "sim"
-    if device.startswith("cuda"):
-        raise UsageError(f"--device {device} cannot explain, only the simulator sees accesses: use sim or sim:sm_90.")
+    if device == "all" or device.startswith("cuda"):
+        raise UsageError(f"--device {device} cannot {verb}, only the simulator sees accesses: use sim or sim:sm_90.")
     return device
 
 

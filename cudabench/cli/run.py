@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -98,16 +99,19 @@ def problem_options() -> list[click.Parameter]:
     ]  # fmt: skip
 
 
-def requests_of(ctx: click.Context, given: dict[str, Any]) -> list[UserRequest]:
+def requests_of(
+    ctx: click.Context, given: dict[str, Any], allowed: Sequence[click.Parameter] = ()
+) -> list[UserRequest]:
     """Return what the options, and the profile under them, ask for; the profile's settings of a run go into `given`.
 
-    A single request without --profile; else one for each of the profile's tables that is asked for.
+    A single request without --profile; else one for each of the profile's tables that is asked for. `allowed` is what
+    a profile may hold, where that is not what the command takes.
     """
     if not given["profile"]:
-        return [_request(given)]
+        return [request_of(given)]
     from cudabench.userkernel import profile
 
-    params = {param.name: param for param in ctx.command.params if param.name}
+    params = {param.name: param for param in allowed or ctx.command.params if param.name}
     keys = {name: _key(param) for name, param in params.items() if name not in ("profile", "kernels")}
     names = {key: name for name, key in keys.items()}
     content = profile.read(
@@ -116,7 +120,7 @@ def requests_of(ctx: click.Context, given: dict[str, Any]) -> list[UserRequest]:
     typed = {
         keys[name]: given[name]
         for name in keys
-        if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE and given[name] not in (None, ())
+        if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE and given.get(name) not in (None, ())
     }
     wanted = given["kernels"] or tuple(content.tables) or ("",)
     requests, settings = [], None
@@ -134,7 +138,7 @@ def requests_of(ctx: click.Context, given: dict[str, Any]) -> list[UserRequest]:
                     "run has one: write it above the tables."
                 )
         settings = own
-        requests.append(_request(values))
+        requests.append(request_of(values))
     given.update(settings or {})
     return requests
 
@@ -144,7 +148,8 @@ def _key(param: click.Parameter) -> str:
     return max(param.opts, key=len).lstrip("-")
 
 
-def _request(given: dict[str, Any]) -> UserRequest:
+def request_of(given: dict[str, Any]) -> UserRequest:
+    """Return what options ask for, without a profile."""
     from cudabench.plan import cases
     from cudabench.userkernel.request import UserRequest
 

@@ -120,10 +120,18 @@ def hazards(out: Console, rows: Sequence[Hazard]) -> None:
         out.print(Text("No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier."))
         return
     for row in rows:
-        times = f" ({units.count(row.count)} times)" if row.count > 1 else ""
-        out.print(Text(f"{row.kind}, line {row.line}: {row.message}{times}", style="red"))
-        out.print(Text(f"    {row.source}", style="dim"))
-        out.print(Text(f"    first: block {coordinates(row.block)}, thread {coordinates(row.thread)}", style="dim"))
+        hazard(out, row)
+
+
+def hazard(out: Console, row: Hazard, indent: str = "") -> None:
+    """Print a hazard: what happens, the line of the source, where first."""
+    from rich.text import Text
+
+    times = f" ({units.count(row.count)} times)" if row.count > 1 else ""
+    first = f"first: block {coordinates(row.block)}, thread {coordinates(row.thread)}"
+    out.print(Text(f"{indent}{row.kind}, line {row.line}: {row.message}{times}", style="red"))
+    out.print(Text(f"{indent}    {row.source}", style="dim"))
+    out.print(Text(f"{indent}    {first}", style="dim"))
 
 
 def coordinates(index: Sequence[int]) -> str:

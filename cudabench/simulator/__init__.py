@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from cudabench.simulator.check.grid_races import MOST_LANES as MOST_EXAMINED
 from cudabench.simulator.errors import BudgetExceeded, KernelTrap, LaunchError, PtxError, UnsupportedKernel
 from cudabench.simulator.launch import DEFAULT_BUDGET, run
 from cudabench.simulator.program.arguments import Parameter
@@ -16,6 +17,7 @@ from cudabench.simulator.textures import Texture
 
 __all__ = [
     "DEFAULT_BUDGET",
+    "MOST_EXAMINED",
     "Access",
     "BudgetExceeded",
     "Hazard",

@@ -28,18 +28,21 @@ from cudabench.userkernel.type_names import aliases_of
 from cudabench.userkernel.values import Record, Scalar
 
 
-def series(requests: Sequence[UserRequest]) -> list[Series]:
-    """Return the requests as series: those on the same file, arguments and expectations are one, to be compared."""
+def series(requests: Sequence[UserRequest], command: str = "run") -> list[Series]:
+    """Return the requests as series: those on the same file, arguments and expectations are one, to be compared.
+
+    `command` is what errors suggest a line of.
+    """
     groups: dict[Any, list[UserRequest]] = {}
     for request in requests:
         texts = " ".join((*request.arguments, *request.expect, request.bytes or "", request.flops or ""))
         shaping = {name: value for name, value in request.defines.items() if re.search(rf"\b{name}\b", texts)}
         key = replace(request, kernels=(), grid=None, block=None, shared=None, defines=shaping)
         groups.setdefault(repr(key), []).append(request)
-    return [build(group) for group in groups.values()]
+    return [build(group, command) for group in groups.values()]
 
 
-def build(requests: Sequence[UserRequest]) -> Series:
+def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     """Return what requests on one set of arguments ask for.
 
     They differ in kernels, launches and defines at most. Raises UsageError for what cannot be, and CudabenchError for a
@@ -52,12 +55,12 @@ def build(requests: Sequence[UserRequest]) -> Series:
     names = [text.partition("=")[0].strip() for text in request.arguments]
     first = next((kernel for kernel in kernels if [one.name for one in kernel.parameters] == names), kernels[0])
     aliases = aliases_of(file, request.defines, request.include)
-    example = example_line(request, file, first, aliases)
-    read = arguments.read(request.arguments, first, aliases, _numeric(request.defines), example, file.text)
+    example = example_line(request, file, first, aliases, command)
+    read = arguments.read(request.arguments, first, aliases, _known(request), example, file.text)
     read, orders = arguments.shared(read, first, kernels, aliases)
     size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
     members = {name: value for one in read if isinstance(one, Record) for name, value in one.numbers.items()}
-    numbers = {**values.CONSTANTS, **_numeric(request.defines), **size, **members}
+    numbers = {**values.CONSTANTS, **_known(request), **size, **members}
     fixed = constants.read(request.constants, file, aliases, numbers)
     user_problem = problem_of(request, file, read, numbers, fixed)
     set_ = {name: array.tobytes() for name, array in constants.contents(fixed, request.seed).items()}
@@ -70,7 +73,7 @@ def build(requests: Sequence[UserRequest]) -> Series:
     by_name = {one.name: one for one in read}
     cases = []
     for (kernel, name, outright, own), order in zip(picked, orders, strict=True):
-        grid, block, shared = _launch(own, kernel, {**numbers, **_numeric(own.defines)}, example)
+        grid, block, shared = _launch(own, kernel, {**numbers, **_known(own)}, example)
         passed = tuple(by_name[one].argument for one in order)
         cases.append(
             Case(
@@ -123,10 +126,15 @@ def _folders(request: UserRequest) -> tuple[str, ...]:
     return tuple(str(Path(folder).resolve()) for folder in request.include)
 
 
-def _numeric(defines: Mapping[str, str]) -> dict[str, int | float]:
-    """Return the defines that are numbers: `-D TILE=32` makes TILE a name for shapes and grids."""
+def _known(request: UserRequest) -> dict[str, int | float]:
+    """Return what shapes and grids may name besides the arguments: `-D TILE=32` makes TILE a name."""
+    return {**request.numbers, **numeric(request.defines)}
+
+
+def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
+    """Return the texts that are numbers."""
     found: dict[str, int | float] = {}
-    for name, value in defines.items():
+    for name, value in texts.items():
         if re.fullmatch(r"[+-]?\d{1,18}", value.strip()):
             found[name] = int(value)
         elif re.fullmatch(r"[+-]?(\d+\.\d*|\.?\d+)(e[+-]?\d+)?f?", value.strip(), re.I):
@@ -175,8 +183,13 @@ def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, s
 # A right line, for messages ------------------------------------------------------------------------------------------
 
 
-def example_line(request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]) -> str:
-    """Return a whole command line for a kernel, from its signature and what was given already."""
+def example_line(
+    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str], command: str = "run"
+) -> str:
+    """Return a whole command line for a kernel, from its signature and what was given already.
+
+    One of `check` expects nothing, and its arrays end within a block, where faults are.
+    """
     name = kernel.expression or kernel.qualified_name
     if kernel.template_parameters and "<" not in name:
         name += f"<{', '.join('float' if p.type == 'typename' else '32' for p in kernel.template_parameters)}>"
@@ -184,23 +197,24 @@ def example_line(request: UserRequest, file: SourceFile, kernel: KernelSource, a
     given = dict(text.partition("=")[::2] for text in request.arguments)
     whole = [p.name for p in kernel.parameters if not p.pointer and _kind(p, aliases) in ("i", "u")]
     count = next((name for name in whole if name), "")
+    elements = "10007" if command == "check" else "1048576"
     outputs = [p for p in kernel.parameters if p.pointer and not p.const]
     words, expect = [], [word for text in request.expect for word in ("--expect", text)]
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
         if parameter.pointer:
             start = "zeros" if outputs and parameter is outputs[-1] else "random"
-            value = f"{pointers.like(parameter, aliases)}[{count or 1 << 20}]:{start}"
+            value = f"{pointers.like(parameter, aliases)}[{count or elements}]:{start}"
         elif parameter.type == textures.TYPE:
             value = "texture(float32[1024,1024]:random)"
         else:
             layout = layout_of(parameter.type, file.text, aliases)
-            value = "1048576" if own == count else "1024" if own in whole else layout.example() if layout else "2.5"
+            value = elements if own == count else "1024" if own in whole else layout.example() if layout else "2.5"
         words += ["--arg", f"{own}={given.get(own, value)}"]
-    if not expect and outputs:
+    if not expect and outputs and command == "run":
         expect = ["--expect", f"{outputs[-1].name or 'y'}=..."]
-    launch = ["--grid", request.grid or f"cdiv({count or 1 << 20},256)", "--block", request.block or "256"]
-    return " ".join(map(shlex.quote, ["cudabench", "run", file.path, "--kernel", name, *launch, *words, *expect]))
+    launch = ["--grid", request.grid or f"cdiv({count or elements},256)", "--block", request.block or "256"]
+    return " ".join(map(shlex.quote, ["cudabench", command, file.path, "--kernel", name, *launch, *words, *expect]))
 
 
 def _kind(parameter: Parameter, aliases: Mapping[str, str]) -> str:

@@ -26,3 +26,5 @@ class UserRequest:
     defines: Mapping[str, str] = field(default_factory=dict)
     include: tuple[str, ...] = ()
     seed: int = 0
+    # What shapes and grids may name besides the arguments and defines.
+    numbers: Mapping[str, int | float] = field(default_factory=dict)

@@ -1,0 +1,139 @@
+"""`cudabench check FILE.cu ...`: the simulator as a sanitizer: hazards of all kernels, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cudabench.cli import options as families
+from cudabench.cli import run
+from cudabench.cli.arguments import SpreadCommand
+from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, EXIT_WRONG, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cudabench.cli.output import Output
+    from cudabench.measure.run import Run
+    from cudabench.model import Result
+    from cudabench.userkernel.every import Every
+
+HELP = """Run all kernels of FILE.cu, or of a profile, in the simulator and report hazards: races, accesses out of
+bounds or misaligned, reads of what nobody wrote, divergent barriers. Nothing is timed.
+
+\b
+cudabench check saxpy.cu scale.cu --grid 'cdiv(n,256)' --block 256 \\
+    --arg n=10007 --arg a=2.5 --arg 'x=float32[n]:random' --arg 'y=float32[n]:random'
+cudabench check --profile kernels.toml --to github
+
+Arguments are given as to 'cudabench run'; of several kernels each takes those that are called like its parameters. With
+--expect a wrong result is a fault too.
+
+Exit codes: 0 every kernel ran and is clean, 3 a hazard or a wrong result, 1 one failed, 5 one uses what the simulator
+lacks, so that nothing is known of it.
+"""
+
+TIMED = ("bytes", "flops", "save")  # of no use here
+
+
+def _options() -> list[click.Parameter]:
+    return [param for param in run.problem_options() if param.name not in ("file", *TIMED)]
+
+
+@click.pass_context
+def _check(ctx: click.Context, /, **given: Any) -> int:
+    """Execute what the options ask for and return the exit code."""
+    from cudabench import devices
+    from cudabench.cli import output as outputs
+    from cudabench.cli.explain import simulated
+    from cudabench.measure.run import Run
+    from cudabench.model import Settings
+    from cudabench.userkernel import plan
+    from cudabench.userkernel.every import every
+
+    choice = devices.choose(simulated(given["device"], "check"))
+    wanted = every(_requests(ctx, given), "check")
+    # A kernel that cannot run is a finding here, and none of the others waits for it.
+    series = [
+        replace(one, cases=tuple(replace(case, named=False) for case in one.cases))
+        for request in wanted.requests
+        for one in plan.series([request], "check")
+    ]
+    output = outputs.Output.of(given["json_path"], given["quiet"])
+    record = {"requests": [asdict(request) for request in wanted.requests]}
+    listener = outputs.Screen(output)
+    checking = Run(series, [choice], Settings(cpu=False), record, path=output.path, listener=listener)
+    outputs.carry_out(
+        checking, output, checking.collect, partial(_show, wanted=wanted, github=given["target"] == "github")
+    )
+    return exit_code(checking.file.results)
+
+
+def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
+    """Return what is asked for, a request a file or a table of the profile."""
+    files = given.pop("files")
+    blank = {"bytes": None, "flops": None, "save": ()}
+    if given["profile"]:
+        if files:
+            raise UsageError(
+                f"check takes files or --profile {given['profile']}, not both: the profile names its file."
+            )
+        kept = dict(given)
+        requests = run.requests_of(ctx, {**given, **blank, "file": None}, run.command.params)
+        given |= kept  # how a run of the profile is measured is no matter here
+        return [replace(request, save=(), bytes=None, flops=None) for request in requests]
+    if not files:
+        raise UsageError(
+            "check needs a file or a profile: cudabench check FILE.cu --arg n=10007 ... or cudabench check --profile "
+            "FILE.toml; 'cudabench check --help' shows a whole line."
+        )
+    return [run.request_of({**given, **blank, "file": file}) for file in dict.fromkeys(files)]
+
+
+def exit_code(results: Sequence[Result]) -> int:
+    """Return the exit code: a hazard outweighs a failure, that a kernel of which nothing is known."""
+    status = {result.status for result in results}
+    codes = {"wrong": EXIT_WRONG, "failed": EXIT_FAILED, "skipped": EXIT_UNUSABLE}
+    return next((code for name, code in codes.items() if name in status), EXIT_OK)
+
+
+def _show(checked: Run, output: Output, *, wanted: Every, github: bool) -> None:
+    """Print a line a kernel with its hazards, and the annotations where a runner reads them."""
+    from cudabench.render import checked as page
+    from cudabench.render import console
+
+    if not output.quiet:
+        page.show(console.tables(output.to_stdout), checked.file.results, wanted.left_out, len(wanted.requests))
+    if github:
+        from cudabench.results import annotations
+        from cudabench.results.export.run import Run as Exported
+
+        for line in annotations.of_run(Exported(checked.file)):
+            click.echo(line, err=output.to_stdout)
+
+
+command = SpreadCommand(
+    "check",
+    params=[
+        click.Argument(["files"], nargs=-1, type=click.Path(path_type=str), metavar="FILE.cu ..."),
+        *_options(),
+        *families.compiler_options(),
+        *(param for param in families.baseline_options() if param.name == "seed"),
+        families.option(
+            "--to",
+            "target",
+            type=click.Choice(["table", "github"]),
+            default="table",
+            show_default=True,
+            help="github: annotations at the lines, too.",
+        ),
+        *families.output_options(),
+    ],
+    callback=_check,
+    help=HELP,
+    short_help="Look for races and stray accesses in kernels of your own.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)

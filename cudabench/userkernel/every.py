@@ -1,0 +1,104 @@
+"""Every kernel of a file as a request of its own, for what is to leave none out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.toolchain import source
+from cudabench.toolchain.source import KernelSource
+from cudabench.userkernel.plan import example_line, numeric, select
+from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.type_names import aliases_of
+
+
+@dataclass(frozen=True)
+class Every:
+    """Requests of one kernel each, and the kernels of their files that none of them is of, as 'FILE: NAME'."""
+
+    requests: tuple[UserRequest, ...]
+    left_out: tuple[str, ...]
+
+
+def every(requests: Sequence[UserRequest], command: str) -> Every:
+    """Return a request for each kernel that the given ones mean; one that names no kernel means all of its file.
+
+    Of several kernels each takes those of --arg and --expect that are called like its parameters. Raises UsageError
+    where a file has none, for templates that no name instantiates, and for an option that no kernel takes.
+    `command` is what errors suggest a line of.
+    """
+    picked = [(request, kernel, name) for request in requests for kernel, name in _kernels(request, command)]
+    found = [
+        replace(_of(request, kernel) if len(picked) > 1 else request, kernels=(name,))
+        for request, kernel, name in picked
+    ]
+    _check_taken(requests, found, [kernel for _, kernel, _ in picked])
+    taken: dict[str, set[str]] = {}
+    for request, kernel, _ in picked:
+        taken.setdefault(request.file, set()).add(_own_name(kernel))
+    left_out = [
+        f"{path}: {kernel.qualified_name}"
+        for path, names in taken.items()
+        for kernel in source.read(path).kernels
+        if _own_name(kernel) not in names
+    ]
+    return Every(tuple(found), tuple(left_out))
+
+
+def _kernels(request: UserRequest, command: str) -> list[tuple[KernelSource, str]]:
+    """Return the kernels that a request means, each with the name that means it alone."""
+    file = source.read(request.file)
+    if not request.kernels:
+        templates = [kernel for kernel in file.kernels if kernel.template_parameters]
+        if templates:
+            line = example_line(
+                request, file, templates[0], aliases_of(file, request.defines, request.include), command
+            )
+            names = ", ".join(kernel.qualified_name for kernel in templates)
+            verb = "is a template, which runs" if len(templates) == 1 else "are templates, which run"
+            raise UsageError(f"{request.file}: {names} {verb} only as an instance: name all kernels, as in: {line}")
+        request = replace(request, kernels=("all",))
+    return [(kernel, name) for kernel, name, _ in select(file, request)]
+
+
+def _of(request: UserRequest, kernel: KernelSource) -> UserRequest:
+    """Return a request with the arguments that a kernel takes, in its order; all where its parameters have no names.
+
+    Numbers that are other kernels' arguments are still names for shapes and grids.
+    """
+    order = [parameter.name for parameter in kernel.parameters]
+    if not all(order):
+        return request
+    given = {_name(text): text for text in request.arguments}
+    return replace(
+        request,
+        arguments=tuple(given[name] for name in order if name in given),
+        expect=tuple(text for text in request.expect if _name(text) in order),
+        save=tuple(text for text in request.save if _name(text) in order),
+        numbers=numeric(dict(text.partition("=")[::2] for text in request.arguments)),
+    )
+
+
+def _check_taken(
+    requests: Sequence[UserRequest], found: Sequence[UserRequest], kernels: Sequence[KernelSource]
+) -> None:
+    """Raise UsageError for an --arg or --expect that no kernel takes."""
+    for option, kind in (("--arg", "arguments"), ("--expect", "expect")):
+        taken = {text for request in found for text in getattr(request, kind)}
+        for text in (text for request in requests for text in getattr(request, kind)):
+            if text not in taken:
+                names = list(dict.fromkeys(p.name for kernel in kernels for p in kernel.parameters if p.name))
+                near = did_you_mean(_name(text), names)
+                raise UsageError(
+                    f"{option} {text}: no kernel has a parameter of this name; there are {', '.join(names)}.{near}"
+                )
+
+
+def _name(text: str) -> str:
+    return text.partition("=")[0].strip()
+
+
+def _own_name(kernel: KernelSource) -> str:
+    """Return what tells a kernel from the others of its file, for an instance its template."""
+    return f"{kernel.qualified_name} {kernel.line}"

@@ -1,0 +1,198 @@
+"""`cudabench check`: the simulator as a sanitizer, which calls nothing clean that it did not execute."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudabench.toolchain.compiler import nvrtc_version
+from tests.conftest import Ran
+
+Runner = Callable[..., Ran]
+
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+
+RIGHT = """\
+__global__ void scale(float *x, float a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= a;
+}
+"""
+BEYOND = """\
+__global__ void copy(const float *x, float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i <= n)
+        y[i] = x[i];
+}
+"""
+RACE = """\
+__global__ void turn(float *y) {
+    __shared__ float tile[256];
+    tile[threadIdx.x] = y[threadIdx.x];
+    y[threadIdx.x] = tile[255 - threadIdx.x];
+}
+"""
+LACKING = """\
+__global__ void cube(float *y) {
+    y[threadIdx.x] = texCubemap<float>((cudaTextureObject_t)16, 0.f, 0.f, 1.f);
+}
+"""
+TEMPLATE = """\
+template <class T> __global__ void fill(T *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = 1;
+}
+"""
+LAUNCH = ("--grid", "cdiv(n,256)", "--block", 256, "--arg", "n=1000")
+X = ("--arg", "x=float32[n]:random")
+Y = ("--arg", "y=float32[n]:zeros")
+A = ("--arg", "a=2.5")
+
+
+@pytest.fixture
+def check(cudabench: Runner, tmp_path: Path) -> Runner:
+    """Run `cudabench check` in a folder that holds the files above."""
+    for name, text in {
+        "right.cu": RIGHT,
+        "beyond.cu": BEYOND,
+        "race.cu": RACE,
+        "lacking.cu": LACKING,
+        "template.cu": TEMPLATE,
+        "both.cu": RIGHT + BEYOND,
+    }.items():
+        (tmp_path / name).write_text(text)
+    return lambda *words: cudabench("check", *words)
+
+
+def test_clean(check: Runner) -> None:
+    """A kernel without hazards is clean, exit code 0; the arguments may stand in any order of several kernels."""
+    ran = check("right.cu", *LAUNCH, *A, "--arg", "x=float32[n]:random", "-k", "scale")
+    assert ran.code == 2  # of one kernel the order is the signature's, as for run
+    ran = check("right.cu", "--grid", 4, "--block", 256, *("--arg", "x=float32[n]:random"), *A, "--arg", "n=1000")
+    assert ran.code == 0, ran.err
+    assert re.search(r"scale +clean +4 blocks of 256 threads", ran.out)
+    assert "1 of 1 kernel executed, no hazards." in ran.out
+
+
+def test_all_kernels_of_all_files(check: Runner) -> None:
+    """Each kernel of each file runs with the arguments that it takes; one with a hazard names it, exit code 3."""
+    ran = check("right.cu", "both.cu", "race.cu", *LAUNCH, *X, *Y, *A)
+    assert ran.code == 3
+    assert len(re.findall(r"scale +clean", ran.out)) == 2
+    assert re.search(r"copy +HAZARD", ran.out)
+    assert "out-of-bounds, line 8: thread (232, 0, 0) of block (3, 0, 0)" in ran.out
+    assert "race, line 4" in ran.out
+    assert "4 of 4 kernels executed, 2 with faults." in ran.out
+
+
+def test_no_table_of_counts_and_no_baseline(check: Runner) -> None:
+    """Hazards only: nothing is counted on the screen, and the CPU is timed with nothing."""
+    ran = check("race.cu", *LAUNCH[:4], "--arg", "y=float32[256]:random", "-D", "n=256")
+    assert ran.code == 3
+    assert "sectors" not in ran.out
+    assert "CPU" not in ran.out
+
+
+@pytest.mark.parametrize(
+    "words", [["right.cu"], ["right.cu", "--arg", "n=5"], ["both.cu"], ["template.cu"], ["race.cu", "--block", "32"]]
+)
+def test_refusal_holds_a_line_that_works(check: Runner, words: list[str]) -> None:
+    """Without arguments nothing is called clean: the error holds a line that, pasted, executes the kernel."""
+    ran = check(*words)
+    assert ran.code == 2
+    assert ran.out == ""
+    line = shlex.split(ran.err[ran.err.index("cudabench check") :].strip())
+    assert line[:3] == ["cudabench", "check", words[0]]
+    again = check(*line[2:])
+    assert again.code in (0, 3), again.err
+    assert "1 of 1 kernel executed" in again.out
+
+
+def test_kernel_that_cannot_be_executed_is_not_clean(check: Runner) -> None:
+    """A kernel that uses what the simulator lacks is named as not executed, exit code 5; the others are checked."""
+    ran = check("right.cu", "lacking.cu", *LAUNCH, *X, *Y, *A)
+    assert ran.code == 5
+    assert re.search(r"cube +not executed .*lacking.cu:2", ran.out)
+    assert re.search(r"scale +clean", ran.out)
+    assert "1 of 2 kernels executed, no hazards." in ran.out
+    ran = check("beyond.cu", "lacking.cu", *LAUNCH, *X, *Y)
+    assert ran.code == 3  # what was found outweighs what is not known
+
+
+def test_kernels_that_were_not_asked_for_are_named(check: Runner) -> None:
+    """With --kernel the others of the file are said to be unknown."""
+    ran = check("both.cu", "-k", "scale", *LAUNCH[:4], *X, *A, "--arg", "n=1000")
+    assert ran.code == 0
+    assert "Not asked for, so nothing is said of: both.cu: copy" in ran.out
+
+
+def test_large_launch_says_what_is_not_looked_for(check: Runner) -> None:
+    """Beyond 2^20 threads races between blocks are not looked for, which the line says."""
+    ran = check("right.cu", "--grid", 4097, "--block", 256, *X, *A, "--arg", "n=1000")
+    assert ran.code == 0
+    assert "races between blocks are looked for in at most 1048576 threads" in ran.out
+
+
+def test_profile(check: Runner, tmp_path: Path) -> None:
+    """A profile's tables all run, whatever it says of measuring; an expectation that fails is a fault."""
+    (tmp_path / "p.toml").write_text(
+        'file = "both.cu"\ndevice = "cuda"\nmin-bandwidth = 100\njson = "never.json"\n'
+        'grid = "cdiv(n,256)"\nblock = 256\n'
+        '[scale]\narg = ["x=float32[n]:random", "a=2.5", "n=1000"]\nexpect = ["x=x0*a"]\n'
+        '[copy]\narg = ["x=float32[n+1]:random", "y=float32[n+1]:zeros", "n=1000"]\nexpect = ["y=x+1"]\n'
+    )
+    ran = check("--profile", "p.toml")
+    assert ran.code == 3, ran.err
+    assert re.search(r"scale +clean", ran.out)
+    assert re.search(r"copy +WRONG +1001 wrong elements", ran.out)
+    assert not (tmp_path / "never.json").exists()
+    assert check("--profile", "p.toml", "-k", "scale").code == 0
+
+
+def test_json_is_a_results_file(check: Runner, cudabench: Runner) -> None:
+    """--json writes a results file that `export --to sarif` shows beside the lines."""
+    ran = check("beyond.cu", "right.cu", *LAUNCH, *X, *Y, *A, "--json", "r.json", "-q")
+    assert (ran.code, ran.out) == (3, "")
+    results = json.loads(Path("r.json").read_text())["results"]
+    assert [(r["kernel"], r["status"]) for r in results] == [("copy", "wrong"), ("scale", "ok")]
+    sarif = cudabench("export", "r.json", "--to", "sarif").json
+    assert {r["ruleId"] for r in sarif["runs"][0]["results"]} == {"out-of-bounds"}
+
+
+def test_github_annotations(check: Runner, tmp_path: Path) -> None:
+    """--to github prints a command a finding with file and line, and nothing from outside can begin another."""
+    hostile = tmp_path / "odd,name%.cu"
+    hostile.write_text(BEYOND)
+    ran = check("lacking.cu", hostile.name, *LAUNCH, *X, *Y, "--to", "github", "-q")
+    assert ran.code == 3
+    commands = ran.out.splitlines()
+    assert all(re.match(r"::(error|warning) file=", line) for line in commands)
+    errors = [line for line in commands if line.startswith("::error")]
+    assert errors
+    assert all("file=odd%2Cname%25.cu,line=4,title=cudabench%3A out-of-bounds::" in line for line in errors)
+    (lack,) = (line for line in commands if line.startswith("::warning"))
+    assert "file=lacking.cu,line=1" in lack
+    assert "cube: " in lack
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "check needs a file or a profile: cudabench check FILE.cu"),
+        (("right.cu", "--device", "cuda"), "--device cuda cannot check, only the simulator sees accesses"),
+        (("both.cu", *LAUNCH, *X, *Y, *A, "--arg", "z=1"), "--arg z=1: no kernel has a parameter of this name"),
+        (("right.cu", "--profile", "p.toml"), "not both"),
+        (("none.cu",), "none.cu: no such file"),
+    ],
+)
+def test_refusals(check: Runner, words: tuple[object, ...], text: str) -> None:
+    """What cannot be is one sentence."""
+    ran = check(*words)
+    assert ran.code in (1, 2)
+    assert text in ran.err
+    assert "Traceback" not in ran.err
