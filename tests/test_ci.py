@@ -67,10 +67,12 @@ def run(folder: Path, name: str, **environment: str) -> subprocess.CompletedProc
 
 
 def test_counts(folder: Path) -> None:
-    """The script without a GPU passes its first run, the next one too, and fails where a count grew."""
-    first = run(folder, "ci/counts.sh", GITHUB_STEP_SUMMARY=str(folder / "summary.md"))
+    """The script without a GPU makes a baseline where it is told to, and fails without one and where a count grew."""
+    missing = run(folder, "ci/counts.sh")
+    assert missing.returncode == 1
+    assert "counts-base.json: no such file." in missing.stderr
+    first = run(folder, "ci/counts.sh", NEW="yes", GITHUB_STEP_SUMMARY=str(folder / "summary.md"))
     assert (first.returncode, first.stderr) == (0, "")
-    assert "First run: counts-base.json does not exist" in first.stdout
     base = results.load(folder / "counts-base.json")
     assert [result.kernel for result in base.results] == ["smem", "smem-pad", "smem-unroll-pad"]
     assert "| smem-pad | 32 x 8 |" in (folder / "summary.md").read_text()
@@ -78,15 +80,18 @@ def test_counts(folder: Path) -> None:
     # The baseline as if of kernels that took one instruction less.
     fewer = [replace(result, instructions=(result.instructions or 0) - 1) for result in base.results]
     (folder / "counts-base.json").write_text(replace(base, results=fewer).text())
-    second = run(folder, "ci/counts.sh")
+    second = run(folder, "ci/counts.sh", GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(folder / "summary.md"))
     assert second.returncode == 4
     assert second.stderr.count("takes more: instructions") == 3
+    assert second.stdout.count("::error file=kernels_cu/transpose.cu,line=") == 3
+    assert "| smem-pad | 32 x 8 | more |" in (folder / "summary.md").read_text()
 
 
 def test_times(folder: Path) -> None:
     """The script with a GPU keeps its first run as the baseline and fails where a kernel is slower than that."""
     (folder / "recorded.json").write_text(SMEM.text())
-    first = run(folder, "ci/times.sh")
+    assert run(folder, "ci/times.sh", BASE="mistyped.json", NEW="no").returncode == 1
+    first = run(folder, "ci/times.sh", NEW="yes")
     assert (first.returncode, first.stderr) == (0, "")
     assert (folder / "times-base.json").read_text() == SMEM.text()
     (folder / "recorded.json").write_text(changed(SMEM, smem=slowed(1.08)).text())
@@ -105,6 +110,31 @@ def test_times_of_a_wrong_kernel(folder: Path) -> None:
     assert done.returncode == 3
     assert len(ElementTree.parse(folder / "times.xml").getroot().findall("testsuite/testcase/failure")) == 1
     assert not (folder / "times-base.json").exists()
+
+
+def test_every_comparison_requires_its_base() -> None:
+    """No command of the page passes because a file is missing, and each that has one says what to do as on the page."""
+    lines = [line for block in blocks("sh") + blocks("yaml") for line in block.replace("\\\n", "").splitlines()]
+    compares = [line for line in lines if line.startswith("cudabench compare ")]
+    assert len(compares) == 3
+    assert all("--require-base" in line for line in compares)
+
+
+def test_hazards_alone(folder: Path) -> None:
+    """The page's line of `check` runs on files with those kernels, and names the hazard of one."""
+    (folder / "scale.cu").write_text(
+        "__global__ void scale(float *x, float a, int n) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) x[i] *= a;\n}\n"
+    )
+    (folder / "copy.cu").write_text(
+        "__global__ void copy(const float *x, float *y, int n) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i <= n) y[i] = x[i];\n}\n"
+    )
+    block = next(block for block in blocks("sh") if "cudabench check" in block)
+    (folder / "check.sh").write_text(block[: block.index("cudabench check --profile")])
+    done = run(folder, "check.sh")
+    assert done.returncode == 3, done.stderr
+    assert "2 of 2 kernels executed, 1 with faults." in done.stdout
 
 
 def test_scripts_are_posix_shell(folder: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -785,13 +786,135 @@ def test_bad_files(cudabench: Runner, tmp_path: Path, content: str | None, code:
     assert ran.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("text", ["5", "abc", "-5%", "%", "5 percent", "nan%", "inf%", "1e1%", "5%%", ""])
+@pytest.mark.parametrize("text", ["abc", "-5%", "%", "5 percent", "nan%", "inf%", "1e1%", "5%%", ""])
 def test_no_percentage(compared: Callable[..., Ran], text: str, cudabench: Runner) -> None:
     """A percentage that is none is a usage error that shows how to write one."""
     compared(RECORDED, RECORDED)
     ran = cudabench("compare", "base.json", "new1.json", f"--fail-on-regression={text}")
     assert ran.code == 2
     assert f"'{text}' is no percentage: write it like 5%." in ran.err
+
+
+@pytest.mark.parametrize(("text", "fraction"), [("5", 0.05), ("5%", 0.05), ("1", 0.01), ("0", 0), ("0.5%", 0.005)])
+def test_percentage(text: str, fraction: float) -> None:
+    """A number is a percentage, with its sign or without."""
+    assert Percentage().convert(text, None, None) == pytest.approx(fraction)
+
+
+@pytest.mark.parametrize("text", ["0.05", ".5", "0.999"])
+def test_percentage_or_fraction(compared: Callable[..., Ran], text: str, cudabench: Runner) -> None:
+    """A bare number under 1 may be either, so it is refused with both spellings."""
+    compared(RECORDED, RECORDED)
+    ran = cudabench("compare", "base.json", "new1.json", f"--fail-on-regression={text}")
+    assert ran.code == 2
+    assert f"'{text}' may be a percentage or a fraction: write {text}% or {float(text) * 100:g}%." in ran.err
+
+
+def test_junit(compared: Callable[..., Ran], cudabench: Runner) -> None:
+    """With --to junit a regression is a failed test, a wrong kernel too, and what is missing is skipped."""
+    new = changed(smem=slowed(1.2), vector=wrong)
+    dropped = replace(new, results=[r for r in new.results if r.kernel != "naive-row"])
+    ran = compared(RECORDED, dropped, options="--fail-on-regression 5% --to junit")
+    assert ran.code == 3
+    (suite,) = ElementTree.fromstring(ran.out)
+    assert (suite.get("failures"), suite.get("skipped")) == ("2", "1")
+    assert suite.get("tests") == str(len(RECORDED.results)) == str(len(suite.findall("testcase")))
+    failures = {case.get("name"): failure for case in suite if (failure := case.find("failure")) is not None}
+    assert {name: failure.get("type") for name, failure in failures.items()} == {
+        "transpose smem 32x8 4096x4096 float32": "regression",
+        "transpose vector 32x8 4096x4096 float32": "wrong",
+    }
+    assert "20.0% slower" in str(failures["transpose smem 32x8 4096x4096 float32"].text)
+    (skipped,) = (case for case in suite if case.find("skipped") is not None)
+    assert skipped.get("name") == "transpose naive-row 32x8 4096x4096 float32"
+    assert "smem (32 x 8): slower, 70.88 µs -> " in str(suite.findtext("system-out"))
+    # Into a file, with the exit code as it is; green where nothing is asked about.
+    ran = cudabench("compare", "base.json", "new1.json", "--to", "junit", "-o", "c.xml")
+    assert (ran.code, ran.out) == (3, "")
+    (suite,) = ElementTree.parse("c.xml").getroot()
+    assert suite.get("failures") == "1"
+
+
+def test_junit_of_counts_and_of_several_files(compared: Callable[..., Ran]) -> None:
+    """A count that grew is a failed test; each file has suites of its own; --strict fails what is missing."""
+    ran = compared(simulated(), simulated(sectors=2000), simulated(), options="--fail-on-regression 0% --to junit")
+    assert ran.code == 4
+    first, second = ElementTree.fromstring(ran.out)
+    assert "base.json -> new1.json" in str(first.get("name"))
+    assert [suite.get("failures") for suite in (first, second)] == ["1", "0"]
+    assert "global sectors 1024 -> 2000" in str(first.find("testcase/failure").text)  # type: ignore[union-attr]
+    dropped = replace(RECORDED, results=RECORDED.results[1:])
+    (suite,) = ElementTree.fromstring(compared(RECORDED, dropped, options="--strict --to junit").out)
+    assert (suite.get("failures"), suite.get("skipped")) == ("1", "0")
+
+
+def test_github(
+    compared: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cudabench: Runner
+) -> None:
+    """With --to github each failure is an error at its line, what is worse and passes a warning, and the step summary
+    gets the tables."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    (tmp_path / "summary.md").write_text("before\n")
+    ran = compared(simulated(), simulated(wavefronts=300), options="--fail-on-regression 5% --to github -q")
+    assert ran.code == 4
+    assert ran.out == (
+        "::error file=kernels_cu/transpose.cu,line=13,title=cudabench%3A regression::"
+        "copy-row (32 x 8) takes more: shared wavefronts 256 -> 300\n"
+    )
+    summary = (tmp_path / "summary.md").read_text()
+    assert summary.startswith("before\n")
+    assert "| copy-row | 32 x 8 | more |" in summary
+    assert "\x1b" not in summary
+    passed = cudabench("compare", "base.json", "new1.json", "--to", "github")
+    assert passed.code == 0
+    assert "::warning file=kernels_cu/transpose.cu,line=13,title=cudabench%3A regression::copy-row" in passed.out
+    assert "what changed" in passed.out  # the log has the table
+    hazard = compared(simulated(), simulated(hazards=2), options="--to github -q")
+    assert hazard.code == 3
+    assert "line=20,title=cudabench%3A wrong::" in hazard.out
+    slow = compared(RECORDED, changed(smem=slowed(1.2)), options="--fail-on-regression 5% --to github -o a.txt")
+    assert (slow.code, slow.out) == (4, "")
+    assert "20.0%25 slower" in Path("a.txt").read_text()
+
+
+def test_annotations_are_the_only_commands(compared: Callable[..., Ran]) -> None:
+    """What a results file brings in begins no command, nor ends a property."""
+
+    def hostile(result: Result) -> Result:
+        source = "a,line=9::x.cu\n::set-output name=a::b"
+        return replace(wrong(result), reason="bad\n::error::mine", source=source)
+
+    ran = compared(RECORDED, changed(smem=hostile), options="--to github")
+    commands = [line for line in ran.out.splitlines() if line.lstrip().startswith("::")]
+    assert len(commands) == 1
+    assert "file=a%2Cline=9%3A%3Ax.cu%0A%3A%3Aset-output name=a%3A%3Ab,line=1," in commands[0]
+    assert "bad%0A::error::mine" in commands[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("--markdown --to junit", "--markdown is --to markdown, and --to junit is given"),
+        ("--to junit --json -", "both write to standard output"),
+        ("--to xml", "'xml' is not one of"),
+        ("--to markdown -o nowhere/x.md", "the folder nowhere does not exist"),
+    ],
+)
+def test_targets_that_cannot_be(compared: Callable[..., Ran], options: str, text: str) -> None:
+    """Options that contradict each other, and places that are not there, are refused before anything is written."""
+    ran = compared(RECORDED, RECORDED, options=options)
+    assert ran.code in (1, 2)
+    assert ran.out == ""
+    assert text in ran.err
+
+
+def test_markdown_into_a_file(compared: Callable[..., Ran]) -> None:
+    """--to markdown is --markdown, and --output takes it instead of standard output."""
+    shown = compared(RECORDED, RECORDED, options="--markdown").out
+    assert compared(RECORDED, RECORDED, options="--to markdown").out == shown
+    assert compared(RECORDED, RECORDED, options="--to markdown -o t.md").out == ""
+    assert Path("t.md").read_text() == shown
 
 
 def test_one_file_is_a_usage_error(compared: Callable[..., Ran]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +20,11 @@ if TYPE_CHECKING:
     from cudabench.results.file import ResultsFile
 
 
+TARGETS = ("table", "markdown", "junit", "github")
+
+
 class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A percentage, written with its sign: 5%. The value is the fraction, 0.05."""
+    """A percentage: 5%, or 5. The value is the fraction, 0.05."""
 
     name = "percentage"
 
@@ -27,12 +32,15 @@ class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         """Return the fraction, or fail with what is no percentage."""
         if isinstance(value, float):
             return value
-        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*", str(value), re.ASCII)
+        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", str(value), re.ASCII)
         if not match:
-            # A bare 5 could be 5 or 500 percent; a gate must not guess.
-            hint = f"{value}%" if re.fullmatch(r"\d+(\.\d*)?", str(value)) else "5%"
-            self.fail(f"'{value}' is no percentage: write it like {hint}.", param, ctx)
-        return float(match[1]) / 100
+            self.fail(f"'{value}' is no percentage: write it like 5%.", param, ctx)
+        number = float(match[1])
+        if not match[2] and 0 < number < 1:  # a gate must not guess
+            self.fail(
+                f"'{value}' may be a percentage or a fraction: write {match[1]}% or {number * 100:.6g}%.", param, ctx
+            )
+        return number / 100
 
 
 @click.command("compare", short_help="Compare results files; fail on a regression.")
@@ -63,7 +71,17 @@ class Percentage(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     metavar="PATH",
     help="Write the comparison as JSON; '-' = standard output.",
 )
-@click.option("--markdown", is_flag=True, help="Print the tables as GitHub-flavoured Markdown.")
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(TARGETS),
+    help="table (the default), markdown (GitHub's), junit: a regression is a failed test, github: annotations, and the "
+    "tables into $GITHUB_STEP_SUMMARY.",
+)
+@click.option("--markdown", is_flag=True, help="The same as --to markdown.")
+@click.option(
+    "-o", "--output", "target_file", type=click.Path(), metavar="FILE", help="Write what --to says to FILE instead."
+)
 @click.option("-q", "--quiet", is_flag=True, help="No tables; failures are still named.")
 def command(
     files: tuple[str, ...],
@@ -73,7 +91,9 @@ def command(
     same_model: bool,
     require_base: bool,
     json_path: str | None,
+    target: str | None,
     markdown: bool,
+    target_file: str | None,
     quiet: bool,
 ) -> int:
     """Say for each kernel whether it got faster, slower, stayed the same, or cannot be told.
@@ -95,7 +115,13 @@ def command(
 
     if len(files) < 2:
         raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
+    target = _target(target, markdown)
     output = Output.of(json_path, quiet)
+    file = None if target_file in (None, "-") else Path(str(target_file))
+    if file:
+        outputs.check_target(file, "--output")
+    elif target == "junit" and output.to_stdout:
+        raise UsageError("--to junit and --json - both write to standard output: name a file with --output.")
     first = not Path(files[0]).exists()
     if first and require_base:
         results.load(files[0])  # says what is missing
@@ -108,13 +134,21 @@ def command(
     document = ""
     if json_path:
         document = json_text(json.dumps(compare.document(files, made, found), indent=2)) + "\n"
-    target = output.path or output.stream
-    if target:
-        outputs.write_whole(target, document.encode())
+    place = output.path or output.stream
+    if place:
+        outputs.write_whole(place, document.encode())
     elif output.to_stdout:
         click.echo(document, nl=False)
-    _show(files, made, found, threshold, noise, first, markdown, output)
+    _show(_Shown(files, made, found, noise, first), target, file, output)
+    _failures(found, made, threshold)
     return compare.exit_code(found)
+
+
+def _target(target: str | None, markdown: bool) -> str:
+    """Return what --to and --markdown mean together."""
+    if markdown and target not in (None, "markdown"):
+        raise UsageError(f"--markdown is --to markdown, and --to {target} is given: keep one.")
+    return "markdown" if markdown else target or "table"
 
 
 def _measured(name: str) -> ResultsFile:
@@ -126,24 +160,66 @@ def _measured(name: str) -> ResultsFile:
     return file
 
 
-def _show(
-    names: tuple[str, ...],
-    made: list[Comparison],
-    found: list[Failure],
-    threshold: float | None,
-    noise: float,
-    first: bool,
-    markdown: bool,
-    output: Output,
-) -> None:
-    """Print the tables to standard output, or beside it where the JSON goes there, and the failures to the other."""
+@dataclass(frozen=True)
+class _Shown:
+    """What is to be shown: the files' names, the comparisons of the first with each other, and why they fail."""
+
+    names: tuple[str, ...]
+    made: list[Comparison]
+    found: list[Failure]
+    noise: float
+    first: bool
+
+    def text(self, markdown: bool) -> str:
+        """Return the tables."""
+        from cudabench.render import comparison, console
+
+        view = comparison.View(self.names, self.made, self.noise, markdown)
+        return console.captured(view.first_run if self.first else view.show)
+
+    def annotations(self) -> list[str]:
+        """Return GitHub's commands."""
+        from cudabench.results import annotations
+
+        return [line for one in self.made for line in annotations.of_comparison(one, self.found)]
+
+
+def _show(shown: _Shown, target: str, file: Path | None, output: Output) -> None:
+    """Write what --to says to a file, to standard output, or beside it where the JSON goes there."""
+    from cudabench import outputs
     from cudabench.render import comparison, console
 
+    if target == "junit":
+        from cudabench.results.export.comparison import junit
+
+        report = junit(shown.names, shown.made, shown.found)
+        if file is None:
+            click.echo(report, nl=False)
+        else:
+            outputs.write_whole(file, report.encode())
+        return
+    if target == "github":
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+        if summary:
+            with open(summary, "a", encoding="utf-8") as stream:
+                stream.write(shown.text(markdown=True) + "\n")
+    if file is not None:
+        lines = "".join(f"{line}\n" for line in shown.annotations())
+        outputs.write_whole(file, (lines if target == "github" else shown.text(target == "markdown")).encode())
+        return
     if not output.quiet:
+        view = comparison.View(shown.names, shown.made, shown.noise, target == "markdown")
         out = console.tables(output.to_stdout)
-        view = comparison.View(names, made, noise, markdown)
-        if first:
+        if shown.first:
             view.first_run(out)
         else:
             view.show(out)
+    if target == "github":
+        for line in shown.annotations():
+            click.echo(line, err=output.to_stdout)
+
+
+def _failures(found: list[Failure], made: list[Comparison], threshold: float | None) -> None:
+    from cudabench.render import comparison, console
+
     comparison.show_failures(console.err(), found, made, threshold)

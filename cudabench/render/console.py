@@ -6,6 +6,7 @@ to a CI runner.
 
 from __future__ import annotations
 
+import io
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cudabench import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
@@ -33,6 +34,13 @@ def err() -> Console:
     return _console("stderr")
 
 
+def captured(show: Callable[[Console], None]) -> str:
+    """Return what `show` prints, as a pipe would get it."""
+    stream = io.StringIO()
+    show(_plain(stream, PLAIN_WIDTH, force_terminal=False))  # whatever FORCE_COLOR says
+    return text.no_commands(stream.getvalue())
+
+
 class _Log:
     """A standard stream, none of whose lines is a command to a CI runner."""
 
@@ -49,6 +57,11 @@ class _Log:
 
 
 def _console(name: Literal["stdout", "stderr"]) -> Console:
+    stream: Any = _Log(name)
+    return _plain(stream, None if stream.isatty() else PLAIN_WIDTH, stderr=name == "stderr")
+
+
+def _plain(stream: Any, width: int | None, **settings: Any) -> Console:
     from rich.console import Console
     from rich.segment import Segment
 
@@ -58,11 +71,7 @@ def _console(name: Literal["stdout", "stderr"]) -> Console:
                 shown = segment.text if segment.control else text.visible(segment.text)
                 yield segment if shown == segment.text else Segment(shown, segment.style)
 
-    stream: Any = _Log(name)
-    width = None if stream.isatty() else PLAIN_WIDTH
-    return Visible(
-        file=stream, stderr=name == "stderr", width=width, highlight=False, emoji=False, markup=False, soft_wrap=False
-    )
+    return Visible(file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=False, **settings)
 
 
 def tables(json_to_stdout: bool) -> Console:

@@ -126,10 +126,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a comparison fails: an exit code and a sentence."""
+    """Why a comparison fails: an exit code, a sentence, and the kernel that it is about."""
 
     code: int
     message: str
+    row: Row
 
 
 # Matching ------------------------------------------------------------------------------------------------------------
@@ -429,17 +430,25 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
         name = name_of(row.key)
         because = f": {row.reason}" if row.reason else ""
         if row.verdict == "wrong":
-            found.append(Failure(EXIT_WRONG, f"{name} is wrong{'' if row.base is None else ' and was right'}{because}"))
+            found.append(
+                Failure(EXIT_WRONG, f"{name} is wrong{'' if row.base is None else ' and was right'}{because}", row)
+            )
         elif row.verdict == "failed":
-            found.append(Failure(EXIT_FAILED, f"{name} failed{'' if row.base is None else ' and ran before'}{because}"))
+            found.append(
+                Failure(EXIT_FAILED, f"{name} failed{'' if row.base is None else ' and ran before'}{because}", row)
+            )
         elif threshold is not None and row.grown and row.verdict != "unclear":
             grown = ", ".join(f"{count.name} {count.base} -> {count.new}" for count in row.grown)
-            found.append(Failure(EXIT_THRESHOLD, f"{name} takes more: {grown}"))
+            found.append(Failure(EXIT_THRESHOLD, f"{name} takes more: {grown}", row))
         elif threshold is not None and row.verdict == "slower" and row.ratio and row.ratio.change > threshold:
             by = f"{row.ratio.change:.1%} slower ({row.ratio.low - 1:+.1%} to {row.ratio.high - 1:+.1%})"
-            found.append(Failure(EXIT_THRESHOLD, f"{name} is {by}, over --fail-on-regression {threshold * 100:.4g}%"))
+            found.append(
+                Failure(EXIT_THRESHOLD, f"{name} is {by}, over --fail-on-regression {threshold * 100:.4g}%", row)
+            )
         elif strict and row.verdict in ("unclear", "missing"):
-            found.append(Failure(EXIT_THRESHOLD, f"{name} is {row.verdict}{because}, and --strict asks for certainty"))
+            found.append(
+                Failure(EXIT_THRESHOLD, f"{name} is {row.verdict}{because}, and --strict asks for certainty", row)
+            )
     return found
 
 

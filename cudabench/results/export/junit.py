@@ -48,7 +48,7 @@ def _suite(root: ElementTree.Element, heading: str, results: Sequence[Result], r
             "failures": str(sum(failure is not None for failure in failures)),
             "errors": "0",
             "skipped": str(sum(result.status == "skipped" for result in results)),
-            "time": _decimal(sum(result.time.median_s for result in results if result.time)),
+            "time": decimal(sum(result.time.median_s for result in results if result.time)),
         },
     )
     properties = ElementTree.SubElement(suite, "properties")
@@ -61,7 +61,7 @@ def _suite(root: ElementTree.Element, heading: str, results: Sequence[Result], r
             {
                 "name": xml(name(result, file)),
                 "classname": xml(f"cudabench.{result.operation}"),
-                "time": _decimal(result.time.median_s if result.time else 0),
+                "time": decimal(result.time.median_s if result.time else 0),
             },
         )
         if failure:
@@ -97,5 +97,6 @@ def _figures(result: Result, file: ResultsFile) -> str:
     return f"{name(result, file)}: {shown}{speed}"
 
 
-def _decimal(seconds: float) -> str:
+def decimal(seconds: float) -> str:
+    """Return a time as the schema wants it."""
     return f"{seconds:.9f}"  # xs:decimal has no exponent

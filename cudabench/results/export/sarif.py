@@ -159,10 +159,10 @@ def findings(run: Run, base: Run | None = None) -> Iterator[Finding]:
             yield _of_result("threshold", below, result, label)
     if base:
         for row in compare.compare(base.file, run.file).rows:
-            worse = _worse(row)
-            if worse and row.base and row.new:
-                where = _grown(row.base, row.new)
-                yield _of_result("regression", worse, row.new, name(row.new, run.file), where)
+            what = worse(row)
+            if what and row.base and row.new:
+                where = grown(row.base, row.new)
+                yield _of_result("regression", what, row.new, name(row.new, run.file), where)
 
 
 def _of_hazard(hazard: Hazard, result: Result, label: str) -> Finding:
@@ -177,7 +177,7 @@ def _of_result(rule: str, message: str, result: Result, label: str, where: Acces
     return Finding(RULES[rule], message, label, result.source, line, snippet)
 
 
-def _worse(row: Row) -> str | None:
+def worse(row: Row) -> str | None:
     """Return a sentence where a row of a comparison is worse, or None."""
     if row.grown and row.verdict != "unclear":
         return "takes more than the base: " + ", ".join(f"{c.name} {c.base} -> {c.new}" for c in row.grown)
@@ -187,7 +187,7 @@ def _worse(row: Row) -> str | None:
     return None
 
 
-def _grown(base: Result, new: Result) -> Access | None:
+def grown(base: Result, new: Result) -> Access | None:
     """Return the access that grew most: lines move, so what says which is which is their text."""
     before: dict[tuple[str, str, str], int] = {}
     for row in base.access or ():
@@ -197,8 +197,8 @@ def _grown(base: Result, new: Result) -> Access | None:
     def growth(row: Access) -> int:
         return cost(row).actual - before.get((row.source, row.space, row.op), 0)
 
-    grown = max(new.access or (), key=growth, default=None)
-    return grown if grown and growth(grown) > 0 else None
+    most = max(new.access or (), key=growth, default=None)
+    return most if most and growth(most) > 0 else None
 
 
 def _descriptor(rule: Rule) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""A comparison as JUnit XML, in which a regression is a failed test; the schema is that of `junit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from cudabench.errors import EXIT_FAILED, EXIT_WRONG
+from cudabench.model import Result
+from cudabench.results import compare, units
+from cudabench.results.compare import Comparison, Failure, Row
+from cudabench.results.export.junit import decimal
+from cudabench.results.export.run import EPOCH, name, title
+from cudabench.text import xml
+
+KINDS = {EXIT_WRONG: "wrong", EXIT_FAILED: "failed"}
+
+
+def junit(names: Sequence[str], comparisons: Sequence[Comparison], failures: Sequence[Failure]) -> str:
+    """Return a suite a problem and a case a kernel; a case fails where the comparison does, and says why.
+
+    `names` are the files, the base first. A kernel that is in the base alone is skipped. A case's time is the new
+    median.
+    """
+    failed = {id(failure.row): failure for failure in failures}
+    root = ElementTree.Element("testsuites")
+    for label, comparison in zip(names[1:], comparisons, strict=True):
+        suites: dict[str, list[tuple[Row, Result]]] = {}
+        for row in comparison.rows:
+            result = row.new or row.base
+            if result:
+                suites.setdefault(title(result), []).append((row, result))
+        for heading, pairs in suites.items():
+            missing = [row for row, _ in pairs if row.new is None and id(row) not in failed]
+            suite = ElementTree.SubElement(
+                root,
+                "testsuite",
+                {
+                    "name": xml(f"{heading}: {names[0]} -> {label}"),
+                    "package": "cudabench",
+                    "id": str(len(root)),
+                    "timestamp": EPOCH.strftime("%Y-%m-%dT%H:%M:%S"),
+                    "hostname": xml(str(comparison.new.host.get("name") or "localhost")),
+                    "tests": str(len(pairs)),
+                    "failures": str(sum(id(row) in failed for row, _ in pairs)),
+                    "errors": "0",
+                    "skipped": str(len(missing)),
+                    "time": decimal(sum(row.new.time.median_s for row, _ in pairs if row.new and row.new.time)),
+                },
+            )
+            ElementTree.SubElement(suite, "properties")
+            for row, result in pairs:
+                file = comparison.new if row.new else comparison.base
+                case = ElementTree.SubElement(
+                    suite,
+                    "testcase",
+                    {
+                        "name": xml(name(result, file)),
+                        "classname": xml(f"cudabench.{result.operation}"),
+                        "time": decimal(row.new.time.median_s if row.new and row.new.time else 0),
+                    },
+                )
+                failure = failed.get(id(row))
+                if failure:
+                    shown = xml(failure.message)
+                    attributes = {"type": KINDS.get(failure.code, "regression"), "message": shown.splitlines()[0]}
+                    ElementTree.SubElement(case, "failure", attributes).text = shown
+                elif row.new is None:
+                    ElementTree.SubElement(case, "skipped", {"message": xml(f"only in {names[0]}")})
+            ElementTree.SubElement(suite, "system-out").text = "\n".join(xml(_line(row)) for row, _ in pairs)
+            ElementTree.SubElement(suite, "system-err")
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _line(row: Row) -> str:
+    times = [units.seconds(side.time.median_s) for side in (row.base, row.new) if side and side.time]
+    ratio = f", ratio {row.ratio.value:.3f} ({row.ratio.low:.3f}-{row.ratio.high:.3f})" if row.ratio else ""
+    counts = "".join(f", {c.name} {c.base} -> {c.new}" for c in row.counts if c.new != c.base)
+    because = f", {row.reason}" if row.reason else ""
+    return f"{compare.name_of(row.key)}: {row.verdict}, {' -> '.join(times)}{ratio}{counts}{because}".replace(
+        ": , ", ": "
+    )
