@@ -36,11 +36,11 @@ Exit codes: 0 every kernel ran and is clean, 3 a hazard or a wrong result, 1 one
 lacks, so that nothing is known of it.
 """
 
-TIMED = ("bytes", "flops", "save")  # of no use here
+UNUSED = ("bytes", "flops", "save", "where")  # of run, and of no use here
 
 
 def _options() -> list[click.Parameter]:
-    return [param for param in run.problem_options() if param.name not in ("file", *TIMED)]
+    return [param for param in run.problem_options() if param.name not in ("file", *UNUSED)]
 
 
 @click.pass_context

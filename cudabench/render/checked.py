@@ -32,6 +32,9 @@ def show(out: Console, results: Sequence[Result], left_out: Sequence[str], wante
         out.print(Text.assemble(f"  {result.kernel:<{width}}  ", verdict, f"  {detail(result)}"))
         for row in result.hazards or ():
             hazard(out, row, indent="      ")
+        for warning in result.warnings:
+            if warning.code == "constant":  # what a kernel does with zeros says little of what it does
+                out.print(Text(f"      {warning.message}", style="yellow"))
     out.print(Text(summary(results, wanted)))
     if left_out:
         out.print(Text(f"Not asked for, so nothing is said of: {', '.join(left_out)}"))
