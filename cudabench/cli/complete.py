@@ -37,6 +37,13 @@ def first_kernel(operation: Operation) -> Completer:
     return lambda ctx, param, incomplete: [] if ctx.params.get(str(param.name)) else named(ctx, param, incomplete)
 
 
+def result_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a key that means one value of a result."""
+    from cudabench.results.values import ANY, keys
+
+    return _starting(incomplete, ((key.removesuffix(ANY), None) for key in keys()))
+
+
 def kernels_of_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the name of a kernel of FILE.cu, where the file is named already and can be read."""
     from cudabench.errors import CudabenchError

@@ -43,6 +43,7 @@ def operation_command(name: str) -> click.Command:
             *families.timing_options(),
             *families.baseline_options(),
             *families.output_options(),
+            families.print_option(),
         ],
         callback=partial(_run, name),
         help=f"{operations.SUMMARIES[name]}\n\n{operation.summary}; 'cudabench list {name}' shows the kernels.",
@@ -142,7 +143,7 @@ def _run(name: str, **given: Any) -> int:
 
     operation = operations.get(name)
     request = request_of(operation, given)
-    output = Output.of(given["json_path"], given["quiet"])
+    output = Output.of(given["json_path"], given["quiet"], given["key"])
     series = Series(partial(operations.get, name), tuple(cases.build(operation, request)))
     limits = families.thresholds(given)
     chosen = devices.choose_all(given["device"])
@@ -171,10 +172,12 @@ def measure(
     from cudabench.cli import output as outputs
     from cudabench.measure.run import Run
 
+    output.refuse_several([case.kernel for one in series for case in one.cases], chosen)
     run = Run(series, chosen, settings, request, path=output.path, listener=outputs.Screen(output))
     run.note(limits)  # an export can then tell what missed them
     outputs.carry_out(run, output, run.collect, outputs.tables)
-    return exit_code(run.file.results, limits, outputs.say)
+    code = exit_code(run.file.results, limits, outputs.say)
+    return code or output.lacking(run)
 
 
 def positional(

@@ -94,6 +94,17 @@ def output_options() -> list[click.Parameter]:
     ]
 
 
+def print_option() -> click.Option:
+    """Return what prints one value, for scripts."""
+    return option(
+        "--print",
+        "key",
+        metavar="KEY",
+        help="Print one value of the one result, and nothing else: bandwidth_gbps, time.median_s.",
+        shell_complete=complete.result_keys,
+    )
+
+
 def settings(options: dict[str, Any], *, simulated: bool) -> Settings:
     """Return the settings that the options of this module ask for; options that a command lacks take their defaults."""
     standard = Settings(timeout=SIMULATED_TIMEOUT_S) if simulated else Settings()

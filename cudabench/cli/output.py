@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cudabench.cli.process import Terminated
 from cudabench.devices import Choice
+from cudabench.errors import EXIT_FAILED, EXIT_OK, DeviceUnusable, UsageError
 from cudabench.measure.run import Listener, Run
 from cudabench.outputs import check_target, is_file, is_stdout
 from cudabench.render.progress import Progress
@@ -18,24 +19,61 @@ from cudabench.render.progress import Progress
 class Output:
     """Where results go: into a file, to standard output, and a table unless all is to be quiet.
 
-    `stream` is a place that is no file, which gets the whole once, at the end.
+    `stream` is a place that is no file, which gets the whole once, at the end. `key` is the value to print instead of
+    tables.
     """
 
     path: Path | None
     to_stdout: bool
     quiet: bool
     stream: Path | None = None
+    key: str | None = None
 
     @classmethod
-    def of(cls, json_path: str | None, quiet: bool) -> Output:
-        """Return what --json and --quiet mean. Raises CudabenchError, before anything runs, for no place to write."""
-        if json_path is None or json_path == "-":
-            return cls(None, json_path == "-", quiet)
-        path = Path(json_path)
-        check_target(path)
-        if is_stdout(path):
-            return cls(None, True, quiet)
-        return cls(path, False, quiet) if is_file(path) else cls(None, False, quiet, path)
+    def of(cls, json_path: str | None, quiet: bool, key: str | None = None) -> Output:
+        """Return what --json, --quiet and --print mean.
+
+        Raises CudabenchError, before anything runs, for no place to write, and for a key that is none.
+        """
+        quiet = quiet or key is not None
+        if key is not None:
+            from cudabench.results.values import check_key
+
+            check_key(key)
+        path = None if json_path in (None, "-") else Path(str(json_path))
+        if path is not None:
+            check_target(path)
+        to_stdout = json_path == "-" or (path is not None and is_stdout(path))
+        if key is not None and to_stdout:
+            raise UsageError(f"--print {key} and --json {json_path} both write to standard output: name a file.")
+        if path is None or to_stdout:
+            return cls(None, to_stdout, quiet, key=key)
+        return cls(path, False, quiet, key=key) if is_file(path) else cls(None, False, quiet, path, key)
+
+    def lacking(self, run: Run) -> int:
+        """Return the exit code of --print: 1 where the value is not there."""
+        from cudabench.results.values import value
+
+        missing = self.key is not None and any(value(result, self.key) is None for result in run.file.results)
+        return EXIT_FAILED if missing else EXIT_OK
+
+    def refuse_several(self, kernels: Sequence[str], choices: Sequence[Choice]) -> None:
+        """Raise UsageError where --print would have several results to choose from, or none with such a value."""
+        if self.key is None:
+            return
+        from cudabench.results.values import MEASURED
+
+        if len(kernels) * len(choices) > 1:
+            several = f"{len(kernels)} results, of {kernels[0]}, {kernels[1]}" if len(kernels) > 1 else "several cards"
+            more = ", ..." if len(kernels) > 2 else ""
+            repair = "one kernel with --kernel, and one size" if len(kernels) > 1 else "one with --device cuda:0"
+            raise UsageError(
+                f"--print {self.key} is a value of one result; there would be {several}{more}: name {repair}."
+            )
+        if choices[0].kind == "sim" and self.key.partition(".")[0] in MEASURED:
+            raise DeviceUnusable(
+                f"--print {self.key} needs a GPU: the simulator measures no time; use --device cuda, or another key."
+            )
 
 
 class Screen(Listener):
@@ -100,7 +138,9 @@ def deliver(run: Run, output: Output) -> None:
 
 
 def tables(run: Run, output: Output) -> None:
-    """Print a table for each series that has results."""
+    """Print a table for each series that has results, or the one value that is asked for."""
+    if output.key is not None:
+        _print_value(run, output.key)
     if output.quiet or run.file.device is None:
         return
     from cudabench.render import console, table
@@ -109,6 +149,19 @@ def tables(run: Run, output: Output) -> None:
     for one in run.outcomes:
         if one.results:
             table.show(out, err, one.operation, run.file.devices, one.results, one.cpu, one.settings)
+
+
+def _print_value(run: Run, key: str) -> None:
+    """Print one value of the one result; where there is none, why."""
+    from cudabench.results.values import value, written
+
+    for result in run.file.results:
+        found = value(result, key)
+        if found is None:
+            because = result.reason or f"{result.device} gives none"
+            say(f"{key} of {result.kernel} has no value: {because}.")
+        else:
+            print(written(found), flush=True)
 
 
 def say(message: str) -> None:

@@ -202,7 +202,7 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     from cudabench.cli.output import Output
 
     series, record, requests = planned(ctx, given)
-    output = Output.of(given["json_path"], given["quiet"])
+    output = Output.of(given["json_path"], given["quiet"], given["key"])
     limits = families.thresholds(given)
     choice = devices.choose(given["device"])
     refuse_thresholds(limits, choice)
@@ -231,6 +231,7 @@ def _fuzzed(
     from cudabench.measure import fuzz
     from cudabench.measure.run import Run
 
+    output.refuse_several([case.kernel for one in series for case in one.cases], [choice])
     kernels = fuzz.each_kernel(requests, series)
     for request in kernels:  # what cannot be fuzzed is refused before anything runs
         fuzz.Fuzz(request, choice, settings, count, where)
@@ -250,7 +251,8 @@ def _fuzzed(
     outputs.carry_out(run, output, work, outputs.tables)
     for sentence in told:
         outputs.say(sentence)
-    return exit_code(run.file.results, limits, outputs.say)
+    code = exit_code(run.file.results, limits, outputs.say)
+    return code or output.lacking(run)
 
 
 command = SpreadCommand(
@@ -264,6 +266,7 @@ command = SpreadCommand(
             "--fuzz", type=click.IntRange(1), metavar="K", help="Then K more: other seeds, values and sizes."
         ),
         *families.output_options(),
+        families.print_option(),
     ],
     callback=_run,
     help=HELP,

@@ -1,0 +1,72 @@
+"""Single values of a result by their keys, as the results file has them: `bandwidth_gbps`, `time.median_s`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields, is_dataclass
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
+
+from cudabench import text
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.model import Result
+
+# What the simulator never has, by the first name of a key.
+MEASURED = ("time", "bandwidth_gbps", "gflops", "copy_gbps", "copy_fraction", "peak_fraction", "speedup_vs_cpu")
+ANY = "*"  # stands in a key for the names of a mapping
+
+
+@cache
+def keys() -> tuple[str, ...]:
+    """Return the keys that mean one value each; a mapping's names are `ANY`: size.*."""
+    return tuple(_keys(Result, ""))
+
+
+def _keys(record: type, before: str) -> Iterator[str]:
+    hints = get_type_hints(record)
+    for spec in fields(record):
+        hint, name = hints[spec.name], f"{before}{spec.name}"
+        alternatives = [one for one in get_args(hint) or () if one is not type(None)]
+        if type(None) in get_args(hint) and len(alternatives) == 1:
+            hint = alternatives[0]
+        if is_dataclass(hint) and isinstance(hint, type):
+            yield from _keys(hint, f"{name}.")
+        elif (origin := get_origin(hint)) is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+            yield f"{name}.{ANY}"
+        elif origin is None or not (isinstance(origin, type) and issubclass(origin, tuple)):
+            yield name
+
+
+def check_key(key: str) -> None:
+    """Raise UsageError for a key that means no single value."""
+    known = keys()
+    if key in known or f"{key.rpartition('.')[0]}.{ANY}" in known:
+        return
+    inside = [one for one in known if one.startswith(f"{key}.")]
+    if inside:
+        raise UsageError(f"--print {key} is several values: name one, such as {', '.join(inside[:3])}.")
+    if key in {spec.name for spec in fields(Result)}:
+        raise UsageError(f"--print {key} is a list; --json writes it whole.")
+    raise UsageError(
+        f"--print {key} is no key of a result.{did_you_mean(key, known)} There are bandwidth_gbps, time.median_s, "
+        "status and others: 'cudabench schema --markdown' shows all."
+    )
+
+
+def value(result: Result, key: str) -> Any:
+    """Return the value under a key; None where there is none. Raises UsageError for a name that a mapping lacks."""
+    found: Any = asdict(result)
+    for name in key.split("."):
+        if found is None:
+            return None
+        if name not in found:
+            raise UsageError(f"--print {key}: there is no '{name}', but {', '.join(found)}.{did_you_mean(name, found)}")
+        found = found[name]
+    return found
+
+
+def written(found: Any) -> str:
+    """Return a value as a script reads it: numbers in full, text on one line."""
+    if isinstance(found, bool):
+        return str(found).lower()
+    return repr(found) if isinstance(found, (int, float)) else text.line(str(found))
