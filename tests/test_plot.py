@@ -116,11 +116,18 @@ def test_no_colours() -> None:
 
 
 def test_sizes_are_curves() -> None:
-    """Each kernel is a curve with a marker of its own over the sizes in their order; the copy is one too."""
+    """Each kernel's time is a curve with a marker of its own over the sizes in their order, both logarithmic; the times
+    of the copy and of the peak are curves too."""
     figure = plot.draw([of_size(2048), of_size(512), of_size(1024)], ["a", "b", "c"])
     (axes,) = figure.axes
     curves = {line.get_label(): line for line in axes.lines}
-    assert {r.kernel for r in RECORDED.results} | {"copy"} <= set(curves)
+    assert {r.kernel for r in RECORDED.results} | {"copy", "peak"} <= set(curves)
+    assert (axes.get_xscale(), axes.get_yscale(), axes.get_ylabel()) == ("log", "log", "time in µs")
+    smem = next(r for r in RECORDED.results if r.kernel == "smem")
+    assert smem.time is not None
+    assert list(curves["smem"].get_ydata()) == [smem.time.median_s * 1e6] * 3
+    assert smem.bytes is not None
+    assert curves["peak"].get_ydata()[0] == pytest.approx(smem.bytes / 4814.0 / 1e3, rel=1e-3)
     assert list(curves["smem"].get_xdata()) == [512**2, 1024**2, 2048**2]
     looks = {
         (curves[r.kernel].get_marker(), str(curves[r.kernel].get_linestyle()), curves[r.kernel].get_color())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ def operation_command(name: str) -> click.Command:
         name,
         params=[
             *problem_options(operation),
+            families.sizes_option("A..B*2", "Several sizes in one table: doubling, A..B+STEP, or A,B,C."),
             *families.compiler_options(),
             *families.timing_options(),
             *families.baseline_options(),
@@ -144,13 +145,27 @@ def _run(name: str, **given: Any) -> int:
     operation = operations.get(name)
     request = request_of(operation, given)
     output = Output.of(given["json_path"], given["quiet"], given["key"])
-    series = Series(partial(operations.get, name), tuple(cases.build(operation, request)))
+    series = [
+        Series(partial(operations.get, name), tuple(cases.build(operation, one))) for one in _sized(request, given)
+    ]
     limits = families.thresholds(given)
     chosen = devices.choose_all(given["device"])
     refuse_thresholds(limits, chosen[0])
-    return measure(
-        [series], chosen, families.settings(given, simulated=chosen[0].kind == "sim"), asdict(request), output, limits
-    )
+    record = {**asdict(request), "sizes": given["sizes"]} if given["sizes"] else asdict(request)
+    settings = families.settings(given, simulated=chosen[0].kind == "sim")
+    return measure(series, chosen, settings, record, output, limits)
+
+
+def _sized(request: Request, given: dict[str, Any]) -> list[Request]:
+    """Return the request at each size of --sizes, one number for all dimensions; by itself without."""
+    from cudabench.plan.sizes import sizes
+
+    if given["sizes"] is None:
+        return [request]
+    if given["size"]:
+        size = " ".join(map(str, given["size"]))
+        raise UsageError(f"--size {size} and --sizes {given['sizes']} both say how large: keep one.")
+    return [replace(request, size=(size,)) for size in sizes(given["sizes"])]
 
 
 def refuse_thresholds(limits: dict[str, float], choice: Choice) -> None:

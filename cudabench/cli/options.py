@@ -94,6 +94,11 @@ def output_options() -> list[click.Parameter]:
     ]
 
 
+def sizes_option(metavar: str, help: str) -> click.Option:
+    """Return what asks for several sizes."""
+    return option("--sizes", metavar=metavar, help=help)
+
+
 def print_option() -> click.Option:
     """Return what prints one value, for scripts."""
     return option(

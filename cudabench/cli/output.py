@@ -10,7 +10,7 @@ from pathlib import Path
 from cudabench.cli.process import Terminated
 from cudabench.devices import Choice
 from cudabench.errors import EXIT_FAILED, EXIT_OK, DeviceUnusable, UsageError
-from cudabench.measure.run import Listener, Run
+from cudabench.measure.run import Listener, Outcome, Run
 from cudabench.outputs import check_target, is_file, is_stdout
 from cudabench.render.progress import Progress
 
@@ -146,9 +146,20 @@ def tables(run: Run, output: Output) -> None:
     from cudabench.render import console, table
 
     out, err = console.tables(output.to_stdout), console.err()
-    for one in run.outcomes:
-        if one.results:
-            table.show(out, err, one.operation, run.file.devices, one.results, one.cpu, one.settings)
+    for outcomes in _together(run.outcomes):
+        results = [result for one in outcomes for result in one.results]
+        if results:
+            first, cpus = outcomes[0], [one.cpu for one in outcomes if one.cpu]
+            table.show(out, err, first.operation, run.file.devices, results, cpus, first.settings)
+
+
+def _together(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    """Return outcomes by table: the same kernels at several sizes share one."""
+    groups: dict[object, list[Outcome]] = {}
+    for one in outcomes:
+        kernels = tuple(case.kernel for case in one.series.cases)
+        groups.setdefault((one.operation.name, one.operation.source, kernels), []).append(one)
+    return list(groups.values())
 
 
 def _print_value(run: Run, key: str) -> None:

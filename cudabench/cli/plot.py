@@ -12,7 +12,7 @@ SUFFIXES = ("svg", "png", "pdf")
 KINDS = ("ladder", "size", "sweep")
 
 
-@click.command("plot", short_help="Draw results: a ladder, bandwidth over size, a sweep.")
+@click.command("plot", short_help="Draw results: a ladder, time over size, a sweep.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="RESULTS.json ...")
 @click.option(
     "-o", "--output", required=True, type=click.Path(), metavar="FILE", help="The picture: .svg, .png or .pdf."
@@ -23,7 +23,7 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
 
     \b
     ladder  a bar a kernel against the copy of its run and the card's peak; several files side by side
-    size    bandwidth over size, from the files of several runs
+    size    time over size, both logarithmic, of --sizes or of several files
     sweep   the map of a sweep's blocks
     """
     from cudabench import outputs

@@ -188,6 +188,10 @@ def planned(ctx: click.Context, given: dict[str, Any]) -> tuple[list[Series], di
     from cudabench.userkernel import plan
 
     requests = requests_of(ctx, given)
+    if given.get("sizes"):
+        from cudabench.userkernel.sizes import at_sizes
+
+        requests = [one for request in requests for one in at_sizes(request, given["sizes"])]
     record = asdict(requests[0])
     if len(requests) > 1:
         record = {"requests": [asdict(request) for request in requests]}
@@ -209,6 +213,8 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     settings = families.settings(given, simulated=choice.kind == "sim")
     if given["where"] and not given["fuzz"]:
         raise UsageError("--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.")
+    if given["fuzz"] and given["sizes"]:
+        raise UsageError(f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.")
     if not given["fuzz"]:
         return measure(series, [choice], settings, record, output, limits)
     return _fuzzed(series, choice, settings, record, requests, output, limits, given["fuzz"], given["where"])
@@ -259,6 +265,7 @@ command = SpreadCommand(
     "run",
     params=[
         *problem_options(),
+        families.sizes_option("[NAME=]A..B*2", "Several values of one number in one table: 'n=1024..1048576*2'."),
         *families.compiler_options(),
         *families.timing_options(),
         *families.baseline_options(),

@@ -24,10 +24,10 @@ def show(
     operation: Operation,
     devices: Sequence[DeviceInfo],
     results: Sequence[Result],
-    cpu: CpuTime | None,
+    cpus: Sequence[CpuTime],
     settings: Settings,
 ) -> None:
-    """Print the report; warnings and reasons go to `err`."""
+    """Print the report; warnings and reasons go to `err`. `cpus` are the baselines, one a size."""
     from rich.text import Text
 
     if not results:
@@ -36,13 +36,15 @@ def show(
     for each in devices:
         out.print(Text(device_line(each), style="bold"))
     if len(devices) > 1:  # the cards of a kernel under each other
-        order = list(dict.fromkeys(result.kernel for result in results))
-        results = sorted(results, key=lambda result: order.index(result.kernel))
+        order = list(dict.fromkeys(name_at(result, results) for result in results))
+        results = sorted(results, key=lambda result: order.index(name_at(result, results)))
     out.print(problem_line(operation, results, settings, device))
     columns = timed_columns(operation, results) if device.kind == "cuda" else simulated_columns(results)
     columns = with_detours(columns, operation, results)
     if len(devices) > 1:
         columns.insert(2, Column("device", lambda r: r.device, right=False))
+    if several_sizes(results):
+        columns.insert(2, Column("size", units.size))
     if all(result.id is None for result in results):  # no ladder
         columns = [column for column in columns if column.heading != "id"]
     out.print()
@@ -56,10 +58,13 @@ def show(
         out.print(Text(line, style="yellow"))
     for result in results:
         if result.figures:
-            out.print(f"{result.kernel}: " + ", ".join(f"{name} {value:.6g}" for name, value in result.figures.items()))
-    if cpu:
+            out.print(
+                f"{name_at(result, results)}: "
+                + ", ".join(f"{name} {value:.6g}" for name, value in result.figures.items())
+            )
+    if cpus:
         out.print()
-        out.print(cpu_line(cpu))
+        out.print(cpu_line(cpus))
     for line in warning_lines(results):
         err.print(Text(line, style="yellow"))
 
@@ -72,7 +77,7 @@ def reasons(results: Sequence[Result]) -> dict[tuple[str, str | None], list[str]
     shared: dict[tuple[str, str | None], list[str]] = {}
     for result in results:
         if result.status != "ok":
-            shared.setdefault((result.status, result.reason), []).append(result.kernel)
+            shared.setdefault((result.status, result.reason), []).append(name_at(result, results))
     return shared
 
 
@@ -81,7 +86,7 @@ def stragglers(results: Sequence[Result]) -> list[str]:
     by_kernel: dict[str, list[Result]] = {}
     for result in results:
         if result.time:
-            by_kernel.setdefault(result.kernel, []).append(result)
+            by_kernel.setdefault(name_at(result, results), []).append(result)
     behind: dict[str, list[str]] = {}
     for kernel, group in by_kernel.items():
         best = min(result.time.median_s for result in group if result.time)
@@ -111,38 +116,59 @@ def device_line(device: DeviceInfo) -> str:
     return ", ".join(parts)
 
 
+def several_sizes(results: Sequence[Result]) -> bool:
+    """Tell whether results are of more than one size."""
+    return len({tuple(result.size.items()) for result in results}) > 1
+
+
+def name_at(result: Result, results: Sequence[Result]) -> str:
+    """Return a kernel's name, with its size where others are of another one."""
+    return f"{result.kernel} at {units.size(result)}" if several_sizes(results) else result.kernel
+
+
 def problem_line(operation: Operation, results: Sequence[Result], settings: Settings, device: DeviceInfo) -> str:
     """Return the problem with the bytes behind the bandwidth, the cache state and the copy that is 100%."""
-    first = results[0]
-    parts = [" ".join(part for part in (operation.name, units.size(first), first.dtype) if part)]
+    first, several = results[0], several_sizes(results)
+    size = f"{len({tuple(result.size.items()) for result in results})} sizes" if several else units.size(first)
+    parts = [" ".join(part for part in (operation.name, size, first.dtype) if part)]
     moved = next((r.bytes for r in results if r.bytes), None)
     if moved:
-        parts.append(f"{units.nbytes(moved)} moved ({operation.bytes_formula})")
+        formula = operation.bytes_formula
+        parts.append(f"{formula} bytes moved" if several else f"{units.nbytes(moved)} moved ({formula})")
     if device.kind == "cuda":
         parts.append(f"{settings.cache} L2")
         copies = sorted(r.copy_gbps for r in results if r.copy_gbps)
-        if copies:
+        if copies and not several:
             parts.append(f"copy {copies[len(copies) // 2]:.0f} GB/s")
     return ", ".join(parts)
 
 
-def cpu_line(cpu: CpuTime) -> str:
-    """Return the CPU baseline: what ran, on how many threads, how fast."""
-    bandwidth = f", {units.digits(cpu.bandwidth_gbps, 3)} GB/s" if cpu.bandwidth_gbps else ""
-    plural = "thread" if cpu.threads == 1 else "threads"
-    return f"CPU: {cpu.implementation}, {cpu.threads} {plural}: {units.seconds(cpu.time_s)}{bandwidth}"
+def cpu_line(cpus: Sequence[CpuTime]) -> str:
+    """Return the CPU baseline: what ran, on how many threads, how fast; of several sizes from the first to the last."""
+    first = cpus[0]
+    plural = "thread" if first.threads == 1 else "threads"
+    times = []
+    for cpu in dict.fromkeys((first, cpus[-1])):
+        bandwidth = f", {units.digits(cpu.bandwidth_gbps, 3)} GB/s" if cpu.bandwidth_gbps else ""
+        times.append(f"{units.seconds(cpu.time_s)}{bandwidth}")
+    return f"CPU: {first.implementation}, {first.threads} {plural}: {' to '.join(times)}"
 
 
 def warning_lines(results: Sequence[Result]) -> list[str]:
-    """Return a line for each warning; what several kernels share is said once."""
-    shared: dict[tuple[str, str], list[str]] = {}
+    """Return a line for each warning; what several kernels share is said once, and of several sizes the first."""
+    several = several_sizes(results)
+    shared: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         for warning in result.warnings:
-            shared.setdefault((warning.code, warning.message), []).append(result.kernel)
+            shared.setdefault((warning.code, "" if several else warning.message), []).append(result)
     timed = sum(result.status == "ok" for result in results)
     lines = []
-    for (_, message), kernels in shared.items():
-        where = "all kernels" if len(kernels) == timed > 1 else ", ".join(kernels)
+    for (code, _), found in shared.items():
+        message = next(warning.message for warning in found[0].warnings if warning.code == code)
+        where = "all kernels" if len(found) == timed > 1 else ", ".join(dict.fromkeys(r.kernel for r in found))
+        if several:
+            at = len({tuple(result.size.items()) for result in found})
+            where += f", at {at} of the sizes; {name_at(found[0], results)}"
         lines.append(f"Warning: {where}: {message}.")
     return lines
 

@@ -1,4 +1,4 @@
-"""Results as pictures: a ladder against copy and peak, bandwidth over size, the map of a sweep.
+"""Results as pictures: a ladder against copy and peak, time over size, the map of a sweep.
 
 Drawn in black and white: greys, hatches, markers and dashes tell things apart, so that a printed page or a reader who
 sees no colours loses nothing. matplotlib is imported when something is drawn, and never its window toolkit.
@@ -48,6 +48,11 @@ def bandwidth() -> Quantity:
     return Quantity("bandwidth in GB/s", lambda r: r.bandwidth_gbps, units.digits)
 
 
+def time_taken() -> Quantity:
+    """Return the median time."""
+    return Quantity("time in µs", lambda r: r.time.median_s * 1e6 if r.time else None, units.digits, more=False)
+
+
 def count_of(space: str) -> Quantity:
     """Return what the simulator counted of accesses to a space, with what would do."""
 
@@ -72,11 +77,7 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
             return [Quantity("GFLOP/s", lambda r: r.gflops, units.digits)]
         if any(r.bandwidth_gbps is not None for r in right):
             return [bandwidth()]
-        return [
-            Quantity(
-                "time in µs", lambda r: r.time.median_s * 1e6 if r.time else None, lambda v: units.digits(v), more=False
-            )
-        ]
+        return [time_taken()]
     counted = [count_of("global"), count_of("shared")]
     found = [q for q in counted if any(q.value(r) is not None for r in right)]
     if not found:
@@ -324,13 +325,13 @@ def _peak(file: ResultsFile) -> float | None:
 
 def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
     results = [r for file in files for r in file.results if r.status == "ok"]
-    quantity = quantities(results)[0]
+    quantity = time_taken() if any(r.time for r in results) else quantities(results)[0]
     figure.set_size_inches(WIDTH_IN, 4.2)
     axes = figure.subplots()
     _plain_axes(axes)
     cards = cards_of(files)
     curves: dict[str, dict[float, float]] = {}
-    copies: dict[str, dict[float, list[float]]] = {}
+    scales: dict[str, dict[float, list[float]]] = {}  # the time of the same bytes at the speed of the copy and the peak
     for file, card in zip(files, cards, strict=True):
         on = f", {card}" if card and len(set(cards)) > 1 else ""
         for result in file.results:
@@ -339,8 +340,11 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
                 continue
             extent = elements(result)
             curves.setdefault(f"{row_name(result, file.results)}{on}", {})[extent] = value
-            if result.copy_gbps:
-                copies.setdefault(f"copy{on}", {}).setdefault(extent, []).append(result.copy_gbps)
+            if result.copy_gbps and result.bytes:
+                scales.setdefault(f"copy{on}", {}).setdefault(extent, []).append(result.bytes / result.copy_gbps / 1e3)
+            peak = _peak(file)
+            if peak and result.bytes and result.time:
+                scales.setdefault(f"peak{on}", {}).setdefault(extent, []).append(result.bytes / peak / 1e3)
     if max(map(len, curves.values())) < 2:
         raise UsageError("A plot over sizes takes one kernel at two sizes or more: give the files of several --size.")
     for at, (label, points) in enumerate(curves.items()):
@@ -350,19 +354,12 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
             marker=MARKERS[at % len(MARKERS)], markersize=5, markerfacecolor="w" if at % 2 else None, linewidth=1.2,
             label=label,
         )  # fmt: skip
-    if quantity.name == bandwidth().name:
-        for label, found in copies.items():
-            xs = sorted(found)
-            axes.plot(xs, [median(found[x]) for x in xs], color="k", linestyle="--", linewidth=2, label=label)
-        for peak in {_peak(file) for file in files} - {None}:
-            assert peak is not None
-            axes.axhline(peak, color="k", linewidth=0.9)
-            axes.annotate(
-                f"peak {units.digits(peak)}", (0, peak), (2, 2), xycoords=("axes fraction", "data"),
-                textcoords="offset points", fontsize=8,
-            )  # fmt: skip
+    for label, found in scales.items():
+        xs = sorted(found)
+        style, width = ("--", 2.0) if label.startswith("copy") else ("-", 0.9)
+        axes.plot(xs, [median(found[x]) for x in xs], color="k", linestyle=style, linewidth=width, label=label)
     axes.set_xscale("log", base=2)
-    axes.set_ylim(bottom=0)
+    axes.set_yscale("log")
     ticks = dict(sorted((elements(r), size_label(r)) for r in results))
     axes.set_xticks(list(ticks), list(ticks.values()), rotation=30 if len(ticks) > 5 else 0, fontsize=8)
     axes.minorticks_off()

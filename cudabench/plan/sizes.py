@@ -1,0 +1,41 @@
+"""`--sizes`: several sizes in one command, written as a range or a list."""
+
+from __future__ import annotations
+
+import re
+
+from cudabench.errors import UsageError
+
+MOST = 64  # sizes of one command
+DIGITS = 18
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Return the sizes that a text means: 'A..B*2' doubles from A up to B, 'A..B+S' adds S, 'A,B,C' lists them.
+
+    Raises UsageError for a text that is none of these, and for a range that never ends, is empty or too long.
+    """
+    where = f"--sizes {text}"
+    number = rf"\d{{1,{DIGITS}}}"
+    if re.fullmatch(rf"{number}(,{number})*", text, re.ASCII):
+        found = [int(part) for part in text.split(",")]
+        return _checked(list(dict.fromkeys(found)), where)
+    match = re.fullmatch(rf"({number})\.\.({number})(?:([*+])({number}))?", text, re.ASCII)
+    if not match:
+        raise UsageError(f"{where} is no range: write A..B*2, as in 1024..1048576*2, A..B+STEP, or A,B,C.")
+    first, last = int(match[1]), int(match[2])
+    grows, step = match[3] or "*", int(match[4] or 2)
+    if first > last:
+        raise UsageError(f"{where} is empty: {first} is beyond {last}.")
+    if (grows == "*" and (step < 2 or first == 0)) or step == 0:
+        raise UsageError(f"{where} never ends: multiply a number of at least 1 by 2 or more, or add 1 or more.")
+    found = [first]
+    while len(found) <= MOST and (size := found[-1] * step if grows == "*" else found[-1] + step) <= last:
+        found.append(size)
+    return _checked(found, where)
+
+
+def _checked(found: list[int], where: str) -> tuple[int, ...]:
+    if len(found) > MOST:
+        raise UsageError(f"{where} means more than {MOST} sizes: take larger steps.")
+    return tuple(found)

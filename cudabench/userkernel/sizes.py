@@ -1,0 +1,46 @@
+"""`run --sizes`: a request at several values of one of its numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.plan.sizes import sizes
+from cudabench.userkernel.request import UserRequest
+
+WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, with its type or without
+
+
+def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
+    """Return a request for each size of --sizes: 'n=A..B*2', or without a name where one --arg is a whole number.
+
+    Raises UsageError for a name that no --arg is called, and where there is none or a choice.
+    """
+    given = {name.strip(): value for name, _, value in (one.partition("=") for one in request.arguments)}
+    name, equals, values = text.rpartition("=")
+    name = name.strip()
+    if not equals:
+        whole = [one for one, value in given.items() if WHOLE.fullmatch(value)]
+        if len(whole) != 1:
+            several = f"{', '.join(whole)} are whole numbers" if whole else "no --arg is a whole number"
+            raise UsageError(
+                f"--sizes {text} does not say of what, and {several}: write --sizes {(whole or ['n'])[0]}={text}."
+            )
+        (name,) = whole
+    elif name not in given:
+        raise UsageError(
+            f"--sizes {text}: there is no --arg {name}, but {', '.join(given) or 'none'}.{did_you_mean(name, given)}"
+        )
+    if request.save:
+        raise UsageError(f"--save {request.save[0]} with --sizes would keep the last one's: leave one of them out.")
+    kind = match[1] if (match := WHOLE.fullmatch(given[name])) and match[1] else ""
+    return [
+        replace(
+            request,
+            arguments=tuple(
+                f"{name}={kind}{size}" if one.partition("=")[0].strip() == name else one for one in request.arguments
+            ),
+        )
+        for size in sizes(values)
+    ]
