@@ -123,6 +123,7 @@ def test_sizes_are_curves() -> None:
     curves = {line.get_label(): line for line in axes.lines}
     assert {r.kernel for r in RECORDED.results} | {"copy", "peak"} <= set(curves)
     assert (axes.get_xscale(), axes.get_yscale(), axes.get_ylabel()) == ("log", "log", "time in µs")
+    assert {"50", "100", "200"} <= {label.get_text() for label in axes.get_yticklabels()}
     smem = next(r for r in RECORDED.results if r.kernel == "smem")
     assert smem.time is not None
     assert list(curves["smem"].get_ydata()) == [smem.time.median_s * 1e6] * 3

@@ -324,6 +324,8 @@ def _peak(file: ResultsFile) -> float | None:
 
 
 def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
     results = [r for file in files for r in file.results if r.status == "ok"]
     quantity = time_taken() if any(r.time for r in results) else quantities(results)[0]
     figure.set_size_inches(WIDTH_IN, 4.2)
@@ -360,6 +362,8 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
         axes.plot(xs, [median(found[x]) for x in xs], color="k", linestyle=style, linewidth=width, label=label)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ticks = dict(sorted((elements(r), size_label(r)) for r in results))
     axes.set_xticks(list(ticks), list(ticks.values()), rotation=30 if len(ticks) > 5 else 0, fontsize=8)
     axes.minorticks_off()
