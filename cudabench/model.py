@@ -143,9 +143,10 @@ class Unit:
 class Texture:
     """A texture object over a buffer, as an argument of a launch.
 
-    shape: the buffer's, with the channels (1, 2 or 4) as the last axis where there are several, and layers as the
-    first. linear: memory that only tex1Dfetch reads. read: "element", or "normalized" for integers read as floats.
-    normalized: coordinates run from 0 to 1. filter: point or linear. address: clamp, wrap, mirror or border.
+    shape: the texture's, of as many elements as the buffer, with the channels (1, 2 or 4) as the last axis where there
+    are several, and layers as the first. linear: memory that only tex1Dfetch reads. read: "element", or "normalized"
+    for integers read as floats. normalized: coordinates run from 0 to 1. filter: point or linear. address: clamp, wrap,
+    mirror or border.
     """
 
     buffer: str

@@ -113,3 +113,42 @@ extern "C" __global__ void lookup_shared(const T *table, const T *, const int *i
         out[i] = sum;
     }
 }
+
+// From here the table is a texture, which the texture units read. The simulator does not count their reads: how they
+// serve a warp is not documented.
+
+// Fetches the table as a texture of one dimension over the same memory.
+// The lanes of a read share no banks and no lines that they would wait for in turn: a texture unit takes a texel a lane,
+// and the four of a multiprocessor serve a warp in eight turns, wherever its lanes look. What remains: more turns than
+// shared memory takes, and neighbours that are kept inside the border by hand.
+extern "C" __global__ void lookup_texture_1d(cudaTextureObject_t table, const T *, const int *index, T *out, int n)
+{
+    size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x;
+
+    if (i < n) {
+        int x = index[i] % WIDTH, y = index[i] / WIDTH;
+        T sum = 0;
+#pragma unroll
+        for (int k = 0; k < 9; k++)
+            sum += constant_filter[k] * tex1Dfetch<T>(table, inside(y + k / 3 - 1) * WIDTH + inside(x + k % 3 - 1));
+        out[i] = sum;
+    }
+}
+
+// Fetches it as a texture of two dimensions, whose unit takes a place beyond the border for the one on it.
+// The border is gone from the code, and neighbours above each other lie near each other, since such a texture is stored
+// in tiles. What remains: the turns, and places that are numbers with a fraction, whose centres are at halves: to make
+// them takes as many instructions as the border did.
+extern "C" __global__ void lookup_texture_2d(cudaTextureObject_t table, const T *, const int *index, T *out, int n)
+{
+    size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x;
+
+    if (i < n) {
+        int x = index[i] % WIDTH, y = index[i] / WIDTH;
+        T sum = 0;
+#pragma unroll
+        for (int k = 0; k < 9; k++)
+            sum += constant_filter[k] * tex2D<T>(table, x + k % 3 - 0.5f, y + k / 3 - 0.5f);
+        out[i] = sum;
+    }
+}

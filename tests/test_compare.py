@@ -828,6 +828,11 @@ def test_junit(compared: Callable[..., Ran], cudabench: Runner) -> None:
     (skipped,) = (case for case in suite if case.find("skipped") is not None)
     assert skipped.get("name") == "transpose naive-row 32x8 4096x4096 float32"
     assert "smem (32 x 8): slower, 70.88 µs -> " in str(suite.findtext("system-out"))
+    assert suite.get("timestamp") == "1970-01-01T00:00:00"
+    dated = replace(RECORDED, provenance={"utc": "2026-03-04T05:06:07+00:00"})
+    (other,) = ElementTree.fromstring(compared(RECORDED, dated, options="--to junit").out)
+    assert other.get("timestamp") == "2026-03-04T05:06:07"
+    compared(RECORDED, dropped)
     # Into a file, with the exit code as it is; green where nothing is asked about.
     ran = cudabench("compare", "base.json", "new1.json", "--to", "junit", "-o", "c.xml")
     assert (ran.code, ran.out) == (3, "")

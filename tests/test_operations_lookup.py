@@ -104,6 +104,46 @@ def test_scattered_reads(kernel: str) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("kernel", ["texture-1d", "texture-2d"])
+def test_textures_leave_the_table_to_their_units(kernel: str) -> None:
+    """A texture rung loads from global memory only its indices, and takes as many constants as the one before it."""
+    found = counted(kernel)
+    assert found.status == "ok", found.reason
+    assert cost(found, "global") == (0, 0)
+    assert cost(found, "constant") == (9 * N // 32, 9 * N // 32)
+
+
+def test_no_textures_of_doubles(cudabench: Runner) -> None:
+    """A texture rung refuses float64 by name, and the ladder goes on without it."""
+    ran = cudabench("lookup", "texture-1d", "--dtype", "float64", "--size", 100, "--device", "sim")
+    assert ran.code == 2
+    assert "texture-1d has no float64 form: use float32, int32." in ran.err
+
+
+OWN_TEXTURE = """
+extern "C" __global__ void own(cudaTextureObject_t t, const float *w, const int *index, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n)
+        return;
+    float x = index[i] % 64 + 0.5f, y = index[i] / 64 + 0.5f, sum = 0;
+    for (int k = 0; k < 9; k++)
+        sum += w[k] * tex2D<float>(t, x + k % 3 - 1, y + k / 3 - 1);
+    out[i] = sum;
+}
+"""
+
+
+@needs_compiler
+def test_own_texture_kernel(cudabench: Runner, tmp_path: Path) -> None:
+    """A user's kernel in the place of a texture rung gets the texture."""
+    file = tmp_path / "own.cu"
+    file.write_text(OWN_TEXTURE)
+    ran = cudabench("lookup", "texture-2d", "--source", file, "--size", 300, "--device", "sim", "--no-cpu")
+    assert ran.code == 0, ran.out + ran.err
+
+
+@needs_compiler
 def test_explanation_names_the_serial_read(cudabench: Runner) -> None:
     """`explain` shows constant memory as such, says why it is slow, and has nothing to say where lanes agree."""
     ran = cudabench("explain", "lookup", "constant-lane", "--size", 4096)

@@ -50,7 +50,6 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     from cudabench.cli import output as outputs
     from cudabench.cli.explain import simulated
     from cudabench.measure.run import Run
-    from cudabench.model import Settings
     from cudabench.userkernel import plan
     from cudabench.userkernel.every import every
 
@@ -65,7 +64,8 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     output = outputs.Output.of(given["json_path"], given["quiet"])
     record = {"requests": [asdict(request) for request in wanted.requests]}
     listener = outputs.Screen(output)
-    checking = Run(series, [choice], Settings(cpu=False), record, path=output.path, listener=listener)
+    settings = replace(families.settings(given, simulated=True), cpu=False)
+    checking = Run(series, [choice], settings, record, path=output.path, listener=listener)
     outputs.carry_out(
         checking, output, checking.collect, partial(_show, wanted=wanted, github=given["target"] == "github")
     )
@@ -121,6 +121,7 @@ command = SpreadCommand(
         click.Argument(["files"], nargs=-1, type=click.Path(path_type=str), metavar="FILE.cu ..."),
         *_options(),
         *families.compiler_options(),
+        *(param for param in families.timing_options() if param.name == "timeout"),
         *(param for param in families.baseline_options() if param.name == "seed"),
         families.option(
             "--to",

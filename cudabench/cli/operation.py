@@ -152,7 +152,8 @@ def _run(name: str, **given: Any) -> int:
     chosen = devices.choose_all(given["device"])
     refuse_thresholds(limits, chosen[0])
     record = {**asdict(request), "sizes": given["sizes"]} if given["sizes"] else asdict(request)
-    return measure(series, chosen, families.settings(given, simulated=chosen[0].kind == "sim"), record, output, limits)
+    settings = families.settings(given, simulated=chosen[0].kind == "sim")
+    return measure(series, chosen, settings, record, output, limits)
 
 
 def _sized(request: Request, given: dict[str, Any]) -> list[Request]:

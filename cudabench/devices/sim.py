@@ -209,7 +209,7 @@ def argument_of(argument: Any, arrays: Arrays) -> Any:
             for one in fields(argument)
             if one.name not in ("buffer", "dtype", "shape")
         }
-        return simulator.Texture(arrays[argument.buffer], **how)
+        return simulator.Texture(arrays[argument.buffer].reshape(argument.shape), **how)
     if isinstance(argument, str):
         return arrays[argument]
     return argument.content if isinstance(argument, ByValue) else argument

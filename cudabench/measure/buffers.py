@@ -32,7 +32,9 @@ SMALL_GUARD_BYTES, LARGE_GUARD_BYTES = 64 << 10, 1 << 20  # before and behind an
 LARGE_ARRAY_BYTES = 16 << 20  # and more have large zones: a write one row off then still hits one
 
 
-ROTATION_BYTES = 256  # by which the other inputs begin later; keeps every alignment that kernels ask for
+# By which the other inputs begin later; keeps every alignment that kernels ask for, and that of linear textures
+# (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT).
+ROTATION_BYTES = 512
 
 
 @dataclass(frozen=True)

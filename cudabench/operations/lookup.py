@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from cudabench.model import Baseline, Buffer, Kernel, Operation, Option, Problem, Tolerance
+from cudabench.model import (
+    Baseline,
+    Buffer,
+    Dim,
+    Geometry,
+    Kernel,
+    Launch,
+    Operation,
+    Option,
+    Problem,
+    Texture,
+    Tolerance,
+)
 from cudabench.operations.flat import in_strips, one_each, striding
 from cudabench.operations.inputs import random_array
 
@@ -14,6 +28,17 @@ WIDTH = 64  # of the chapter: elements of a row of the table, and rows
 TAPS = 3  # weights of a row of the filter, and rows
 GROUP = 32  # results of one element each with --index same: a warp's
 PIECE = 1 << 16  # results that NumPy works on at a time, whose nine look-ups then stay in the cache
+
+
+def fetching(name: str, shape: tuple[int, ...], linear: bool) -> Kernel:
+    """Return a rung that reads the table as a texture of a shape; there are none of float64."""
+    function = "lookup_" + name.replace("-", "_")
+
+    def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
+        table = Texture("table", g.problem.dtype, shape, linear=linear)
+        return (Launch(function, grid, g.block, (table, "filter", "index", "out", np.int32(g.size["n"]))),)
+
+    return Kernel(name, function, (256,), one_each(), launches=launches, dtypes=("float32", "int32"))
 
 
 def inputs(problem: Problem) -> Arrays:
@@ -104,6 +129,8 @@ OPERATION = Operation(
         Kernel("constant-uniform", "lookup_constant_uniform", (256,), one_each()),
         Kernel("constant-lane", "lookup_constant_lane", (256,), one_each(), detour=True),
         Kernel("shared", "lookup_shared", (256,), striding(), any_grid=True),
+        fetching("texture-1d", (WIDTH * WIDTH,), linear=True),
+        fetching("texture-2d", (WIDTH, WIDTH), linear=False),
     ),
     buffers=buffers,
     arguments=lambda problem: ("table", "filter", "index", "out", np.int32(problem.size["n"])),
