@@ -504,16 +504,35 @@ class Access:
 
     line: Annotated[int, "Line of the source, from 1."]
     source: Annotated[str, "Text of the line."]
-    space: Annotated[str, "Kind of memory: global, shared, local."]
-    op: Annotated[str, "load, store or atomic."]
+    space: Annotated[str, "Kind of memory: global, shared, local, constant."]
+    op: Annotated[str, "load, store, atomic, or reduction: an atomic whose result nobody uses."]
     bytes: Annotated[int, "Bytes a lane moves with one request."]
     requests: Annotated[int, "Warp-level memory instructions, summed over the launch."]
     sectors: Annotated[int | None, "Distinct 32-byte pieces that the requests touch; of shared memory null."] = None
     ideal_sectors: Annotated[int | None, "Sectors if the same bytes were packed."] = None
-    wavefronts: Annotated[int | None, "Passes over the 32 banks; of other memory null."] = None
+    wavefronts: Annotated[
+        int | None, "Passes over the 32 banks; of constants the addresses, one a pass; of other memory null."
+    ] = None
     ideal_wavefronts: Annotated[int | None, "Wavefronts without any bank conflict."] = None
+    hottest: Annotated[int | None, "Of atomics on global memory: hits of the most used address."] = None
+    hottest_blocks: Annotated[int | None, "Blocks that hit that address."] = None
     advice: Annotated[str | None, "What would mend the waste; null where there is none."] = None
     merged: Annotated[int, "Requests of the PTX that the compiler merged into others, which are counted once."] = 0
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The conditional branches of one source line in the simulator, summed over the launch."""
+
+    line: Annotated[int, "Line of the source, from 1."]
+    source: Annotated[str, "Text of the line."]
+    executions: Annotated[int, "Warps that came to its branches."]
+    divergent: Annotated[int, "Those whose lanes went different ways."]
+    lanes_taken: Annotated[float, "Share of the lanes that took the branch, as the compiler wrote it."]
+    instructions: Annotated[
+        int, "Warp instructions of PTX between a divergent branch and where all its ways meet, inner branches included."
+    ]
+    threads_per_instruction: Annotated[float | None, "Mean of the active lanes of those; null without any."]
 
 
 @dataclass(frozen=True)
@@ -614,6 +633,9 @@ class Result:
     hazards: Annotated[
         tuple[Hazard, ...] | None,
         "Faults that were seen; empty where the simulator found none, null where nobody looked.",
+    ] = None
+    branches: Annotated[
+        tuple[Branch, ...] | None, "Conditional branches by source line; null where nobody counted."
     ] = None
     instructions: Annotated[int | None, "Warp-level instructions that the launch executes."] = None
     machine_code: Annotated[MachineCode | None, "What the machine code tells; null where it was not read."] = None

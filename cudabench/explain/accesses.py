@@ -33,8 +33,8 @@ class Cost:
 
 
 def unit(space: str) -> str:
-    """Return what accesses to a space are counted in: wavefronts in shared memory, else sectors of 32 bytes."""
-    return "wavefronts" if space == "shared" else "sectors"
+    """Return what accesses to a space are counted in: wavefronts in shared memory and of constants, else sectors."""
+    return "wavefronts" if space in ("shared", "constant") else "sectors"
 
 
 def cost(access: Access) -> Cost:
