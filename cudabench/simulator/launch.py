@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import executed_lines
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
+from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import place_arrays, scalar_bytes
 from cudabench.simulator.program.code import AccessKind, Code
 from cudabench.simulator.program.program import Program, load
-from cudabench.simulator.report import Access, Report
+from cudabench.simulator.report import Access, Contended, Report
 from cudabench.simulator.textures import FIRST_HANDLE, Texture
 
 # Vector steps: each is one instruction for all lanes that run it together.
@@ -54,6 +56,19 @@ def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static
         raise LaunchError(f"{static} + {dynamic} bytes of shared memory are over the limit of {MAX_SHARED}.")
 
 
+def check_bounds(name: str, function: ptx.Function, block: tuple[int, int, int]) -> None:
+    """Raise LaunchError for a block that the kernel's own launch bounds exclude."""
+    threads = block[0] * block[1] * block[2]
+    if function.most_threads is not None and threads > function.most_threads:
+        raise LaunchError(
+            f"a block of {threads} threads is over the __launch_bounds__ of kernel {name}, which allow "
+            f"{function.most_threads}: use a smaller block."
+        )
+    if function.needs_block is not None and block != function.needs_block:
+        x, y, z = function.needs_block
+        raise LaunchError(f"kernel {name} takes blocks of {x} x {y} x {z} threads and no others.")
+
+
 def run(
     program: Program | str,
     kernel: str,
@@ -90,6 +105,7 @@ def run(
     entry = program.kernels[kernel]
     grid3, block3 = _three(grid, "grid"), _three(block, "block")
     check_launch(grid3, block3, code.static_shared, shared_bytes)
+    check_bounds(kernel, program.module.functions[kernel], block3)
     if len(arguments) != len(entry.parameters):
         raise LaunchError(f"kernel {kernel} takes {len(entry.parameters)} arguments, not {len(arguments)}.")
     titles = list(names) if names is not None else [f"argument {place}" for place in range(len(arguments))]
@@ -146,7 +162,22 @@ def run(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(), machine.hazards.suspicions(),
         {kernel: executed_lines(code.blocks, machine.executed)},
+        branches(code, machine.executed), _contended(code, machine),
     )  # fmt: skip
+
+
+def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
+    """Return how often the atomics on global memory met."""
+    found = []
+    for number, (contention, returns) in sorted(machine.contention.items()):
+        location = code.accesses[number].location
+        found.append(
+            Contended(
+                code.files.get(location.file, ""), location.line, location.ptx_line, returns,
+                *contention.hottest(),
+            )
+        )  # fmt: skip
+    return tuple(found)
 
 
 def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:

@@ -16,7 +16,9 @@ import numpy as np
 
 from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
+from cudabench.simulator.check.locks import Locks
 from cudabench.simulator.check.shared_races import SharedRaces
+from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters, active_lanes, active_warps
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
@@ -77,6 +79,9 @@ class Machine:
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.exited: Array | None = None
+        self.locks: Locks | None = None
+        # By atomic instruction: its addresses, and whether what it returns is used.
+        self.contention: dict[int, tuple[Contention, bool]] = {}
         self._warps = -1
 
     # What instructions use.
@@ -126,6 +131,22 @@ class Machine:
         value = self.registers[index]
         return value.base if type(value) is Affine else int(as_array(value, UNSIGNED[32], self.chunk).flat[0])
 
+    def contend(self, number: int, addresses: Array, mask: Array | None, returns: bool) -> None:
+        """Note an atomic of the lanes of a mask on global memory."""
+        chunk = self.chunk
+        contention, _ = self.contention.setdefault(number, (Contention(), returns))
+        lanes = chunk.real(np.ones((1, 1), dtype=bool) if mask is None else mask)
+        blocks = self.global_races.grid_races.numbers(chunk)
+        chosen = np.flatnonzero(lanes)
+        contention.add(broadcast(addresses, chunk.shape).reshape(-1)[chosen], blocks[chosen // chunk.threads])
+
+    def fence(self, wide: bool = True) -> None:
+        """Note a fence of the active lanes; wide: one that other blocks see."""
+        if wide:
+            self.global_races.grid_races.fence(self.chunk, self.mask)
+        if self.locks is not None:
+            self.locks.fence(self)
+
     # The launch.
 
     def run(self) -> None:
@@ -155,6 +176,7 @@ class Machine:
             size = -(-self.code.local_bytes // 16) * 16
             if self.local is None or self.local.shape[0] != chunk.blocks:
                 self.local = np.zeros((chunk.blocks, chunk.threads, size), dtype=np.uint8)
+        self.locks = Locks(chunk) if self.code.locks else None
         self.shared_races.start(chunk)
         self.global_races.start(chunk)
 
@@ -335,12 +357,16 @@ class Machine:
             self.arrive(op.targets[min(choice.base & 0xFFFFFFFF, len(op.targets) - 1)], yes)
             return
         values = as_array(choice, UNSIGNED[32], self.chunk)
+        ways: Array = np.zeros((self.chunk.blocks, self.chunk.warps), dtype=np.int64)
         for case, target in enumerate(op.targets):
             lanes = values == case
             if yes is not None:
                 lanes = lanes & yes
             if lanes.any():
+                ways += broadcast(lanes, self.chunk.shape).reshape(*ways.shape, 32).any(axis=2)
                 self.arrive(target, lanes)
+        parted = int(np.count_nonzero(ways > 1))
+        self.executed[number] = self.executed[number].plus(taken=active_lanes(yes, self.chunk), parted=parted)
 
     def exit(self, op: Op, number: int, mask: Array | None) -> None:
         """End lanes."""
@@ -349,6 +375,9 @@ class Machine:
             self.arrive(number + 1, no)
         if yes is False:
             return
+        if op.run is not None:
+            self.mask, self._warps = yes, -1
+            op.run(self)
         if not self.ready and not self.parked and not self.waiting:
             return  # nobody is left to care
         gone = np.ones((1, 1), dtype=bool) if yes is None else yes
@@ -394,7 +423,12 @@ class Machine:
             for _, mask, _, _ in entries
         ]
         identities = [barrier.identity(self, mask) for (_, mask, _, barrier) in entries]
-        expected_all = chunk.real_threads
+        # A barrier waits for all threads of the block that have not returned (CUDA C++ Programming Guide, "Independent
+        # Thread Scheduling"), wherever in the code they meet it; but a warp meets it in one place.
+        gone: Any = 0
+        if self.exited is not None:
+            gone = (chunk.real(self.exited)).sum(axis=1)
+        expected_all = chunk.real_threads - gone
         complete: Array = np.zeros(chunk.shape, dtype=bool)
         released: list[Any] = [None] * len(entries)
         for identity in sorted({name for name, _ in identities}):
@@ -402,10 +436,17 @@ class Machine:
             arrived = sum(full[place].sum(axis=1) for place in members)
             counts = [identities[place][1] for place in members]
             expected = max((count for count in counts if count is not None), default=expected_all)
-            sites = sum(
-                full[place].any(axis=1).astype(np.int64) for place in members if entries[place][3].count is None
-            )
-            whole = (arrived >= expected) & (np.asarray(sites) <= 1)
+            whole = np.asarray(arrived >= expected)
+            sites = {id(entries[place][2]) for place in members if entries[place][3].count is None}
+            if len(sites) > 1:
+                met = sum(
+                    np.logical_or.reduce([full[p] for p in members if id(entries[p][2]) == site])
+                    .reshape(chunk.blocks, chunk.warps, 32)
+                    .any(axis=2)
+                    .astype(np.int64)
+                    for site in sites
+                )
+                whole = whole & (np.asarray(met) <= 1).all(axis=1)
             for place in members:
                 released[place] = full[place] & whole[:, None]
                 complete |= released[place]

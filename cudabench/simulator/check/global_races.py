@@ -61,7 +61,13 @@ class GlobalRaces(Races):
         """Log an access to a region that some access of the kernel may write."""
         if self.written is not None and region.base not in self.written:
             return
+        if access.guess:
+            return
         self.grid_races.log(access, region, address, offset, mask, data)
+        if self.machine.locks is not None and access.kind != "atomic":
+            mask = self.machine.locks.outside(mask)
+            if not mask.any():
+                return
         if type(address) is Affine:
             active: Hashable = True  # threads that differ from block to block: known where the log is examined
             if mask is None or mask is self.chunk.root:
@@ -281,7 +287,7 @@ class GlobalRaces(Races):
                 continue
             address, blocks, _ = event
             count = max(1, entry.access.size // width)
-            granule = address // width
+            granule = (address - base) // width
             if count > 1:
                 granule = (granule[:, None] + np.arange(count)).reshape(-1)
                 blocks = np.repeat(blocks, count)
@@ -322,7 +328,7 @@ class GlobalRaces(Races):
             bad, others, numbers = found
             place = int(np.argmax(bad))
             region = self.machine.space.slots[base >> SLOT_BITS]
-            offset = int(part[place] & ((1 << 44) - 1)) * width - base
+            offset = int(part[place] & ((1 << 44) - 1)) * width
             conflict = Conflict(
                 entry,
                 int(bad.reshape(-1, count).any(axis=1).sum()),

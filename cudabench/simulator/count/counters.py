@@ -112,6 +112,12 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
     return int(distinct(rows >> SECTOR_SHIFT).sum()), ideal
 
 
+def different(addresses: Array, mask: Array | None) -> int:
+    """Return the number of distinct addresses, summed over all requests; arguments as for `sectors`."""
+    rows = _rows(addresses, mask)
+    return int(distinct(rows).sum()) if len(rows) else 0
+
+
 class Counters:
     """Requests and pieces per memory instruction; patterns that recur are counted once."""
 

@@ -49,11 +49,13 @@ def build_exit(builder: Builder, ins: Instruction) -> Op:
 
 
 @instruction("trap", "brkpt")
-def build_trap(builder: Builder, ins: Instruction) -> Run | None:
-    """Build trap: it ends the launch with an error."""
+def build_trap(builder: Builder, ins: Instruction) -> Op | Run | None:
+    """Build trap: one that the source asks for ends the launch with an error, one of the compiler's is a hazard."""
     if ins.opcode == "brkpt":
         return None
-    location = ins.location
+    location = ins.location if ins.location.line else builder.kernel.location
+    if not ins.modifiers:
+        return Op(lambda machine: machine.hazards.trap(machine, location), "exit", location)
 
     def run(machine: Machine) -> None:
         block, thread = named_place(machine)
@@ -112,11 +114,14 @@ def build_bar(builder: Builder, ins: Instruction) -> Op | Run | None:
 
 @instruction("membar", "fence")
 def build_fence(builder: Builder, ins: Instruction) -> Run | None:
-    """Build membar and fence: all memory of the simulator is always consistent, also what bulk copies write."""
+    """Build membar and fence: memory is always consistent here, also what bulk copies write, but what a kernel may rely
+    on depends on them."""
     if "tensormap:generic" in ins.modifiers or "tensormap" in ins.modifiers:
         raise Refuse("tensor maps (TMA)")
-    builder.orders |= "cta" not in ins.modifiers
-    return None
+    wide = "cta" not in ins.modifiers
+    builder.orders |= wide
+    builder.fencing = True
+    return lambda machine: machine.fence(wide)
 
 
 @instruction(
