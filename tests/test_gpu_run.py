@@ -12,7 +12,7 @@ import pytest
 
 from cudabench import operations
 from cudabench.errors import OutOfMemory
-from cudabench.measure.buffers import MOST, how_many
+from cudabench.measure.buffers import MOST, ROTATION_BYTES, how_many
 from cudabench.measure.context import POISONS, poison_bytes, time_baseline
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.sampling import enough, hot_runs, warm_up
@@ -243,7 +243,7 @@ def test_hot_runs_change_their_inputs() -> None:
     tail = runs[-4:]
     assert len({place for place, _ in tail}) == 1
     assert tail[0][1] == tail[2][1] != tail[1][1] == tail[3][1]
-    assert tail[0][1][:-256] == tail[1][1][256:]  # the same memory, read from a little further on
+    assert tail[0][1][:-ROTATION_BYTES] == tail[1][1][ROTATION_BYTES:]  # the same memory, read from a little further on
 
 
 def test_sums_in_any_order_are_right() -> None:
