@@ -2,7 +2,6 @@
 // run: -g 1 -b 32 --arg 'a=float16[16,16]:random' --arg 'b=float16[16,16]:random' --arg 'c=float32[16,16]:empty'
 //      --expect 'c=a@b' --rtol 1e-3
 // expect: ok
-// lacks: wmma
 #include <mma.h>
 using namespace nvcuda;
 
