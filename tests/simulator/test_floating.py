@@ -10,6 +10,7 @@ import pytest
 from conftest import Array, evaluate
 
 FORMATS = {"f32": (np.float32, 24, -149, 127), "f64": (np.float64, 53, -1074, 1023), "f16": (np.float16, 11, -24, 15)}
+FORMATS["bf16"] = (np.float32, 8, -133, 127)  # compared as float32, which holds it exactly
 SPECIAL = [
     0.0,
     -0.0,
@@ -236,19 +237,24 @@ def test_float_to_integer_rounds_and_clamps(target: str, source: str, mode: str)
 
 
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
-@pytest.mark.parametrize("source", ["s32", "u32", "s64", "u64"])
-@pytest.mark.parametrize("target", ["f32", "f64"])
+@pytest.mark.parametrize("source", ["s16", "u16", "s32", "u32", "s64", "u64"])
+@pytest.mark.parametrize("target", ["f16", "bf16", "f32", "f64"])
 def test_integer_to_float(target: str, source: str, mode: str) -> None:
-    """cvt from an integer rounds by its mode, also next to the ends of the range."""
+    """cvt from an integer rounds by its mode, once, also next to the ends of the range and of the format."""
     bits = int(source[1:])
     rng = np.random.default_rng(3)
     raw = [0, 1, 16777217, (1 << bits) - 1, (1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << (bits - 1)) + 1]
+    raw += [65503, 65504, 65505, 65519, 65520, 65521, 2**62 + 2**54 + 1, 2**62 + 3 * 2**54 - 1]
     raw += [
         int(v) >> int(s) & ((1 << bits) - 1)
-        for v, s in zip(rng.integers(0, 2**63, 100), rng.integers(0, 50, 100), strict=True)
+        for v, s in zip(rng.integers(0, 2**63, 100), rng.integers(0, 62, 100), strict=True)
     ]
     x = np.array(raw, dtype=np.uint64).astype(f"u{bits // 8}")
-    got = evaluate(f"cvt.{mode}.{target}.{source} {{d}}, {{0}};", FORMATS[target][0], x)
+    text = f"cvt.{mode}.{target}.{source} {{d}}, {{0}};"
+    if target == "bf16":
+        got = (evaluate(text, np.uint16, x).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    else:
+        got = evaluate(text, FORMATS[target][0], x)
     values = [v - (1 << bits) if source[0] == "s" and v >> (bits - 1) else v for v in x.tolist()]
     same(got, [rounded(Fraction(v), target, mode) for v in values], target)
 

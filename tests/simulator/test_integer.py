@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from conftest import Array, evaluate
+
+from cudabench import simulator
 
 EDGES = {
     bits: [0, 1, 2, 3, 31, 32, 33, (1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << bits) - 1, (1 << bits) - 2]
@@ -139,6 +142,79 @@ def test_carry_chains_add_and_subtract_128_bits() -> None:
         got = evaluate(text, np.uint64, a, b, c, d, declare=".reg .b64 %t;")
         for p, q, r, s, result in zip(a.tolist(), b.tolist(), c.tolist(), d.tolist(), got.tolist(), strict=True):
             assert result == (((p | r << 64) + sign * (q | s << 64)) >> 64) & (2**64 - 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "carries"),
+    [
+        ("sub.cc.u32", "addc.u32", lambda x, y: x >= y),
+        ("add.cc.u32", "subc.u32", lambda x, y: x + y >= 2**32),
+    ],
+)
+def test_carry_and_borrow_share_one_flag(first: str, second: str, carries: Callable[[int, int], bool]) -> None:
+    """Where sums and differences are mixed the flag is the adder's carry, as ptxas makes it: no borrow is a carry."""
+    x, y = pairs(32)
+    got = evaluate(f"{first} %t, {{0}}, {{1}}; {second} {{d}}, 5, 0;", np.uint32, x, y, declare=".reg .b32 %t;")
+    base = 5 if second == "addc.u32" else 4
+    assert got.tolist() == [base + carries(p, q) for p, q in zip(x.tolist(), y.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("type_", ["unsigned __int128", "__int128"])
+def test_128_bit_division(launch: Callable[..., Any], type_: str) -> None:
+    """Quotients and remainders of 128-bit integers of all sizes, as C has them."""
+    source = f"""extern "C" __global__ void k({type_} *q, {type_} *r, const {type_} *n, const {type_} *d)
+{{ int i = blockIdx.x * blockDim.x + threadIdx.x; q[i] = n[i] / d[i]; r[i] = n[i] % d[i]; }}"""
+    rng = np.random.default_rng(11)
+    count, half = 256, (1 << 64) - 1
+
+    def sized() -> int:
+        return int.from_bytes(rng.bytes(16), "little") >> int(rng.integers(0, 128))
+
+    tops = [sized() for _ in range(count - 4)] + [2**128 - 1, 2**127, 0, 7]
+    unders = [sized() or 1 for _ in range(count - 4)] + [1, 2**128 - 1, 5, 2**127]
+
+    def words(numbers_: list[int]) -> Array:
+        return np.array([part for number in numbers_ for part in (number & half, number >> 64)], np.uint64)
+
+    q, r = np.zeros(2 * count, np.uint64), np.zeros(2 * count, np.uint64)
+    launch(source, count // 32, 32, [q, r, words(tops), words(unders)])
+    letter = "u128" if type_.startswith("unsigned") else "s128"
+    for i, (top, under) in enumerate(zip(tops, unders, strict=True)):
+        x, y = read(top, letter), read(under, letter)
+        assert int(q[2 * i]) | int(q[2 * i + 1]) << 64 == quotient(x, y) % 2**128
+        assert int(r[2 * i]) | int(r[2 * i + 1]) << 64 == (x - quotient(x, y) * y) % 2**128
+
+
+DPX: dict[str, Callable[[int, int, int], int]] = {
+    "__viaddmax_s32_relu": lambda a, b, c: max(a + b, c, 0),
+    "__viaddmin_s32_relu": lambda a, b, c: max(min(a + b, c), 0),
+    "__vimax3_s32_relu": lambda a, b, c: max(a, b, c, 0),
+    "__vimin3_s16x2_relu": lambda a, b, c: max(min(a, b, c), 0),
+    "__viaddmax_s16x2_relu": lambda a, b, c: max(a + b, c, 0),
+    "__viaddmax_u16x2": lambda a, b, c: max(a + b, c),
+    "__vimin3_u32": lambda a, b, c: min(a, b, c),
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", DPX)
+def test_dynamic_programming_instructions(compiled: Callable[..., Any], name: str, arch: str) -> None:
+    """CUDA's DPX functions; the sums do not overflow, since that wraps first."""
+    source = (
+        'extern "C" __global__ void k(unsigned *o, const unsigned *a, const unsigned *b, const unsigned *c)'
+        f"{{ int i = threadIdx.x; o[i] = {name}(a[i], b[i], c[i]); }}"
+    )
+    bits, signs = (16 if "16x2" in name else 32), "_s" in name
+    rng = np.random.default_rng(5)
+    low, high = (-(1 << (bits - 2)), 1 << (bits - 2)) if signs else (0, 1 << (bits - 2))
+    lanes = rng.integers(low, high, (3, 64, 32 // bits))
+    packed = [sum((part[:, k] & ((1 << bits) - 1)) << (bits * k) for k in range(32 // bits)) for part in lanes]
+    out = np.zeros(64, np.uint32)
+    simulator.run(compiled(source, arch=arch), "k", 1, 64, [out, *(part.astype(np.uint32) for part in packed)])
+    for place in range(64):
+        for k in range(32 // bits):
+            want = DPX[name](*(int(lanes[which, place, k]) for which in range(3)))
+            assert read(int(out[place]) >> (bits * k), f"{'s' if signs else 'u'}{bits}") == want
 
 
 def test_mad_carry_chain_multiplies_64_bits() -> None:

@@ -181,7 +181,11 @@ def carry_register(builder: Builder) -> int:
 
 @instruction("addc", "subc", "madc")
 def with_carry(builder: Builder, ins: Instruction) -> Run:
-    """Build the extended-precision family: add.cc, addc, sub.cc, subc, mad.cc, madc (PTX ISA 9.7.2)."""
+    """Build the extended-precision family: add.cc, addc, sub.cc, subc, mad.cc, madc (PTX ISA 9.7.2).
+
+    The condition code is the carry of the adder: x - y is x + ~y + 1, which carries where it does not borrow. That is
+    seen only where a kernel mixes the two (sub.cc, then addc), as the compiler does in 128-bit division.
+    """
     type_ = ins.modifiers[-1]
     bits = BITS[type_]
     dtype = UNSIGNED[bits]
@@ -202,17 +206,13 @@ def with_carry(builder: Builder, ins: Instruction) -> Run:
         if rest:
             x, y = (multiply_high(x, y, type_) if high else x * y), rest[0]
         if name in ("sub", "subc"):
-            result = x - y
-            out = x < y
-            if into is not None:
-                out = out | (result < into)
-                result = result - into
-        else:
-            result = x + y
-            out = result < x
-            if into is not None:
-                result = result + into
-                out = out | (result < into)
+            y = ~y
+            into = dtype.type(1) if into is None else into
+        result = x + y
+        out = result < x
+        if into is not None:
+            result = result + into
+            out = out | (result < into)
         machine.put(target, canonical(result))
         if gives:
             machine.put(carry, values.truth(out))
@@ -363,8 +363,8 @@ def build_rem(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("min", "max")
 def build_min(builder: Builder, ins: Instruction) -> Run:
-    """Build integer min and max, also of packed halves and with .relu."""
-    type_ = ins.modifiers[-1]
+    """Build integer min and max, also of packed halves and with .relu, which stands before the type or after it."""
+    type_ = next(word for word in reversed(ins.modifiers) if word != "relu")
     name = ins.opcode
     arrays = np.minimum if name == "min" else np.maximum
     if type_ in ("u16x2", "s16x2"):

@@ -410,13 +410,8 @@ def float_to_int(x: Array, mode: str, result: str) -> Array:
 def int_to_float(x: Array, mode: str, dtype: np.dtype[Any]) -> Array:
     """Return an integer as a float with the rounding mode."""
     if mode == "rn":
-        if dtype == np.float16:
-            return (
-                np.clip(x, -(2**17), 2**17).astype(np.float64).astype(dtype)
-                if x.dtype.kind == "i"
-                else np.minimum(x, 2**17).astype(np.float64).astype(dtype)
-            )
-        return x.astype(dtype)
+        # What float64 does not hold exactly is beyond the largest half.
+        return x.astype(np.float64).astype(dtype) if dtype == np.float16 else x.astype(dtype)
     high = x.astype(np.float64)
     # The exact remainder of the conversion to float64; near 2^63 the way back would overflow.
     safe = np.abs(high) < 2.0**62
@@ -492,7 +487,7 @@ def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: b
     if relu:
         x = np.where(x > 0, x, x * 0 if x.dtype.kind != "f" else np.where(np.isnan(x), x, x.dtype.type(0)))
     if result == "bf16":
-        return rounding.to_bf16(x if x.dtype.kind == "f" else x.astype(np.float64), mode)
+        return rounding.to_bf16(x if x.dtype.kind == "f" else rounding.odd_float(x), mode)
     if result == "tf32":
         # Round to nearest, ties away, to 10 bits of mantissa (rna), or to even (rn).
         bits = x.view(np.uint32)

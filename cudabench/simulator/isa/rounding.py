@@ -236,6 +236,16 @@ def to_bf16(x: Array, mode: str = "rn") -> Array:
     return np.where(np.isnan(x), np.uint32(0x7FFF), found).astype(np.uint16)
 
 
+def odd_float(x: Array) -> Array:
+    """Return integers as float64 whose last bit is set where bits were lost, so that another rounding does no harm."""
+    if x.dtype.itemsize < 8:
+        return x.astype(F64)
+    size = np.where(x < 0, ~x.view(np.uint64) + np.uint64(1), x.view(np.uint64))
+    lost = np.uint64((1 << 11) - 1)
+    sticky = (size & ~lost) | np.where(size & lost, lost + np.uint64(1), np.uint64(0))
+    return np.copysign(np.where(size >> np.uint64(53), sticky, size).astype(F64), np.where(x < 0, -1.0, 1.0))
+
+
 def flush(x: Array) -> Array:
     """Return x with subnormals replaced by zeros of their sign (.ftz)."""
     tiny = np.abs(x) < np.finfo(x.dtype).tiny
