@@ -467,6 +467,52 @@ def flag(rng: np.random.Generator, n: int) -> Case:
     return Case((blocks,), (64,), [x, np.full(blocks, -1, I), I(7), I(n)], {1: expected})
 
 
+@case(2, 34, 100, 200)
+def barrier_after_return(rng: np.random.Generator, n: int) -> Case:
+    """Neighbours swapped."""
+    x = normal(rng, n)
+    return Case((cdiv(n, 64),), (64,), [x, np.zeros_like(x), I(n)], {1: x.reshape(-1, 2)[:, ::-1].reshape(-1)})
+
+
+@case(64)
+def barrier_warp_returns(rng: np.random.Generator, n: int) -> Case:
+    """Four rounds of adding the neighbour's value; the first warp writes nothing."""
+    x = integers(rng, 0, 99, n)
+    v = x.copy()
+    for _ in range(4):
+        v = v + v.reshape(-1, 2)[:, ::-1].reshape(-1)
+    return Case((1,), (n,), [x, np.zeros(n, I)], {1: np.where(np.arange(n) < 32, 0, v)})
+
+
+@case(64)
+def barrier_matching(rng: np.random.Generator, n: int) -> Case:
+    """Two warps swap what they hold."""
+    x = integers(rng, 0, 99, n)
+    return Case((1,), (n,), [x, np.zeros(n, I)], {1: np.concatenate([2 * x[32:], x[:32]])})
+
+
+@case(7, 64, 300)
+def cas_double(rng: np.random.Generator, n: int) -> Case:
+    """Sums of whole numbers by the remainder of their place, held as doubles."""
+    x = integers(rng, 0, 99, n).astype(np.float64)
+    return Case((cdiv(n, 64),), (64,), [x, np.zeros(5), I(n)], {1: [x[r::5].sum() for r in range(5)]})
+
+
+@case(5, 64, 150)
+def cas_maximum(rng: np.random.Generator, n: int) -> Case:
+    """The largest value of each block of 64, and of all."""
+    x = integers(rng, 0, 9999, n)
+    return Case((cdiv(n, 64),), (64,), [x, np.zeros(1, I), I(n)], {1: [x.max()]})
+
+
+@case(3, 40, 100)
+def spin_lock(rng: np.random.Generator, n: int) -> Case:
+    """A count, and a sum, that threads update one after the other."""
+    x = integers(rng, 0, 99, n)
+    arrays = [x, np.zeros(1, I), np.zeros(1, I), np.zeros(1, I), I(n)]
+    return Case((cdiv(n, 64),), (64,), arrays, {2: [n], 3: [x.sum()]})
+
+
 @case(1, 33, 200)
 def early_exit(rng: np.random.Generator, n: int) -> Case:
     """Maximum of each 32 values."""

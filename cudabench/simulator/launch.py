@@ -12,6 +12,7 @@ from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
+from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import place_arrays, scalar_bytes
 from cudabench.simulator.program.code import AccessKind, Code
 from cudabench.simulator.program.program import Program, load
@@ -54,6 +55,19 @@ def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static
         raise LaunchError(f"{static} + {dynamic} bytes of shared memory are over the limit of {MAX_SHARED}.")
 
 
+def check_bounds(name: str, function: ptx.Function, block: tuple[int, int, int]) -> None:
+    """Raise LaunchError for a block that the kernel's own launch bounds exclude."""
+    threads = block[0] * block[1] * block[2]
+    if function.most_threads is not None and threads > function.most_threads:
+        raise LaunchError(
+            f"a block of {threads} threads is over the __launch_bounds__ of kernel {name}, which allow "
+            f"{function.most_threads}: use a smaller block."
+        )
+    if function.needs_block is not None and block != function.needs_block:
+        x, y, z = function.needs_block
+        raise LaunchError(f"kernel {name} takes blocks of {x} x {y} x {z} threads and no others.")
+
+
 def run(
     program: Program | str,
     kernel: str,
@@ -90,6 +104,7 @@ def run(
     entry = program.kernels[kernel]
     grid3, block3 = _three(grid, "grid"), _three(block, "block")
     check_launch(grid3, block3, code.static_shared, shared_bytes)
+    check_bounds(kernel, program.module.functions[kernel], block3)
     if len(arguments) != len(entry.parameters):
         raise LaunchError(f"kernel {kernel} takes {len(entry.parameters)} arguments, not {len(arguments)}.")
     titles = list(names) if names is not None else [f"argument {place}" for place in range(len(arguments))]

@@ -349,6 +349,9 @@ class Machine:
             self.arrive(number + 1, no)
         if yes is False:
             return
+        if op.run is not None:
+            self.mask, self._warps = yes, -1
+            op.run(self)
         if not self.ready and not self.parked and not self.waiting:
             return  # nobody is left to care
         gone = np.ones((1, 1), dtype=bool) if yes is None else yes
@@ -394,7 +397,12 @@ class Machine:
             for _, mask, _, _ in entries
         ]
         identities = [barrier.identity(self, mask) for (_, mask, _, barrier) in entries]
-        expected_all = chunk.real_threads
+        # A barrier waits for all threads of the block that have not returned (CUDA C++ Programming Guide, "Independent
+        # Thread Scheduling"), wherever in the code they meet it; but a warp meets it in one place.
+        gone: Any = 0
+        if self.exited is not None:
+            gone = (chunk.real(self.exited)).sum(axis=1)
+        expected_all = chunk.real_threads - gone
         complete: Array = np.zeros(chunk.shape, dtype=bool)
         released: list[Any] = [None] * len(entries)
         for identity in sorted({name for name, _ in identities}):
@@ -402,10 +410,17 @@ class Machine:
             arrived = sum(full[place].sum(axis=1) for place in members)
             counts = [identities[place][1] for place in members]
             expected = max((count for count in counts if count is not None), default=expected_all)
-            sites = sum(
-                full[place].any(axis=1).astype(np.int64) for place in members if entries[place][3].count is None
-            )
-            whole = (arrived >= expected) & (np.asarray(sites) <= 1)
+            whole = np.asarray(arrived >= expected)
+            sites = {id(entries[place][2]) for place in members if entries[place][3].count is None}
+            if len(sites) > 1:
+                met = sum(
+                    np.logical_or.reduce([full[p] for p in members if id(entries[p][2]) == site])
+                    .reshape(chunk.blocks, chunk.warps, 32)
+                    .any(axis=2)
+                    .astype(np.int64)
+                    for site in sites
+                )
+                whole = whole & (np.asarray(met) <= 1).all(axis=1)
             for place in members:
                 released[place] = full[place] & whole[:, None]
                 complete |= released[place]

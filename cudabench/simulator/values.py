@@ -83,6 +83,11 @@ class Chunk:
         if self.ragged:
             self.root = (np.arange(self.threads) < self.real_threads).reshape(1, -1)
 
+    def real(self, mask: Array) -> Array:
+        """Return a mask over all lanes of the chunk, without those that only fill up the last warp."""
+        lanes = broadcast(mask, self.shape)
+        return lanes if self.root is None else lanes & self.root
+
     def block_index(self, number: int) -> tuple[int, int, int]:
         """Return blockIdx of a block of the chunk."""
         x, rest = number % self.extent[0], number // self.extent[0]

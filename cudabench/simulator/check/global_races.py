@@ -281,7 +281,7 @@ class GlobalRaces(Races):
                 continue
             address, blocks, _ = event
             count = max(1, entry.access.size // width)
-            granule = address // width
+            granule = (address - base) // width
             if count > 1:
                 granule = (granule[:, None] + np.arange(count)).reshape(-1)
                 blocks = np.repeat(blocks, count)
@@ -322,7 +322,7 @@ class GlobalRaces(Races):
             bad, others, numbers = found
             place = int(np.argmax(bad))
             region = self.machine.space.slots[base >> SLOT_BITS]
-            offset = int(part[place] & ((1 << 44) - 1)) * width - base
+            offset = int(part[place] & ((1 << 44) - 1)) * width
             conflict = Conflict(
                 entry,
                 int(bad.reshape(-1, count).any(axis=1).sum()),

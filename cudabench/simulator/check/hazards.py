@@ -71,8 +71,10 @@ class Hazards:
             name = self.shared_name(min(max(where, 0), max(machine.shared_size - 1, 0)))
             offset = _beyond(where, size, 0, high)
             text = f"{who} {verb} {size} bytes at {offset} of the block's {high} bytes of shared memory{name}"
-        elif space == "local":
-            text = f"{who} {verb} {size} bytes at {_beyond(where, size, 0, high)} of its {high} bytes of local memory"
+        elif space == "local" or access.bounds == (low, high):
+            bounded = access.bounds is not None
+            memory = f"a local array of {high - low} bytes" if bounded else f"its {high} bytes of local memory"
+            text = f"{who} {verb} {size} bytes at {_beyond(where, size, low, high)} of {memory}"
         elif 0 <= where < 1 << 16 or ((low, high) == (1, 0) and abs(where) < 1 << 32):
             text = f"{who} {verb} {size} bytes through a null pointer (address {where:#x})"
         else:
@@ -94,7 +96,8 @@ class Hazards:
         where = int(broadcast(address, chunk.shape)[place])
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
         region = self.space.nearest(where)
-        name = f"byte {where - region.base} of '{region.name}'" if region else f"byte {where} of its memory"
+        memory = "shared memory" if list(access.numbers) == ["shared"] else "memory"
+        name = f"byte {where - region.base} of '{region.name}'" if region else f"byte {where} of its {memory}"
         text = f"thread {thread} of block {block} {VERBS[access.kind]} {size} bytes at {name}, no multiple of {size}."
         self.add("misaligned", access.location, count, block, thread, text)
 
@@ -112,6 +115,17 @@ class Hazards:
                 return f"byte {offset - start} of '{readable(name)}'"
         return f"byte {offset} of the shared memory"
 
+    def trap(self, machine: Machine, location: Location) -> None:
+        """Record that lanes come to a trap that the compiler has put where the source is undefined."""
+        chunk = machine.chunk
+        count, place = first_lane(machine.lanes(), chunk)
+        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+        self.add(
+            "out-of-bounds", location, count, block, thread,
+            f"thread {thread} of block {block} runs into a trap, which the compiler puts in place of an access that "
+            "cannot be: through a null pointer, outside of a local array, or an atomic operation on a local variable.",
+        )  # fmt: skip
+
     # Barriers.
 
     def barrier(
@@ -124,19 +138,21 @@ class Hazards:
         block, thread = chunk.block_index(row), chunk.thread_index(place[1])
         here = stuck[row]
         reason = "the others never arrive"
-        gone = None if exited is None else broadcast(exited, chunk.shape)[row] & ~here
-        if chunk.root is not None and gone is not None:
-            gone = gone & chunk.root[0]
-        if gone is not None and gone.any():
-            other = chunk.thread_index(int(np.argmax(gone)))
-            reason = f"thread {other} has returned before it ({int(gone.sum())} of {chunk.real_threads} threads have)"
+        for other_op, lanes in all_parked:
+            away = lanes[row] & ~here
+            if other_op is not op and away.any():
+                other = chunk.thread_index(int(np.argmax(away)))
+                reason = f"thread {other} waits at the barrier in line {other_op.line.line} instead"
+                break
         else:
-            for other_op, lanes in all_parked:
-                away = lanes[row] & ~here
-                if other_op is not op and away.any():
-                    other = chunk.thread_index(int(np.argmax(away)))
-                    reason = f"thread {other} waits at the barrier in line {other_op.line.line} instead"
-                    break
+            gone = (
+                np.zeros(chunk.threads, dtype=bool) if exited is None else broadcast(exited, chunk.shape)[row] & ~here
+            )
+            if chunk.root is not None:
+                gone = gone & chunk.root[0]
+            if gone.any():
+                other = chunk.thread_index(int(np.argmax(gone)))
+                reason = f"thread {other} has returned, and the barrier counts it"
         self.add(
             "divergent-barrier", op.line, count, block, thread,
             f"thread {thread} of block {block} waits at a barrier that not all threads of the block reach: {reason}.",

@@ -49,11 +49,13 @@ def build_exit(builder: Builder, ins: Instruction) -> Op:
 
 
 @instruction("trap", "brkpt")
-def build_trap(builder: Builder, ins: Instruction) -> Run | None:
-    """Build trap: it ends the launch with an error."""
+def build_trap(builder: Builder, ins: Instruction) -> Op | Run | None:
+    """Build trap: one that the source asks for ends the launch with an error, one of the compiler's is a hazard."""
     if ins.opcode == "brkpt":
         return None
-    location = ins.location
+    location = ins.location if ins.location.line else builder.kernel.location
+    if not ins.modifiers:
+        return Op(lambda machine: machine.hazards.trap(machine, location), "exit", location)
 
     def run(machine: Machine) -> None:
         block, thread = named_place(machine)

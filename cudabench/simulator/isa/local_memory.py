@@ -23,19 +23,19 @@ def _local_address(address: Affine | Array, chunk: Chunk, offsets: Array) -> Arr
 def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Any, Array | None] | None:
     """Return (byte index into the flat local memory or the uniform offset, mask), all checked and counted."""
     chunk = machine.chunk
-    size = machine.code.local_bytes
+    least, most = access.bounds or (0, machine.code.local_bytes)
     number = access.numbers["local"]
     if type(address) is Affine and address.coefficients is None:
         place = address.base + offset
         full = machine.mask is None
-        if full and place >= 0 and place + access.size <= size and place % access.size == 0:
+        if full and place >= least and place + access.size <= most and place % access.size == 0:
             pieces = machine.warps * max(1, access.size // 4) * 4
             machine.counters.add(number, machine.warps, pieces, machine.warps * -(-access.size * 32 // 32))
             return place, machine.mask
     lanes = Lanes(machine, address, offset)
     low, high, bits = lanes.extremes()
-    if (low < 0 or high + access.size > size or bits & (access.size - 1)) and not check(
-        machine, access, lanes, 0, size, access.size
+    if (low < least or high + access.size > most or bits & (access.size - 1)) and not check(
+        machine, access, lanes, least, most, access.size
     ):
         return None
     mask = lanes.exact(machine)

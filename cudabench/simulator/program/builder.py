@@ -16,16 +16,25 @@ from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.code import (
     GRID_BARRIER,
+    LOCAL_BIT,
     SYMBOL_BIT,
     AccessKind,
     Code,
+    LocalAccess,
     MemoryInstruction,
     Op,
     Refuse,
     Run,
     Unsupported,
 )
-from cudabench.simulator.program.flow import cut_blocks, find_live_registers, watch_undefined, written_memory
+from cudabench.simulator.program.flow import (
+    cut_blocks,
+    find_live_registers,
+    find_local_bounds,
+    points_to,
+    watch_undefined,
+    written_memory,
+)
 from cudabench.simulator.program.ptx import (
     Address,
     Immediate,
@@ -126,6 +135,8 @@ class Builder:
         self.pointer: int | None = None
         self.write_addresses: list[int] = []
         self.clocks: list[tuple[Op, list[int]]] = []  # what reads the clock, and how much of its block comes behind
+        self.local_starts: list[int] = []  # of local arrays, in bytes
+        self.local_accesses: list[LocalAccess] = []
         self.orders = False  # whether anything but an atomic may order blocks: a fence, or an access with an order
         self.address_register = -1
         self.ins: Instruction = None  # type: ignore[assignment]
@@ -326,6 +337,30 @@ class Builder:
         self.accesses.append(MemoryInstruction(self.ins.location, space, kind, size))
         return len(self.accesses) - 1
 
+    def local_pointer(self, ins: Instruction) -> int | None:
+        """Return the bit of the local array whose address an instruction makes, None where it makes none.
+
+        A function's local arrays lie in one variable, and compilers take each one's address as its stack pointer, %SP
+        or %SPL, plus the array's place.
+        """
+        if ins.opcode != "add" or len(ins.operands) != 3:
+            return None
+        _, base, place = ins.operands
+        if not isinstance(base, Symbol) or base.name not in ("%SP", "%SPL") or not isinstance(place, Immediate):
+            return None
+        stack = next((name for name, variable in self.frame.variables.items() if variable.space == "local"), None)
+        if stack is None:
+            return None
+        start = self.variable(stack) + place.value
+        if start not in self.local_starts:
+            self.local_starts.append(start)
+        return 1 << (LOCAL_BIT + self.local_starts.index(start))
+
+    def local_arrays(self) -> list[tuple[int, int]]:
+        """Return (start, end) of the local arrays, in the order in which their addresses are taken."""
+        edges = sorted({*self.local_starts, *self.slots_local.values(), self.local_bytes})
+        return [(start, edges[edges.index(start) + 1]) for start in self.local_starts]
+
     # Params of calls.
 
     def param_name(self, name: str) -> str | None:
@@ -357,7 +392,9 @@ class Builder:
             slot = value >> SLOT_BITS if width == 64 else 0
             if 0 < slot <= len(self.symbols):  # other literals, -16 among them, are numbers
                 symbols[index] = 1 << (SYMBOL_BIT + slot)
-        written = written_memory(self.stream, len(self.widths), symbols, self.write_addresses)
+        found = points_to(self.stream, len(self.widths), symbols)
+        written = written_memory(found, self.write_addresses)
+        find_local_bounds(found, self.local_arrays(), self.local_accesses)
         granule = {space: min(value, 8) for space, value in self.granule.items()}
         blocks = cut_blocks(self.stream, self.kernel.location)
         behind = {id(op): block.weight - place for block in blocks for place, op in enumerate(block.ops)}
@@ -430,7 +467,7 @@ class Builder:
             op.labels = tuple(name + self.frame.suffix for name in op.labels)
         op.line, op.opcode = ins.location, ins.opcode
         op.defs = tuple(self.defs)
-        op.pointer = self.pointer
+        op.pointer = self.local_pointer(ins) if self.pointer is None else self.pointer
         if ins.guard is not None:
             guard, _ = self.predicate(Symbol(ins.guard))
             op.guard, op.inverted = guard, ins.inverted

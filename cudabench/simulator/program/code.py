@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.ptx import (
@@ -21,7 +21,8 @@ Kind = Literal["plain", "branch", "table", "exit", "barrier", "collective"]
 AccessKind = Literal["load", "store", "atomic"]
 # The address of the barrier of a cooperative launch, its upper and its lower half: cooperative groups read them.
 GRID_BARRIER = ("%envreg1", "%envreg2")
-SYMBOL_BIT = 8192  # see `flow.written_memory`
+SYMBOL_BIT = 8192  # see `flow.points_to`
+LOCAL_BIT = 2 * SYMBOL_BIT
 
 
 class Unsupported(NamedTuple):
@@ -62,7 +63,7 @@ class Op:
     guard: the predicate's register, or -1. defs, uses: registers written and read. members (of a collective): the
     lanes of the warp that must meet, as bits, or None for all. labels, targets (of a branch): where it may lead, as
     names until the blocks are cut and as block numbers from then on. selector: the register that picks from them.
-    pointer: what the results point to (see `flow.written_memory`), or None: what the operands point to.
+    pointer: what the results point to (see `flow.points_to`), or None: what the operands point to.
     """
 
     __slots__ = (
@@ -105,6 +106,15 @@ class Block:
         self.simple = True
         self.runs: list[Run] = []
         self.weight = 0
+
+
+class Bounded(Protocol):
+    """A memory instruction that may be known to stay in one local array, bytes (start, end) of a thread's memory."""
+
+    bounds: tuple[int, int] | None
+
+
+LocalAccess = tuple[Bounded, int]  # and the register of its address
 
 
 class MemoryInstruction(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudabench.simulator.errors import PtxError
-from cudabench.simulator.program.code import Block, Op, Run
+from cudabench.simulator.program.code import LOCAL_BIT, Block, LocalAccess, Op, Run
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Value, is_undefined, undefined_lanes
 
@@ -130,16 +130,13 @@ def _watched(run: Run, read: tuple[int, ...], line: Location) -> Run:
     return watched
 
 
-def written_memory(
-    stream: Sequence[Op | str], registers: int, pointers: Mapping[int, int], addresses: Iterable[int]
-) -> int:
-    """Return what the kernel's global writes may point to: bits of parameter bytes and module variables.
+def points_to(stream: Sequence[Op | str], registers: int, pointers: Mapping[int, int]) -> list[int]:
+    """Return for each register what it may point to, as bits.
 
     Bit 0: anything (a pointer that came from memory); bit 1 + n: the pointer at byte n of the parameters; bit
-    SYMBOL_BIT + n: the module variable in slot n. Regions that no write reaches need no log of their reads.
+    SYMBOL_BIT + n: the module variable in slot n; bit LOCAL_BIT + n: the n-th local array.
 
-    registers: how many there are; pointers: the bits of those that hold an address from the start; addresses: the
-    registers through which the kernel writes.
+    registers: how many there are; pointers: the bits of those that hold an address from the start.
     """
     found = [0] * registers
     for index, bits in pointers.items():
@@ -158,7 +155,28 @@ def written_memory(
                 if bits & ~found[index]:
                     found[index] |= bits
                     changed = True
+    return found
+
+
+def written_memory(found: Sequence[int], addresses: Iterable[int]) -> int:
+    """Return what the kernel's global writes may point to; regions that no write reaches need no log of their reads.
+
+    found: what registers point to; addresses: the registers through which the kernel writes.
+    """
     total = 0
     for index in addresses:
         total |= found[index] or 1
     return total
+
+
+def find_local_bounds(found: Sequence[int], arrays: Sequence[tuple[int, int]], accesses: Iterable[LocalAccess]) -> None:
+    """Give each access that can only reach one local array the bounds of that array.
+
+    found: what registers point to; arrays: (start, end) of the local arrays in bytes; accesses: those that may be
+    local, each with the register of its address.
+    """
+    for access, index in accesses:
+        bits = found[index]
+        local = bits >> LOCAL_BIT
+        if not bits & 1 and local and local & (local - 1) == 0:
+            access.bounds = arrays[local.bit_length() - 1]

@@ -107,7 +107,10 @@ class Variable(NamedTuple):
 
 
 class Function(NamedTuple):
-    """An entry or a device function; `body` is None for a declaration."""
+    """An entry or a device function; `body` is None for a declaration.
+
+    most_threads: of a block, by `__launch_bounds__`; needs_block: the block that `__block_size__` demands, x first.
+    """
 
     name: str
     entry: bool
@@ -118,6 +121,8 @@ class Function(NamedTuple):
     variables: tuple[Variable, ...]
     tables: dict[str, tuple[str, ...]]
     location: Location
+    most_threads: int | None = None
+    needs_block: tuple[int, int, int] | None = None
 
 
 class Module(NamedTuple):
@@ -131,6 +136,8 @@ class Module(NamedTuple):
 
 
 _COMMENT = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.S)
+# The compiler's own traps stand outside of inline assembly, where __trap() puts those that a source asks for.
+_ASKED = re.compile(r"// begin inline asm.*?// end inline asm", re.S)
 _TOP = re.compile(
     r"\s*(?:"
     r"\.version\s+(?P<version>[\d.]+)"
@@ -244,6 +251,7 @@ class _Parser:
         self.files: dict[int, str] = {}
         for number, path in _FILE.findall(text):
             self.files[int(number)] = path
+        text = _ASKED.sub(lambda match: re.sub(r"\btrap;", "trap.asked;", match[0]), text) if "trap;" in text else text
         self.text = _COMMENT.sub(lambda match: match.group(1) or " " + "\n" * match[0].count("\n"), text)
         self.inlined: dict[tuple[int, int, int], tuple[int, int, int]] = {}
         self.toolkit = {number for number, path in self.files.items() if _TOOLKIT.search(path)}
@@ -365,6 +373,7 @@ class _Parser:
         parameters: tuple[Variable, ...] = ()
         if rest.startswith("("):
             parameters = self.parameters(rest[1 : rest.rindex(")")])
+        most, needs = (self.extents(word, rest) for word in ("maxntid", "reqntid"))
         code = None
         self.registers: dict[str, str] = {}
         self.locals: list[Variable] = []
@@ -376,7 +385,16 @@ class _Parser:
         start = self.location
         if body is not None:
             code, start = self.body(body, first)
-        return Function(name, entry, parameters, results, code, self.registers, tuple(self.locals), self.tables, start)
+        return Function(
+            name, entry, parameters, results, code, self.registers, tuple(self.locals), self.tables, start,
+            None if most is None else most[0] * most[1] * most[2], needs,
+        )  # fmt: skip
+
+    @staticmethod
+    def extents(directive: str, header: str) -> tuple[int, int, int] | None:
+        """Return the block that a function's performance directive names, missing extents 1; None without it."""
+        match = re.search(rf"\.{directive}\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", header)
+        return (int(match[1]), int(match[2] or 1), int(match[3] or 1)) if match else None
 
     def parameters(self, text: str) -> tuple[Variable, ...]:
         found: list[Variable] = []
