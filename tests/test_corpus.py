@@ -20,7 +20,7 @@ except ImportError:
     simulate = None
 
 CORPUS = Path(__file__).parent / "corpus"
-KINDS = {"race", "out-of-bounds", "uninitialized-shared", "divergent-barrier", "misaligned"}
+KINDS = {"race", "missing-fence", "out-of-bounds", "uninitialized-shared", "divergent-barrier", "misaligned"}
 WRONG = sorted((CORPUS / "wrong").glob("*.cu"))
 RIGHT = sorted((CORPUS / "right").glob("*.cu"))
 Shape = tuple[int, ...]

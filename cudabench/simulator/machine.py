@@ -16,6 +16,7 @@ import numpy as np
 
 from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
+from cudabench.simulator.check.locks import Locks
 from cudabench.simulator.check.shared_races import SharedRaces
 from cudabench.simulator.count.counters import Counters, active_lanes, active_warps
 from cudabench.simulator.count.trace import Recorder
@@ -77,6 +78,7 @@ class Machine:
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.exited: Array | None = None
+        self.locks: Locks | None = None
         self._warps = -1
 
     # What instructions use.
@@ -126,6 +128,13 @@ class Machine:
         value = self.registers[index]
         return value.base if type(value) is Affine else int(as_array(value, UNSIGNED[32], self.chunk).flat[0])
 
+    def fence(self, wide: bool = True) -> None:
+        """Note a fence of the active lanes; wide: one that other blocks see."""
+        if wide:
+            self.global_races.grid_races.fence(self.chunk, self.mask)
+        if self.locks is not None:
+            self.locks.fence(self)
+
     # The launch.
 
     def run(self) -> None:
@@ -155,6 +164,7 @@ class Machine:
             size = -(-self.code.local_bytes // 16) * 16
             if self.local is None or self.local.shape[0] != chunk.blocks:
                 self.local = np.zeros((chunk.blocks, chunk.threads, size), dtype=np.uint8)
+        self.locks = Locks(chunk) if self.code.locks else None
         self.shared_races.start(chunk)
         self.global_races.start(chunk)
 

@@ -61,6 +61,12 @@ class GlobalRaces(Races):
         """Log an access to a region that some access of the kernel may write."""
         if self.written is not None and region.base not in self.written:
             return
+        if access.guess:
+            return
+        if self.machine.locks is not None and access.kind != "atomic":
+            mask = self.machine.locks.outside(mask)
+            if not mask.any():
+                return
         self.grid_races.log(access, region, address, offset, mask, data)
         if type(address) is Affine:
             active: Hashable = True  # threads that differ from block to block: known where the log is examined

@@ -5,6 +5,10 @@ and accesses that are volatile or have an order of their own. A kernel with fenc
 block is from its first atomic on, since it may then have waited for another. So what is reported is a race, and not
 every race is found.
 
+A block that counts itself by an atomic, so that the last one may read what all have written, needs a fence between
+writing and counting (CUDA C++ Programming Guide, "Memory Fence Functions"): whether it had one is looked for in every
+kernel.
+
 Each granule of a region that the kernel writes remembers the last block that wrote, read and updated it. Two blocks
 that write the same value do no harm.
 """
@@ -37,6 +41,8 @@ class Trail:
 
     def __init__(self, granules: int) -> None:
         self.granules = granules
+        # Of the last store: how many fences and atomics its block had behind it.
+        self.stamps: Array = np.zeros((2, granules), np.int32)
         self.kinds: dict[str, tuple[Array, Array]] = {}
 
     def others(self, kind: str, granules: Array, blocks: Array) -> Array | None:
@@ -69,9 +75,22 @@ class GridRaces:
         bx, by, bz = machine.block
         self.machine, self.width = machine, width
         blocks = x * y * z
-        self.looks = blocks > 1 and blocks * bx * by * bz <= MOST_LANES and not machine.code.orders
+        self.looks = blocks > 1 and blocks * bx * by * bz <= MOST_LANES
+        self.ordered = machine.code.orders
         self.free = np.zeros(blocks + 1 if self.looks else 0, dtype=bool)  # which may have waited for others
         self.trails: dict[int, Trail] = {}
+        # Of each block: its fences, its atomics, and the fences before its last atomic.
+        self.fences, self.atomics, self.fenced = np.zeros((3, blocks + 1 if self.looks else 0), np.int32)
+
+    def fence(self, chunk: Chunk, mask: Array | None) -> None:
+        """Note a fence of the active lanes."""
+        if self.looks:
+            self.fences[self.numbers(chunk)[self.rows(chunk, mask)]] += 1
+
+    def rows(self, chunk: Chunk, mask: Array | None) -> Array:
+        """Return which blocks of a chunk have an active lane."""
+        every: Array = np.ones((1, 1), dtype=bool)
+        return broadcast(every if mask is None else mask, chunk.shape).any(axis=1)
 
     def log(
         self,
@@ -89,10 +108,18 @@ class GridRaces:
         lanes = chunk.root if mask is None else mask
         chosen = np.flatnonzero(broadcast(np.ones((1, 1), dtype=bool) if lanes is None else lanes, chunk.shape))
         blocks = self.numbers(chunk)[chosen // chunk.threads]
+        if access.kind == "atomic":
+            mine = self.numbers(chunk)[self.rows(chunk, lanes)]
+            self.atomics[mine] += 1
+            self.fenced[mine] = self.fences[mine]
+        if self.ordered and access.kind == "atomic":
+            self.free[blocks] = True
+            return
         held = ~self.free[blocks]
         if access.kind == "atomic":
             self.free[blocks] = True
-        else:
+        elif access.kind == "load":
+            self.unfenced(access, region, address, offset, chosen[~held], blocks[~held])
             chosen, blocks = chosen[held], blocks[held]
             held = held[held]
         if not chosen.size:
@@ -104,6 +131,22 @@ class GridRaces:
         trail = self.trails.get(region.base)
         if trail is None:
             trail = self.trails[region.base] = Trail(-(-region.size // self.width))
+        if access.kind == "store":
+            trail.stamps[:, granules] = self.fences[owners], self.atomics[owners]
+        if self.ordered:
+            if access.kind == "store":
+                trail.leave("store", granules, owners, access.numbers["global"])
+            return
+        free = self.free[blocks]
+        if free.any() and access.kind == "store":
+            # Who may have waited for others races with nobody, but what it writes is noted.
+            trail.leave(
+                "store", granules[np.repeat(free, each)], owners[np.repeat(free, each)], access.numbers["global"]
+            )
+            chosen, blocks, start, held = chosen[~free], blocks[~free], start[~free], held[~free]
+            if not chosen.size:
+                return
+            granules, owners = granules[np.repeat(~free, each)], owners[np.repeat(~free, each)]
         loud: Array = np.repeat(held, each)
         values: Array = None
         if access.kind == "store":
@@ -120,6 +163,40 @@ class GridRaces:
         met = trail.leave(access.kind, granules, owners, access.numbers["global"])
         if met and values is not None:
             self.written_twice(access, region, chosen, granules, owners, values)
+
+    def unfenced(
+        self, access: MemoryOp, region: Region, address: Value, offset: int, chosen: Array, blocks: Array
+    ) -> None:
+        """Report reads of what another block wrote and then made known by an atomic without a fence in between."""
+        trail = self.trails.get(region.base)
+        if not chosen.size or trail is None or "store" not in trail.kinds:
+            return
+        chunk = self.machine.chunk
+        start = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen] - region.base
+        each = access.size // self.width
+        granules = ((start // self.width)[:, None] + np.arange(each)).reshape(-1)
+        owners = np.repeat(blocks, each)
+        writers, what = (array[granules] for array in trail.kinds["store"])
+        fences, atomics = trail.stamps[:, granules]
+        bad = (writers > 0) & (writers != owners)
+        bad &= (self.atomics[writers] > atomics) & (self.fenced[writers] <= fences)
+        if not bad.any():
+            return
+        place = int(np.argmax(bad))
+        lane = int(chosen[place // each])
+        index, thread = chunk.block_index(lane // chunk.threads), chunk.thread_index(lane % chunk.threads)
+        store = self.machine.code.accesses[int(what[place])][0]
+        self.machine.hazards.add(
+            "missing-fence", store, int(np.unique(granules[bad]).size), index, thread,
+            f"{self.party(int(writers[place]))} writes byte {int(granules[place]) * self.width} of '{region.name}' and "
+            f"then an atomic, without __threadfence() in between; thread {thread} of block {index} reads it in line "
+            f"{access.location.line} and may get what was there before.",
+        )  # fmt: skip
+
+    def party(self, number: int) -> str:
+        """Return what messages call a block, by its number from 1 on."""
+        x, y, _ = self.machine.grid
+        return f"block {((number - 1) % x, (number - 1) // x % y, (number - 1) // (x * y))}"
 
     def numbers(self, chunk: Chunk) -> Array:
         """Return the number of each block of a chunk in the grid, from 1 on."""
@@ -174,11 +251,7 @@ class GridRaces:
         block, thread = chunk.block_index(lane // chunk.threads), chunk.thread_index(lane % chunk.threads)
         location = access.location if what is access else machine.code.accesses[what][0]
         line = "the same line" if location.line == access.location.line else f"line {location.line}"
-        x, y, _ = machine.grid
-        party = "another block"
-        if other != MANY:
-            number = other - 1
-            party = f"block {(number % x, number // x % y, number // (x * y))}"
+        party = "another block" if other == MANY else self.party(other)
         text = (
             f"thread {thread} of block {block} {VERBS[access.kind]} byte {int(granules[place]) * self.width} of "
             f"'{region.name}', which {party} {VERBS[kind]} in {line}; blocks run in any order: use atomics, or another "

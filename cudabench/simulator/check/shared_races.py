@@ -60,6 +60,12 @@ class SharedRaces(Races):
 
     def log(self, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value]) -> None:
         """Log an access whose address is in bounds for all active lanes."""
+        if access.guess:
+            return
+        if self.machine.locks is not None and access.kind != "atomic":
+            mask = self.machine.locks.outside(mask)
+            if not mask.any():
+                return
         if type(address) is Affine:
             c = address.coefficients
             if c is not None and (c[3] or c[4] or c[5]):

@@ -178,6 +178,12 @@ class Atomic:
         self.address, self.offset = builder.address(ins.operands[place])
         self.access = MemoryOp(builder, "atomic", dtype, 1, self.space)
         builder.pointer = 1 if BITS[self.type] == 64 else 0
+        if self.name == "cas":
+            builder.swaps.append((self.sources[0], self.address))
+        builder.swapping |= self.name in ("cas", "exch")
+        self.swaps = self.name in ("cas", "exch")
+        self.releases = any(word in ("release", "acq_rel") for word in words)
+        builder.orders |= self.releases or "acquire" in words
         self.combine = combination(self.name, self.type)
         self.target = target
         self.width = builder.width(target) if target is not None else 0
@@ -185,6 +191,10 @@ class Atomic:
 
     def __call__(self, machine: Machine) -> None:
         """Run the instruction."""
+        if self.releases:
+            machine.fence()
+        if machine.locks is not None:
+            machine.locks.atomic(machine, self.swaps)
         address = machine.registers[self.address]
         if self.space != "generic":
             result = self.apply(machine, self.space, address, self.offset)

@@ -114,11 +114,15 @@ def build_bar(builder: Builder, ins: Instruction) -> Op | Run | None:
 
 @instruction("membar", "fence")
 def build_fence(builder: Builder, ins: Instruction) -> Run | None:
-    """Build membar and fence: all memory of the simulator is always consistent, also what bulk copies write."""
+    """Build membar and fence: memory is always consistent here, but what a kernel may rely on depends on them."""
     if "tensormap:generic" in ins.modifiers or "tensormap" in ins.modifiers:
         raise Refuse("tensor maps (TMA)")
-    builder.orders |= "cta" not in ins.modifiers
-    return None
+    wide = "cta" not in ins.modifiers
+    builder.orders |= wide
+    if any(word.startswith("proxy") for word in ins.modifiers):
+        return None
+    builder.fencing = True
+    return lambda machine: machine.fence(wide)
 
 
 @instruction(

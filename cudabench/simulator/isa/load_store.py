@@ -172,6 +172,7 @@ def build_ld(builder: Builder, ins: Instruction) -> Run:
     if space == "param" and type(place) is Affine and place.base >= PARAMETER_WINDOW:
         return _load_kernel_param(builder, targets, place.base + offset - PARAMETER_WINDOW, type_)
     access = MemoryOp(builder, "load", dtype, count, space)
+    builder.loads.append((access, address, tuple(targets)))
     wide = []
     for target in targets:
         width = builder.width(target)

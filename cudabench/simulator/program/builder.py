@@ -20,6 +20,7 @@ from cudabench.simulator.program.code import (
     SYMBOL_BIT,
     AccessKind,
     Code,
+    Load,
     LocalAccess,
     MemoryInstruction,
     Op,
@@ -31,6 +32,7 @@ from cudabench.simulator.program.flow import (
     cut_blocks,
     find_live_registers,
     find_local_bounds,
+    mark_guesses,
     points_to,
     watch_undefined,
     written_memory,
@@ -135,6 +137,9 @@ class Builder:
         self.pointer: int | None = None
         self.write_addresses: list[int] = []
         self.clocks: list[tuple[Op, list[int]]] = []  # what reads the clock, and how much of its block comes behind
+        self.loads: list[tuple[Load, int, tuple[int, ...]]] = []  # with the registers of address and results
+        self.swaps: list[tuple[int, int]] = []  # of compare-and-swaps the registers of what they expect and the address
+        self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock, and fences
         self.local_starts: list[int] = []  # of local arrays, in bytes
         self.local_accesses: list[LocalAccess] = []
         self.orders = False  # whether anything but an atomic may order blocks: a fence, or an access with an order
@@ -394,6 +399,7 @@ class Builder:
                 symbols[index] = 1 << (SYMBOL_BIT + slot)
         found = points_to(self.stream, len(self.widths), symbols)
         written = written_memory(found, self.write_addresses)
+        mark_guesses(self.stream, found, self.loads, self.swaps)
         find_local_bounds(found, self.local_arrays(), self.local_accesses)
         granule = {space: min(value, 8) for space, value in self.granule.items()}
         blocks = cut_blocks(self.stream, self.kernel.location)
@@ -408,7 +414,7 @@ class Builder:
             tuple((key, offset, size) for key, (offset, size) in self.shared.items()), granule, self.accesses,
             tuple(self.refused), self.module.files,
             frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
-            written, self.orders,
+            written, self.orders, self.swapping and self.fencing,
         )  # fmt: skip
 
     def inline(self, frame: Frame) -> None:

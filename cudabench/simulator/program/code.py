@@ -114,6 +114,12 @@ class Bounded(Protocol):
     bounds: tuple[int, int] | None
 
 
+class Load(Protocol):
+    """A load that may be the first guess of a compare-and-swap, which a race can only make a bad guess."""
+
+    guess: bool
+
+
 LocalAccess = tuple[Bounded, int]  # and the register of its address
 
 
@@ -148,6 +154,7 @@ class Code(NamedTuple):
     read: frozenset[int]
     written: int
     orders: bool
+    locks: bool
 
     @property
     def cooperative(self) -> bool:

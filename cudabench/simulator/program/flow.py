@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudabench.simulator.errors import PtxError
-from cudabench.simulator.program.code import LOCAL_BIT, Block, LocalAccess, Op, Run
+from cudabench.simulator.program.code import LOCAL_BIT, Block, Load, LocalAccess, Op, Run
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Value, is_undefined, undefined_lanes
 
@@ -167,6 +167,32 @@ def written_memory(found: Sequence[int], addresses: Iterable[int]) -> int:
     for index in addresses:
         total |= found[index] or 1
     return total
+
+
+def mark_guesses(
+    stream: Sequence[Op | str],
+    found: Sequence[int],
+    loads: Iterable[tuple[Load, int, Sequence[int]]],
+    swaps: Iterable[tuple[int, int]],
+) -> None:
+    """Mark the loads whose value a compare-and-swap of the same memory expects: `old = *p; do ... atomicCAS(p, old`.
+
+    found: what registers point to; loads, swaps: as `Builder` collects them.
+    """
+    for expected, place in swaps:
+        known = {expected}
+        before = 0
+        while len(known) > before:
+            before = len(known)
+            for op in stream:
+                if not isinstance(op, str) and op.opcode not in _MEMORY and not known.isdisjoint(op.defs):
+                    known.update(op.uses)
+        for access, address, targets in loads:
+            same = found[address] & found[place] or not (found[address] or found[place])
+            access.guess |= bool(same) and not known.isdisjoint(targets)
+
+
+_MEMORY = frozenset(("ld", "ldu", "atom", "red", "st"))
 
 
 def find_local_bounds(found: Sequence[int], arrays: Sequence[tuple[int, int]], accesses: Iterable[LocalAccess]) -> None:
