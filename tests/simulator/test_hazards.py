@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -266,7 +267,8 @@ def test_blocks_race(launch: Callable[..., Any], body: str, text: str) -> None:
         "if (t == 0) o[0] = 1.0f;",
         "o[blockIdx.x * 32 + t] = a[t];",
         "if (t == 0) { o[blockIdx.x] = 1; __threadfence(); if (atomicAdd(a, 1.0f) == 3) o[4] = o[0] + o[3]; }",
-        "int *l = (int *)(o + 99); if (t == 0) { while (atomicCAS(l, 0, 1)) ; o[0] += 1; atomicExch(l, 0); }",
+        "int *l = (int *)(o + 99); if (t == 0) { while (atomicCAS(l, 0, 1)) ; __threadfence(); o[0] += 1;"
+        " __threadfence(); atomicExch(l, 0); }",
         "volatile float *v = o; if (t == 0 && blockIdx.x == 0) v[0] = 1; if (t == 0 && v[0] == 1) a[blockIdx.x] = 0;",
         "((char *)o)[blockIdx.x * 32 + t] = t;",
     ],
@@ -274,6 +276,65 @@ def test_blocks_race(launch: Callable[..., Any], body: str, text: str) -> None:
 def test_blocks_that_do_not_race(launch: Callable[..., Any], body: str) -> None:
     """Atomics, equal values, parts of their own, fences, locks and volatile flags are no race between blocks."""
     assert provoke(launch, body, 32, 4) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if (t == 0) {\no[blockIdx.x] = 1; if (atomicAdd(a, 1.0f) == 3) o[4] = o[0] + o[3]; }",
+        "int *l = (int *)(o + 99); if (t == 0) { while (atomicCAS(l, 0, 1)) ; __threadfence();\no[0] += 1;"
+        " atomicExch(l, 0); }",
+    ],
+)
+def test_a_missing_fence_is_told_where_the_data_is_written(launch: Callable[..., Any], body: str) -> None:
+    """What a block writes and then makes known by an atomic needs a fence in between: a count, a lock given back."""
+    (found,) = provoke(launch, body, 32, 4)
+    assert found[:2] == ("missing-fence", 2)
+    assert "without __threadfence() in between" in found[2]
+
+
+def test_launch_bounds_are_kept(launch: Callable[..., Any]) -> None:
+    """A block over the kernel's own __launch_bounds__ is refused before the launch, as a GPU does."""
+    source = 'extern "C" __global__ void __launch_bounds__(64) k(float *o) { o[threadIdx.x] = 1; }'
+    out = np.zeros(128, np.float32)
+    launch(source, 2, (32, 2), [out])
+    with pytest.raises(simulator.LaunchError, match=r"128 threads .* __launch_bounds__ of kernel k, which allow 64"):
+        launch(source, 1, 128, [out])
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("int q[8]; int r[8];\nfor (int i = 0; i < 8; i++) { q[i] = i; r[i] = a[i]; }\no[t] = q[t & (n - 1)] + r[t & 7];",
+         "of a local array of 32 bytes"),
+        ("int q[8] = {};\n q[t & 3] = 1;\no[t] = q[(t & 7) - 1];", "4 B before the start of a local array"),
+    ],
+)  # fmt: skip
+def test_local_arrays_have_bounds(launch: Callable[..., Any], body: str, text: str) -> None:
+    """An index outside of a local array is found, also where it hits another local array of the thread."""
+    (found,) = provoke(launch, body, 32)
+    assert found[:2] == ("out-of-bounds", 3)
+    assert text in found[2]
+
+
+def test_traps_of_the_compiler_are_hazards(launch: Callable[..., Any]) -> None:
+    """Where the compiler leaves a trap in place of an impossible access the launch goes on with a hazard."""
+    (found,) = provoke(launch, "int *z = 0; if (n > t + 250)\n*z = 5;\no[t] = 1;")
+    assert found[0] == "out-of-bounds"
+    assert "a trap, which the compiler puts" in found[2]
+    with pytest.raises(simulator.KernelTrap):
+        provoke(launch, "if (n > t + 250) __trap(); o[t] = 1;")
+
+
+def test_offsets_hold_in_the_hundredth_array(launch: Callable[..., Any]) -> None:
+    """Places in arrays are right however many variables the module has."""
+    variables = "".join(f"__device__ int v{i}; " for i in range(100))
+    use = "".join(f"v{i} + " for i in range(100))
+    source = variables + K + f"(int *o) {{ int t = threadIdx.x, s = {use} 0;\no[t] = s; o[(t + 1) % 8] += s + t; }}"
+    report = launch(source, 1, 8, [np.zeros(8, np.int32)], names=["o"])
+    assert report.hazards
+    for hazard in report.hazards:
+        assert re.search(r"byte (\d+) of 'o'", hazard.message), hazard.message
 
 
 # Shuffles ------------------------------------------------------------------------------------------------------------

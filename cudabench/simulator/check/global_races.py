@@ -63,11 +63,11 @@ class GlobalRaces(Races):
             return
         if access.guess:
             return
+        self.grid_races.log(access, region, address, offset, mask, data)
         if self.machine.locks is not None and access.kind != "atomic":
             mask = self.machine.locks.outside(mask)
             if not mask.any():
                 return
-        self.grid_races.log(access, region, address, offset, mask, data)
         if type(address) is Affine:
             active: Hashable = True  # threads that differ from block to block: known where the log is examined
             if mask is None or mask is self.chunk.root:
