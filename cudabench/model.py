@@ -541,7 +541,7 @@ class Access:
     line: Annotated[int, "Line of the source, from 1."]
     source: Annotated[str, "Text of the line."]
     space: Annotated[str, "Kind of memory: global, shared, local, constant."]
-    op: Annotated[str, "load, store or atomic."]
+    op: Annotated[str, "load, store, atomic, or reduction: an atomic whose result nobody uses."]
     bytes: Annotated[int, "Bytes a lane moves with one request."]
     requests: Annotated[int, "Warp-level memory instructions, summed over the launch."]
     sectors: Annotated[
@@ -553,8 +553,25 @@ class Access:
         "Passes over the 32 banks of shared memory, or over the addresses in constant memory; of other memory null.",
     ] = None
     ideal_wavefronts: Annotated[int | None, "Wavefronts without any bank conflict, one address a request."] = None
+    hottest: Annotated[int | None, "Of atomics on global memory: hits of the most used address."] = None
+    hottest_blocks: Annotated[int | None, "Blocks that hit that address."] = None
     advice: Annotated[str | None, "What would mend the waste; null where there is none."] = None
     merged: Annotated[int, "Requests of the PTX that the compiler merged into others, which are counted once."] = 0
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The conditional branches of one source line in the simulator, summed over the launch."""
+
+    line: Annotated[int, "Line of the source, from 1."]
+    source: Annotated[str, "Text of the line."]
+    executions: Annotated[int, "Warps that came to its branches."]
+    divergent: Annotated[int, "Those whose lanes went different ways."]
+    lanes_taken: Annotated[float, "Share of the lanes that took the branch, as the compiler wrote it."]
+    instructions: Annotated[
+        int, "Warp instructions of PTX between a divergent branch and where all its ways meet, inner branches included."
+    ]
+    threads_per_instruction: Annotated[float | None, "Mean of the active lanes of those; null without any."]
 
 
 @dataclass(frozen=True)
@@ -655,6 +672,9 @@ class Result:
     hazards: Annotated[
         tuple[Hazard, ...] | None,
         "Faults that were seen; empty where the simulator found none, null where nobody looked.",
+    ] = None
+    branches: Annotated[
+        tuple[Branch, ...] | None, "Conditional branches by source line; null where nobody counted."
     ] = None
     instructions: Annotated[int | None, "Warp-level instructions that the launch executes."] = None
     machine_code: Annotated[MachineCode | None, "What the machine code tells; null where it was not read."] = None

@@ -6,6 +6,7 @@ from cudabench.explain.accesses import cost
 from cudabench.model import Access
 
 SECTOR = 32
+CONTENDED = 256  # atomics on one address that are worth a word, if a block makes several of them
 WORTH_SAYING = 1.1  # actual over ideal under which there is nothing to mend
 
 
@@ -27,6 +28,17 @@ def advise(access: Access) -> str | None:
             "serves one address at a time, to all lanes that want it; keep what lanes index apart in shared memory"
         )
     return _global(access, spent.actual, spent.ideal)
+
+
+def contention(hottest: int | None, blocks: int | None) -> str | None:
+    """Return the advice for atomics of which so many hit one address, from so many blocks; None where few do."""
+    if hottest is None or hottest < CONTENDED or hottest < 2 * (blocks or 1):
+        return None
+    whose = f" from {blocks} blocks" if blocks and blocks > 1 else ""
+    return (
+        f"{hottest} atomics{whose} hit one address, one after the other: add up within the warp (__reduce_add_sync, "
+        "shuffles) and the block (shared memory) first, so that a block needs one atomic"
+    )
 
 
 def _global(access: Access, sectors: int, ideal_sectors: int) -> str:

@@ -28,7 +28,7 @@ from cudabench.measure.context import (
     wrong_reason,
 )
 from cudabench.measure.modules import code_warnings
-from cudabench.model import Access, Case, Hazard, MachineCode, Operation, Problem, Result, StateVariable
+from cudabench.model import Access, Branch, Case, Hazard, MachineCode, Operation, Problem, Result, StateVariable
 from cudabench.toolchain import nvdisasm
 from cudabench.toolchain.record import Compiled
 
@@ -188,7 +188,8 @@ def _counted(result: Result, case: Case, run: sim.Run, operation: Operation, pro
         bytes=operation.bytes(problem) or None,
         flops=operation.flops(problem) if operation.flops else None,
         instructions=report.instructions,
-        access=tuple(_access(access, case) for access in report.accesses),
+        access=_contended(tuple(_access(access, case) for access in report.accesses), report.contended, case),
+        branches=tuple(_branch(branch, case) for branch in report.branches),
         hazards=tuple(_hazard(hazard, case) for hazard in report.hazards),
     )
 
@@ -208,6 +209,36 @@ def _access(access: simulator.Access, case: Case) -> Access:
         merged=access.merged,
     )
     return replace(record, advice=advice.advise(record))
+
+
+def _contended(rows: tuple[Access, ...], contended: Sequence[simulator.Contended], case: Case) -> tuple[Access, ...]:
+    """Return the rows with what is known of their atomics: whether they are reductions, and where they meet."""
+    by_line: dict[tuple[int, str], list[simulator.Contended]] = {}
+    for atomic in contended:
+        by_line.setdefault((atomic.line, line_text(case, atomic.file, atomic.line)), []).append(atomic)
+    found = []
+    for row in rows:
+        atomics = by_line.get((row.line, row.source), [])
+        if row.op != "atomic" or row.space != "global" or not atomics:
+            found.append(row)
+            continue
+        most = max(atomics, key=lambda atomic: atomic.hottest or 0)
+        said = advice.contention(most.hottest, most.blocks) or row.advice
+        op = "atomic" if any(atomic.returns for atomic in atomics) else "reduction"
+        found.append(replace(row, op=op, hottest=most.hottest, hottest_blocks=most.blocks, advice=said))
+    return tuple(found)
+
+
+def _branch(branch: simulator.Branch, case: Case) -> Branch:
+    return Branch(
+        line=branch.line,
+        source=line_text(case, branch.file, branch.line),
+        executions=branch.executions,
+        divergent=branch.parted,
+        lanes_taken=branch.taken / branch.lanes if branch.lanes else 0.0,
+        instructions=branch.instructions,
+        threads_per_instruction=branch.threads / branch.instructions if branch.instructions else None,
+    )
 
 
 def _hazard(hazard: simulator.Hazard, case: Case) -> Hazard:

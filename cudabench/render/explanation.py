@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cudabench.explain.accesses import cost, unit
-from cudabench.model import Access, BankRequest, Hazard, Result, ThreadAccess, dim_text
+from cudabench.model import WARP, Access, BankRequest, Branch, Hazard, Result, ThreadAccess, dim_text
 from cudabench.results import units
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+NOTABLE = 0.02  # of a launch's instructions: what divergence costs under it is not worth a line
 WIDE = 110  # columns of a terminal from which the source stands beside the counts
 
 
@@ -27,6 +28,7 @@ def show(out: Console, result: Result, *, threads: bool, banks: bool) -> None:
     out.print(summary(result))
     out.print()
     accesses(out, result.access or ())
+    branches(out, result.branches or (), result.instructions or 0)
     if threads:
         thread_picture(out, result.threads or ())
     if banks:
@@ -109,6 +111,38 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
         out.print()
     for row in advised:
         out.print(Text(f"line {row.line}: {row.advice}", style="yellow"))
+
+
+def branches(out: Console, rows: Sequence[Branch], instructions: int) -> None:
+    """Print the branches that part warps and cost something by it; instructions: of the whole launch."""
+    from rich.table import Table
+    from rich.text import Text
+
+    def idle(row: Branch) -> float:
+        """Return the warp instructions that full warps would have saved."""
+        return row.instructions * (1 - (row.threads_per_instruction or WARP) / WARP)
+
+    costly = [row for row in rows if row.divergent and idle(row) > NOTABLE * instructions]
+    if not costly:
+        return
+    out.print()
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for heading in ("line", "warps", "divergent", "instructions", "threads each"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("branch", no_wrap=True, overflow="ellipsis")
+    for row in costly:
+        table.add_row(
+            str(row.line),
+            units.count(row.executions),
+            units.percent(row.divergent / row.executions),
+            f"{units.count(row.instructions)} ({units.percent(row.instructions / instructions)})",
+            f"{row.threads_per_instruction:.1f}",
+            Text(row.source),
+        )
+    out.print(table)
+    out.print(
+        Text("Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
+    )
 
 
 def hazards(out: Console, rows: Sequence[Hazard]) -> None:

@@ -12,14 +12,16 @@ from cudabench.simulator.launch import DEFAULT_BUDGET, run
 from cudabench.simulator.program.arguments import Parameter
 from cudabench.simulator.program.code import Unsupported
 from cudabench.simulator.program.program import Kernel, Program, load
-from cudabench.simulator.report import Access, Hazard, Report, merge
+from cudabench.simulator.report import Access, Branch, Contended, Hazard, Report, merge
 from cudabench.simulator.textures import Texture
 
 __all__ = [
     "DEFAULT_BUDGET",
     "MOST_EXAMINED",
     "Access",
+    "Branch",
     "BudgetExceeded",
+    "Contended",
     "Hazard",
     "Kernel",
     "KernelTrap",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import executed_lines
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import LaunchError
@@ -16,7 +17,7 @@ from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import place_arrays, scalar_bytes
 from cudabench.simulator.program.code import AccessKind, Code
 from cudabench.simulator.program.program import Program, load
-from cudabench.simulator.report import Access, Report
+from cudabench.simulator.report import Access, Contended, Report
 from cudabench.simulator.textures import FIRST_HANDLE, Texture
 
 # Vector steps: each is one instruction for all lanes that run it together.
@@ -161,7 +162,22 @@ def run(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(), machine.hazards.suspicions(),
         {kernel: executed_lines(code.blocks, machine.executed)},
+        branches(code, machine.executed), _contended(code, machine),
     )  # fmt: skip
+
+
+def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
+    """Return how often the atomics on global memory met."""
+    found = []
+    for number, (contention, returns) in sorted(machine.contention.items()):
+        location = code.accesses[number].location
+        found.append(
+            Contended(
+                code.files.get(location.file, ""), location.line, location.ptx_line, returns,
+                *contention.hottest(),
+            )
+        )  # fmt: skip
+    return tuple(found)
 
 
 def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:

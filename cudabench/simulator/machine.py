@@ -18,6 +18,7 @@ from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.locks import Locks
 from cudabench.simulator.check.shared_races import SharedRaces
+from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters, active_lanes, active_warps
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
@@ -79,6 +80,8 @@ class Machine:
         self.global_races = GlobalRaces(self)
         self.exited: Array | None = None
         self.locks: Locks | None = None
+        # By atomic instruction: its addresses, and whether what it returns is used.
+        self.contention: dict[int, tuple[Contention, bool]] = {}
         self._warps = -1
 
     # What instructions use.
@@ -127,6 +130,15 @@ class Machine:
         """Return what the first lane has in a 32-bit register, for values that all lanes share."""
         value = self.registers[index]
         return value.base if type(value) is Affine else int(as_array(value, UNSIGNED[32], self.chunk).flat[0])
+
+    def contend(self, number: int, addresses: Array, mask: Array | None, returns: bool) -> None:
+        """Note an atomic of the lanes of a mask on global memory."""
+        chunk = self.chunk
+        contention, _ = self.contention.setdefault(number, (Contention(), returns))
+        lanes = chunk.real(np.ones((1, 1), dtype=bool) if mask is None else mask)
+        blocks = self.global_races.grid_races.numbers(chunk)
+        chosen = np.flatnonzero(lanes)
+        contention.add(broadcast(addresses, chunk.shape).reshape(-1)[chosen], blocks[chosen // chunk.threads])
 
     def fence(self, wide: bool = True) -> None:
         """Note a fence of the active lanes; wide: one that other blocks see."""
@@ -345,12 +357,16 @@ class Machine:
             self.arrive(op.targets[min(choice.base & 0xFFFFFFFF, len(op.targets) - 1)], yes)
             return
         values = as_array(choice, UNSIGNED[32], self.chunk)
+        ways: Array = np.zeros((self.chunk.blocks, self.chunk.warps), dtype=np.int64)
         for case, target in enumerate(op.targets):
             lanes = values == case
             if yes is not None:
                 lanes = lanes & yes
             if lanes.any():
+                ways += broadcast(lanes, self.chunk.shape).reshape(*ways.shape, 32).any(axis=2)
                 self.arrive(target, lanes)
+        parted = int(np.count_nonzero(ways > 1))
+        self.executed[number] = self.executed[number].plus(taken=active_lanes(yes, self.chunk), parted=parted)
 
     def exit(self, op: Op, number: int, mask: Array | None) -> None:
         """End lanes."""

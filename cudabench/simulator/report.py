@@ -59,6 +59,43 @@ class Executed(NamedTuple):
         return Executed(self.warps + warps, self.lanes + lanes, self.taken + taken, self.parted + parted)
 
 
+class Branch(NamedTuple):
+    """The conditional branches of one source line, summed over the launch.
+
+    executions: warps that came to them. parted: those whose lanes went different ways. lanes, taken: the lanes that
+    came, and that took the branch as the compiler wrote it. instructions, threads: warp instructions of PTX that ran
+    between a branch that parts warps and the place where all its ways meet, those of inner such branches left out, and
+    their active lanes in all.
+    """
+
+    file: str
+    line: int
+    executions: int
+    parted: int
+    lanes: int
+    taken: int
+    instructions: int
+    threads: int
+
+    def plus(self, other: Branch) -> Branch:
+        """Return the sum of two launches' records of one line."""
+        return Branch(self.file, self.line, *(x + y for x, y in zip(self[2:], other[2:], strict=True)))
+
+
+class Contended(NamedTuple):
+    """One atomic instruction on global memory: hits of its most used address and the blocks that they come from.
+
+    returns: whether the kernel uses what the atomic returns. None: too many addresses to tell.
+    """
+
+    file: str
+    line: int
+    instruction: int
+    returns: bool
+    hottest: int | None
+    blocks: int | None
+
+
 class Report(NamedTuple):
     """The outcome of a launch.
 
@@ -74,6 +111,8 @@ class Report(NamedTuple):
     trace: Any = None
     suspicions: tuple[Hazard, ...] = ()
     executed: Mapping[str, Mapping[int, Executed]] = {}
+    branches: tuple[Branch, ...] = ()
+    contended: tuple[Contended, ...] = ()
 
 
 def merge(reports: Iterable[Report]) -> Report:
@@ -83,6 +122,8 @@ def merge(reports: Iterable[Report]) -> Report:
     hazards: list[Hazard] = []
     suspicions: list[Hazard] = []
     executed: dict[str, dict[int, Executed]] = {}
+    branches: dict[tuple[str, int], Branch] = {}
+    contended: list[Contended] = []
     for report in reports:
         instructions += report.instructions
         output.append(report.output)
@@ -98,6 +139,10 @@ def merge(reports: Iterable[Report]) -> Report:
                         counts[place] = (counts[place] or 0) + value
         hazards += report.hazards
         suspicions += report.suspicions
+        contended += report.contended
+        for branch in report.branches:
+            known = branches.get(branch[:2])
+            branches[branch[:2]] = branch if known is None else branch.plus(known)
         for kernel, lines in report.executed.items():
             sums = executed.setdefault(kernel, {})
             for line, times in lines.items():
@@ -110,6 +155,8 @@ def merge(reports: Iterable[Report]) -> Report:
         trace,
         _by_line(suspicions),
         executed,
+        tuple(branches[key] for key in sorted(branches)),
+        tuple(contended),
     )
 
 

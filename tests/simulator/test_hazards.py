@@ -305,7 +305,7 @@ def test_launch_bounds_are_kept(launch: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ("int q[8]; int r[8];\nfor (int i = 0; i < 8; i++) { q[i] = i; r[i] = a[i]; }\no[t] = q[t & (n - 1)] + r[t & 7];",
+        ("int q[8]; int r[8];\nfor (int i = 0; i < 8; i++) q[i] = r[i] = a[i];\no[t] = q[t & (n - 1)] + r[t & 7];",
          "of a local array of 32 bytes"),
         ("int q[8] = {};\n q[t & 3] = 1;\no[t] = q[(t & 7) - 1];", "4 B before the start of a local array"),
     ],

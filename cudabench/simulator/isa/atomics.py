@@ -253,6 +253,7 @@ class Atomic:
             )
             if machine.trace is not None:
                 machine.trace.record(machine, access, "global", lanes.address, mask)
+            machine.contend(access.numbers["global"], lanes.address, mask, wanted)
         for region, part in regions:
             if not region.writable:
                 read_only(machine, access, region)

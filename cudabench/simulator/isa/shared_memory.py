@@ -80,16 +80,17 @@ def row_starts(chunk: Chunk, memory: Array) -> Array:
 def _note_shared(
     machine: Machine, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
 ) -> None:
-    machine.counters.shared(
-        access.numbers["shared"],
-        address,
-        offset,
-        access.size,
-        mask,
-        machine.warps,
-        machine.chunk,
-        access.kind == "load",
-    )
+    if not machine.shared_races.asynchronous:  # the hardware counts no shared store for an asynchronous copy (LDGSTS)
+        machine.counters.shared(
+            access.numbers["shared"],
+            address,
+            offset,
+            access.size,
+            mask,
+            machine.warps,
+            machine.chunk,
+            access.kind == "load",
+        )
     machine.shared_races.log(access, address, offset, mask, data)
     if machine.trace is not None:
         machine.trace.record(machine, access, "shared", flat(address, offset, machine.chunk), mask)

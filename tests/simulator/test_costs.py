@@ -1,0 +1,97 @@
+"""What costs besides wasted bytes: branches that part warps, atomics that meet, constants at different addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudabench import simulator
+from cudabench.explain import advice
+from cudabench.model import Access
+
+K = 'extern "C" __global__ void k'
+
+
+def branches(report: simulator.Report) -> dict[int, simulator.Branch]:
+    """Return the branches of a report by their lines."""
+    return {branch.line: branch for branch in report.branches}
+
+
+def test_a_branch_has_its_shares_and_its_cost(launch: Callable[..., Any]) -> None:
+    """A branch by lane parts every warp; one by warp or by block parts none and costs nothing."""
+    source = (
+        K + "(float *o, int n) { int t = threadIdx.x; float v = t;\n"
+        "if (t % 32 < 8) for (int i = 0; i < n; i++) v = v * v + i;\n"
+        "if (t / 32 == 1) for (int i = 0; i < n; i++) v = v * v - i;\n o[t] = v; }"
+    )
+    found = branches(launch(source, 1, 64, [np.zeros(64, np.float32), 40]))
+    assert found[2].parted >= 2
+    assert found[2].instructions > 2 * 40
+    assert found[2].threads / found[2].instructions < 12
+    assert found[3].parted == 0
+    assert found[3].instructions == 0
+
+
+def test_a_switch_is_one_line(launch: Callable[..., Any]) -> None:
+    """A switch by lane has its cost on its own line, however the compiler tells its ways apart."""
+    ways = "".join(f"case {way}: for (int i = 0; i < n; i++) v = v * v + {way}.5f; break;\n" for way in range(5))
+    source = K + f"(float *o, int n) {{ int t = threadIdx.x; float v = t;\nswitch (t % 5) {{\n{ways}}} o[t] = v; }}"
+    report = launch(source, 2, 64, [np.zeros(64, np.float32), 30])
+    found = branches(report)
+    assert found[2].parted >= 4
+    inside = [branch for line, branch in found.items() if line >= 2]
+    assert sum(branch.instructions for branch in inside) > 0.5 * report.instructions
+    assert sum(branch.threads for branch in inside) < 10 * sum(branch.instructions for branch in inside)
+
+
+@pytest.mark.parametrize(
+    ("place", "hottest", "blocks"),
+    [("0", 256, 4), ("blockIdx.x", 64, 1), ("t", 4, 4), ("blockIdx.x * 64 + t", 1, 1), ("t / 48", 192, 4)],
+)
+def test_the_hottest_address_of_atomics(launch: Callable[..., Any], place: str, hottest: int, blocks: int) -> None:
+    """Hits of the most used address, and from how many blocks; a result that nobody uses makes a reduction."""
+    source = K + f"(int *o, int *r) {{ int t = threadIdx.x; atomicAdd(o + {place}, t);\nr[0] = atomicMax(r + 1, t); }}"
+    report = launch(source, 4, 64, [np.zeros(256, np.int32), np.zeros(2, np.int32)])
+    first, second = sorted(report.contended, key=lambda atomic: atomic.line)
+    assert (first.hottest, first.blocks, first.returns) == (hottest, blocks, False)
+    assert (second.hottest, second.blocks, second.returns) == (256, 4, True)
+
+
+def test_advice_on_contention() -> None:
+    """Everybody at one address is told; one atomic a block, and few, are not."""
+    assert "524288 atomics from 2048 blocks hit one address" in (advice.contention(524288, 2048) or "")
+    assert advice.contention(2048, 2048) is None
+    assert advice.contention(31, 1) is None
+    assert advice.contention(None, None) is None
+
+
+@pytest.mark.parametrize(("index", "addresses"), [("n", 1), ("t & 31", 32), ("t / 16", 2), ("blockIdx.x", 1)])
+def test_constants_are_a_space_of_their_own(launch: Callable[..., Any], index: str, addresses: int) -> None:
+    """Reads of __constant__ variables are counted as the addresses of a warp, not as sectors of global memory."""
+    source = f"__constant__ float c[64] = {{1, 2}}; {K}(float *o, int n) {{ int t = threadIdx.x; o[t] = c[{index}]; }}"
+    report = launch(source, 2, 64, [np.zeros(64, np.float32), 3])
+    rows = {(row.space, row.op): row for row in report.accesses}
+    row = rows["constant", "load"]
+    assert ("global", "load") not in rows
+    assert (row.requests, row.sectors) == (4, None)
+    assert (row.wavefronts, row.ideal_wavefronts) == (4 * addresses, 4)
+    told = advice.advise(Access(1, "", "constant", "load", 4, 4, wavefronts=4 * addresses, ideal_wavefronts=4))
+    assert (told is None) == (addresses == 1)
+
+
+def test_asynchronous_copies_are_no_shared_stores(launch: Callable[..., Any]) -> None:
+    """The hardware counts the loads of a copy to shared memory, and no stores."""
+    source = (
+        "#include <cuda_pipeline.h>\n" + K + "(float *o, const float *a) { __shared__ float s[64]; int t = threadIdx.x;"
+        " __pipeline_memcpy_async(s + t, a + t, 4); __pipeline_commit(); __pipeline_wait_prior(0); __syncthreads();"
+        " o[t] = s[63 - t]; }"
+    )
+    out, data = np.zeros(64, np.float32), np.arange(64, dtype=np.float32)
+    report = launch(source, 1, 64, [out, data])
+    assert (out == data[::-1]).all()
+    assert {(row.space, row.op) for row in report.accesses} == {
+        ("global", "load"), ("global", "store"), ("shared", "load")
+    }  # fmt: skip
