@@ -180,6 +180,16 @@ def test_quiet_prints_nothing(cudabench: Runner) -> None:
     assert json.loads(Path("r.json").read_text())["results"][0]["kernel"] == "smem"
 
 
+def test_quiet_never_hides_that_no_gpu_was_used(capsys: pytest.CaptureFixture[str]) -> None:
+    """With -q what the first line would say of a missing GPU goes to standard error."""
+    from cudabench.cli.output import Output, announce
+    from cudabench.devices import Choice
+
+    announce([Choice("sim", architecture="sm_90", note="No GPU is used: none is there.")], Output.of(None, True))
+    seen = capsys.readouterr()
+    assert (seen.out, seen.err) == ("", "No GPU is used: none is there.\n")
+
+
 def test_simulator_has_no_time(cudabench: Runner) -> None:
     """A simulated result has counts and neither time nor bandwidth."""
     (result,) = cudabench("transpose", "naive-row", *SMALL, "--json", "-").json["results"]

@@ -120,9 +120,11 @@ def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable
 
 
 def announce(devices: Sequence[Choice], output: Output) -> None:
-    """Print what is to be known of the device, in the first line of the output."""
+    """Print what is to be known of the device, in the first line of the output; if quiet, on standard error."""
     note = devices[0].note
-    if note and not output.quiet:
+    if note and output.quiet:
+        say(note)
+    elif note:
         from cudabench.render import console
 
         console.tables(output.to_stdout).print(note)

@@ -215,15 +215,20 @@ def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Colum
     return [*start, *middle, end]
 
 
+ATOMICS = ("atomic", "reduction")
+
+
 def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
     """Return the columns of a run in the simulator: per request the mean, and in brackets the least that would do."""
     start, end = common_columns(results)
     constant = Column[Result]("constant\nwavefronts", lambda r: _per_request(r, "constant"))
     reads_constants = any(row.space == "constant" for result in results for row in result.access or ())
+    atomics = any(row.space == "global" and row.op in ATOMICS for r in results for row in r.access or ())
     return [
         *start,
         Column("load\nsectors", lambda r: _per_request(r, "global", "load")),
         Column("store\nsectors", lambda r: _per_request(r, "global", "store")),
+        *([Column("atomic\nsectors", lambda r: _per_request(r, "global", None, ATOMICS))] if atomics else []),
         Column("shared\nwavefronts", lambda r: _per_request(r, "shared")),
         *([constant] if reads_constants else []),
         Column(
@@ -237,8 +242,8 @@ def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
     ]
 
 
-def _per_request(result: Result, space: str, op: str | None = None) -> str:
-    spent = total(result.access or (), space, op)
+def _per_request(result: Result, space: str, op: str | None = None, among: Sequence[str] | None = None) -> str:
+    spent = total([row for row in result.access or () if among is None or row.op in among], space, op)
     if spent.per_request is None or spent.ideal_per_request is None:
         return NOTHING
     return f"{units.digits(spent.per_request, 3)} ({units.digits(spent.ideal_per_request, 3)})"
