@@ -28,19 +28,7 @@ COUNTED_AS = {"const": "constant", "param": "global"}
 class MemoryOp:
     """One memory instruction: where it is, what it does, how many bytes a lane moves."""
 
-    __slots__ = (
-        "bounds",
-        "constant",
-        "count",
-        "dtype",
-        "guess",
-        "kind",
-        "location",
-        "number",
-        "numbers",
-        "size",
-        "width",
-    )
+    __slots__ = ("bounds", "count", "dtype", "guess", "kind", "location", "number", "numbers", "size", "width")
 
     def __init__(self, builder: Builder, kind: AccessKind, dtype: np.dtype[Any], count: int, space: str) -> None:
         self.kind, self.dtype, self.count = kind, dtype, count
@@ -57,10 +45,7 @@ class MemoryOp:
         self.bounds: tuple[int, int] | None = None  # of the local array that it stays in, where that is known
         if "local" in spaces:
             builder.local_accesses.append((self, builder.address_register))
-        # Constants are read as global memory is, but by a cache of their own, and counted as a space of their own.
-        self.constant = space == "const"
-        counted = {"global": "constant"} if self.constant else {}
-        self.numbers = {name: builder.access(counted.get(name, name), kind, self.size, self.width) for name in spaces}
+        self.numbers = {name: builder.access(name, kind, self.size, self.width) for name in spaces}
 
 
 def space_of(ins: Instruction) -> str:

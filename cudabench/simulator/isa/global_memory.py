@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.count.counters import different, spread
 from cudabench.simulator.isa.access import Lanes, MemoryOp, aligned, check, put, read_only
 from cudabench.simulator.memory import (
     HALF_SLOT,
@@ -61,22 +60,10 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> list[tuple[Region,
     return found
 
 
-def count(machine: Machine, access: MemoryOp, address: Value, offset: int, mask: Array | None) -> None:
-    """Count a load: of global memory its sectors, of constants the addresses, which the cache serves one by one."""
-    number, chunk = access.numbers["global"], machine.chunk
-    if not access.constant:
-        machine.counters.global_(number, address, offset, access.size, mask, machine.warps, chunk)
-        return
-    pieces = machine.warps
-    if type(address) is not Affine or (address.coefficients and any(address.coefficients[:3])):
-        rows, lanes, times = spread(flat(address, offset, chunk), mask, chunk)
-        pieces = different(rows, lanes) * times
-    machine.counters.add(number, machine.warps, pieces, machine.warps)
-
-
 def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
     """Return the elements that each lane reads from global memory, or None where no lane may read."""
     chunk = machine.chunk
+    number = access.numbers["global"]
     if type(address) is Affine and not chunk.ragged:
         low = address.low + offset
         slot = low >> SLOT_BITS
@@ -84,7 +71,7 @@ def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int)
         if 0 < slot < len(slots):
             region = slots[slot]
             if address.high + offset + access.size <= region.end and aligned(address, offset, access.size):
-                count(machine, access, address, offset, machine.mask)
+                machine.counters.global_(number, address, offset, access.size, machine.mask, machine.warps, chunk)
                 machine.global_races.log(access, region, address, offset, machine.mask, ())
                 if machine.trace is not None:
                     machine.trace.record(machine, access, "global", flat(address, offset, chunk), machine.mask)
@@ -98,7 +85,8 @@ def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int)
         return None
     parameters = regions[0][0] is machine.parameters
     if not parameters:
-        count(machine, access, lanes.address, 0, lanes.exact(machine))
+        warps = machine.warps
+        machine.counters.global_(number, lanes.address, 0, access.size, lanes.exact(machine), warps, chunk)
         if machine.trace is not None:
             machine.trace.record(machine, access, "global", lanes.address, lanes.exact(machine))
     if len(regions) == 1:
