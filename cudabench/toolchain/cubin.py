@@ -111,7 +111,7 @@ def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
                 content = b"" if home is None or home["sh_type"] == "SHT_NOBITS" else home.data()[start : start + size]
                 addend = entry["r_addend"] if entry.is_RELA() else 0
                 target = content if symbol["st_info"]["type"] != "STT_FUNC" else b""
-                record = (entry["r_offset"], entry["r_info_type"], plain_name(symbol.name), size, addend)
+                record = (entry["r_offset"], entry["r_info_type"], plain_name(symbol.name), not target and size, addend)
                 digest.update(repr((name, record, without(target))).encode())
         elif name.startswith(".nv.constant") and not name.startswith(".nv.constant0"):
             digest.update(repr((name.split(".")[2], without(section.data()))).encode())
