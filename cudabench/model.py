@@ -719,14 +719,16 @@ class LineChange:
 
 @dataclass(frozen=True)
 class FirstChange:
-    """The first instruction, in the order of the code, that differs."""
+    """The first instruction that differs, in the order of the code; of those that a source line is known of, if any."""
 
     kind: Annotated[
         Literal["opcode", "operands"],
         "opcode: another instruction stands there. operands: all instructions are the same, and registers or numbers "
         "differ.",
     ]
-    position: Annotated[int, "Number of the instruction in the code, from 0."]
+    position: Annotated[
+        int, "Number of the instruction in the new code, from 0; in the old code where the new one has ended."
+    ]
     old: Annotated[str, "The old instruction; empty where the old code has ended."]
     new: Annotated[str, "The new instruction; empty where the new code has ended."]
     file: Annotated[str, "The header that it came from; empty for the source itself."]

@@ -90,10 +90,10 @@ class _Tree:
         try:
             top, prefix = _git(["rev-parse", "--show-toplevel", "--show-prefix"]).decode().split("\n")[:2]
         except _GitError as error:
-            raise no_such_file(
-                spec, "*.cu"
-            ) if not os.path.isdir(".git") and "not a git repository" in str(error) else CudabenchError(
-                f"{spec} cannot be read: {error}."
+            raise (
+                no_such_file(spec, "*.cu")
+                if not os.path.isdir(".git") and "not a git repository" in str(error)
+                else CudabenchError(f"{spec} cannot be read: {error}.")
             ) from None
         try:
             commit = _git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]).decode()

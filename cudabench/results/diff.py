@@ -51,11 +51,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A kernel of one side: its name in the file, its C++ expression, and its line."""
+    """A kernel of one side: the last part of its name, its C++ expression, its line, and the name that picks it."""
 
     name: str
     expression: str
     line: int
+    name_asked: str
 
 
 @dataclass(frozen=True)
@@ -168,9 +169,7 @@ def _compiled(side: Side, kernels: Sequence[Chosen], arch: str) -> dict[str, Com
     found: dict[str, Compiled | CompilerError] = {}
     for kernel in kernels:
         try:
-            found[kernel.expression] = compiled(
-                without_kernels(side.source.text, {kernel.name}), [kernel.expression]
-            )
+            found[kernel.expression] = compiled(without_kernels(side.source.text, {kernel.name}), [kernel.expression])
         except CompilerError as error:
             found[kernel.expression] = error
     return found
@@ -274,8 +273,8 @@ class _Texts:
         if file not in self._lines:
             self._lines[file] = []
             for folder in [os.path.dirname(self.side.source.name), *self.side.source.folders]:
-                path = next((path for path in sorted(Path(folder or ".").glob(f"**/{file}"))[:1]), None)
-                if path is not None:
+                path = Path(folder, file)
+                if path.is_file():
                     text = path.read_text(encoding="utf-8", errors="replace")
                     self._lines[file] = [line.strip() for line in text.splitlines()]
                     break
@@ -288,27 +287,32 @@ class _Texts:
 
 
 def _first(old: Code, new: Code, texts: tuple[_Texts, _Texts]) -> FirstChange | None:
-    """Return the first other opcode or, where all are the same, the first other operand; None for scheduling alone."""
+    """Return the first other opcode or, where all are the same, the first other operand; None for scheduling alone.
+
+    Instructions that came from no line, such as the set-up at the start, count only where the others are the same.
+    """
     if old.steps is None or new.steps is None:
         return None
-    at = _apart([step.opcode for step in old.steps], [step.opcode for step in new.steps])
-    kind = "opcode"
-    if at is None:
-        at, kind = _apart([step.text for step in old.steps], [step.text for step in new.steps]), "operands"
-    if at is None:
-        return None
+    for everything in (False, True):
+        was, now = ([step for step in steps if everything or step.place] for steps in (old.steps, new.steps))
+        for kind in ("opcode", "operands"):
+            at = _apart(*([step.opcode if kind == "opcode" else step.text for step in side] for side in (was, now)))
+            if at is not None:
+                before, after = (side[at] if at < len(side) else None for side in (was, now))
+                return _change(kind, old.steps if after is None else new.steps, before, after, texts)
+    return None
 
-    def step(steps: Sequence[Step]) -> Step | None:
-        return steps[at] if at < len(steps) else None
 
-    was, now = step(old.steps), step(new.steps)
-    shown, text = (now, texts[1]) if now else (was, texts[0])
+def _change(
+    kind: str, steps: Sequence[Step], before: Step | None, after: Step | None, texts: tuple[_Texts, _Texts]
+) -> FirstChange:
+    shown, text = (after, texts[1]) if after else (before, texts[0])
     place = shown.place if shown else None
     return FirstChange(
         kind=kind,  # type: ignore[arg-type]
-        position=at,
-        old=was.text if was else "",
-        new=now.text if now else "",
+        position=next(at for at, step in enumerate(steps) if step is shown),
+        old=before.text if before else "",
+        new=after.text if after else "",
         file=place.file if place else "",
         line=place.line if place else None,
         source=text.line(place),
@@ -355,9 +359,7 @@ class _Lines:
         """Return an empty record of a line."""
         shown = new or old
         text = self.texts[1].line(new) if new else self.texts[0].line(old)
-        return LineChange(
-            shown.file if shown else "", old.line if old else None, new.line if new else None, text, 0, 0
-        )
+        return LineChange(shown.file if shown else "", old.line if old else None, new.line if new else None, text, 0, 0)
 
 
 def _lines(old: Code, new: Code, texts: tuple[_Texts, _Texts]) -> tuple[LineChange, ...]:
@@ -418,9 +420,7 @@ def _lines_with_counts(
     """Return the changed lines with the counts of both sides, and those whose counts alone differ."""
     lines = _Lines(texts)
     was, now = _by_place(before), _by_place(after)
-    records = {
-        (line.file, line.old_line, line.new_line): line for line in changed
-    }
+    records = {(line.file, line.old_line, line.new_line): line for line in changed}
     for place in was:
         _, new = lines.key(place)
         records.setdefault((place.file, place.line, new.line if new else None), lines.record(place, new))
@@ -433,9 +433,7 @@ def _lines_with_counts(
         a = was.get(Place(file, old_line), (0, 0)) if old_line else (0, 0)
         b = now.get(Place(file, new_line), (0, 0)) if new_line else (0, 0)
         if a != b or line.old_instructions != line.new_instructions:
-            found.append(
-                replace(line, old_sectors=a[0], new_sectors=b[0], old_wavefronts=a[1], new_wavefronts=b[1])
-            )
+            found.append(replace(line, old_sectors=a[0], new_sectors=b[0], old_wavefronts=a[1], new_wavefronts=b[1]))
     return tuple(sorted(found, key=_size))
 
 
@@ -509,12 +507,12 @@ def figure_text(metric: str, figures: CodeFigures | None) -> str:
         return "-"
     if metric == "occupancy":
         return f"{value:.0%}"
-    return f"{value:,} B".replace(",", " ") if metric in ("spills", "shared", "local") else f"{value:,}".replace(",", " ")
+    return (
+        f"{value:,} B".replace(",", " ") if metric in ("spills", "shared", "local") else f"{value:,}".replace(",", " ")
+    )
 
 
 def exit_code(found: Sequence[Failure]) -> int:
     """Return the exit code of the gravest failure: wrong, then failed, then a gate."""
     codes = {failure.code for failure in found}
     return next((code for code in (EXIT_WRONG, EXIT_FAILED, EXIT_THRESHOLD) if code in codes), EXIT_OK)
-
-

@@ -78,6 +78,7 @@ def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
         digest.update(len(code).to_bytes(8, "little") + code)
     return digest.hexdigest()
 
+
 def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
     """Return the SHA-256 of what a module's code reads from fixed places besides its own instructions, in hexadecimal.
 
