@@ -686,7 +686,9 @@ class CodeFigures:
     registers: Annotated[int, "Registers per thread."]
     shared_bytes: Annotated[int, "Shared memory per block, static and dynamic."]
     local_bytes: Annotated[int, "Local memory per thread."]
-    instructions: Annotated[int | None, "Machine instructions of the code; null where nobody disassembled it."] = None
+    instructions: Annotated[
+        int | None, "Machine instructions of the code; null where it was not disassembled, as the same code is not."
+    ] = None
     spill_bytes: Annotated[
         int | None, "Bytes that a thread's code stores and loads for want of registers, each instruction once."
     ] = None

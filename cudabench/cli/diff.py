@@ -268,7 +268,7 @@ def _counted(
             counted.append(each)
             continue
         pair = by_name[each.kernel]
-        key = (each.kernel, each.old and each.old.sha256, each.new and each.new.sha256)
+        key = (each.kernel, each.old.sha256 if each.old else None, each.new.sha256 if each.new else None)
         if key not in known:
             known[key] = (
                 _simulated(pair.old, requests[0], each.arch, demanded, output) if each.old else None,

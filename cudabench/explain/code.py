@@ -3,11 +3,12 @@ instructions came from."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudabench.errors import UsageError
@@ -51,8 +52,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel's code: its figures, its instructions (None without nvdisasm), and a hash of the data at fixed places
-    that it reads."""
+    """A kernel's code: its figures, its instructions (None where it was not disassembled), and a hash of the data at
+    fixed places that it may read."""
 
     figures: CodeFigures
     steps: tuple[Step, ...] | None
@@ -64,50 +65,67 @@ class Code:
         return Counter(step.place for step in self.steps or () if step.place is not None)
 
 
-def read(
-    compiled: Compiled, name: str, filename: str, arch: str, threads: int, shared: int = 0, hidden: Sequence[str] = ()
-) -> Code:
-    """Return the code of a kernel that `compiled` holds under a C++ name.
+def read(compiled: Compiled, name: str, arch: str, threads: int, shared: int = 0, hidden: Sequence[str] = ()) -> Code:
+    """Return the code of a kernel that `compiled` holds under a C++ name, not disassembled.
 
-    filename: what the compiler was told that the source is called. threads: of a block, and `shared` its bytes of
-    dynamic shared memory, for the occupancy. hidden: as in `cubin.data_sha256`.
-
-    Raises DeviceUnusable where nvdisasm refuses the cubin.
+    threads: of a block, and `shared` its bytes of dynamic shared memory, for the occupancy. hidden: as in
+    `cubin.data_sha256`.
     """
     assert compiled.cubin is not None
     entry = compiled.entry(name)
     needs = compiled.resources[entry]
-    data = cubin.data_sha256(compiled.cubin, hidden)
-    steps, instructions, spills, arithmetic = None, None, None, None
-    if nvdisasm.path() is not None:
-        ptx = compiled.ptx.split("\n")
-        functions = nvdisasm.functions(compiled.cubin, entry)
-        places = places_of(ptx, filename)
-        everything = [instruction for function in functions for instruction in function.instructions]
-        steps = tuple(
-            Step(
-                f"@{one.guard} {one.mnemonic}" if one.guard else one.mnemonic,
-                _LABEL.sub("", ", ".join(one.operands)),
-                places.get(one.ptx_line),
-            )
-            for one in everything
-        )
-        instructions = len(steps)
-        spills = machine_code.spill_bytes(functions, ptx)
-        arithmetic = machine_code.arithmetic(functions, ptx)
-        if not any(_BANK.search(step.operands) for step in steps):
-            data = ""  # what the module has there is other kernels'
     figures = CodeFigures(
         sha256=cubin.code_sha256(compiled.cubin, [entry]),
         registers=needs.registers,
         shared_bytes=needs.shared_bytes + shared,
         local_bytes=needs.local_bytes,
-        instructions=instructions,
-        spill_bytes=spills,
-        arithmetic=arithmetic,
         occupancy=_fits(arch, threads, needs.registers, needs.shared_bytes + shared, needs.barriers),
     )
-    return Code(figures, steps, data)
+    return Code(figures, None, cubin.data_sha256(compiled.cubin, hidden))
+
+
+def begin(compiled: Compiled) -> None:
+    """Start to disassemble beside other work, if nvdisasm is there."""
+    if compiled.cubin is not None:
+        machine_code.begin(compiled.cubin)
+
+
+def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Code:
+    """Return the same code with its instructions, if nvdisasm is there.
+
+    filename: what the compiler was told that the source is called. Where the code reads no bank of constants, what the
+    module has there is other kernels', and the hash of it is empty.
+
+    Raises DeviceUnusable where nvdisasm refuses the cubin.
+    """
+    assert compiled.cubin is not None
+    if nvdisasm.path() is None:
+        return code
+    ptx = _lines_of(compiled.ptx)
+    functions = nvdisasm.functions(compiled.cubin, compiled.entry(name))
+    places = places_of(ptx, filename)
+    steps = tuple(
+        Step(
+            f"@{one.guard} {one.mnemonic}" if one.guard else one.mnemonic,
+            _LABEL.sub("", ", ".join(one.operands)),
+            places.get(one.ptx_line),
+        )
+        for function in functions
+        for one in function.instructions
+    )
+    figures = replace(
+        code.figures,
+        instructions=len(steps),
+        spill_bytes=machine_code.spill_bytes(functions, ptx),
+        arithmetic=machine_code.arithmetic(functions, ptx),
+    )
+    reads = any(_BANK.search(step.operands) for step in steps)
+    return Code(figures, steps, code.data_sha256 if reads else "")
+
+
+@functools.lru_cache(maxsize=4)
+def _lines_of(ptx: str) -> tuple[str, ...]:
+    return tuple(ptx.split("\n"))
 
 
 def _fits(arch: str, threads: int, registers: int, shared: int, barriers: int) -> Occupancy | None:
@@ -117,7 +135,8 @@ def _fits(arch: str, threads: int, registers: int, shared: int, barriers: int) -
         return None  # an architecture that the table lacks
 
 
-def places_of(ptx: Sequence[str], filename: str) -> dict[int, Place]:
+@functools.lru_cache(maxsize=4)
+def places_of(ptx: tuple[str, ...], filename: str) -> dict[int, Place]:
     """Return the source line of each line of PTX, both counted from 1; `filename` is what the source is called."""
     files: dict[str, str] = {}
     for text in ptx:

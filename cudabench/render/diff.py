@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cudabench.model import CodeDifference
 from cudabench.results.columns import Column
 from cudabench.results.diff import Failure
-from cudabench.results.export.difference import MOST_LINES, columns, groups, line_columns, notes, summary
+from cudabench.results.export.difference import MOST_LINES, columns, detailed, groups, line_columns, notes, summary
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,19 +28,20 @@ def show(out: Console, names: tuple[str, str], found: Sequence[CodeDifference]) 
     _table(out, columns(rows), rows, [STYLES.get(row.difference.verdict, "") for row in rows])
     out.print()
     out.print(Text(summary(found)), soft_wrap=True)
-    for row in rows:
-        changed = row.difference.lines
-        said = list(notes(row))
-        if not said and not changed:
-            continue
+    said = [note for row in rows for note in notes(row)]
+    if said:
         out.print()
-        for note in said or [f"{row.difference.kernel} on {' '.join(row.architectures)}: counts differ"]:
-            out.print(Text(note), soft_wrap=True)
-        if changed:
-            shown = changed[:MOST_LINES]
-            _table(out, line_columns(shown), shown, [""] * len(shown))
+    for note in said:
+        out.print(Text(note), soft_wrap=True)
+    for row in detailed(rows):
+        changed = row.difference.lines
+        shown = changed[:MOST_LINES]
+        out.print()
+        out.print(Text(f"{row.difference.kernel} on {row.difference.arch}", style="bold"))
+        _table(out, line_columns(shown), shown, [""] * len(shown))
         if len(changed) > MOST_LINES:
-            out.print(Text(f"... and {len(changed) - MOST_LINES} more lines, in --json", style="dim"))
+            lines = "line" if len(changed) == MOST_LINES + 1 else "lines"
+            out.print(Text(f"... and {len(changed) - MOST_LINES} more {lines}, in --json", style="dim"))
 
 
 def show_failures(err: Console, failed: Sequence[Failure]) -> None:

@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Literal
 
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, CompilerError
 from cudabench.explain import code
@@ -193,18 +194,30 @@ def _difference(
     def read(side: Side, chosen: Chosen | None, compiled: Compiled | CompilerError | None) -> Code | None:
         if chosen is None or not isinstance(compiled, Compiled):
             return None
-        name = side.source.name
-        return code.read(compiled, chosen.expression, name, task.arch, threads, pair.shared, side.hidden)
+        return code.read(compiled, chosen.expression, task.arch, threads, pair.shared, side.hidden)
+
+    def disassembled(
+        own: Code | None, side: Side, chosen: Chosen | None, compiled: Compiled | CompilerError | None
+    ) -> Code | None:
+        if own is None or chosen is None or not isinstance(compiled, Compiled):
+            return own
+        return code.disassembled(own, compiled, chosen.expression, side.source.name)
 
     was, now = read(task.old, pair.old, before), read(task.new, pair.new, after)
-    record = replace(record, old=was and was.figures, new=now and now.figures)
+    if was and now and was == now:
+        return replace(record, verdict="same", old=was.figures, new=now.figures)
+    for one in (before, after):
+        if isinstance(one, Compiled):
+            code.begin(one)
+    was = disassembled(was, task.old, pair.old, before)
+    now = disassembled(now, task.new, pair.new, after)
+    record = replace(record, old=was.figures if was else None, new=now.figures if now else None)
     if isinstance(after, CompilerError):
-        refused = isinstance(before, CompilerError) or before is None
-        verdict = "unsupported" if refused and pair.old else "failed"
-        return replace(record, verdict=verdict, reason=_sentence(after, task.new))  # type: ignore[arg-type]
+        verdict: Literal["unsupported", "failed"] = "unsupported" if isinstance(before, CompilerError) else "failed"
+        return replace(record, verdict=verdict, reason=_sentence(after, task.new))
     if isinstance(before, CompilerError):
-        verdict = "mended" if now else "unsupported"
-        return replace(record, verdict=verdict, reason=_sentence(before, task.old))  # type: ignore[arg-type]
+        reason = _sentence(before, task.old)
+        return replace(record, verdict="mended" if now else "unsupported", reason=reason)
     if was is None or now is None:
         return replace(record, verdict="added" if was is None else "removed")
     changed = changes(was.figures, now.figures, data=was.data_sha256 != now.data_sha256)
@@ -339,12 +352,20 @@ def aligned(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
 
 @dataclass
 class _Lines:
-    """Figures by line of both sides, under one key for lines that are the same one."""
+    """Which lines of both sides are the same one."""
 
     texts: tuple[_Texts, _Texts]
 
     def __post_init__(self) -> None:
         self._new_of: dict[str, dict[int, int]] = {}
+
+    def old_of(self, new: Place) -> Place | None:
+        """Return the old line that became a new one, None where there is none."""
+        if not self.texts[1].lines(new.file):
+            return new
+        self.key(Place(new.file, 1))
+        line = next((old for old, own in self._new_of[new.file].items() if own == new.line), None)
+        return Place(new.file, line) if line else None
 
     def key(self, old: Place) -> tuple[Place | None, Place | None]:
         """Return an old line with the new one that it became."""
@@ -374,7 +395,7 @@ def _lines(old: Code, new: Code, texts: tuple[_Texts, _Texts]) -> tuple[LineChan
             found.append(replace(lines.record(*pair), old_instructions=count, new_instructions=after))
     for place, count in now.items():
         if place not in seen:
-            found.append(replace(lines.record(None, place), new_instructions=count))
+            found.append(replace(lines.record(lines.old_of(place), place), new_instructions=count))
     return tuple(sorted(found, key=_size))
 
 
@@ -427,7 +448,9 @@ def _lines_with_counts(
     taken = {(file, new) for file, _, new in records}
     for place in now:
         if (place.file, place.line) not in taken:
-            records[place.file, None, place.line] = lines.record(None, place)
+            old_place = lines.old_of(place)
+            key = (place.file, old_place.line if old_place else None, place.line)
+            records.setdefault(key, lines.record(old_place, place))
     found = []
     for (file, old_line, new_line), line in records.items():
         a = was.get(Place(file, old_line), (0, 0)) if old_line else (0, 0)

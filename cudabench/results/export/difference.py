@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from cudabench.errors import EXIT_FAILED, EXIT_THRESHOLD, EXIT_WRONG
@@ -22,25 +22,35 @@ ORDER = ("failed", "changed", "added", "removed", "mended", "same", "unsupported
 
 @dataclass(frozen=True)
 class Group:
-    """A kernel's architectures on which it differs in the same way, and the difference on the first of them."""
+    """A kernel's architectures on which it differs in the same way; `every` says that it is all of them."""
 
-    architectures: tuple[str, ...]
-    difference: CodeDifference
+    members: tuple[CodeDifference, ...]
+    every: bool = False
+
+    @property
+    def difference(self) -> CodeDifference:
+        """The difference on the first of them."""
+        return self.members[0]
+
+    @property
+    def architectures(self) -> str:
+        """The architectures in words."""
+        if self.every and len(self.members) > 2:
+            return f"all {len(self.members)}"
+        return " ".join(each.arch for each in self.members)
 
 
-def groups(found: Iterable[CodeDifference]) -> list[Group]:
-    """Return the differences with architectures that show the same figures together, in their order."""
-    together: dict[object, Group] = {}
+def groups(found: Sequence[CodeDifference]) -> list[Group]:
+    """Return the differences with architectures that show the same figures together, in their order; where the code is
+    the same, all that say so."""
+    together: dict[object, list[CodeDifference]] = {}
     for each in found:
-        texts = tuple(cell(name, each) for name in FIGURES)
+        texts = tuple(cell(name, each) for name in FIGURES) if each.verdict != "same" else ()
         where = (each.first.kind, each.first.file, each.first.line) if each.first else None
         key = (each.kernel, each.verdict, each.changed, texts, where, each.reason)
-        if key in together:
-            one = together[key]
-            together[key] = replace(one, architectures=(*one.architectures, each.arch))
-        else:
-            together[key] = Group((each.arch,), each)
-    return list(together.values())
+        together.setdefault(key, []).append(each)
+    count = len({each.arch for each in found})
+    return [Group(tuple(some), len(some) == count) for some in together.values()]
 
 
 def cell(name: str, difference: CodeDifference) -> str:
@@ -61,14 +71,19 @@ def columns(rows: Sequence[Group]) -> list[Column[Group]]:
     ]
     return [
         Column("kernel", lambda row: row.difference.kernel, right=False),
-        Column("architecture", lambda row: " ".join(row.architectures), right=False),
+        Column("architecture", lambda row: row.architectures, right=False),
         Column("verdict", verdict, right=False),
         *(Column(name, partial(_cell_of, name)) for name in shown),
     ]
 
 
 def _cell_of(name: str, row: Group) -> str:
-    return cell(name, row.difference)
+    """The figure of a row; from least to most where the architectures of a row with the same code differ."""
+    texts = dict.fromkeys(cell(name, each) for each in row.members)
+    if len(texts) == 1:
+        return next(iter(texts))
+    ordered = sorted(row.members, key=lambda each: (FIGURES[name](each.new) or 0) if each.new else 0)
+    return f"{cell(name, ordered[0])} .. {cell(name, ordered[-1])}"
 
 
 def verdict(row: Group) -> str:
@@ -91,7 +106,7 @@ def instructions_known(each: CodeDifference) -> bool:
 def notes(row: Group) -> Iterator[str]:
     """Yield what is to be said of a row under the table: what changed first, what does not compile, what is wrong."""
     each = row.difference
-    title = f"{each.kernel} on {' '.join(row.architectures)}"
+    title = f"{each.kernel} on {row.architectures}"
     if each.reason:
         yield f"{title}: {each.reason}"
     if each.first:
@@ -106,6 +121,15 @@ def notes(row: Group) -> Iterator[str]:
     for side, label in ((each.old, "old"), (each.new, "new")):
         if side and side.status not in (None, "ok"):
             yield f"{title}, {label}: {side.status}: {side.reason}"
+
+
+def detailed(rows: Sequence[Group]) -> list[Group]:
+    """Return the rows whose changed lines are shown: the first of each kernel that has any. The file has all."""
+    first: dict[str, Group] = {}
+    for row in rows:
+        if row.difference.lines:
+            first.setdefault(row.difference.kernel, row)
+    return list(first.values())
 
 
 def line_columns(rows: Sequence[LineChange]) -> list[Column[LineChange]]:
@@ -154,9 +178,10 @@ def markdown(names: tuple[str, str], found: Sequence[CodeDifference]) -> str:
     lines += [escaped(summary(found)), ""]
     for row in rows:
         lines += [f"- {escaped(note)}" for note in notes(row)]
+    for row in detailed(rows):
         changed = row.difference.lines[:MOST_LINES]
-        if changed:
-            lines += ["", *markdown_table(line_columns(changed), changed), ""]
+        lines += ["", f"{escaped(f'{row.difference.kernel} on {row.difference.arch}')}:", ""]
+        lines += markdown_table(line_columns(changed), changed)
     return "\n".join(lines).rstrip() + "\n"
 
 
