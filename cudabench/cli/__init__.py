@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": "Explain a kernel's accesses and hazards line by line (simulator).",
     "check": "Look for races and stray accesses in kernels of your own (simulator).",
     "compare": "Compare results files: what got faster, slower or cannot be told.",
+    "diff": "Compare two revisions' machine code for every architecture, without a GPU.",
     "export": "Convert results files: CSV, Markdown, JUnit, SARIF, Bencher and more.",
     "sweep": "Measure a kernel with every sensible block; the best ones twice.",
     "schema": "Print the JSON Schema of the results file, or its keys as a page.",

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cudabench import __version__
 from cudabench.errors import CudabenchError, no_such_file
-from cudabench.model import DeviceInfo, Dim, Result, Timing
+from cudabench.model import CodeDifference, DeviceInfo, Dim, Result, Timing
 from cudabench.outputs import write_whole
 from cudabench.text import json as json_text
 
@@ -31,6 +31,7 @@ ESSENTIAL: dict[type, frozenset[str]] = {
     Result: frozenset({"operation", "kernel", "status"}),
     Timing: frozenset({"median_s"}),
     DeviceInfo: frozenset({"name", "kind"}),
+    CodeDifference: frozenset({"kernel", "arch", "verdict"}),
 }
 
 
@@ -49,6 +50,9 @@ class ResultsFile:
     provenance: Annotated[
         dict[str, Any], "When, by which command, of which sources and compiler, in what state the card was."
     ] = field(default_factory=dict)
+    diff: Annotated[list[CodeDifference], "Of cudabench diff: one entry a kernel and architecture."] = field(
+        default_factory=list
+    )
 
     @property
     def device(self) -> DeviceInfo | None:
@@ -79,6 +83,7 @@ class ResultsFile:
             "settings": dict(self.settings),
             "provenance": self.provenance,
             "results": [_plain(result) for result in self.results],
+            **({"diff": [asdict(each) for each in self.diff]} if self.diff else {}),
         }
 
     def text(self) -> str:
@@ -172,6 +177,7 @@ def parse(text: str, name: str) -> ResultsFile:
             devices=devices or ([device] if device else []),
             provenance=_mapping(document.get("provenance"), "provenance"),
             results=[_decode(Result, value, f"results[{at}]") for at, value in enumerate(document["results"])],
+            diff=[_decode(CodeDifference, each, f"diff[{at}]") for at, each in enumerate(document.get("diff") or [])],
         )
     except _Misfit as error:
         raise CudabenchError(f"{name} does not follow {schema}: {error}.") from None

@@ -17,6 +17,9 @@ from cudabench.results.warnings import KINDS
 FIRST_DEVICE = "The device, or the first of several; null where the run ended before it was ready."
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
+# Keys of the file that are there only where they have something to say.
+SOMETIMES = ("devices", "diff")
+
 UNITS = (
     (r"(.*_)?bytes", "bytes"),
     (r".*_s|min_time|max_time|timeout", "s"),
@@ -50,7 +53,7 @@ def schema(strict: bool = False) -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     keys = {key: _described(key, hint, definitions, strict) for key, hint in _top()}
     keys["settings"] = {**keys["settings"], "properties": _record(Settings, definitions, False)["properties"]}
-    required = [key for key in keys if key != "devices"] if strict else ["results"]
+    required = [key for key in keys if key not in SOMETIMES] if strict else ["results"]
     return {
         "$schema": DIALECT,
         "title": f"Results file of cudabench, {SCHEMA}",

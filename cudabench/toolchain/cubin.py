@@ -79,6 +79,46 @@ def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
+def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
+    """Return the SHA-256 of what a module's code reads from fixed places besides its own instructions, in hexadecimal.
+
+    That are the banks of constants that the compiler fills (`.nv.constant3` has `__constant__` variables, others
+    addresses and literals; `.nv.constant0`, the arguments, is the launch's) and, through their relocations, the first
+    values of the variables that they point at. A pointer's target counts with its plain name and values, not by where
+    it lies. `hidden` are texts that do not count, such as the folder that __FILE__ names.
+    """
+    from elftools.elf.relocation import RelocationSection
+    from elftools.elf.sections import SymbolTableSection
+
+    elf, digest = _open(cubin), hashlib.sha256()
+    table = elf.get_section_by_name(".symtab")
+    drop = [text.encode() for text in sorted(hidden, key=len, reverse=True) if text]
+
+    def without(data: bytes) -> bytes:
+        for text in drop:
+            data = data.replace(text, b"")
+        return data
+
+    for section in sorted(elf.iter_sections(), key=lambda one: one.name):
+        name = section.name
+        if isinstance(section, RelocationSection) and isinstance(table, SymbolTableSection):
+            if not name.startswith((".rela.nv.constant", ".rel.nv.constant", ".rela.nv.global", ".rel.nv.global")):
+                continue
+            for entry in sorted(section.iter_relocations(), key=lambda one: one["r_offset"]):
+                symbol = table.get_symbol(entry["r_info_sym"])
+                at = symbol["st_shndx"]
+                home = elf.get_section(at) if isinstance(at, int) else None
+                start, size = symbol["st_value"], symbol["st_size"]
+                content = b"" if home is None or home["sh_type"] == "SHT_NOBITS" else home.data()[start : start + size]
+                addend = entry["r_addend"] if entry.is_RELA() else 0
+                target = content if symbol["st_info"]["type"] != "STT_FUNC" else b""
+                record = (entry["r_offset"], entry["r_info_type"], plain_name(symbol.name), not target and size, addend)
+                digest.update(repr((name, record, without(target))).encode())
+        elif name.startswith(".nv.constant") and not name.startswith(".nv.constant0"):
+            digest.update(repr((name.split(".")[2], without(section.data()))).encode())
+    return digest.hexdigest()
+
+
 def registers(cubin: bytes, entry: str) -> int | None:
     """Return the registers that a thread of an entry takes, None where the cubin does not say.
 

@@ -100,6 +100,12 @@ RULES = {
             "warning",
             "Run 'cudabench explain' on the kernel, and compare the lines that grew.",
         ),
+        Rule(
+            "code-regression",
+            "The kernel's machine code needs more than that of the old revision.",
+            "warning",
+            "Run 'cudabench diff' on both revisions: it names the lines whose code grew.",
+        ),
     )
 }
 
@@ -126,7 +132,11 @@ def text(runs: Sequence[Run], base: Run | None = None) -> str:
 
     Raises UsageError where a run and the base have nothing in common.
     """
-    found = [finding for run in runs for finding in findings(run, base)]
+    return log([finding for run in runs for finding in findings(run, base)])
+
+
+def log(found: Sequence[Finding]) -> str:
+    """Return one SARIF log with findings."""
     used = list(dict.fromkeys([*RULES.values(), *(finding.rule for finding in found)]))
     document = {
         "$schema": SCHEMA,

@@ -1,0 +1,156 @@
+"""One kernel's machine code as a compiler left it, read without running it: what it needs, and which source lines its
+instructions came from."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cudabench.errors import UsageError
+from cudabench.explain import machine_code
+from cudabench.model import CodeFigures
+from cudabench.occupancy import Occupancy, occupancy
+from cudabench.toolchain import cubin, nvdisasm
+from cudabench.toolchain.record import Compiled
+
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
+_LABEL = re.compile(r"`?\(?\.L_x_\d+\)?")
+_BANK = re.compile(r"\bc\[(?!0x0\])")  # a bank of constants that is not the arguments'
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A source line: the name of the header that it is in, empty for the source itself, and its number from 1."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One instruction: what it does, on what, and the line that it came from, None where the code names none.
+
+    `opcode` has the modifiers and whether it is guarded. Branch targets are left out of the operands: their labels are
+    numbered through the whole file.
+    """
+
+    opcode: str
+    operands: str
+    place: Place | None
+
+    @property
+    def text(self) -> str:
+        """The instruction as nvdisasm prints it, but for branch targets."""
+        return f"{self.opcode} {self.operands}".strip()
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel's code: its figures, its instructions (None where it was not disassembled), and a hash of the data at
+    fixed places that it may read."""
+
+    figures: CodeFigures
+    steps: tuple[Step, ...] | None
+    data_sha256: str
+
+    @property
+    def by_line(self) -> Counter[Place]:
+        """How many instructions came from each source line."""
+        return Counter(step.place for step in self.steps or () if step.place is not None)
+
+
+def read(compiled: Compiled, name: str, arch: str, threads: int, shared: int = 0, hidden: Sequence[str] = ()) -> Code:
+    """Return the code of a kernel that `compiled` holds under a C++ name, not disassembled.
+
+    threads: of a block, and `shared` its bytes of dynamic shared memory, for the occupancy. hidden: as in
+    `cubin.data_sha256`.
+    """
+    assert compiled.cubin is not None
+    entry = compiled.entry(name)
+    needs = compiled.resources[entry]
+    figures = CodeFigures(
+        sha256=cubin.code_sha256(compiled.cubin, [entry]),
+        registers=needs.registers,
+        shared_bytes=needs.shared_bytes + shared,
+        local_bytes=needs.local_bytes,
+        occupancy=_fits(arch, threads, needs.registers, needs.shared_bytes + shared, needs.barriers),
+    )
+    return Code(figures, None, cubin.data_sha256(compiled.cubin, hidden))
+
+
+def begin(compiled: Compiled) -> None:
+    """Start to disassemble beside other work, if nvdisasm is there."""
+    if compiled.cubin is not None:
+        machine_code.begin(compiled.cubin)
+
+
+def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Code:
+    """Return the same code with its instructions, if nvdisasm is there.
+
+    filename: what the compiler was told that the source is called. Where the code reads no bank of constants, what the
+    module has there is other kernels', and the hash of it is empty.
+
+    Raises DeviceUnusable where nvdisasm refuses the cubin.
+    """
+    assert compiled.cubin is not None
+    if nvdisasm.path() is None:
+        return code
+    ptx = _lines_of(compiled.ptx)
+    functions = nvdisasm.functions(compiled.cubin, compiled.entry(name))
+    places = places_of(ptx, filename)
+    steps = tuple(
+        Step(
+            f"@{one.guard} {one.mnemonic}" if one.guard else one.mnemonic,
+            _LABEL.sub("", ", ".join(one.operands)),
+            places.get(one.ptx_line),
+        )
+        for function in functions
+        for one in function.instructions
+    )
+    figures = replace(
+        code.figures,
+        instructions=len(steps),
+        spill_bytes=machine_code.spill_bytes(functions, ptx),
+        arithmetic=machine_code.arithmetic(functions, ptx),
+    )
+    reads = any(_BANK.search(step.operands) for step in steps)
+    return Code(figures, steps, code.data_sha256 if reads else "")
+
+
+@functools.lru_cache(maxsize=4)
+def _lines_of(ptx: str) -> tuple[str, ...]:
+    return tuple(ptx.split("\n"))
+
+
+def _fits(arch: str, threads: int, registers: int, shared: int, barriers: int) -> Occupancy | None:
+    try:
+        return occupancy(arch, threads, registers, shared, barriers=barriers)
+    except UsageError:
+        return None  # an architecture that the table lacks
+
+
+@functools.lru_cache(maxsize=4)
+def places_of(ptx: tuple[str, ...], filename: str) -> dict[int, Place]:
+    """Return the source line of each line of PTX, both counted from 1; `filename` is what the source is called."""
+    files: dict[str, str] = {}
+    for text in ptx:
+        if match := _FILE.match(text):
+            own = os.path.abspath(match[2]) == os.path.abspath(filename)
+            files[match[1]] = "" if own else match[2]
+    found: dict[int, Place] = {}
+    place: Place | None = None
+    for number, text in enumerate(ptx, 1):
+        if match := _LOC.match(text):
+            line = int(match[2])
+            place = Place(Path(files.get(match[1], "")).name, line) if line else None
+        elif text.startswith("}"):
+            place = None
+        elif place is not None:
+            found[number] = place
+    return found

@@ -1,0 +1,212 @@
+"""A source file at a git revision, `HEAD~1:k.cu`, with the headers that it includes there.
+
+Names are git's: a path counts from the top of the repository, or from this folder with `./` before it, as in
+`HEAD~1:./k.cu`; one that is not at the top is looked for in this folder too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from cudabench.errors import CudabenchError, UsageError, no_such_file
+from cudabench.toolchain import toolkit
+
+TIMEOUT_S = 60
+MOST_LINKS = 8  # that lead to a header, one by the other
+_HEADERS = (".h", ".hh", ".hpp", ".hxx", ".h++", ".cuh", ".inl", ".inc", ".ipp", ".tpp", ".cu", ".def")
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
+# What names no file in the text: then every header of the revision is taken.
+_UNCLEAR = re.compile(r'^[ \t]*#[ \t]*include(?:_next\b|[ \t]+[^"<\s])', re.M)
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A source file on disk: its path, what the user called it, and the folders of headers that belong to it.
+
+    root: the folder that stands for the top of the repository; None for a plain file.
+    """
+
+    path: str
+    label: str
+    include: tuple[str, ...]
+    root: str | None = None
+
+
+@contextlib.contextmanager
+def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
+    """Give the file that `spec` names: a path, or REVISION:PATH with the headers of that revision.
+
+    Folders in `include` that lie in the repository are those of the revision too. Files of a revision lie in the
+    user's cache, by their content, so that what was compiled of them is found again; without a cache, in a temporary
+    folder that goes with the context.
+
+    Raises CudabenchError for a file, revision or repository that is not there, UsageError where git is not installed.
+    """
+    revision, colon, path = spec.partition(":")
+    if not colon or os.path.exists(spec) or not revision or not path:
+        yield Checkout(spec, spec, tuple(include))
+        return
+    tree = _Tree.of(revision, spec)
+    name = tree.find(path, spec)
+    inside, folders = [], []
+    for folder in include:
+        own = tree.inside(folder)
+        inside += [own] if own is not None else []
+        folders.append((folder, own))
+    files = tree.closure(name, inside)
+    with ExitStack() as stack:
+        root = _written(files, stack)
+        for _, own in folders:
+            if own is not None:
+                os.makedirs(os.path.join(root, own), exist_ok=True)
+        here = tuple(folder if own is None else os.path.join(root, own) for folder, own in folders)
+        yield Checkout(os.path.join(root, name), spec, here, root)
+
+
+class _Tree:
+    """The files of a revision: by path from the top, the kind and hash of each."""
+
+    def __init__(self, top: str, prefix: str, commit: str) -> None:
+        self.top, self.prefix, self.commit = top, prefix, commit
+        self.entries: dict[str, tuple[str, str]] = {}
+        for row in _git(["-C", top, "ls-tree", "-r", "-z", "--full-tree", commit]).split(b"\0"):
+            if row:
+                head, _, path = row.partition(b"\t")
+                mode, _, digest = head.split(b" ")[:3]
+                self.entries[os.fsdecode(path)] = (mode.decode(), digest.decode())
+
+    @classmethod
+    def of(cls, revision: str, spec: str) -> _Tree:
+        """Return the tree of a revision of the repository that this folder is in."""
+        try:
+            top, prefix = _git(["rev-parse", "--show-toplevel", "--show-prefix"]).decode().split("\n")[:2]
+        except _GitError as error:
+            raise (
+                no_such_file(spec, "*.cu")
+                if not os.path.isdir(".git") and "not a git repository" in str(error)
+                else CudabenchError(f"{spec} cannot be read: {error}.")
+            ) from None
+        try:
+            commit = _git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]).decode()
+        except _GitError:
+            raise CudabenchError(
+                f"{spec}: '{revision}' is no revision of {top}: write a commit, branch or tag, as in HEAD~1:k.cu."
+            ) from None
+        return cls(top, prefix, commit.strip())
+
+    def find(self, path: str, spec: str) -> str:
+        """Return the path from the top of what the user named."""
+        beside = os.path.normpath(os.path.join(self.prefix, path))
+        wanted = [beside] if path.startswith(("./", "../")) else [os.path.normpath(path), beside]
+        for one in wanted:
+            found = self.followed(one)
+            if found is not None and found in self.entries:
+                return one if one in self.entries else found
+        near = sorted(name for name in self.entries if PurePosixPath(name).name == PurePosixPath(path).name)
+        hint = f" Did you mean '{spec.partition(':')[0]}:{near[0]}'?" if near else ""
+        raise CudabenchError(f"{spec}: no such file at that revision.{hint}")
+
+    def inside(self, folder: str) -> str | None:
+        """Return a folder's path from the top, None where it is not in the repository."""
+        relative = os.path.relpath(os.path.realpath(folder), os.path.realpath(self.top))
+        return None if relative.startswith("..") else "" if relative == "." else relative
+
+    def followed(self, path: str) -> str | None:
+        """Return the file that a path leads to, through links; None where it leads to none of the tree."""
+        for _ in range(MOST_LINKS):
+            kind = self.entries.get(path, ("", ""))[0]
+            if kind != "120000":
+                return path if kind.startswith("100") else None
+            target = os.fsdecode(self.content(path))
+            path = os.path.normpath(os.path.join(os.path.dirname(path), target))
+        return None
+
+    def content(self, path: str) -> bytes:
+        """Return what the tree has under a path."""
+        return _git(["-C", self.top, "cat-file", "blob", self.entries[path][1]])
+
+    def closure(self, name: str, folders: Sequence[str]) -> dict[str, bytes]:
+        """Return the contents of a file and of all that it includes, by path from the top.
+
+        Both branches of a condition are followed. Where a text includes what it does not name, every header is taken.
+        """
+        found: dict[str, bytes] = {}
+        waiting = [name]
+        every = False
+        while waiting:
+            path = waiting.pop()
+            if path in found:
+                continue
+            target = self.followed(path)
+            if target is None or _escapes(path):
+                continue
+            found[path] = self.content(target)
+            text = re.sub(r"\\\r?\n", "", found[path].decode("utf-8", "replace"))
+            if _UNCLEAR.search(text) and not every:
+                every = True
+                waiting += [one for one in self.entries if one.endswith(_HEADERS)]
+            # A header that was reached through a link may mean its neighbours here or there.
+            beside = {os.path.dirname(path), os.path.dirname(target), os.path.dirname(name)}
+            for included in _INCLUDE.findall(text):
+                for folder in (*beside, *folders):
+                    one = os.path.normpath(os.path.join(folder, included))
+                    if one in self.entries:
+                        waiting.append(one)
+        return found
+
+
+def _escapes(path: str) -> bool:
+    return os.path.isabs(path) or ".." in PurePosixPath(path).parts
+
+
+def _written(files: Mapping[str, bytes], stack: ExitStack) -> str:
+    """Write files into a folder and return it."""
+    cache = toolkit.cache_folder()
+    digest = hashlib.sha256(repr(sorted((p, hashlib.sha256(c).digest()) for p, c in files.items())).encode())
+    if cache is not None:
+        folder = cache / "revisions" / digest.hexdigest()[:32]
+        with contextlib.suppress(OSError):
+            _fill(folder, files)
+            return str(folder)
+    temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="cudabench-"))
+    _fill(Path(temporary), files)
+    return temporary
+
+
+def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
+    for path, content in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_symlink() or not target.is_file() or target.read_bytes() != content:
+            handle, temporary = tempfile.mkstemp(dir=target.parent)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+            os.replace(temporary, target)  # whole or not at all: another process may write the same
+
+
+class _GitError(Exception):
+    """What git says on its first line."""
+
+
+def _git(arguments: Sequence[str]) -> bytes:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, timeout=TIMEOUT_S, env={**os.environ, "LC_ALL": "C"}
+        )
+    except FileNotFoundError:
+        raise UsageError("git is not installed, so no revision can be read: give two files.") from None
+    except subprocess.TimeoutExpired:
+        raise CudabenchError(f"git {arguments[0]} took longer than {TIMEOUT_S} s: try again.") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise _GitError(said[0].removeprefix("fatal: ") if said else f"exit code {done.returncode}")
+    return done.stdout
