@@ -27,11 +27,6 @@ def advise(access: Access) -> str | None:
             f"{_verb(access)} take {spent.actual / spent.ideal:.3g} wavefronts where 1 would do: lanes of a warp meet "
             "in one bank; pad the rows of the tile or swizzle its columns"
         )
-    if access.space == "constant":
-        return (
-            f"{_verb(access)} take {spent.actual / spent.ideal:.3g} wavefronts where 1 would do: constant memory "
-            "serves one address at a time, to all lanes that want it; keep what lanes index apart in shared memory"
-        )
     return _global(access, spent.actual, spent.ideal)
 
 

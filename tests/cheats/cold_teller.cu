@@ -3,7 +3,7 @@
 // run: vecadd --size {size}
 // size: gpu=262144 sim=10007
 // gpu: wrong or honest-cost
-// sim: unsupported
+// sim: ok
 // caches: cold hot
 // defence: output poisoned, timed samples compared
 
