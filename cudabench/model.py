@@ -535,8 +535,30 @@ class Warning:
 
 
 @dataclass(frozen=True)
+class Pattern:
+    """What most requests of an access do: how the lanes of a warp lie to each other."""
+
+    kind: Annotated[
+        str,
+        "contiguous: neighbours. rows: runs of neighbours that lie apart. stride: steps of more than an element. "
+        "broadcast: all lanes, or groups of them, at one place. permutation: neighbours in another order. gather: any "
+        "places. single: one lane.",
+    ]
+    stride_bytes: Annotated[int | None, "Bytes from a lane to the next; null where the lanes keep none."]
+    offset_bytes: Annotated[
+        int | None,
+        "From a multiple of 128 bytes to the lowest address of a first request; null where others start elsewhere in "
+        "their sector.",
+    ]
+    lanes: Annotated[int, "Active lanes: under 32 in part of a warp."]
+    run: Annotated[int, "Lanes until the stride breaks."] = 32
+    jump_bytes: Annotated[int | None, "Bytes from the start of a run to that of the next; null where it varies."] = None
+    share: Annotated[float, "Share of the requests that do so, 0 to 1; of data-dependent addresses estimated."] = 1.0
+
+
+@dataclass(frozen=True)
 class Access:
-    """One kind of access on one source line in the simulator, summed over all requests; `bytes` a lane."""
+    """What one instruction of the PTX does to one array in the simulator, summed over all requests; `bytes` a lane."""
 
     line: Annotated[int, "Line of the source, from 1."]
     source: Annotated[str, "Text of the line."]
@@ -555,8 +577,14 @@ class Access:
     ideal_wavefronts: Annotated[int | None, "Wavefronts without any bank conflict, one address a request."] = None
     hottest: Annotated[int | None, "Of atomics on global memory: hits of the most used address."] = None
     hottest_blocks: Annotated[int | None, "Blocks that hit that address."] = None
-    advice: Annotated[str | None, "What would mend the waste; null where there is none."] = None
+    advice: Annotated[str | None, "What would mend the waste; null where nothing is to be gained."] = None
     merged: Annotated[int, "Requests of the PTX that the compiler merged into others, which are counted once."] = 0
+    column: Annotated[int | None, "Column of the source, from 1."] = None
+    instruction: Annotated[int | None, "Line of the PTX, from 1."] = None
+    array: Annotated[
+        str | None, "The argument, or the shared or module variable; several where lanes went to several."
+    ] = None
+    pattern: Annotated[Pattern | None, "What the lanes of a warp do."] = None
 
 
 @dataclass(frozen=True)
@@ -607,6 +635,10 @@ class Hazard:
     message: Annotated[str, "What happens there, in a sentence."]
 
 
+# Which single accesses the simulator keeps: none, all, or those of one warp, (number of the block, x first; warp).
+Watch = bool | tuple[int, int]
+
+
 @dataclass(frozen=True)
 class ThreadAccess:
     """One thread's access to one element of an array; `bytes` may cover the elements after it."""
@@ -617,17 +649,34 @@ class ThreadAccess:
     block: Annotated[Dim, "Block (x, y, z)."]
     thread: Annotated[Dim, "Thread (x, y, z)."]
     array: Annotated[str, "Name of the array."]
-    index: Annotated[tuple[int, ...], "Index of the element in the array."]
+    index: Annotated[
+        tuple[int, ...],
+        "Index of the element in the array. Of a shared array that is declared flat, row and column as it is used.",
+    ]
+    bank: Annotated[int | None, "The first bank that serves it; of global memory null."] = None
+    instruction: Annotated[int | None, "Line of the PTX, from 1."] = None
 
 
 @dataclass(frozen=True)
 class BankRequest:
-    """One request of the first warp to shared memory: `passes`, by wavefront and bank, are the lanes served."""
+    """One request of a warp to shared memory: `passes`, by wavefront and bank, are the lanes served."""
 
     line: Annotated[int, "Line of the source, from 1."]
     op: Annotated[str, "load, store or atomic."]
     bytes: Annotated[int, "Bytes a lane moves."]
     passes: Annotated[tuple[tuple[tuple[int, ...], ...], ...], "By wavefront and bank, the lanes that are served."]
+    ideal: Annotated[int, "Wavefronts without any bank conflict."] = 1
+    array: Annotated[str | None, "Name of the shared variable."] = None
+    block: Annotated[Dim, "Block (x, y, z)."] = (0, 0, 0)
+    warp: Annotated[int, "Number of the warp in the block."] = 0
+    instruction: Annotated[int | None, "Line of the PTX, from 1."] = None
+    requests: Annotated[
+        tuple[int, ...], "Which of the warp's requests by this instruction it is, from 1: all that use the banks so."
+    ] = (1,)
+    elements: Annotated[
+        tuple[tuple[int, ...] | None, ...], "By lane, the index in the array of the first such request."
+    ] = ()
+    pitch_bytes: Annotated[int | None, "Bytes from a row of the array to the next; null where it has no rows."] = None
 
 
 @dataclass(frozen=True)
@@ -688,7 +737,7 @@ class Result:
         "Whether two sets of inputs, of different seeds, took turns, or the same ones.",
     ] = None
     threads: Annotated[tuple[ThreadAccess, ...] | None, "Single accesses, with --threads."] = None
-    banks: Annotated[tuple[BankRequest, ...] | None, "The first warp's requests to shared memory, with --banks."] = None
+    banks: Annotated[tuple[BankRequest, ...] | None, "Requests of one warp to shared memory, with --banks."] = None
     fuzz: Annotated[
         Mapping[str, Any] | None,
         "Of run --fuzz: how many cases were right, what is undecided and why, what failed, and the line to repeat it.",

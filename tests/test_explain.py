@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabench.explain import accesses, advice, drawings
+from cudabench.explain import accesses, drawings
 from cudabench.model import Access
 from tests.conftest import Ran
 
@@ -41,30 +41,6 @@ def test_totals() -> None:
     assert accesses.total(rows, "global", "load").per_request == 4
     assert accesses.total(rows, "shared") == accesses.Cost(1, 3, 1)
     assert accesses.total(rows, "local").per_request is None
-
-
-@pytest.mark.parametrize(
-    ("row", "text"),
-    [
-        (
-            access("global", "store", 32, 4),
-            "stores touch 32 sectors where 4 would do: neighbouring threads write a column",
-        ),
-        (access("global", "load", 5, 4), "do not start at a multiple of 32 bytes"),
-        (access("global", "load", 8, 4), "with gaps between"),
-        (access("shared", "load", 32, 1), "loads take 32 wavefronts where 1 would do"),
-        (access("local", "load", 4, 4), "local memory lives in device memory"),
-    ],
-)
-def test_advice(row: Access, text: str) -> None:
-    """Each kind of waste has its line of advice."""
-    assert text in (advice.advise(row) or "")
-
-
-@pytest.mark.parametrize("space", ["global", "shared"])
-def test_no_advice_without_waste(space: str) -> None:
-    """An access at its best gets no advice."""
-    assert advice.advise(access(space, "load", 4, 4)) is None
 
 
 lanes = st.lists(st.none() | st.integers(0, 255).map(lambda word: 4 * word), min_size=32, max_size=32)
@@ -142,7 +118,13 @@ def test_hazard_is_shown_with_its_line(cudabench: Runner) -> None:
     [
         (["transpoze"], 2, "Did you mean 'transpose'?"),
         (["transpose", "--device", "cuda"], 2, "only the simulator sees accesses"),
-        (["transpose", "smem", "--threads"], 2, "it shows 1024 at most"),
+        (
+            ["transpose", "smem", "-s", "64", "--threads", "--warp", "99,0"],
+            2,
+            "smem has blocks 0 to 15 with warps 0 to 7",
+        ),
+        (["transpose", "smem", "-s", "64", "--threads", "--warp", "3"], 2, "is no block and warp"),
+        (["transpose", "smem", "-s", "64", "--warp", "0,1"], 2, "add one of them"),
     ],
 )
 def test_bad_input(cudabench: Runner, words: list[str], code: int, message: str) -> None:
@@ -150,3 +132,167 @@ def test_bad_input(cudabench: Runner, words: list[str], code: int, message: str)
     ran = cudabench("explain", *words)
     assert (ran.code, ran.out) == (code, "")
     assert message in ran.err
+
+
+# Rows, arrays, patterns ---------------------------------------------------------------------------------------------
+
+SAXPY = """extern "C" __global__ void saxpy(int n, float a, const float *x, float *y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+"""
+ARGUMENTS = ["--grid", "cdiv(n,256)", "--block", 256, "--arg", "n=1000", "--arg", "a=2", "--arg", "x=float32[n]:ones"]
+ARGUMENTS += ["--arg", "y=float32[n]:ones"]
+
+
+def test_rows_are_per_array(cudabench: Runner) -> None:
+    """Each access row names its array, its PTX instruction, its pattern and what was merged."""
+    from pathlib import Path
+
+    Path("saxpy.cu").write_text(SAXPY)
+    ran = cudabench("run", "saxpy.cu", *ARGUMENTS, "--device", "sim", "--json", "-")
+    (result,) = ran.json["results"]
+    assert [(row["array"], row["op"]) for row in result["access"]] in (
+        [("x", "load"), ("y", "load"), ("y", "store")],
+        [("y", "load"), ("x", "load"), ("y", "store")],
+    )
+    for row in result["access"]:
+        assert {"line", "source", "space", "op", "bytes", "requests", "instruction", "pattern", "merged"} <= set(row)
+        assert row["pattern"]["kind"] == "contiguous"
+        assert (row["pattern"]["stride_bytes"], row["pattern"]["offset_bytes"]) == (4, 0)
+
+
+@pytest.mark.parametrize("suffix", [".cu", ".cuh"])
+def test_files_and_long_lines(cudabench: Runner, suffix: str) -> None:
+    """A file is explained whatever its ending; a source line of 300 characters takes no number's place."""
+    from pathlib import Path
+
+    path = Path(f"saxpy{suffix}")
+    path.write_text(SAXPY.replace("y[i] = a", f"y[i] = {' + '.join(['0.0f * a'] * 30)} + a"))
+    ran = cudabench("explain", path, *ARGUMENTS)
+    assert ran.code == 0
+    (store,) = [line for line in ran.out.splitlines() if "global store 4 B" in line]
+    assert "sectors" in store
+    assert store.rstrip().endswith("…")
+    assert max(map(len, ran.out.splitlines())) <= 200
+
+
+def test_profile_names_the_file(cudabench: Runner) -> None:
+    """`explain --profile` needs no file beside it."""
+    from pathlib import Path
+
+    Path("saxpy.cu").write_text(SAXPY)
+    Path("p.toml").write_text(
+        'file = "saxpy.cu"\n[saxpy]\ngrid = "cdiv(n,256)"\nblock = 256\n'
+        'arg = ["n=1000", "a=2", "x=float32[n]:ones", "y=float32[n]:ones"]\n'
+    )
+    ran = cudabench("explain", "--profile", "p.toml")
+    assert ran.code == 0, ran.err
+    assert "run saxpy" in ran.out
+
+
+def test_narrow_terminals_name_what_they_leave_out() -> None:
+    """At 80 columns each line fits, the cost and the waste of each access are there, and what is missing is named."""
+    import io
+
+    from rich.console import Console
+
+    from cudabench.model import Pattern
+    from cudabench.render import explanation
+
+    row = Access(
+        12, "x" * 200, "shared", "atomic", 16, 10**9, wavefronts=32 * 10**9, ideal_wavefronts=10**9,
+        array="a_name_that_is_very_long_indeed", pattern=Pattern("stride", 16384, 0, 32),
+    )  # fmt: skip
+    stream = io.StringIO()
+    explanation.accesses(Console(file=stream, width=80, no_color=True), [row])
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("32.0 wavefronts" in line and "97%" in line for line in lines)
+    text = " ".join(lines)
+    assert "Left out for want of room: lanes of a warp, requests" in text
+    assert "--json - has them" in text
+
+
+# Threads, banks, two kernels ----------------------------------------------------------------------------------------
+
+
+def test_threads_of_a_warp_with_elements_and_banks(cudabench: Runner) -> None:
+    """The table of a warp: thread, element of the tile and bank, written and read."""
+    words = ["explain", "transpose", "smem", "--size", 64, 64, "--block", 32, 32]
+    ran = cudabench(*words, "--threads", "--warp", "0,1", "--json", "-")
+    assert ran.code == 0
+    (result,) = ran.json["results"]
+    tile = [row for row in result["threads"] if row["array"] == "tile"]
+    assert {(row["op"], tuple(row["index"]), row["bank"]) for row in tile} == {
+        *(("store", (1, x), x) for x in range(32)),
+        *(("load", (x, 1), 1) for x in range(32)),
+    }
+    assert {tuple(row["thread"][:2]) for row in result["threads"]} == {(x, 1) for x in range(32)}
+    line = next(line for line in ran.err.splitlines() if line.startswith("(5, 1, 0)"))
+    assert line.split() == [
+        "(5,",
+        "1,",
+        "0)",
+        "in[1,",
+        "5]",
+        "tile[1,",
+        "5]",
+        "5",
+        "tile[5,",
+        "1]",
+        "1",
+        "out[1,",
+        "5]",
+    ]
+    assert "32-way bank conflict" in ran.err
+
+
+def test_large_problems_show_the_first_warp(cudabench: Runner) -> None:
+    """Without --warp a large problem shows warp 0 of block 0."""
+    ran = cudabench("explain", "transpose", "smem", "--size", 256, "--threads", "--json", "-")
+    assert ran.code == 0
+    rows = ran.json["results"][0]["threads"]
+    assert {tuple(row["block"]) for row in rows} == {(0, 0, 0)}
+    assert len({tuple(row["thread"]) for row in rows}) == 32
+
+
+def test_banks_of_any_warp_in_words(cudabench: Runner) -> None:
+    """The banks are drawn for the warp that is asked for, with the conflict in words."""
+    ran = cudabench("explain", "transpose", "smem", "--size", 64, "--banks", "--warp", "3,5", "--json", "-")
+    requests = ran.json["results"][0]["banks"]
+    assert {(tuple(row["block"]), row["warp"]) for row in requests} == {((1, 1, 0), 5)}
+    assert "by warp 5 of block (1, 1, 0): 8-way bank conflict, 8 wavefronts where 1 would do" in ran.err
+
+
+def test_banks_of_every_request(cudabench: Runner) -> None:
+    """Requests of a loop that use the banks differently are drawn each, and numbered."""
+    from pathlib import Path
+
+    Path("k.cu").write_text(
+        'extern "C" __global__ void k(float *out, int n) {\n    __shared__ float s[1024];\n'
+        "    for (int d = 1; d < n; d *= 2) {\n        s[threadIdx.x * d] = d;\n        __syncthreads();\n    }\n"
+        "    out[threadIdx.x] = s[threadIdx.x];\n}\n"
+    )
+    ran = cudabench(
+        "explain", "k.cu", "--grid", 1, "--block", 32, "--arg", "out=float32[32]:zeros", "--arg", "n=17", "--banks"
+    )
+    assert ran.code == 0, ran.err
+    for number, degree in ((2, 2), (3, 4), (4, 8), (5, 16)):
+        assert f"request {number}: {degree}-way bank conflict" in ran.out
+
+
+def test_two_kernels_side_by_side(cudabench: Runner) -> None:
+    """Two kernels are shown beside each other: what changed is marked, and the banks say why one more element helps."""
+    ran = cudabench("explain", "transpose", "-k", "smem", "-k", "smem-pad", "--size", 64, 64, "--block", 32, 32)
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    (load,) = [line for line in lines if line.startswith("shared load tile  ")]
+    assert "32.0 wavefronts" in load
+    assert "<- 32 times fewer wavefronts" in load
+    (same,) = [line for line in lines if line.startswith("global load in")]
+    assert "<-" not in same
+    assert "a row of tile takes 32 words: each row begins in the same bank" in ran.out
+    assert "a row of tile takes 33 words: each row begins 1 bank further" in ran.out
+    assert "32-way bank conflict: 32 wavefronts where 1 would do" in ran.out
+    assert "no bank conflict: 1 wavefront" in ran.out

@@ -359,14 +359,15 @@ def test_merged_loads_count_once() -> None:
         run = SimulatedRun(operation, case.problem, Settings(cpu=False), SimDevice("sm_90"), disassemble=read)
         access = run.simulate(case).access
         assert access is not None
-        rows[read] = {(row.line, row.space, row.op, row.bytes): row for row in access}
-    line, _, _, _ = next(key for key in rows[True] if key[3] == 16)
-    plain, narrow = rows[False][line, "shared", "load", 4], rows[True][line, "shared", "load", 4]
-    wide = rows[True][line, "shared", "load", 16]
-    assert plain.merged == 0
-    assert wide.merged == 3 * wide.requests
-    assert plain.requests == narrow.requests + wide.requests + wide.merged
-    assert wide.wavefronts == 2 * wide.requests
+        rows[read] = [row for row in access if (row.space, row.op) == ("shared", "load")]
+    line = next(row.line for row in rows[True] if row.bytes == 16)
+    plain = [row for row in rows[False] if row.line == line]
+    narrow = [row for row in rows[True] if row.line == line and row.bytes == 4]
+    wide = [row for row in rows[True] if row.line == line and row.bytes == 16]
+    assert all(row.merged == 0 for row in plain)
+    assert all(row.merged == 3 * row.requests and row.wavefronts == 2 * row.requests for row in wide)
+    assert {row.array for row in wide} == {"tile_a"}
+    assert sum(row.requests for row in plain) == sum(row.requests + row.merged for row in narrow + wide)
 
 
 @needs_tools

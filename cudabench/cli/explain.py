@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudabench import operations
 from cudabench.cli import options as families
-from cudabench.cli.arguments import SpreadCommand
+from cudabench.cli.arguments import Numbers, SpreadCommand
 from cudabench.cli.groups import FILE, LazyGroup
 from cudabench.errors import UsageError
 
 if TYPE_CHECKING:
     from cudabench.cli.output import Output
     from cudabench.measure.run import Run
-    from cudabench.model import Case
+    from cudabench.model import Case, Watch
     from cudabench.plan.series import Series
 
-MAX_THREADS_SHOWN = 1024  # accesses are drawn one by one: more than a screen or two helps nobody
+MAX_THREADS_SHOWN = 1024  # of more, one warp is shown: more than a screen or two helps nobody
 
 
 def make_command(name: str) -> click.Command:
@@ -44,7 +45,7 @@ def command() -> None:
     """Show why kernels are fast or slow, line by line, from the simulator.
 
     For each access: what it costs, what it would cost at best, the share that is waste, and what would mend it. Takes
-    the arguments of the operation's own command.
+    the arguments of the operation's own command. Two kernels, -k A -k B, are shown side by side.
     """
 
 
@@ -91,8 +92,15 @@ def picture_options() -> list[click.Parameter]:
     """Return what is drawn beside the table."""
     option = families.option
     return [
-        option("--threads", is_flag=True, help="Show what each thread reads and writes (small sizes)."),
-        option("--banks", is_flag=True, help="Draw the 32 banks as the first warp uses them."),
+        option("--threads", is_flag=True, help="Show which elements each thread reads and writes, and their banks."),
+        option("--banks", is_flag=True, help="Draw the 32 banks as a warp uses them."),
+        option(
+            "--warp",
+            type=Numbers(2),
+            metavar="B,W",
+            help="Of these: warp W of block B, counted from 0, x first; left out, all threads of a small problem, else "
+            "0,0.",
+        ),
     ]
 
 
@@ -126,9 +134,8 @@ def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, 
 
     choice = devices.choose(simulated(given["device"]))
     output = outputs.Output.of(given["json_path"], given["quiet"])
-    if given["threads"]:
-        for one in series:
-            refuse_large(one.cases)
+    planned = [case for one in series for case in one.cases]
+    paired = len(planned) == 2 and len(given["kernels"]) > 0
     run = Run(
         series,
         [choice],
@@ -136,19 +143,23 @@ def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, 
         request,
         path=output.path,
         listener=outputs.Screen(output),
-        trace=given["threads"] or given["banks"],
+        trace=watched(planned, given, paired),
     )
-    outputs.carry_out(run, output, run.collect, partial(_show, threads=given["threads"], banks=given["banks"]))
+    show = partial(_show, threads=given["threads"], banks=given["banks"], paired=paired)
+    outputs.carry_out(run, output, run.collect, show)
     return exit_code(run.file.results, {}, outputs.say)
 
 
-def _show(run: Run, output: Output, *, threads: bool, banks: bool) -> None:
-    """Print the explanation of each kernel."""
+def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool) -> None:
+    """Print the explanation of each kernel, or of two beside each other."""
     if output.quiet:
         return
-    from cudabench.render import console, explanation
+    from cudabench.render import console, explanation, side_by_side
 
     out = console.tables(output.to_stdout)
+    if paired and all(result.access is not None for result in run.file.results):
+        side_by_side.show(out, *run.file.results, threads=threads, banks=banks)
+        return
     for result in run.file.results:
         explanation.show(out, result, threads=threads, banks=banks)
 
@@ -162,15 +173,29 @@ def simulated(device: str, verb: str = "explain") -> str:
     return device
 
 
-def refuse_large(planned: Sequence[Case]) -> None:
-    """Raise UsageError where --threads would print more than can be read."""
-    for case in planned:
-        if case.skip_reason is None:
-            threads = 1
-            for number in (*case.grid, *case.block):
-                threads *= number
-            if threads > MAX_THREADS_SHOWN:
-                raise UsageError(
-                    f"--threads would show {threads} threads of {case.kernel}; it shows {MAX_THREADS_SHOWN} at most: "
-                    "use a smaller --size, such as 3 4, and a smaller --block, such as 4 4."
-                )
+def watched(planned: Sequence[Case], given: dict[str, Any], paired: bool) -> Watch:
+    """Return which single accesses to keep: of the warp that was asked for, of all threads where they are few.
+
+    Raises UsageError where there is no such warp.
+    """
+    warp = given["warp"]
+    if not (given["threads"] or given["banks"] or paired):
+        if warp:
+            raise UsageError("--warp picks the warp that --threads or --banks shows: add one of them.")
+        return False
+    able = [case for case in planned if case.skip_reason is None]
+    if warp is None:
+        few = all(
+            prod(launch.grid) * prod(launch.block) <= MAX_THREADS_SHOWN for c in able for launch in c.launches[:1]
+        )
+        return True if given["threads"] and few else (0, 0)
+    if len(warp) != 2 or min(warp) < 0:
+        raise UsageError(f"--warp {','.join(map(str, warp))} is no block and warp, both counted from 0, as in 0,1.")
+    for case in able:
+        blocks, warps = prod(case.launches[0].grid), -(-prod(case.launches[0].block) // 32)
+        if warp[0] >= blocks or warp[1] >= warps:
+            raise UsageError(
+                f"--warp {warp[0]},{warp[1]} is not there: {case.kernel} has blocks 0 to {blocks - 1} with warps 0 to "
+                f"{warps - 1}."
+            )
+    return int(warp[0]), int(warp[1])

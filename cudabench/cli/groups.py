@@ -21,7 +21,8 @@ class LazyGroup(click.Group):
     """A group that knows its commands by name and summary, and makes one when it is used.
 
     `sections` are the lists of the help, by their headings. `make` returns a command by its name. `kind` says in an
-    error what a word is not. Where FILE.cu is among the names, a first argument that ends so is that command's.
+    error what a word is not. Where FILE.cu is among the names, a first argument that ends in .cu or .cuh, and --profile
+    in its place, are that command's.
     """
 
     def __init__(
@@ -44,11 +45,17 @@ class LazyGroup(click.Group):
         """Return a command, made now."""
         return self.make(name) if name in self.summaries else None
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; a profile names its file itself, and stands where that would."""
+        if FILE in self.summaries and args and (args[0] == "--profile" or args[0].startswith("--profile=")):
+            args = [FILE, *args]
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the arguments start with, or suggest one. Refuses an option that is given twice."""
-        if FILE in self.summaries and args and args[0].endswith(CUDA_FILES):
+        if FILE in self.summaries and args and args[0] != FILE and args[0].endswith(CUDA_FILES):
             args = [FILE, *args]
         elif args and args[0] not in self.summaries and not args[0].startswith("-") and not ctx.resilient_parsing:
             known = [name for name in self.summaries if name != FILE]

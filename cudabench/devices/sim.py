@@ -14,7 +14,7 @@ import numpy as np
 from cudabench import simulator
 from cudabench.devices.constants import check_constant, constant_name
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
-from cudabench.model import POISON, ByValue, Case, DeviceInfo, Launch, StateVariable, Texture
+from cudabench.model import POISON, ByValue, Case, DeviceInfo, Dim, Launch, StateVariable, Texture, Watch
 from cudabench.occupancy import Occupancy, capability, occupancy
 from cudabench.toolchain import compiler, cubin
 from cudabench.toolchain.limits import CompilerStopped
@@ -112,12 +112,20 @@ class SimDevice:
                 found.append(StateVariable(name, cubin.declared_at(part.source.text, name)))
         return found
 
+    def blocks(self, case: Case) -> dict[str, Dim]:
+        """Return the block of each kernel of a case, by the name of its PTX function."""
+        found: dict[str, Dim] = {}
+        for one in case.parts:
+            compiled = self.load(one).compiled
+            found |= {compiled.entry(launch.function): launch.block for launch in one.launches}
+        return found
+
     def run(
         self,
         case: Case,
         arrays: Arrays,
         *,
-        trace: bool,
+        trace: Watch,
         progress: Callable[[float], None],
         merged: Mapping[str, Mapping[int, tuple[int, int]]] | None = None,
         seconds: float | None = None,

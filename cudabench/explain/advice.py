@@ -1,33 +1,443 @@
-"""What would mend an access that wastes, in one line each: pure rules over counts."""
+"""What would mend an access that wastes, in a sentence, from what its lanes did; pure rules over the counts.
+
+An access is judged beside the others of its kernel to the same array: bytes that lie between two lanes are no waste
+where another access of the same threads takes them; that a row is read beside its start is no fault of the layout where
+another access reads it at its start; a tile in shared memory is padded only where all its accesses together gain.
+"""
 
 from __future__ import annotations
 
-from cudabench.explain.accesses import cost
-from cudabench.model import Access
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cudabench.model import Dim
+from cudabench.simulator.count import banks
+from cudabench.simulator.report import Access, PatternCount
 
 SECTOR = 32
 CONTENDED = 256  # atomics on one address that are worth a word, if a block makes several of them
 WORTH_SAYING = 1.1  # actual over ideal under which there is nothing to mend
+LEAST_SHARE = 0.005  # of a kernel's sectors and wavefronts, under which waste is not worth a word
+WIDEST = 16  # bytes that one instruction moves for a lane
+NEAR = 128  # bytes: lanes that are further apart read columns, nearer ones leave gaps
+ROW = 32  # bytes: steps of so many and more are rows of a tile
+MOST_PAD = 8  # elements that a row of a tile is padded by at most
+SMALL = 48 << 10  # bytes of a table that shared memory holds
+_VERBS = {"load": "read", "store": "write", "atomic": "update", "reduction": "update"}
+_NOUNS = {"load": "loads of", "store": "stores to", "atomic": "atomics on", "reduction": "reductions on"}
 
 
-def advise(access: Access) -> str | None:
-    """Return the advice for one source line's access, or None where it is as good as it can be."""
-    if access.space == "local":
-        return "local memory lives in device memory: index arrays with constants, or free registers"
-    spent = cost(access)
-    if not spent.actual or not spent.ideal or spent.actual < WORTH_SAYING * spent.ideal:
+def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | None, ...]:
+    """Return the advice for each access of a launch or several, None where nothing is to be gained.
+
+    blocks: the block of each kernel, by the kernel's name.
+    """
+    alike: dict[tuple[object, ...], list[Access]] = defaultdict(list)
+    together: dict[tuple[object, ...], list[Access]] = defaultdict(list)
+    kernels: dict[str, list[Access]] = defaultdict(list)
+    strides: dict[tuple[object, ...], set[int]] = defaultdict(set)
+    for row in rows:
+        strides[_place(row)] |= _conflicting(row)
+    # What an unrolled loop does with a stride of its own in each copy is one thing, as it is where it stays a loop.
+    likeness_of = [_place(row) if len(strides[_place(row)]) > 1 else _likeness(row) for row in rows]
+    for row, likeness in zip(rows, likeness_of, strict=True):
+        alike[likeness].append(row)
+        together[row.kernel, row.space, row.array].append(row)
+        kernels[row.kernel].append(row)
+    said: dict[tuple[object, ...], str | None] = {}
+    for likeness, group in alike.items():
+        whole = group[0]
+        for row in group[1:]:
+            whole = whole.plus(row)
+        others = together[whole.kernel, whole.space, whole.array]
+        block = blocks.get(whole.kernel, (32, 1, 1))
+        if _waste(whole) < LEAST_SHARE * sum(_spent(row) for row in kernels[whole.kernel]) and whole.space != "local":
+            said[likeness] = None if whole.op not in ("atomic", "reduction") else _atomics(whole)
+        elif whole.space == "local":
+            said[likeness] = _local(whole)
+        elif whole.space == "shared":
+            said[likeness] = _shared(whole, others, block)
+        elif whole.space == "constant":
+            said[likeness] = _constant(whole)
+        elif whole.space == "global":
+            said[likeness] = _global(whole, others, kernels[whole.kernel], block)
+        else:
+            said[likeness] = None
+    return tuple(
+        said[likeness] if likeness != _place(row) or _waste(row) else None
+        for row, likeness in zip(rows, likeness_of, strict=True)
+    )
+
+
+def _place(row: Access) -> tuple[object, ...]:
+    return (row.kernel, row.file, row.line, row.space, row.op, row.bytes, row.array)
+
+
+def _conflicting(row: Access) -> set[int]:
+    """Return the strides in which an access to shared memory meets conflicts."""
+    if row.space != "shared":
+        return set()
+    return {
+        abs(each.pattern.stride)
+        for each in row.patterns
+        if each.pieces > WORTH_SAYING * each.ideal and each.pattern.kind == "stride"
+    }
+
+
+def _likeness(row: Access) -> tuple[object, ...]:
+    """Return what unites accesses that are one thing to the reader: unrolled copies of one line."""
+    pattern = worst(row).pattern if row.patterns else None
+    kind = (pattern.kind, pattern.stride, pattern.run, pattern.jump) if pattern else ()
+    return (*_place(row), *kind)
+
+
+def worst(row: Access) -> PatternCount:
+    """Return the pattern in which an access wastes most, of those that waste nothing the most frequent."""
+    return max(row.patterns, key=lambda each: (each.pieces - each.ideal, each.requests))
+
+
+def _spent(row: Access) -> int:
+    return (row.wavefronts if row.wavefronts is not None else row.sectors) or 0
+
+
+def _waste(row: Access) -> int:
+    return _spent(row) - ((row.ideal_wavefronts if row.wavefronts is not None else row.ideal_sectors) or 0)
+
+
+def name(row: Access) -> str:
+    """Return what the array of an access is called in a sentence."""
+    return row.array or {"shared": "shared memory", "local": "local memory"}.get(row.space, "memory")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.3g}"
+
+
+# Local memory -------------------------------------------------------------------------------------------------------
+
+
+def _local(row: Access) -> str:
+    moved = row.sectors or 0
+    return (
+        f"{_NOUNS[row.op].split()[0]} touch {_number(moved / row.requests)} sectors where registers need none: local "
+        "memory lives in device memory; index arrays with constants, or free registers"
+    )
+
+
+# Global memory ------------------------------------------------------------------------------------------------------
+
+
+def _global(row: Access, others: Sequence[Access], kernel: Sequence[Access], block: Dim) -> str | None:
+    found = worst(row)
+    pattern = found.pattern
+    actual, ideal = (row.sectors or 0), (row.ideal_sectors or 0)
+    if row.op in ("atomic", "reduction") and pattern.kind in ("broadcast", "gather"):
+        return _atomics(row)
+    if not ideal or actual < WORTH_SAYING * ideal:
         return None
-    if access.space == "constant":
-        return (
-            f"lanes of a warp read {spent.actual / access.requests:.3g} addresses of constant memory, which serves one "
-            "at a time; let them read the same, or keep the table in shared or global memory"
+    before = (
+        f"{_NOUNS[row.op]} {name(row)} touch {_number(actual / row.requests)} sectors where "
+        f"{_number(ideal / row.requests)} would do: "
+    )
+    if pattern.kind in ("contiguous", "permutation"):
+        return _shifted(row, found, others, before)
+    if pattern.kind == "rows":
+        return _rows(row, found, others, before, block)
+    if pattern.kind == "stride":
+        return _strided(row, found, others, kernel, before, block)
+    if pattern.kind == "gather":
+        return _gathered(row, found, before)
+    return None
+
+
+def _shifted(row: Access, found: PatternCount, others: Sequence[Access], before: str) -> str | None:
+    """Advise on neighbours that do not start at a sector, unless they are a stencil's."""
+    pattern = found.pattern
+    aligned = [
+        each
+        for other in others
+        for each in other.patterns
+        if each.pattern.kind in ("contiguous", "rows", "permutation") and not each.pattern.varies
+        and each.pattern.offset % SECTOR == 0
+    ]  # fmt: skip
+    moves = len({each.pattern.offset % SECTOR for each in row.patterns if each.pattern.kind == pattern.kind}) > 1
+    if (aligned or moves) and not pattern.varies:
+        return None
+    if pattern.varies:
+        if pattern.axes is None or (pattern.jump and pattern.jump % SECTOR == 0):
+            return None  # a halo's, not the layout's
+        starts = {other.first for other in others if other.op == row.op and other.bytes == row.bytes}
+        if len(starts) > 1 and row.first != min(starts, key=lambda start: (start - row.start) % SECTOR):
+            return None  # a neighbour of one that starts with the row
+        return before + "they do not start at a multiple of 32 bytes; pad the pitch of the rows to one"
+    start = pattern.offset % SECTOR
+    return before + f"they start {start} bytes behind a multiple of 32 bytes; let thread 0 begin at one"
+
+
+def _rows(row: Access, found: PatternCount, others: Sequence[Access], before: str, block: Dim) -> str | None:
+    """Advise on runs of neighbours that lie apart: a narrow block, or rows that do not start at a sector."""
+    pattern = found.pattern
+    taken = pattern.run * row.bytes
+    runs = -(-pattern.lanes // pattern.run)
+    if taken >= SECTOR and (taken % SECTOR == 0 or found.pieces > runs * -(-taken // SECTOR) * found.requests):
+        return _shifted(row, found, others, before)
+    if pattern.jump and _covered(row, others, abs(pattern.jump), taken) >= abs(pattern.jump):
+        return None
+    if not pattern.jump:
+        return None
+    need = pattern.run
+    while need * row.bytes % SECTOR:
+        need += 1
+    verb = _VERBS[row.op]
+    if pattern.run == block[0]:
+        return before + f"a block of {pattern.run} threads in x {verb}s {taken} bytes of each row; make it {need} wide"
+    return before + f"{pattern.run} neighbouring threads {verb} {taken} bytes of a row; let {need} of them share one"
+
+
+def _strided(
+    row: Access,
+    found: PatternCount,
+    others: Sequence[Access],
+    kernel: Sequence[Access],
+    before: str,
+    block: Dim,
+) -> str | None:
+    """Advise on lanes that are further apart than an element: columns, own stretches, fields of structures."""
+    pattern = found.pattern
+    stride, verb = abs(pattern.stride), _VERBS[row.op]
+    covered = _covered(row, others, stride, row.bytes)
+    if covered >= 0.9 * stride:
+        return _together(row, stride, others)
+    column = f"neighbouring threads {verb} a column, {_number(stride)} bytes apart"
+    axes = pattern.axes
+    if axes and block[0] == 1 and max(block[1:]) > 1 and row.bytes not in map(abs, axes):
+        return before + f"a block of 1 thread in x {verb}s {row.bytes} bytes of each row; make it 32 wide"
+    if axes and _exchange_helps(kernel) and axes[1] == 0:
+        # Down a column with one thread a row: exchanged, a warp is in one row.
+        return before.replace(_number((row.ideal_sectors or 0) / row.requests), "1") + (
+            f"{column}; exchange threadIdx.x and threadIdx.y, so that all lanes {verb} the same element"
         )
-    if access.space == "shared":
+    along = [axis for axis in (1, 2) if axes and abs(axes[axis]) == row.bytes]
+    if along:
+        if _along(kernel, 0, along[0]):
+            return before + f"{column}; turn a tile in shared memory, so that they {verb} a row"
+        return before + f"{column}; let threadIdx.x run along a row, and threadIdx.{'xyz'[along[0]]} down the column"
+    if 0 < abs(row.step) < stride:
         return (
-            f"{_verb(access)} take {spent.actual / spent.ideal:.3g} wavefronts where 1 would do: lanes of a warp meet "
-            "in one bank; pad the rows of the tile or swizzle its columns"
+            f"{before}each thread goes along a stretch of its own, {_number(stride)} bytes from its neighbour's; let "
+            "the lanes of a warp go along one together, or turn a tile in shared memory"
         )
-    return _global(access, spent.actual, spent.ideal)
+    if stride < NEAR:
+        done = "read" if row.op == "load" else "written"
+        return (
+            f"{before}{covered} of every {stride} bytes are used; keep together what is {done} together: an array for "
+            "each field instead of structures"
+        )
+    return f"{before}{column}; let threadIdx.x run along a row, or turn a tile in shared memory"
+
+
+def _along(kernel: Sequence[Access], near: int, far: int) -> bool:
+    """Return whether an access to global memory goes along rows with one axis of threadIdx and down with another."""
+    for row in kernel:
+        axes = worst(row).pattern.axes
+        if row.space == "global" and axes and abs(axes[near]) == row.bytes and abs(axes[far]) > row.bytes:
+            return True
+    return False
+
+
+def _exchange_helps(kernel: Sequence[Access]) -> bool:
+    """Return whether accesses go along rows with threadIdx.y, and none with threadIdx.x."""
+    return _along(kernel, 1, 0) and not _along(kernel, 0, 1)
+
+
+def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> int:
+    """Return how many bytes of each period the accesses of the same kind to the array take together."""
+    starts = {row.first: span}
+    own = worst(row).pattern
+    for other in others:
+        if other.op != row.op or not other.patterns:
+            continue
+        their = worst(other).pattern
+        alike = (their.kind, their.stride, their.run, their.jump) == (own.kind, own.stride, own.run, own.jump)
+        if alike or (own.kind == "stride" and abs(their.stride) == period):  # also a wide one without gaps
+            starts[other.first] = max(starts.get(other.first, 0), span if their.kind == "rows" else other.bytes)
+    taken = {(start - row.first + byte) % period for start, width in starts.items() for byte in range(width)}
+    return len(taken)
+
+
+def _together(row: Access, stride: int, others: Sequence[Access]) -> str | None:
+    """Advise on threads that each move all bytes up to their neighbour's, in several accesses."""
+    parts = stride // row.bytes
+    start = min((other.first for other in others if other.op == row.op), default=row.first) - row.start
+    verb = _VERBS[row.op]
+    wide = any(other.bytes == stride and other.op == row.op for other in others)
+    if row.bytes >= WIDEST or wide or row.op not in ("load", "store"):
+        return None
+    before = f"{_NOUNS[row.op]} {name(row)}: each thread {verb}s its {parts} neighbouring elements one by one; "
+    if stride <= WIDEST:
+        if stride & (stride - 1) or start % stride or parts * (row.sectors or 0) <= stride * row.requests:
+            return None
+        return before + (
+            f"one access of {stride} bytes does it in 1 request of {stride} sectors instead of {parts} of "
+            f"{_number((row.sectors or 0) / row.requests)}"
+        )
+    if stride % WIDEST == 0 and start % WIDEST == 0:
+        return before + (
+            f"accesses of {WIDEST} bytes do it in {stride // WIDEST} requests instead of {parts}, or let neighbouring "
+            f"threads {verb} neighbours, {_number(row.bytes)} sectors a request"
+        )
+    return None
+
+
+def _gathered(row: Access, found: PatternCount, before: str) -> str | None:
+    """Advise on lanes that go where the data send them."""
+    if (row.sectors or 0) < 2 * (row.ideal_sectors or 0):
+        return None
+    lanes = row.requests * found.pattern.lanes
+    if row.op == "load" and row.array_bytes <= SMALL and lanes * row.bytes >= 2 * row.array_bytes:
+        passes = _wavefronts(tuple(None if a is None else a - row.start for a in found.example), row.bytes, True)
+        return (
+            f"{before}the data send the lanes all over {name(row)}; a copy of its {_number(row.array_bytes)} bytes in "
+            f"shared memory would serve them in about {passes} wavefronts"
+        )
+    verb = _VERBS[row.op]
+    return (
+        f"{before}the data send the lanes all over {name(row)}; sorted or grouped, neighbours would {verb} neighbours"
+    )
+
+
+def _atomics(row: Access) -> str | None:
+    """Advise on updates of one element by a whole warp, and of elements all over a small array, as in a histogram."""
+    found = worst(row)
+    pattern = found.pattern
+    if row.space != "global":
+        return None
+    if pattern.kind == "broadcast" and pattern.run >= pattern.lanes > 1:
+        return (
+            f"{_NOUNS[row.op]} {name(row)}: all lanes of a warp update one element, one after the other; add up in "
+            f"the warp first (__reduce_add_sync, or shuffles), so that one lane updates instead of {pattern.lanes}"
+        )
+    if pattern.kind != "gather":
+        return None
+    if row.array_bytes > SMALL or row.requests * found.pattern.lanes * row.bytes < 2 * row.array_bytes:
+        return None
+    return (
+        f"{_NOUNS[row.op]} {name(row)}: a request updates {_number((row.sectors or 0) / row.requests)} sectors of the "
+        f"L2; collect in a copy of its {_number(row.array_bytes)} bytes in shared memory, and add that once a block"
+    )
+
+
+# Constant memory ----------------------------------------------------------------------------------------------------
+
+
+def _constant(row: Access) -> str | None:
+    actual, ideal = (row.wavefronts or 0), (row.ideal_wavefronts or 0)
+    if not ideal or actual < WORTH_SAYING * ideal:
+        return None
+    return (
+        f"{_NOUNS[row.op]} {name(row)} take {_number(actual / row.requests)} wavefronts where 1 would do: constant "
+        "memory serves one address at a time, to all lanes that want it; keep what lanes index apart in shared memory"
+    )
+
+
+# Shared memory ------------------------------------------------------------------------------------------------------
+
+
+def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
+    actual, ideal = (row.wavefronts or 0), (row.ideal_wavefronts or 0)
+    found = worst(row)
+    pattern = found.pattern
+    if not ideal or actual < WORTH_SAYING * ideal or pattern.kind in ("gather", "permutation"):
+        return None
+    stride = abs(pattern.stride) if pattern.kind == "stride" else abs(pattern.jump)
+    if not stride:
+        return None  # one place for all lanes, or rows that no padding sets right
+    most = max(each.pieces / each.ideal for each in row.patterns if each.ideal)
+    before = (
+        f"{_NOUNS[row.op]} {name(row)} take {_number(actual / row.requests)} wavefronts where "
+        f"{_number(ideal / row.requests)} would do ({'up to ' if len(row.patterns) > 1 else ''}{conflict(most)}): "
+    )
+    strides = _conflicting(row)
+    apart = f"neighbouring threads are {' or '.join(_number(s) for s in sorted(strides)[:4])} bytes apart"
+    nearer = (
+        f"{apart}; let neighbouring threads take neighbouring elements, or skip a word after 32 (index + index / 32)"
+    )
+    if len(strides) > 1:
+        return before + nearer
+    if pattern.kind == "stride" and stride < ROW:
+        if row.bytes < WIDEST and stride in (8, WIDEST) and _covered(row, others, stride, row.bytes) == stride:
+            return f"{before}{apart}; one access of {stride} bytes takes all that a thread needs without a conflict"
+        return before + nearer
+    pitch = stride
+    padded = _padding(row, others, pitch)
+    where = f"the lanes meet in few banks, {_number(pitch)} bytes apart"
+    if padded is None and pattern.kind == "rows" and pattern.run == block[0] < pattern.lanes:
+        rows = -(-pattern.lanes // pattern.run)
+        return (
+            f"{before}the {rows} rows of a warp meet in some banks; with a block 32 threads wide a warp takes one row"
+        )
+    if padded is None:
+        return (
+            f"{before}{where}; swizzle the columns (column ^ row)" if pitch % (banks.WORD * banks.BANKS) == 0 else None
+        )
+    elements, unit, reached = padded
+    more = "one element more" if elements == 1 else f"{elements} elements more"
+    pitch += elements * unit
+    return f"{before}{where}; {more} in each row (a pitch of {pitch} bytes) brings it to {_number(reached)}"
+
+
+def conflict(degree: float) -> str:
+    """Return the words for requests that take so many times their ideal wavefronts: '8-way bank conflict'."""
+    return f"{degree:.0f}-way bank conflict" if degree >= 1.5 else "bank conflicts"
+
+
+def _padding(row: Access, others: Sequence[Access], pitch: int) -> tuple[int, int, float] | None:
+    """Return (elements to pad rows of `pitch` bytes by, their bytes, wavefronts a request that the access then takes).
+
+    None where no padding spares the array's accesses together a tenth of what they take.
+    """
+    unit = max(min(other.bytes for other in others), banks.WORD)
+    before = _cost(others, pitch, 0)
+    options = [(_cost(others, pitch, extra * unit), extra) for extra in range(1, MOST_PAD + 1)]
+    best, elements = min((cost, extra) for cost, extra in options if cost is not None) if any(
+        cost is not None for cost, _ in options
+    ) else (before, 0)  # fmt: skip
+    if before is None or best is None or best * WORTH_SAYING > before:
+        return None
+    own = _cost([row], pitch, elements * unit)
+    assert own is not None
+    return elements, unit, own / row.requests
+
+
+def _cost(rows: Sequence[Access], pitch: int, more: int) -> float | None:
+    """Return the wavefronts of accesses to an array whose rows get `more` bytes; None where one is not aligned then."""
+    total = 0.0
+    for row in rows:
+        for each in row.patterns:
+            places = tuple(
+                None if a is None else (a - row.start) // pitch * (pitch + more) + (a - row.start) % pitch
+                for a in each.example
+            )
+            if any(place % row.bytes for place in places if place is not None):
+                return None
+            passes = _wavefronts(places, row.bytes, row.op == "load") if any(places) else 1
+            total += each.requests * passes
+    return total
+
+
+def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
+    """Return the wavefronts of one request to byte addresses, None for inactive lanes."""
+    if not places:
+        return 1
+    active = np.array([place is not None for place in places])
+    lowest = min((place for place in places if place is not None), default=0) & -128  # banks turn alike
+    addresses = np.array([(lowest if place is None else place) - lowest for place in places])
+    return int(banks.wavefronts(addresses, width, active, load=load))
+
+
+# Contention ---------------------------------------------------------------------------------------------------------
 
 
 def contention(hottest: int | None, blocks: int | None) -> str | None:
@@ -39,19 +449,3 @@ def contention(hottest: int | None, blocks: int | None) -> str | None:
         f"{hottest} atomics{whose} hit one address, one after the other: add up within the warp (__reduce_add_sync, "
         "shuffles) and the block (shared memory) first, so that a block needs one atomic"
     )
-
-
-def _global(access: Access, sectors: int, ideal_sectors: int) -> str:
-    actual, ideal = sectors / access.requests, ideal_sectors / access.requests
-    text = f"{_verb(access)} touch {actual:.3g} sectors where {ideal:.3g} would do: "
-    if sectors <= ideal_sectors + access.requests:
-        return text + "they do not start at a multiple of 32 bytes; align rows or pad their pitch"
-    verb = {"load": "read", "store": "write", "atomic": "update"}[access.op]
-    if actual * SECTOR / max(ideal * SECTOR, 1) > 0.9 * SECTOR / access.bytes:
-        repair = "let threadIdx.x run along a row, or turn a tile in shared memory"
-        return f"{text}neighbouring threads {verb} a column; {repair}"
-    return text + f"neighbouring threads {verb} {access.bytes} bytes each with gaps between; let them {verb} neighbours"
-
-
-def _verb(access: Access) -> str:
-    return {"load": "loads", "store": "stores", "atomic": "atomics"}[access.op]

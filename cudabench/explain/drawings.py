@@ -2,18 +2,100 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cudabench.model import BankRequest, Buffer, Case, ThreadAccess
+from cudabench.plan import constants
 from cudabench.simulator.count.banks import BANKS, WORD, lanes_together, merged
 
 if TYPE_CHECKING:
-    from cudabench.simulator.count.trace import Trace
+    from cudabench.simulator.count.trace import SharedRequest, Trace
+    from cudabench.simulator.report import Report
+
+FEW = 4  # executions of an instruction whose lanes are told one by one
+WIDTHS = (1, 2, 4, 8, 16)  # bytes of an element
 
 
-def thread_accesses(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> tuple[ThreadAccess, ...]:
-    """Return every access of the first launch to a named array, with the element's index instead of its offset."""
+@dataclass(frozen=True)
+class Tile:
+    """A variable in shared memory: where it lies, bytes of an element, elements by dimension (empty: not known)."""
+
+    name: str
+    start: int
+    nbytes: int
+    itemsize: int
+    shape: tuple[int, ...]
+
+    @property
+    def pitch(self) -> int | None:
+        """Bytes from a row to the next, None where there are no rows."""
+        return self.itemsize * self.shape[-1] if len(self.shape) > 1 else None
+
+    def index(self, address: int) -> tuple[int, ...]:
+        """Return the index of the element at a byte address of the shared memory."""
+        element = (address - self.start) // self.itemsize
+        index: list[int] = []
+        for length in reversed(self.shape[1:]):
+            index.append(element % length)
+            element //= length
+        return (element, *reversed(index))
+
+
+def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
+    """Return the variables in shared memory, with the rows that their declarations or the accesses tell."""
+    found = []
+    variables = report.trace.variables if report.trace else ()
+    for name, start, nbytes in variables:
+        rows = [row for row in report.accesses if row.space == "shared" and row.array == name]
+        declared = declared_shape(case, name, nbytes)
+        if declared and len(declared[1]) > 1:
+            found.append(Tile(name, start, nbytes, *declared))
+            continue
+        itemsize = declared[0] if declared else min((row.bytes for row in rows), default=WORD)
+        steps: Counter[int] = Counter()
+        for row in rows:
+            for each in row.patterns:
+                for step in {abs(each.pattern.stride), *map(abs, each.pattern.axes or ())}:
+                    if step > itemsize and step % itemsize == 0 and nbytes % step == 0 and step < nbytes:
+                        steps[step] += each.requests
+        pitch = steps.most_common(1)[0][0] if steps else 0
+        shape = (nbytes // pitch, pitch // itemsize) if pitch else ()
+        found.append(Tile(name, start, nbytes, itemsize, shape))
+    return tuple(found)
+
+
+def declared_shape(case: Case, name: str, nbytes: int) -> tuple[int, tuple[int, ...]] | None:
+    """Return (bytes of an element, elements by dimension) of a `__shared__` array as the source declares it.
+
+    None where the dimensions are no constants that the source and the case define, or do not add up to `nbytes`.
+    """
+    text = case.source.text
+    dimensions = rf"__shared__[^;{{}}]*?\b{re.escape(name)}\s*((?:\[[^\];]+\]\s*)+)"
+    for match in re.finditer(dimensions, text):
+        known = constants.Constants(constants.read(text), case.defines, WORD)
+        try:
+            shape = tuple(known.evaluate(part) for part in re.findall(r"\[([^\]]+)\]", match[1]))
+        except (constants.NotANumber, KeyError, ZeroDivisionError):
+            continue
+        elements = 1
+        for length in shape:
+            elements *= length
+        if elements > 0 and nbytes % elements == 0 and nbytes // elements in WIDTHS:
+            return nbytes // elements, shape
+    return None
+
+
+def thread_accesses(
+    trace: Trace, case: Case, buffers: Sequence[Buffer], shared: Sequence[Tile]
+) -> tuple[ThreadAccess, ...]:
+    """Return every access of the first launch to a named array, with the element's index instead of its offset.
+
+    shared: the variables in shared memory.
+    """
     import numpy as np
 
     arguments = case.launches[0].arguments
@@ -25,20 +107,76 @@ def thread_accesses(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> tupl
         buffer = named[arguments[event.argument]]
         element = event.offset // np.dtype(buffer.dtype).itemsize
         index = tuple(int(i) for i in np.unravel_index(element, buffer.shape))
-        found.append(ThreadAccess(event.line, event.op, event.width, event.block, event.thread, buffer.name, index))
+        found.append(
+            ThreadAccess(
+                event.line, event.op, event.width, event.block, event.thread, buffer.name, index,
+                instruction=event.instruction,
+            )
+        )  # fmt: skip
+    times: Counter[tuple[object, ...]] = Counter()
+    for request in trace.shared:
+        tile = of(request, shared)
+        who: tuple[object, ...] = (request.instruction, request.block, request.warp)
+        times[who] += 1
+        if tile is None or times[who] > FEW:
+            continue
+        for address, thread in zip(request.addresses, request.threads, strict=True):
+            if address is not None:
+                found.append(
+                    ThreadAccess(
+                        request.line, request.op, request.width, request.block, thread, tile.name, tile.index(address),
+                        bank=address // WORD % BANKS, instruction=request.instruction,
+                    )
+                )  # fmt: skip
     return tuple(found)
 
 
-def bank_requests(trace: Trace) -> tuple[BankRequest, ...]:
-    """Return the first request of each source line and kind of the first warp to shared memory, by wavefront."""
-    seen: set[tuple[int, str, int]] = set()
-    found = []
+def of(request: SharedRequest, shared: Sequence[Tile]) -> Tile | None:
+    """Return the variable that a request's first active lane goes to."""
+    first = next(address for address in request.addresses if address is not None)
+    return next((tile for tile in shared if tile.start <= first < tile.start + tile.nbytes), None)
+
+
+def bank_requests(trace: Trace, shared: Sequence[Tile]) -> tuple[BankRequest, ...]:
+    """Return the requests of the first warp that was recorded, those that use the banks alike as one.
+
+    shared: the variables in shared memory.
+    """
+    if not trace.shared:
+        return ()
+    watched = (trace.shared[0].block, trace.shared[0].warp)
+    numbers: Counter[int] = Counter()
+    alike: dict[tuple[object, ...], tuple[SharedRequest, list[int]]] = {}
+    pictures: dict[tuple[object, ...], tuple[tuple[tuple[int, ...], ...], ...]] = {}
     for request in trace.shared:
-        key = (request.line, request.op, request.width)
-        if key not in seen:
-            seen.add(key)
-            load = request.op == "load"
-            found.append(BankRequest(*key, passes=wavefronts(request.addresses, request.width, load=load)))
+        if (request.block, request.warp) != watched:
+            continue
+        numbers[request.instruction] += 1
+        # Where all banks turn alike, nothing else changes.
+        lowest = min(address for address in request.addresses if address is not None)
+        shape = tuple(None if address is None else address - lowest for address in request.addresses)
+        key: tuple[object, ...] = (request.instruction, request.op, request.width, shape)
+        if key not in alike:
+            alike[key] = (request, [])
+            pictures[key] = wavefronts(request.addresses, request.width, load=request.op == "load")
+        alike[key][1].append(numbers[request.instruction])
+    found = []
+    for key, (request, which) in alike.items():
+        tile = of(request, shared)
+        words = {
+            word
+            for address in request.addresses
+            if address is not None
+            for word in range(address // WORD, (address + max(request.width, 1) - 1) // WORD + 1)
+        }
+        found.append(
+            BankRequest(
+                request.line, request.op, request.width, pictures[key], -(-len(words) // BANKS),
+                tile.name if tile else None, request.block, request.warp, request.instruction, tuple(which),
+                tuple(None if a is None or tile is None else tile.index(a) for a in request.addresses),
+                tile.pitch if tile else None,
+            )
+        )  # fmt: skip
     return tuple(found)
 
 

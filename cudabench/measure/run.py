@@ -16,7 +16,7 @@ import numpy as np
 from cudabench.devices import Choice, probe
 from cudabench.measure import provenance as origin
 from cudabench.measure import session
-from cudabench.model import Case, CpuTime, Operation, Result, Settings
+from cudabench.model import Case, CpuTime, Operation, Result, Settings, Watch
 from cudabench.plan.series import Series
 from cudabench.results.file import ResultsFile
 
@@ -52,7 +52,7 @@ class Run:
     """Series of kernels on devices.
 
     `file` holds every finished result and is written to `path` after each; `outcomes` has the results by series.
-    `request` is what was asked for, as the file tells it. `trace` keeps every access in the simulator. Without
+    `request` is what was asked for, as the file tells it. `trace` keeps single accesses in the simulator. Without
     `provenance` the file does not say where it comes from, which takes some milliseconds to find out.
     """
 
@@ -65,7 +65,7 @@ class Run:
         *,
         path: Path | None = None,
         listener: Listener | None = None,
-        trace: bool = False,
+        trace: Watch = False,
         provenance: bool = True,
     ) -> None:
         self.devices, self.path, self.trace = devices, path, trace

@@ -22,7 +22,7 @@ from typing import Any
 from cudabench import confined
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, DeviceError
-from cudabench.model import Case, CpuTime, DeviceInfo, Operation, Result, Settings
+from cudabench.model import Case, CpuTime, DeviceInfo, Operation, Result, Settings, Watch
 from cudabench.toolchain import limits
 
 WATCHED = ("running", "warming up", "timing")  # phases in which the GPU must give a sign of life
@@ -97,12 +97,12 @@ def run(
     settings: Settings,
     *,
     progress: Callable[[Working], None] = lambda working: None,
-    trace: bool = False,
+    trace: Watch = False,
     cpu: CpuTime | None = None,
 ) -> Generator[Event, None, None]:
     """Run the cases in order and yield what happens: Started once, Finished once a case.
 
-    `progress` is called often with what is being done. `trace` keeps every access in the simulator, for small problems.
+    `progress` is called often with what is being done. `trace` keeps single accesses in the simulator.
     `cpu` is the baseline where it is known already.
 
     Closed before its end, it ends the worker. Raises CudabenchError where nothing can run at all.
@@ -138,7 +138,7 @@ def _simulate(
     cases: Sequence[Case],
     settings: Settings,
     progress: Callable[[Working], None],
-    trace: bool,
+    trace: Watch,
     cpu: CpuTime | None,
 ) -> Iterator[Event]:
     from cudabench.devices.sim import SimDevice

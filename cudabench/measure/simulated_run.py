@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cudabench import simulator
@@ -28,7 +28,20 @@ from cudabench.measure.context import (
     wrong_reason,
 )
 from cudabench.measure.modules import code_warnings
-from cudabench.model import Access, Branch, Case, Hazard, MachineCode, Operation, Problem, Result, StateVariable
+from cudabench.model import (
+    Access,
+    Branch,
+    Case,
+    Dim,
+    Hazard,
+    MachineCode,
+    Operation,
+    Pattern,
+    Problem,
+    Result,
+    StateVariable,
+    Watch,
+)
 from cudabench.toolchain import nvdisasm
 from cudabench.toolchain.record import Compiled
 
@@ -38,7 +51,7 @@ class SimulatedRun(RunContext):
     """The kernels of one run in the simulator; `output` is what the last one printed."""
 
     device: SimDevice
-    trace: bool = False
+    trace: Watch = False
     disassemble: bool = True  # whether to read the machine code
     output: str = field(default="", init=False)
 
@@ -91,12 +104,16 @@ class SimulatedRun(RunContext):
         tolerance = self.operation.tolerated(case.expects, self.problem)
         expected = self.expected(case.expects)
         verification = compare(expected, arrays, tolerance, "simulated")
-        result = replace(_counted(result, case, run, self.operation, self.problem), verification=verification)
+        result = replace(
+            _counted(result, case, run, self.operation, self.problem, self.device.blocks(case)),
+            verification=verification,
+        )
         if self.disassemble:
             result = replace(result, machine_code=self._machine_code(run, compiled))
         if run.report.trace:
-            threads = drawings.thread_accesses(run.report.trace, case, self.operation.buffers(self.problem))
-            result = replace(result, threads=threads, banks=drawings.bank_requests(run.report.trace))
+            buffers, tiles = self.operation.buffers(self.problem), drawings.tiles(run.report, case)
+            threads = drawings.thread_accesses(run.report.trace, case, buffers, tiles)
+            result = replace(result, threads=threads, banks=drawings.bank_requests(run.report.trace, tiles))
         notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem))]
         notes += arithmetic_warnings(result.machine_code, self.output_type(), verification)
         notes += [*launch_warnings(case), *state_warnings(state), *code_warnings(one.ptx for _, one in compiled)]
@@ -177,7 +194,9 @@ class SimulatedRun(RunContext):
         return machine_code.describe_all(images, self.device.architecture)
 
 
-def _counted(result: Result, case: Case, run: sim.Run, operation: Operation, problem: Problem) -> Result:
+def _counted(
+    result: Result, case: Case, run: sim.Run, operation: Operation, problem: Problem, blocks: Mapping[str, Dim]
+) -> Result:
     report = run.report
     return replace(
         result,
@@ -188,14 +207,19 @@ def _counted(result: Result, case: Case, run: sim.Run, operation: Operation, pro
         bytes=operation.bytes(problem) or None,
         flops=operation.flops(problem) if operation.flops else None,
         instructions=report.instructions,
-        access=_contended(tuple(_access(access, case) for access in report.accesses), report.contended, case),
+        access=_contended(_accesses(report.accesses, case, blocks), report.contended, case),
         branches=tuple(_branch(branch, case) for branch in report.branches),
         hazards=tuple(_hazard(hazard, case) for hazard in report.hazards),
     )
 
 
-def _access(access: simulator.Access, case: Case) -> Access:
-    record = Access(
+def _accesses(rows: Sequence[simulator.Access], case: Case, blocks: Mapping[str, Dim]) -> tuple[Access, ...]:
+    said = advice.advise(rows, blocks)
+    return tuple(_access(row, case, text) for row, text in zip(rows, said, strict=True))
+
+
+def _access(access: simulator.Access, case: Case, said: str | None) -> Access:
+    return Access(
         line=access.line,
         source=line_text(case, access.file, access.line),
         space=access.space,
@@ -207,8 +231,28 @@ def _access(access: simulator.Access, case: Case) -> Access:
         wavefronts=access.wavefronts,
         ideal_wavefronts=access.ideal_wavefronts,
         merged=access.merged,
+        advice=said,
+        column=access.column or None,
+        instruction=access.instruction or None,
+        array=access.array,
+        pattern=_pattern(access),
     )
-    return replace(record, advice=advice.advise(record))
+
+
+def _pattern(access: simulator.Access) -> Pattern | None:
+    if not access.patterns:
+        return None
+    most, requests, *_ = access.patterns[0]
+    irregular = most.kind in ("gather", "permutation", "single")
+    return Pattern(
+        kind=most.kind,
+        stride_bytes=None if irregular else most.stride,
+        offset_bytes=None if most.varies else most.offset,
+        lanes=most.lanes,
+        run=most.run,
+        jump_bytes=most.jump or None,
+        share=requests / access.requests,
+    )
 
 
 def _contended(rows: tuple[Access, ...], contended: Sequence[simulator.Contended], case: Case) -> tuple[Access, ...]:
@@ -219,7 +263,7 @@ def _contended(rows: tuple[Access, ...], contended: Sequence[simulator.Contended
     found = []
     for row in rows:
         atomics = by_line.get((row.line, row.source), [])
-        if row.op != "atomic" or row.space != "global" or not atomics:
+        if row.op not in ("atomic", "reduction") or row.space != "global" or not atomics:
             found.append(row)
             continue
         most = max(atomics, key=lambda atomic: atomic.hottest or 0)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.explain.accesses import cost, unit
+from cudabench.explain.advice import conflict
+from cudabench.explain.lines import by_line, spoken
 from cudabench.model import WARP, Access, BankRequest, Branch, Hazard, Result, ThreadAccess, dim_text
 from cudabench.results import units
 
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 NOTABLE = 0.02  # of a launch's instructions: what divergence costs under it is not worth a line
-WIDE = 110  # columns of a terminal from which the source stands beside the counts
+SOURCE_WIDTH = 40  # columns that the source needs to stand beside the counts
+NAME_WIDTH = 24  # columns of an array's name at most
+PICTURES = 12  # of banks that are drawn for a kernel
 
 
 def show(out: Console, result: Result, *, threads: bool, banks: bool) -> None:
@@ -72,45 +76,100 @@ def summary(result: Result) -> str:
     return ", ".join(parts)
 
 
+class AccessColumn(NamedTuple):
+    """A column of the table of accesses; where the terminal is narrow the highest `expendable` leaves first."""
+
+    heading: str
+    text: Callable[[Access], str]
+    right: bool = True
+    expendable: int = 0
+
+
+COLUMNS = (
+    AccessColumn("line", lambda row: str(row.line)),
+    AccessColumn("array", lambda row: shortened(row.array or "", NAME_WIDTH), right=False),
+    AccessColumn("access", lambda row: f"{row.space} {row.op} {row.bytes} B", right=False),
+    AccessColumn("lanes of a warp", lambda row: spoken(row.pattern), right=False, expendable=2),
+    AccessColumn("requests", lambda row: units.count(row.requests), expendable=3),
+    AccessColumn("per request", lambda row: f"{units.digits(cost(row).per_request or 0, 3)} {unit(row.space)}"),
+    AccessColumn("at best", lambda row: units.digits(cost(row).ideal_per_request or 0, 3), expendable=1),
+    AccessColumn("waste", lambda row: f"{cost(row).waste or 0:.0%}"),
+)
+
+
 def accesses(out: Console, rows: Sequence[Access]) -> None:
-    """Print the table of accesses, a row a line and kind, then the advice by line."""
+    """Print the table of accesses, a row a line, array and kind, then the advice by line."""
     from rich.table import Table
     from rich.text import Text
 
     if not rows:
         out.print("No memory is accessed.")
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("line", justify="right", no_wrap=True)
-    table.add_column("access", no_wrap=True)
-    for heading in ("requests", "per request", "at best", "waste"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    beside = out.width >= WIDE
-    if beside:
-        table.add_column("source", no_wrap=True, overflow="ellipsis")
-    else:
+    rows = by_line(rows)
+    columns, needed = fitting(rows, out.width)
+    beside = out.width - needed >= SOURCE_WIDTH
+    if not beside:
         for line, source in dict.fromkeys((row.line, row.source) for row in rows):
-            out.print(Text(f"{line:>4}  {source}", overflow="ellipsis", no_wrap=True))
+            out.print(Text(shortened(f"{line:>4}  {plain(source)}", out.width), no_wrap=True))
         out.print()
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=True)
+    if beside:
+        table.add_column("source", no_wrap=True)
     for row in rows:
-        spent = cost(row)
-        wasted = spent.waste or 0.0
-        cells = [
-            str(row.line),
-            f"{row.space} {row.op} {row.bytes} B",
-            units.count(row.requests),
-            f"{units.digits(spent.per_request or 0, 3)} {unit(row.space)}",
-            units.digits(spent.ideal_per_request or 0, 3),
-            f"{wasted:.0%}",
-        ]
-        style = "red" if wasted > 0.5 else "yellow" if row.advice else ""
-        table.add_row(*cells, *([Text(row.source)] if beside else []), style=style)
+        cells: list[str | Text] = [column.text(row) for column in columns]
+        if beside:
+            cells.append(Text(shortened(plain(row.source), out.width - needed)))
+        style = "red" if row.advice and (cost(row).waste or 0) > 0.5 else "yellow" if row.advice else ""
+        table.add_row(*cells, style=style)
     out.print(table)
-    advised = [row for row in rows if row.advice]
-    if advised:
+    left = [column.heading for column in COLUMNS if column not in columns]
+    if left:
+        out.print(
+            Text(
+                f"Left out for want of room: {', '.join(left)}; a wider terminal, a pipe (| cat) or --json - has them.",
+                style="dim",
+            )
+        )
+    lines = advice_lines(rows)
+    if lines:
         out.print()
-    for row in advised:
-        out.print(Text(f"line {row.line}: {row.advice}", style="yellow"))
+    for text in lines:
+        out.print(Text(text, style="yellow"))
+
+
+def fitting(rows: Sequence[Access], width: int) -> tuple[list[AccessColumn], int]:
+    """Return the columns that a width has room for, and what they take of it."""
+    kept = list(COLUMNS)
+
+    def needed() -> int:
+        return sum(2 + max(len(c.heading), *(len(c.text(row)) for row in rows)) for c in kept)
+
+    for rank in range(max(column.expendable for column in COLUMNS), 0, -1):
+        if needed() <= width + 2:  # the last column needs no gap
+            break
+        kept = [column for column in kept if column.expendable != rank]
+    return kept, needed()
+
+
+def advice_lines(rows: Sequence[Access]) -> list[str]:
+    """Return the advice, each piece once, with the lines that it is for."""
+    where: dict[str, list[int]] = {}
+    for row in rows:
+        if row.advice and row.line not in where.setdefault(row.advice, []):
+            where[row.advice].append(row.line)
+    return [f"{'line' if len(at) == 1 else 'lines'} {', '.join(map(str, at))}: {said}" for said, at in where.items()]
+
+
+def plain(source: str) -> str:
+    """Return a source line as it can stand in a table."""
+    return " ".join(source.split("\t"))
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text cut to a width, with an ellipsis where something is missing."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
 def branches(out: Console, rows: Sequence[Branch], instructions: int) -> None:
@@ -177,37 +236,104 @@ def coordinates(index: Sequence[int]) -> str:
 
 
 def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
-    """Print a row a thread: the elements that it reads and writes, in its order."""
+    """Print a row a thread: the elements that it reads and writes, in its order, and the banks that serve them."""
     from rich.table import Table
+    from rich.text import Text
 
-    by_thread: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[str, list[str]]] = {}
+    order: dict[tuple[str, str], int] = {}
+    by_thread: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[tuple[str, str], list[ThreadAccess]]] = {}
     for row in rows:
-        kinds = by_thread.setdefault((row.block[::-1], row.thread[::-1]), {"load": [], "store": [], "atomic": []})
-        kinds[row.op].append(f"{row.array}[{', '.join(map(str, row.index))}]")
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    used = [op for op in ("load", "store", "atomic") if any(kinds[op] for kinds in by_thread.values())]
-    for heading in ("block", "thread", *({"load": "reads", "store": "writes", "atomic": "updates"}[op] for op in used)):
-        table.add_column(heading, no_wrap=heading in ("block", "thread"), overflow="fold")
-    for (block, thread), kinds in sorted(by_thread.items()):
-        place = (coordinates(block[::-1]), coordinates(thread[::-1]))
-        table.add_row(*place, *(" ".join(kinds[op]) for op in used))
+        key = (row.op, row.array)
+        order[key] = min(order.get(key, row.instruction or 0), row.instruction or 0)
+        mine = by_thread.setdefault((row.block[::-1], row.thread[::-1]), {})
+        mine.setdefault(key, []).append(row)
     out.print()
+    if not rows:
+        out.print("No array is accessed by these threads.")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    blocks = {block for block, _ in by_thread}
+    if len(blocks) == 1:
+        warps = f", {len(by_thread)} threads" if len(by_thread) > 1 else ""
+        out.print(Text(f"block {coordinates(next(iter(blocks))[::-1])}{warps}, accesses in the kernel's order"))
+    else:
+        table.add_column("block", no_wrap=True)
+    table.add_column("thread", no_wrap=True)
+    columns = sorted(order, key=lambda key: order[key])
+    banked = {key for key in order if any(row.bank is not None for row in rows if (row.op, row.array) == key)}
+    for op, array in columns:
+        table.add_column(f"{SAYS[op]} {array}", overflow="fold")
+        if (op, array) in banked:
+            table.add_column("bank", no_wrap=True)
+    cut = False
+    for (block, thread), mine in sorted(by_thread.items()):
+        cells = [coordinates(block[::-1])] if len(blocks) > 1 else []
+        cells.append(coordinates(thread[::-1]))
+        for key in columns:
+            own = mine.get(key, [])
+            cut = cut or len(own) > SHOWN
+            more = f" +{len(own) - SHOWN}" if len(own) > SHOWN else ""
+            cells.append(" ".join(element(row) for row in own[:SHOWN]) + more)
+            if key in banked:
+                cells.append(" ".join(str(row.bank) for row in own[:SHOWN]) + more)
+        table.add_row(*cells)
     out.print(table)
+    for op, array in columns:
+        if (op, array) in banked:
+            out.print(Text(meeting(rows, op, array), style="dim"))
+    if cut:
+        out.print(Text(f"+N: so many accesses more; {SHOWN} are shown. --json - has what was kept.", style="dim"))
+
+
+SHOWN = 4  # accesses of a thread to one array that its row tells
+SAYS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": "updates"}
+
+
+def element(row: ThreadAccess) -> str:
+    """Return an element as C and NumPy write it: 'tile[3, 5]'."""
+    return f"{row.array}[{', '.join(map(str, row.index))}]"
+
+
+def meeting(rows: Sequence[ThreadAccess], op: str, array: str) -> str:
+    """Return what the banks of a table's column come to: how many lanes of a warp meet in one bank."""
+    first: dict[tuple[tuple[int, ...], int], set[tuple[int, ...]]] = {}
+    instruction = next(row.instruction for row in rows if (row.op, row.array) == (op, array))
+    seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+    for row in rows:
+        who = (row.block, row.thread)
+        if (row.op, row.array, row.instruction) != (op, array, instruction) or who in seen or row.bank is None:
+            continue
+        if seen and row.block != next(iter(seen))[0]:
+            break
+        if len(seen) == 32:
+            break
+        seen.add(who)
+        first.setdefault((row.block, row.bank), set()).add(row.index)
+    most = max(len(indices) for indices in first.values())
+    what = (
+        f"{len(first)} banks serve the first warp's {len(seen)} lanes"
+        if len(first) > 1
+        else "one bank serves all lanes"
+    )
+    verdict = f"{most} elements of one bank one after the other: {conflict(most)}" if most > 1 else "no bank conflict"
+    return f"{SAYS[op]} {array}: {what}, {verdict}"
 
 
 def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[Access]) -> None:
-    """Draw each kind of request of the first warp: a column a bank, a row a wavefront, in each cell the lane served."""
+    """Draw a warp's requests to shared memory: a column a bank, a row a wavefront, in each cell the lane served."""
     from rich.text import Text
 
     sources = {row.line: row.source for row in rows}
     if not requests:
         out.print()
-        out.print("No shared memory is used, so there are no banks to draw.")
-    for request in requests:
-        wavefronts = units.count(len(request.passes)) + (" wavefront" if len(request.passes) == 1 else " wavefronts")
+        out.print("This warp uses no shared memory, so there are no banks to draw.")
+    drawn = requests[:PICTURES]
+    for request in drawn:
         out.print()
-        out.print(Text(f"line {request.line}: {sources.get(request.line, '')}", style="bold"))
-        out.print(f"{request.op} of {request.bytes} bytes a lane by the first warp: {wavefronts}, lanes by bank")
+        out.print(
+            Text(shortened(f"line {request.line}: {plain(sources.get(request.line, ''))}", out.width), style="bold")
+        )
+        out.print(Text(caption(request), style="red" if len(request.passes) > request.ideal else ""))
         halves = [range(32)] if out.width >= 13 + 32 * 3 else [range(16), range(16, 32)]
         for banks in halves:
             out.print(Text("bank         " + "".join(f"{bank:>2} " for bank in banks), style="dim"))
@@ -218,8 +344,43 @@ def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[
                     cell = f"{lanes[0]:>2}{'+' if len(lanes) > 1 else ' '}" if lanes else " . "
                     line.append(cell, style="dim" if not lanes else COLOURS[at % len(COLOURS)])
                 out.print(line)
-    if any(len(lanes) > 1 for request in requests for row in request.passes for lanes in row):
+    if any(len(lanes) > 1 for request in drawn for row in request.passes for lanes in row):
         out.print(Text("+ the word goes to other lanes in the same wavefront", style="dim"))
+    if len(requests) > PICTURES:
+        out.print(Text(f"{len(requests) - PICTURES} more that use the banks differently are in --json -.", style="dim"))
+
+
+def caption(request: BankRequest) -> str:
+    """Return who asks for what, and what it comes to: '... by warp 0 of block (0, 0, 0): 8-way bank conflict, ...'."""
+    taken = len(request.passes)
+    who = f"warp {request.warp} of block {coordinates(request.block)}"
+    which = f", request {ranges(request.requests)}" if request.requests != (1,) else ""
+    wavefronts = f"{taken} wavefront{'' if taken == 1 else 's'}"
+    verdict = (
+        f"{conflict(taken / request.ideal)}, {wavefronts} where {request.ideal} would do"
+        if taken > request.ideal
+        else f"no bank conflict, {wavefronts}"
+    )
+    what = (
+        f" of {request.array}"
+        if request.array and request.op == "load"
+        else f" to {request.array}"
+        if request.array
+        else ""
+    )
+    return f"{request.op}{what}, {request.bytes} bytes a lane, by {who}{which}: {verdict}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return numbers as people list them: '1, 3 to 6'."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    said = [f"{part[0]}" if len(part) == 1 else f"{part[0]} to {part[1]}" for part in parts]
+    return ", ".join(said[:4]) + (f" and {len(said) - 4} more" if len(said) > 4 else "")
 
 
 COLOURS = ("green", "yellow", "red", "magenta", "cyan", "blue")

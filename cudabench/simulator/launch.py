@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator.check.hazards import readable
 from cudabench.simulator.count.branches import branches
-from cudabench.simulator.count.counters import executed_lines
+from cudabench.simulator.count.counters import NOWHERE, Row, executed_lines
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import place_arrays, scalar_bytes
-from cudabench.simulator.program.code import AccessKind, Code
+from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
-from cudabench.simulator.report import Access, Contended, Report
+from cudabench.simulator.report import Access, Contended, PatternCount, Report, by_pattern
 from cudabench.simulator.textures import FIRST_HANDLE, Texture
 
 # Vector steps: each is one instruction for all lanes that run it together.
@@ -80,7 +81,7 @@ def run(
     names: Sequence[str] | None = None,
     budget: int | None = None,
     seconds: float | None = None,
-    trace: bool = False,
+    trace: bool | tuple[int, int] = False,
     progress: Callable[[int, int], None] | None = None,
     merged: Mapping[int, tuple[int, int]] | None = None,
 ) -> Report:
@@ -91,7 +92,8 @@ def run(
     bytes for structs by value, None for a null pointer, a
     Texture for a texture or surface object. shared_bytes: dynamic shared memory of a block. names: the
     parameters' names for messages. budget, seconds: vector steps and time after which the launch is stopped.
-    trace: record single accesses (small launches only). progress: called with (blocks done, blocks in all).
+    trace: record single accesses, all (small launches only) or those of one warp, (number of the block, x first; warp).
+    progress: called with (blocks done, blocks in all).
 
     merged: how loads and stores count that the machine code has otherwise, by PTX line: (bytes to add to the address,
     bytes a lane), or (PTX line of the one that does its work, 0).
@@ -112,7 +114,6 @@ def run(
     if len(titles) != len(arguments):
         raise LaunchError(f"{len(titles)} names were given for {len(arguments)} arguments.")
     space = program.space()
-    first_argument = len(space.slots)
     addresses = place_arrays(
         space, [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
     )
@@ -140,7 +141,7 @@ def run(
     parameters = Region("the parameters", PARAMETER_WINDOW, np.frombuffer(raw, dtype=np.uint8), False)
     recorder = None
     if trace:
-        recorder = Recorder(space, first_argument, addresses, arguments)
+        recorder = Recorder(space, addresses, arguments, trace if isinstance(trace, tuple) else None)
     barrier = 0
     if code.cooperative:
         threads = int(np.prod(np.array([*grid3, *block3], dtype=object)))
@@ -150,7 +151,7 @@ def run(
                 "than any GPU holds; let each thread do more."
             )
         barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
-    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace)
+    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True)
     issued = {}
     for number, access in enumerate(code.accesses):
         if merged and access.location.ptx_line in merged:
@@ -160,7 +161,7 @@ def run(
     machine.run()
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
-        None if recorder is None else recorder.trace(), machine.hazards.suspicions(),
+        None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
         {kernel: executed_lines(code.blocks, machine.executed)},
         branches(code, machine.executed), _contended(code, machine),
     )  # fmt: skip
@@ -181,31 +182,56 @@ def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
 
 
 def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
-    """Return the counts per line, space, operation and width, in the order of the source."""
-    counters = machine.counters
-    totals: dict[tuple[str, int, str, AccessKind, int], list[int]] = {}
-    keys: dict[int, tuple[str, int, str, AccessKind, int]] = {}  # by PTX line
-    away: dict[int, int] = {}  # by PTX line of the access that does the work of others: their requests
-    for number, (location, space, op, size) in enumerate(code.accesses):
-        other, issued = counters.issued.get(number, (0, size))
-        if not issued:
-            away[other] = away.get(other, 0) + counters.merged[number]
-        if not counters.requests[number]:
-            continue
-        key = (code.files.get(location.file, ""), location.line, space, op, issued)
-        keys[location.ptx_line] = key
-        total = totals.setdefault(key, [0, 0, 0, 0])
-        total[0] += counters.requests[number]
-        total[1] += counters.pieces[number]
-        total[2] += counters.ideal[number]
-    for line, requests in away.items():
-        if line in keys:
-            totals[keys[line]][3] += requests
-    found = []
-    for key in sorted(totals):
-        requests, pieces, ideal, merged = totals[key]
-        if key[2] in ("shared", "constant"):
-            found.append(Access(*key, requests, None, None, pieces, ideal, merged))
-        else:
-            found.append(Access(*key, requests, pieces, ideal, None, None, merged))
-    return tuple(found)
+    """Return the counts per instruction and array, in the order of the source."""
+    found: dict[tuple[Any, ...], Access] = {}
+    for row in machine.counters.rows.values():
+        access = _access(code, machine, row)
+        key = access.key
+        have = found.get(key)  # of another copy of an inlined function
+        found[key] = access if have is None else have.plus(access)
+    for number, (line, issued) in machine.counters.issued.items():
+        away = machine.counters.merged[number]
+        leader = next((key for key, access in found.items() if access.instruction == line), None)
+        if away and not issued and leader:
+            found[leader] = found[leader]._replace(merged=found[leader].merged + away)
+    return tuple(found[key] for key in sorted(found))
+
+
+def _shared_variables(code: Code, machine: Machine) -> tuple[tuple[str, int, int], ...]:
+    """Return name, offset and bytes of the variables in shared memory."""
+    return tuple(
+        (readable(name), start, nbytes or machine.shared_size - start) for name, start, nbytes in code.shared_names
+    )
+
+
+def _access(code: Code, machine: Machine, row: Row) -> Access:
+    """Return the record of what one instruction did to one array."""
+    location, space, op, size = code.accesses[row.number]
+    size = machine.counters.issued.get(row.number, (0, size))[1]
+    patterns = by_pattern([PatternCount(look.pattern, r, p, i, look.example) for look, (r, p, i) in row.looks.items()])
+    requests, pieces, ideal = patterns[0][1:4]
+    for each in patterns[1:]:
+        requests, pieces, ideal = requests + each.requests, pieces + each.pieces, ideal + each.ideal
+    array, nbytes, start = None, 0, 0
+    if row.array == NOWHERE:
+        pass
+    elif space == "shared" and code.shared_names:
+        assert isinstance(row.array, int)
+        name, start, nbytes = code.shared_names[row.array]
+        array, nbytes = readable(name), nbytes or machine.shared_size - start
+    elif space in ("global", "constant"):
+        slots = row.array if isinstance(row.array, tuple) else (row.array,)
+        regions = [machine.space.slots[slot] for slot in slots]
+        array, nbytes, start = readable(regions[0].name), regions[0].size, regions[0].base
+        if len(regions) > 1:
+            array = ", ".join(readable(region.name) for region in regions)
+    first = row.first
+    if first is None:
+        first = min((place for place in next(iter(row.looks)).example if place is not None), default=start)
+    shared = space in ("shared", "constant")
+    return Access(
+        code.files.get(location.file, ""), location.line, space, op, size, requests,
+        None if shared else pieces, None if shared else ideal, pieces if shared else None, ideal if shared else None,
+        kernel=code.name, column=location.column, instruction=location.ptx_line,
+        array=array, array_bytes=nbytes, start=start, patterns=patterns, first=first, step=row.step,
+    )  # fmt: skip

@@ -58,7 +58,7 @@ class Machine:
         self.space, self.parameters = space, parameters
         self.parameter_values: dict[tuple[int, int, str], Value] = {}
         self.budget, self.trace, self.progress = budget, trace, progress
-        self.counters = Counters(len(plan.code.accesses), plan.patterns, merged or {})
+        self.counters = Counters(plan, merged or {})
         self.seconds = seconds
         self.deadline = time.monotonic() + seconds if seconds is not None else math.inf
         self.hazards = Hazards(plan.code, space)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import Any
 
+from cudabench.simulator.count.counters import Counted, Place
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.values import Array, Chunk, Index3, Key
 
@@ -25,7 +27,8 @@ class Plan:
     """One kernel with one grid, block and amount of dynamic shared memory.
 
     chunks: (origin, chunk) of all boxes of the grid, in their order; boxes of one extent share a chunk. patterns:
-    counts by access pattern. kept: registers that lanes waiting at blocks may still read, by those blocks.
+    counts by access pattern. seen: how often an instruction with other addresses ran on an array, and its last pattern.
+    kept: registers that lanes waiting at blocks may still read, by those blocks.
     clean_shared: what is initialised after an interval without races, by its log; states: such states by content.
     clean_global: the logs of intervals without races. remembered: about the bytes of all that.
     """
@@ -40,7 +43,8 @@ class Plan:
 
     def forget(self) -> None:
         """Drop what was found in earlier launches."""
-        self.patterns: dict[Key, tuple[int, int]] = {}
+        self.patterns: dict[Key, Counted] = {}
+        self.seen: dict[tuple[int, Place], list[Any]] = {}
         self.kept: dict[tuple[int, ...], frozenset[int]] = {}
         self.clean_shared: dict[Key, Array] = {}
         self.states: dict[bytes, Array] = {}

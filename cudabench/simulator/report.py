@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from cudabench.simulator.count.patterns import Pattern
 
 Index = tuple[int, int, int]
 
 
+class PatternCount(NamedTuple):
+    """A pattern of an access with what has it: requests, sectors or wavefronts, and the same at best.
+
+    example: the addresses of one warp that has it, bytes from the start of the memory, None for inactive lanes.
+    """
+
+    pattern: Pattern
+    requests: int
+    pieces: int
+    ideal: int
+    example: tuple[int | None, ...]
+
+
 class Access(NamedTuple):
-    """Memory requests of one source line, space, operation and width, summed over the launch.
+    """Memory requests of one PTX instruction to one array, summed over the launch.
 
     bytes: per lane. requests: warp-level instructions with at least one active lane. sectors (global, local): distinct
     32-byte pieces touched, summed over requests; ideal_sectors: the same bytes packed. wavefronts (shared): turns
     over the 32 banks; (constant): addresses, one after the other; ideal_wavefronts: without conflicts. Pairs that do
     not apply are None.
     merged: requests of the PTX whose work these do too; they are in no other count.
+    kernel, column, instruction: the PTX function, the column of the source, the line of the PTX. array: an argument, a
+    shared or a module variable (several names where lanes went to several), or None; array_bytes: its size, 0 where
+    that is not known; start: its offset in shared memory, or its address. patterns: what the lanes did, the most
+    frequent first. first: the first address that thread 0 or a first warp went to; step: bytes to the next execution's,
+    0 where that is not known.
     """
 
     file: str
@@ -29,6 +49,57 @@ class Access(NamedTuple):
     wavefronts: int | None
     ideal_wavefronts: int | None
     merged: int = 0
+    kernel: str = ""
+    column: int = 0
+    instruction: int = 0
+    array: str | None = None
+    array_bytes: int = 0
+    start: int = 0
+    patterns: tuple[PatternCount, ...] = ()
+    first: int = 0
+    step: int = 0
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells it from other accesses, in the order of the source."""
+        return (
+            self.file, self.line, self.column, self.kernel, self.instruction, self.space, self.op, self.bytes,
+            self.array or "",
+        )  # fmt: skip
+
+    def plus(self, other: Access) -> Access:
+        """Return the sum of two launches' accesses with one key."""
+
+        def add(x: int | None, y: int | None) -> int | None:
+            return None if x is None or y is None else x + y
+
+        return self._replace(
+            requests=self.requests + other.requests,
+            sectors=add(self.sectors, other.sectors),
+            ideal_sectors=add(self.ideal_sectors, other.ideal_sectors),
+            wavefronts=add(self.wavefronts, other.wavefronts),
+            ideal_wavefronts=add(self.ideal_wavefronts, other.ideal_wavefronts),
+            merged=self.merged + other.merged,
+            patterns=by_pattern((*self.patterns, *other.patterns)),
+            step=self.step or other.step,
+        )
+
+
+def by_pattern(counts: Sequence[PatternCount]) -> tuple[PatternCount, ...]:
+    """Return one count for each pattern, the most frequent first."""
+    if len(counts) == 1:
+        return (counts[0],)
+    found: dict[Pattern, PatternCount] = {}
+    for each in counts:
+        have = found.get(each.pattern)
+        if have is not None:
+            each = have._replace(
+                requests=have.requests + each.requests,
+                pieces=have.pieces + each.pieces,
+                ideal=have.ideal + each.ideal,
+            )
+        found[each.pattern] = each
+    return tuple(sorted(found.values(), key=lambda each: -each.requests))
 
 
 class Hazard(NamedTuple):
@@ -118,7 +189,7 @@ class Report(NamedTuple):
 def merge(reports: Iterable[Report]) -> Report:
     """Return one report for several launches: counts are summed, the first trace is kept."""
     instructions, output, trace = 0, [], None
-    accesses: dict[tuple[Any, ...], list[int | None]] = {}
+    accesses: dict[tuple[Any, ...], Access] = {}
     hazards: list[Hazard] = []
     suspicions: list[Hazard] = []
     executed: dict[str, dict[int, Executed]] = {}
@@ -129,14 +200,8 @@ def merge(reports: Iterable[Report]) -> Report:
         output.append(report.output)
         trace = report.trace if trace is None else trace
         for access in report.accesses:
-            key = access[:5]
-            counts = accesses.get(key)
-            if counts is None:
-                accesses[key] = list(access[5:])
-            else:
-                for place, value in enumerate(access[5:]):
-                    if value is not None:
-                        counts[place] = (counts[place] or 0) + value
+            have = accesses.get(access.key)
+            accesses[access.key] = access if have is None else have.plus(access)
         hazards += report.hazards
         suspicions += report.suspicions
         contended += report.contended
@@ -149,7 +214,7 @@ def merge(reports: Iterable[Report]) -> Report:
                 sums[line] = sums.get(line, Executed()).plus(*times)
     return Report(
         instructions,
-        tuple(Access(*key, *counts) for key, counts in sorted(accesses.items(), key=lambda item: item[0])),
+        tuple(accesses[key] for key in sorted(accesses)),
         _by_line(hazards),
         "".join(output),
         trace,

@@ -150,20 +150,17 @@ def plain_name(symbol: str) -> str:
 
     >>> plain_name("_ZZ4bumpE5count"), plain_name("_ZN2ns5tableE"), plain_name("_ZL4flag"), plain_name("total")
     ('count', 'table', 'flag', 'total')
+    >>> plain_name("_ZZ6kernelILi8EEvPfE4tile"), plain_name("_ZZ6kernelILi8EEvPfE4tile_0")
+    ('tile', 'tile')
     """
     if not symbol.startswith("_Z"):
         return symbol
-    name, at = symbol, 2
-    while at < len(symbol):
-        match = re.compile(r"\d+").match(symbol, at)
-        if match is None:
-            at += 1
-            continue
+    # A number may also be a template's argument: a name is what the symbol ends with, but for closing letters.
+    for match in re.finditer(r"(?<!\d)(\d+)(?=[A-Za-z_])", symbol):
         end = match.end() + int(match[0])
-        if end > len(symbol):
-            break
-        name, at = symbol[match.end() : end], end
-    return name
+        if end <= len(symbol) and re.fullmatch(r"E*(_\d*_?)?", symbol[end:]):
+            return symbol[match.end() : end]
+    return symbol
 
 
 def declared_at(text: str, name: str) -> int | None:

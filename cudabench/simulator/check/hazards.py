@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from cudabench.simulator.program.code import Code, Op
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.report import Hazard
 from cudabench.simulator.values import Array, Chunk, broadcast
+from cudabench.toolchain.cubin import plain_name
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -228,13 +229,7 @@ def _beyond(offset: int, size: int, low: int, high: int) -> str:
     return f"{offset + size - high} B across the end"
 
 
+@cache
 def readable(name: str) -> str:
-    """Return the source name of a shared variable: the last word of its mangled name."""
-    name = name.rpartition("::")[2]
-    match = re.match(r"_ZZ.*E(\d*)?(?P<rest>.*)$", name)
-    if match:
-        tail = re.search(r"E(\d+)([A-Za-z_]\w*)$", name)
-        if tail:
-            length = int(tail[1])
-            return tail[2][:length]
-    return name
+    """Return the source name of a variable."""
+    return plain_name(name.rpartition("::")[2])

@@ -7,17 +7,26 @@ serves one address at a time, to all lanes that want it (CUDA C++ Programming Gu
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cudabench.simulator.count import banks
+from cudabench.simulator.count.patterns import BROADCAST, LINE, ONE_PLACE, UNKNOWN, Look, look
 from cudabench.simulator.report import Executed
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadcast
 
 if TYPE_CHECKING:
+    from cudabench.simulator.plan import Plan
     from cudabench.simulator.program.code import Block
+
+Place = int | tuple[int, ...]  # an array, see `Counters`
+Steps = tuple[int, int, int]  # bytes by axis of threadIdx
+Counted = tuple[int, int, Look]  # pieces, ideal pieces, what the lanes did
+NOWHERE = -1
+ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each time
 
 SECTOR_SHIFT = 5
 SECTOR = 1 << SECTOR_SHIFT
@@ -54,10 +63,12 @@ def executed_lines(blocks: Sequence[Block], executed: Sequence[Executed]) -> dic
     """Return how often each PTX line ran, from how often each block did; the copies of an inlined function add up."""
     lines: dict[int, Executed] = {}
     for block, times in zip(blocks, executed, strict=True):
-        ops = block.ops if block.terminator is None else [*block.ops, block.terminator]
-        for line in {op.line.ptx_line for op in ops}:
-            lines[line] = lines.get(line, Executed()).plus(times.warps, times.lanes)
-        if block.terminator is not None:
+        own = Executed(times.warps, times.lanes)
+        for line in block.lines:
+            have = lines.get(line)
+            lines[line] = own if have is None else have.plus(*own)
+        if times.taken or times.parted:
+            assert block.terminator is not None
             line = block.terminator.line.ptx_line
             lines[line] = lines[line].plus(taken=times.taken, parted=times.parted)
     return lines
@@ -112,50 +123,92 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
     return int(distinct(rows >> SECTOR_SHIFT).sum()), ideal
 
 
-def different(addresses: Array, mask: Array | None) -> int:
-    """Return the number of distinct addresses, summed over all requests; arguments as for `sectors`."""
-    rows = _rows(addresses, mask)
-    return int(distinct(rows).sum()) if len(rows) else 0
+class Row:
+    """The counts of one memory instruction on one array, by what the lanes did."""
+
+    __slots__ = ("array", "first", "last", "looks", "number", "step")
+
+    def __init__(self, number: int, array: Place) -> None:
+        self.number, self.array = number, array
+        self.looks: dict[Look, list[int]] = {}  # requests, pieces, ideal
+        self.first: int | None = None  # the first address that was seen
+        self.last = 0
+        self.step = 0  # bytes from an execution to the next, the least that was seen
+
+    def went(self, place: int) -> None:
+        """Note where the first lane went."""
+        if self.first is None:
+            self.first = place
+        elif place != self.last:
+            step = place - self.last
+            if not self.step or abs(step) < abs(self.step):
+                self.step = step
+        self.last = place
 
 
 class Counters:
-    """Requests and pieces per memory instruction; patterns that recur are counted once."""
+    """Requests and pieces per memory instruction, array and pattern; patterns that recur are counted once.
 
-    def __init__(
-        self, instructions: int, patterns: dict[Key, tuple[int, int]], merged: Mapping[int, tuple[int, int]]
-    ) -> None:
+    An array is a slot of the address space (several for an instruction whose lanes went to several), or the number of
+    a shared variable.
+    """
+
+    def __init__(self, plan: Plan, merged: Mapping[int, tuple[int, int]]) -> None:
         """`merged`: of the memory instructions that the machine code has otherwise (`launch.run`)."""
         self.issued = merged
-        self.merged = [0] * instructions
-        self.requests = [0] * instructions
-        self.pieces = [0] * instructions
-        self.ideal = [0] * instructions
-        self.patterns = patterns
+        self.merged = [0] * len(plan.code.accesses)
+        self.patterns, self.seen = plan.patterns, plan.seen
+        self.rows: dict[tuple[int, Place], Row] = {}
+        self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
         self.remembered = 0  # bytes of the patterns that are new
 
-    def add(self, number: int, requests: int, pieces: int, ideal: int) -> None:
-        """Add to the counts of a memory instruction."""
-        self.requests[number] += requests
-        self.pieces[number] += pieces
-        self.ideal[number] += ideal
+    def add(
+        self, number: int, requests: int, pieces: int, ideal: int, array: Place = NOWHERE, look: Look = UNKNOWN
+    ) -> Row:
+        """Add to the counts of a memory instruction, and return them."""
+        row = self.rows.get((number, array))
+        if row is None:
+            row = self.rows[number, array] = Row(number, array)
+        counts = row.looks.get(look)
+        if counts is None:
+            row.looks[look] = [requests, pieces, ideal]
+        else:
+            counts[0] += requests
+            counts[1] += pieces
+            counts[2] += ideal
+        return row
 
-    def linear(self, number: int, address: Affine, offset: int, size: int, chunk: Chunk) -> None:
+    def due(self, number: int, array: Place) -> bool:
+        """Return whether to look at an execution whose addresses are not linear: the first ones, then ever fewer."""
+        seen = self.seen.setdefault((number, array), [0, UNKNOWN])
+        seen[0] += 1
+        return seen[0] <= ALWAYS_SEEN or not seen[0] & (seen[0] - 1)
+
+    def linear(self, number: int, address: Affine, offset: int, size: int, chunk: Chunk, array: Place) -> None:
         """Count global accesses of all lanes at address + offset."""
-        key = (address.coefficients, (address.base + offset) & (SECTOR - 1), size, chunk.extent)
+        place = address.base + offset
+        key = (address.coefficients, place & (LINE - 1), size, chunk.extent)
         found = self.patterns.get(key)
         if found is None:
             found = self.patterns[key] = self._linear(address, offset, size, chunk, None)
-        self.add(number, chunk.blocks * chunk.warps, *found)
+        row = self.add(number, chunk.blocks * chunk.warps, *found[:2], array, found[2])
+        row.went(place)
 
-    def _linear(self, address: Affine, offset: int, size: int, chunk: Chunk, mask: Array | None) -> tuple[int, int]:
-        """Count by the distinct residues modulo a sector of the blocks' part; mask: (1, threads) or None."""
+    def _linear(
+        self, address: Affine, offset: int, size: int, chunk: Chunk, mask: Array | None, known: Look | None = None
+    ) -> Counted:
+        """Count by the distinct residues modulo a line of the blocks' part; mask: (1, threads) or None.
+
+        known: the pattern, where it need not be looked at.
+        """
         base = address.base + offset
         coefficients = address.coefficients or (0, 0, 0, 0, 0, 0)
         threads = Affine(0, (*coefficients[:3], 0, 0, 0))
         lanes = np.broadcast_to(threads.array(chunk, INT64), (1, chunk.threads))
-        residues = {base & (SECTOR - 1): chunk.blocks}
+        residues = {base & (LINE - 1): chunk.blocks}
+        part = None
         if any(coefficient & (SECTOR - 1) for coefficient in coefficients[3:]):
-            part = Affine(base, (0, 0, 0, *coefficients[3:])).array(chunk, INT64) & (SECTOR - 1)
+            part = Affine(base, (0, 0, 0, *coefficients[3:])).array(chunk, INT64) & (LINE - 1)
             values, counts = np.unique(part, return_counts=True)
             residues = dict(zip(values.tolist(), counts.tolist(), strict=True))
         pieces = ideal = 0
@@ -163,12 +216,29 @@ class Counters:
             some, best = sectors(lanes + residue, size, mask)
             pieces += some * count
             ideal += best * count
-        return pieces, ideal
+        if known is None:
+            starts = np.array([base & (LINE - 1)]) if part is None else part
+            on = None if mask is None else mask.reshape(-1, 32)
+            known = look(lanes.reshape(-1, 32), on, size, thread_steps(address, chunk), starts)
+        return pieces, ideal, known
 
     def global_(
-        self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int, chunk: Chunk
+        self,
+        number: int,
+        address: Affine | Array,
+        offset: int,
+        size: int,
+        mask: Array | None,
+        warps: int,
+        chunk: Chunk,
+        array: Place,
+        linear: Affine | Array = None,
     ) -> None:
-        """Count global accesses; warps: the number of requests; mask broadcasts over (blocks, threads)."""
+        """Count global accesses.
+
+        warps: the number of requests; mask broadcasts over (blocks, threads); linear: the address before it was
+        resolved to an array, if it was.
+        """
         if number in self.issued:
             shift, size = self.issued[number]
             if not size:
@@ -179,26 +249,80 @@ class Counters:
                 address = address + shift
         if type(address) is Affine:
             if address.coefficients is None:
-                self.add(number, warps, warps, warps)
+                self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
                 return
             if mask is None:
-                self.linear(number, address, offset, size, chunk)
+                self.linear(number, address, offset, size, chunk, array)
                 return
             if mask.shape[0] == 1:
-                self.add(
-                    number,
-                    warps,
-                    *self._linear(address, offset, size, chunk, np.broadcast_to(mask, (1, chunk.threads))),
-                )
+                due = self.due(number, array)
+                last = self.seen[number, array]
+                some = np.broadcast_to(mask, (1, chunk.threads))
+                pieces, ideal, last[1] = self._linear(address, offset, size, chunk, some, None if due else last[1])
+                self.add(number, warps, pieces, ideal, array, last[1]).went(address.base + offset)
                 return
+            linear = address
             address = address.array(chunk, INT64) + offset
         assert not isinstance(address, Affine)
         if address.shape[1] == 1:
-            self.add(number, warps, warps, warps)
+            self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
             return
         rows, mask, times = spread(address, mask, chunk)
         pieces, ideal = sectors(rows, size, mask)
-        self.add(number, warps, pieces * times, ideal * times)
+        steps = thread_steps(linear, chunk) if type(linear) is Affine else None
+        seen = self.look(number, array, rows, mask, size, steps)
+        row = self.add(number, warps, pieces * times, ideal * times, array, seen)
+        if type(linear) is Affine:
+            row.went(int(rows[0, 0]))
+
+    def one_place(self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk) -> Look:
+        """Return the pattern of lanes that all go to one place: how many of a warp they are."""
+        if mask is None or mask is chunk.root:
+            return BROADCAST
+        if self.due(number, array):
+            self.seen[number, array][1] = ONE_PLACE[min(32, max(1, round(active_lanes(mask, chunk) / max(warps, 1))))]
+        found: Look = self.seen[number, array][1]
+        return found
+
+    def look(
+        self,
+        number: int,
+        array: Place,
+        rows: Array,
+        mask: Array | None,
+        size: int,
+        axes: Steps | None = None,
+        always: bool = False,
+    ) -> Look:
+        """Return the pattern of addresses (blocks, threads): their own where they are due, else that of the last."""
+        if self.due(number, array) or always:
+            lanes = rows.reshape(-1, 32)
+            if mask is not None:
+                mask = mask.reshape(-1, 32)
+                on = np.flatnonzero(mask.any(axis=1))
+                lanes, mask = lanes[on], mask[on]
+            self.seen[number, array][1] = look(lanes, mask, size, axes)
+        found: Look = self.seen[number, array][1]
+        return found
+
+    def variable(self, address: Affine | Array, offset: int, mask: Array | None, chunk: Chunk) -> int:
+        """Return the number of the shared variable that the first active lane addresses."""
+        if len(self.shared_starts) < 2:
+            return 0
+        if type(address) is Affine and (mask is None or mask is chunk.root):
+            return max(0, bisect_right(self.shared_starts, address.base + offset) - 1)
+        lane = 0 if mask is None else int(mask.argmax())
+        across = 1 if mask is None else mask.shape[1]
+        block, thread = lane // across, lane % across
+        if type(address) is Affine:
+            place = address.base + offset
+            for factor, axis in zip(address.coefficients or (), chunk.axes, strict=False):
+                place += factor * int(axis[block if axis.shape[0] > 1 else 0, thread if axis.shape[1] > 1 else 0])
+        else:
+            assert not isinstance(address, Affine)
+            rows, columns = address.shape
+            place = int(address[block if rows > 1 else 0, thread if columns > 1 else 0]) + offset
+        return max(0, bisect_right(self.shared_starts, place) - 1)
 
     def shared(
         self,
@@ -221,49 +345,63 @@ class Counters:
             if not isinstance(address, Affine):
                 address = address + shift
         key = None
+        array = self.variable(address, offset, mask, chunk)
         # A word for all lanes takes one wavefront; wider, it takes one for each group of lanes that has an active one.
         narrow = size <= banks.WORD
+        axes: Steps | None = None
         if type(address) is Affine:
             if address.coefficients is None and narrow:
-                self.add(number, warps, warps, warps)
+                self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
                 return
-            blocks_part = address.coefficients[3:] if address.coefficients else ()
-            if not any(blocks_part) and (mask is None or mask is chunk.root):
+            if not (address.coefficients and any(address.coefficients[3:])) and (mask is None or mask is chunk.root):
                 # All banks turn alike with the base, so that only the coefficients matter.
-                key = ("shared", address.coefficients, size, load)
+                key = ("shared", address.coefficients, size, load, array)
                 found = self.patterns.get(key)
                 if found is not None:
-                    self.add(number, warps, found[0] * chunk.blocks, found[1] * chunk.blocks)
+                    self.add(number, warps, found[0] * chunk.blocks, found[1] * chunk.blocks, array, found[2])
                     return
+            axes = thread_steps(address, chunk)
             address = address.array(chunk, INT64) + offset
         assert not isinstance(address, Affine)
         if address.shape[1] == 1 and narrow:
-            self.add(number, warps, warps, warps)
+            self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
             return
-        if (
-            address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow
-            and self._shared(address, size, None, chunk, True)[0] == chunk.warps
-        ):  # fmt: skip
-            # Where all lanes together have no conflict, fewer have none.
-            self.add(number, warps, warps, warps)
-            return
+        if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow:
+            pieces, _, seen = self._shared(number, array, address, size, None, chunk, True, axes)
+            if pieces == chunk.warps:
+                # Where all lanes together have no conflict, fewer have none.
+                self.add(number, warps, warps, warps, array, seen)
+                return
         times = chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0])
-        pieces, ideal = self._shared(address, size, mask, chunk, load)
+        pieces, ideal, seen = self._shared(number, array, address, size, mask, chunk, load, axes)
         if key is not None:
-            self.patterns[key] = (pieces, ideal)
-        self.add(number, warps, pieces * times, ideal * times)
+            self.patterns[key] = (pieces, ideal, seen)
+        self.add(number, warps, pieces * times, ideal * times, array, seen)
 
-    def constant(self, number: int, address: Array, mask: Array | None, warps: int, chunk: Chunk) -> None:
+    def constant(
+        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: Place
+    ) -> None:
         """Count constant accesses, a wavefront for each address; arguments as for `global_`."""
         if address.shape[1] == 1:
-            self.add(number, warps, warps, warps)
+            self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
             return
         rows, mask, times = spread(address, mask, chunk)
         lanes = _rows(rows, mask)
-        self.add(number, warps, int(distinct(lanes).sum()) * times if len(lanes) else 0, warps)
+        pieces = int(distinct(lanes).sum()) * times if len(lanes) else 0
+        self.add(number, warps, pieces, warps, array, self.look(number, array, rows, mask, size))
 
-    def _shared(self, address: Array, size: int, mask: Array | None, chunk: Chunk, load: bool) -> tuple[int, int]:
-        """Return (wavefronts, ideal wavefronts) of one pattern of addresses and lanes, looked up where it is small."""
+    def _shared(
+        self,
+        number: int,
+        array: Place,
+        address: Array,
+        size: int,
+        mask: Array | None,
+        chunk: Chunk,
+        load: bool,
+        axes: Steps | None,
+    ) -> Counted:
+        """Return what one pattern of addresses and lanes counts, looked up where it is small."""
         key: Key | None = None
         weight = address.nbytes + (0 if mask is None else mask.nbytes)
         if weight <= MOST_PATTERN:
@@ -273,14 +411,20 @@ class Counters:
             if found is not None:
                 return found
         rows, mask, _ = spread(address, mask, chunk)
-        if mask is not None:
-            mask = mask.reshape(-1, 32)
-        wavefronts, ideal = banks.both(rows.reshape(-1, 32), size, mask, load=load)
-        result = int(wavefronts.sum()), int(ideal.sum())
+        lanes_on = None if mask is None else mask.reshape(-1, 32)
+        wavefronts, ideal = banks.both(rows.reshape(-1, 32), size, lanes_on, load=load)
+        seen = self.look(number, array, rows, mask, size, axes, always=rows.shape[0] == 1)
+        result = int(wavefronts.sum()), int(ideal.sum()), seen
         if key is not None:
             self.patterns[key] = result
             self.remembered += weight
         return result
+
+
+def thread_steps(address: Affine, chunk: Chunk) -> Steps:
+    """Return the bytes that a step of threadIdx.x, y and z makes, 0 where the block is one thread wide."""
+    x, y, z = (c if span else 0 for c, span in zip((address.coefficients or (0, 0, 0))[:3], chunk.spans, strict=False))
+    return x, y, z
 
 
 def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Array | None, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,21 +10,24 @@ import numpy as np
 
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.report import Index
-from cudabench.simulator.values import Array, broadcast
+from cudabench.simulator.values import Array
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
+    from cudabench.simulator.values import Chunk
 
 
 MAX_EVENTS = 100_000
+MAX_REQUESTS = 4_000
+FEW = 4  # executions of an instruction of one warp whose lanes are kept one by one
 
 
 class GlobalEvent(NamedTuple):
     """One lane's access to global memory.
 
     width: bytes; argument: the number of the array among the launch's arguments (-1 for a module variable); offset:
-    the byte offset from the array's start.
+    the byte offset from the array's start; instruction: the line of the PTX.
     """
 
     file: str
@@ -34,33 +38,51 @@ class GlobalEvent(NamedTuple):
     thread: Index
     argument: int
     offset: int
+    instruction: int
 
 
 class SharedRequest(NamedTuple):
-    """One request of the first warp of block (0, 0, 0) to shared memory: a byte address per lane, None for inactive
-    lanes."""
+    """One request of a warp to shared memory: a byte address per lane, None for inactive lanes.
+
+    block: its index; warp: its number in the block; threads: threadIdx of each lane; instruction: the line of the PTX.
+    """
 
     file: str
     line: int
     op: str
     width: int
     addresses: tuple[int | None, ...]
+    block: Index
+    warp: int
+    threads: tuple[Index, ...]
+    instruction: int
 
 
 class Trace(NamedTuple):
-    """Global events in program order, then by block and thread (at most MAX_EVENTS), and the first warp's shared
-    requests."""
+    """Accesses in program order: global ones by lane (at most MAX_EVENTS), shared ones by request (MAX_REQUESTS).
+
+    Of one warp, global ones of the first FEW executions of each instruction.
+
+    variables: (name, offset, bytes) of the shared memory. complete: whether no limit was met.
+    """
 
     accesses: tuple[GlobalEvent, ...]
     shared: tuple[SharedRequest, ...]
+    variables: tuple[tuple[str, int, int], ...]
     complete: bool
 
 
 class Recorder:
-    """Collects the trace of a launch."""
+    """Collects the trace of a launch: of all warps, or of one, given as (number of the block, x first; warp)."""
 
-    def __init__(self, space: AddressSpace, first: int, addresses: dict[int, int], arguments: Sequence[Any]) -> None:
-        self.space = space
+    def __init__(
+        self,
+        space: AddressSpace,
+        addresses: dict[int, int],
+        arguments: Sequence[Any],
+        watch: tuple[int, int] | None = None,
+    ) -> None:
+        self.space, self.watch = space, watch
         self.arguments: list[tuple[int, int, int]] = []
         for place, value in enumerate(arguments):
             if isinstance(value, np.ndarray):
@@ -69,41 +91,69 @@ class Recorder:
         self.events: list[GlobalEvent] = []
         self.requests: list[SharedRequest] = []
         self.complete = True
+        self.times: Counter[int] = Counter()
 
     def record(self, machine: Machine, access: MemoryOp, space: str, address: Array, mask: Array | None) -> None:
         """Record one instruction's accesses: byte addresses and lanes that broadcast over (blocks, threads)."""
         chunk = machine.chunk
-        lanes = machine.lanes()
-        if mask is not None:
-            lanes = lanes & broadcast(mask, chunk.shape)
-        if chunk.root is not None:
-            lanes = lanes & chunk.root
-        file, line = machine.code.files.get(access.location.file, ""), access.location.line
+        for block, warp in self.warps(chunk):
+            lanes = slice(32 * warp, 32 * warp + 32)
+            active = np.ones(32, dtype=bool)
+            for part in (mask, machine.mask, chunk.root):
+                if part is not None:
+                    active &= _row(part, block, lanes)
+            if active.any():
+                self.warp(machine, access, space, _row(address, block, lanes), active, block, warp)
+
+    def warps(self, chunk: Chunk) -> list[tuple[int, int]]:
+        """Return those of the chunk's warps that are watched, as (block, warp)."""
+        if self.watch is None:
+            return [(block, warp) for block in range(chunk.blocks) for warp in range(chunk.warps)]
+        block, warp = self.watch
+        x, y = chunk.grid[:2]
+        place = [
+            index - start
+            for index, start in zip((block % x, block // x % y, block // (x * y)), chunk.origin, strict=True)
+        ]
+        if any(not 0 <= index < extent for index, extent in zip(place, chunk.extent, strict=True)):
+            return []
+        return [(place[0] + chunk.extent[0] * (place[1] + chunk.extent[1] * place[2]), warp)]
+
+    def warp(
+        self, machine: Machine, access: MemoryOp, space: str, address: Array, active: Array, block: int, warp: int
+    ) -> None:
+        """Record what one warp does: byte addresses and active lanes, (32,) or (1,)."""
+        chunk, location = machine.chunk, access.location
+        file = machine.code.files.get(location.file, "")
+        places = np.broadcast_to(address, (32,)).tolist()
+        index = chunk.block_index(block)
+        threads = tuple(chunk.thread_index(32 * warp + lane) for lane in range(32))
         if space == "shared":
-            if chunk.origin != (0, 0, 0) or not lanes[0, :32].any():
+            if len(self.requests) >= MAX_REQUESTS:
+                self.complete = False
                 return
-            row = broadcast(address, chunk.shape)[0, :32].tolist()
-            places = tuple(value if on else None for value, on in zip(row, lanes[0, :32].tolist(), strict=True))
-            self.requests.append(SharedRequest(file, line, access.kind, access.size, places))
+            wanted = tuple(place if on else None for place, on in zip(places, active.tolist(), strict=True))
+            self.requests.append(
+                SharedRequest(
+                    file, location.line, access.kind, access.size, wanted, index, warp, threads, location.ptx_line
+                )
+            )
             return
-        full = broadcast(address, chunk.shape)
-        for block, thread in np.argwhere(lanes).tolist():
+        self.times[location.ptx_line] += 1
+        if self.watch is not None and self.times[location.ptx_line] > FEW:
+            self.complete = False
+            return
+        for lane in np.flatnonzero(active).tolist():
             if len(self.events) >= MAX_EVENTS:
                 self.complete = False
                 return
-            argument, offset = self.owner(int(full[block, thread]))
+            argument, offset = self.owner(places[lane])
             self.events.append(
                 GlobalEvent(
-                    file,
-                    line,
-                    access.kind,
-                    access.size,
-                    chunk.block_index(block),
-                    chunk.thread_index(thread),
-                    argument,
-                    offset,
+                    file, location.line, access.kind, access.size, index, threads[lane], argument, offset,
+                    location.ptx_line,
                 )
-            )
+            )  # fmt: skip
 
     def owner(self, address: int) -> tuple[int, int]:
         """Return (argument number, byte offset) of an address."""
@@ -113,6 +163,12 @@ class Recorder:
         region = self.space.nearest(address)
         return -1, address - region.base if region is not None else address
 
-    def trace(self) -> Trace:
-        """Return what was recorded."""
-        return Trace(tuple(self.events), tuple(self.requests), self.complete)
+    def trace(self, variables: tuple[tuple[str, int, int], ...]) -> Trace:
+        """Return what was recorded; variables: as in `Trace`."""
+        return Trace(tuple(self.events), tuple(self.requests), variables, self.complete)
+
+
+def _row(part: Array, block: int, lanes: slice) -> Array:
+    """Return what a warp has of an array that broadcasts over (blocks, threads)."""
+    row = part[block if part.shape[0] > 1 else 0]
+    return row[lanes] if row.shape[0] > 1 else row

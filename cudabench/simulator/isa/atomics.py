@@ -14,7 +14,7 @@ import numpy as np
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.access import Lanes, MemoryOp, check, read_only, space_of
 from cudabench.simulator.isa.floating import compute_halves, largest, smallest
-from cudabench.simulator.isa.global_memory import find
+from cudabench.simulator.isa.global_memory import find, slots_of
 from cudabench.simulator.isa.load_store import spaces
 from cudabench.simulator.isa.opcodes import instruction
 from cudabench.simulator.isa.shared_memory import row_starts
@@ -249,7 +249,7 @@ class Atomic:
         mask = lanes.exact(machine)
         if regions:
             machine.counters.global_(
-                access.numbers["global"], lanes.address, 0, access.size, mask, machine.warps, chunk
+                access.numbers["global"], lanes.address, 0, access.size, mask, machine.warps, chunk, slots_of(regions)
             )
             if machine.trace is not None:
                 machine.trace.record(machine, access, "global", lanes.address, mask)

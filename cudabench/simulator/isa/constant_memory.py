@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudabench.simulator.isa.access import Lanes, MemoryOp
-from cudabench.simulator.isa.global_memory import find, gathered
+from cudabench.simulator.isa.global_memory import find, gathered, slots_of
 from cudabench.simulator.values import Array, Value
 
 if TYPE_CHECKING:
@@ -19,5 +19,7 @@ def load_constant(machine: Machine, access: MemoryOp, address: Value, offset: in
     if not regions:
         return None
     number = access.numbers["constant"]
-    machine.counters.constant(number, lanes.address, lanes.exact(machine), machine.warps, machine.chunk)
+    machine.counters.constant(
+        number, lanes.address, access.size, lanes.exact(machine), machine.warps, machine.chunk, slots_of(regions)
+    )
     return gathered(access, lanes, regions)

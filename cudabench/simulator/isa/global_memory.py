@@ -60,6 +60,13 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> list[tuple[Region,
     return found
 
 
+def slots_of(regions: list[tuple[Region, Array | None]]) -> int | tuple[int, ...]:
+    """Return the slot of the address space that lanes went to, or the slots where they are several."""
+    if len(regions) == 1:
+        return regions[0][0].base >> SLOT_BITS
+    return tuple(sorted(region.base >> SLOT_BITS for region, _ in regions))
+
+
 def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
     """Return the elements that each lane reads from global memory, or None where no lane may read."""
     chunk = machine.chunk
@@ -71,7 +78,7 @@ def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int)
         if 0 < slot < len(slots):
             region = slots[slot]
             if address.high + offset + access.size <= region.end and aligned(address, offset, access.size):
-                machine.counters.global_(number, address, offset, access.size, machine.mask, machine.warps, chunk)
+                machine.counters.global_(number, address, offset, access.size, machine.mask, machine.warps, chunk, slot)
                 machine.global_races.log(access, region, address, offset, machine.mask, ())
                 if machine.trace is not None:
                     machine.trace.record(machine, access, "global", flat(address, offset, chunk), machine.mask)
@@ -86,7 +93,9 @@ def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int)
     parameters = regions[0][0] is machine.parameters
     if not parameters:
         warps = machine.warps
-        machine.counters.global_(number, lanes.address, 0, access.size, lanes.exact(machine), warps, chunk)
+        machine.counters.global_(
+            number, lanes.address, 0, access.size, lanes.exact(machine), warps, chunk, slots_of(regions), address
+        )
         if machine.trace is not None:
             machine.trace.record(machine, access, "global", lanes.address, lanes.exact(machine))
     if len(regions) == 1:
@@ -151,7 +160,7 @@ def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int
             if address.high + offset + access.size <= region.end and aligned(address, offset, access.size):
                 if not region.writable:
                     read_only(machine, access, region)
-                machine.counters.global_(number, address, offset, access.size, machine.mask, machine.warps, chunk)
+                machine.counters.global_(number, address, offset, access.size, machine.mask, machine.warps, chunk, slot)
                 machine.global_races.log(access, region, address, offset, machine.mask, data)
                 if machine.trace is not None:
                     machine.trace.record(machine, access, "global", flat(address, offset, chunk), machine.mask)
@@ -167,7 +176,9 @@ def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int
     if not regions:
         return
     mask = lanes.exact(machine)
-    machine.counters.global_(number, lanes.address, 0, access.size, mask, machine.warps, chunk)
+    machine.counters.global_(
+        number, lanes.address, 0, access.size, mask, machine.warps, chunk, slots_of(regions), address
+    )
     if machine.trace is not None:
         machine.trace.record(machine, access, "global", lanes.address, mask)
     for region, part in regions:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.count.counters import sectors, spread
+from cudabench.simulator.count.counters import NOWHERE, sectors, spread
+from cudabench.simulator.count.patterns import NEIGHBOURS
 from cudabench.simulator.isa.access import Lanes, MemoryOp, check, put
 from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array
 
@@ -30,7 +31,9 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
         full = machine.mask is None
         if full and place >= least and place + access.size <= most and place % access.size == 0:
             pieces = machine.warps * max(1, access.size // 4) * 4
-            machine.counters.add(number, machine.warps, pieces, machine.warps * -(-access.size * 32 // 32))
+            machine.counters.add(
+                number, machine.warps, pieces, machine.warps * access.size, NOWHERE, NEIGHBOURS[access.size]
+            )
             return place, machine.mask
     lanes = Lanes(machine, address, offset)
     low, high, bits = lanes.extremes()

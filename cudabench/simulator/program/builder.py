@@ -390,6 +390,7 @@ class Builder:
         """Decode the kernel with all that it calls."""
         self.inline(self.frame)
         base = -(-self.static_shared // 16) * 16
+        dynamic = tuple((key, base, 0) for key in self.dynamic[:1])  # all of them are one array
         for index in self.dynamic_constants:
             self.initial[index] = Affine(self.initial[index].base + base)
         symbols: dict[int, int] = {}
@@ -411,7 +412,7 @@ class Builder:
         return Code(
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
             self.parameter_offsets, self.parameter_bytes, self.static_shared, bool(self.dynamic), self.local_bytes,
-            tuple((key, offset, size) for key, (offset, size) in self.shared.items()), granule, self.accesses,
+            tuple((key, offset, size) for key, (offset, size) in self.shared.items()) + dynamic, granule, self.accesses,
             tuple(self.refused), self.module.files,
             frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
             written, self.orders, self.swapping and self.fencing,

@@ -52,6 +52,7 @@ def cut_blocks(stream: Sequence[Op | str], kernel: Location) -> list[Block]:
         elif end.kind == "exit":
             block.successors = () if end.guard < 0 else following
         block.weight = len(block.ops) + (end is not None)
+        block.lines = frozenset(op.line.ptx_line for op in (*block.ops, *(() if end is None else (end,))))
         block.simple = all(op.guard < 0 for op in block.ops)
         block.runs = [op.run for op in block.ops if op.run is not None]
     return blocks

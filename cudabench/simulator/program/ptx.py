@@ -24,12 +24,13 @@ BITS = {
 class Location(NamedTuple):
     """A place in a source file; file is an index into the module's `.file` table.
 
-    ptx_line: of an instruction, where it stands in the PTX text, from 1; 0 for anything else.
+    ptx_line: of an instruction, where it stands in the PTX text, from 1; 0 for anything else. column: from 1, or 0.
     """
 
     file: int
     line: int
     ptx_line: int = 0
+    column: int = 0
 
 
 class Immediate(NamedTuple):
@@ -415,7 +416,7 @@ class _Parser:
                 break
             place = self.inlined[place]
         # Line 0 marks what the compiler moved; the line before is nearer to the truth.
-        return Location(place[0], place[1]) if place[1] else self.location
+        return Location(place[0], place[1], 0, place[2]) if place[1] else self.location
 
     def body(self, text: str, number: int) -> tuple[tuple[Instruction | Label, ...], Location]:
         """Return the items of a function's body, which begins on line `number` of the PTX, and the function's place."""

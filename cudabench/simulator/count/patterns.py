@@ -1,0 +1,149 @@
+"""What the lanes of a warp do with one memory instruction: side by side, in steps, all at one place, anywhere.
+
+A pattern is that of most warps which were looked at: of an address that is linear in threadIdx all warps of a block, of
+others some, in the first executions of the instruction and then ever more rarely.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from cudabench.simulator.values import Array
+
+Kind = Literal["single", "broadcast", "contiguous", "rows", "stride", "permutation", "gather"]
+SECTOR = 32
+LINE = 128  # bytes: four sectors
+MOST_WARPS = 32  # a block's; of more, SOME_WARPS are looked at
+SOME_WARPS = 8
+
+
+class Pattern(NamedTuple):
+    """How the active lanes of a warp's request lie to each other, in the order of the lanes.
+
+    kind: one lane alone; all or groups of lanes at one place; neighbours; rows of neighbours that lie apart; a step of
+    more than an element; neighbours in another order; anything else. stride: bytes from a lane to the next, in a run;
+    run: lanes until the stride breaks; jump: bytes from the start of a run to that of the next, 0 where that varies or
+    there is one run. offset: of the lowest address behind a multiple of 128 bytes, in the first warp; varies: whether
+    other warps start elsewhere in their sector. lanes: active ones. axes: bytes that a step of threadIdx.x, y and z
+    makes, or None for an address that is not linear in them.
+    """
+
+    kind: Kind
+    stride: int = 0
+    run: int = 32
+    jump: int = 0
+    offset: int = 0
+    varies: bool = False
+    lanes: int = 32
+    axes: tuple[int, int, int] | None = None
+
+
+class Look:
+    """A pattern that was looked at, and the addresses of one warp that has it: bytes, None for inactive lanes."""
+
+    __slots__ = ("example", "pattern")
+
+    def __init__(self, pattern: Pattern, example: tuple[int | None, ...] = ()) -> None:
+        self.pattern, self.example = pattern, example
+
+
+class Shape(NamedTuple):
+    """The part of a pattern that one warp shows."""
+
+    kind: Kind
+    stride: int
+    run: int
+    jump: int
+
+
+def shape(addresses: list[int], size: int) -> Shape:
+    """Return how a warp's active lanes lie to each other; addresses: theirs, in bytes; size: bytes of a lane."""
+    count = len(addresses)
+    if count == 1:
+        return Shape("single", 0, 1, 0)
+    steps = [after - before for before, after in pairwise(addresses)]
+    first = steps[0]
+    run = next((lane for lane, step in enumerate(steps, 1) if step != first), count)
+    if run == count:
+        return Shape(_named(first, size), first, 32, 0)
+    different = set(addresses)
+    if len(different) == count and max(different) - min(different) == (count - 1) * size:
+        return Shape("permutation", 0, 32, 0)
+    step, times = Counter(steps).most_common(1)[0]
+    if 2 * times < count:
+        # Pairs of lanes have one step within and one between them.
+        pairs = [after - before for before, after in zip(addresses[::2], addresses[2::2], strict=False)]
+        inner = set(steps[::2])
+        if len(inner) == 1 and len(set(pairs)) == 1:
+            kind = _named(first, size)
+            return Shape("rows" if kind == "contiguous" else kind, first, 2, pairs[0])
+        return Shape("gather", 0, 32, 0)
+    breaks = [lane for lane, one in enumerate(steps, 1) if one != step]
+    starts = [0, *breaks, count]
+    lengths = [after - before for before, after in pairwise(starts)]
+    run = max(lengths)
+    # Runs that follow a whole one begin where it would go on, so that a warp may begin and end within a run.
+    jumps = {steps[at - 1] + step * (run - 1) for at in breaks}
+    regular = len(jumps) == 1 and all(length == run for length in lengths[1:-1])
+    jump = jumps.pop() if regular else 0
+    kind = _named(step, size)
+    if kind == "contiguous" and not (regular and jump == 0):  # the same run again and again is one run
+        kind = "rows"
+    return Shape(kind, step, run, jump)
+
+
+def _named(step: int, size: int) -> Kind:
+    return "broadcast" if step == 0 else "contiguous" if abs(step) == size else "stride"
+
+
+BROADCAST = Look(Pattern("broadcast"))
+ONE_PLACE = {1: Look(Pattern("single", lanes=1)), **{n: Look(Pattern("broadcast", lanes=n)) for n in range(2, 33)}}
+NEIGHBOURS = {size: Look(Pattern("contiguous", size)) for size in (1, 2, 4, 8, 16)}
+UNKNOWN = Look(Pattern("gather"))
+
+
+def look(
+    rows: Array, mask: Array | None, size: int, axes: tuple[int, int, int] | None = None, starts: Array = None
+) -> Look:
+    """Return the pattern of most warps, and an example.
+
+    rows: byte addresses (warps, 32); mask: active lanes, same shape, or None; size: bytes of a lane; axes: see
+    `Pattern`; starts: what blocks add to the addresses, or None for nothing.
+    """
+    first = rows[:, 0] if mask is None else rows[mask[:, 0], 0]
+    varies = len(first) > 1 and bool(((first - first[0]) % SECTOR).any())
+    if len(rows) > MOST_WARPS:
+        some = slice(0, None, -(-len(rows) // SOME_WARPS) | 1)  # odd, to meet all residues
+        rows, mask = rows[some], None if mask is None else mask[some]
+    shapes: Counter[tuple[Shape, int]] = Counter()
+    known: dict[tuple[int, ...], Shape] = {}
+    places: dict[tuple[Shape, int], int] = {}
+    lowest: int | None = None
+    for place, row in enumerate(rows.tolist()):
+        if mask is not None:
+            row = [address for address, on in zip(row, mask[place].tolist(), strict=True) if on]
+            if not row:
+                continue
+        if lowest is None:
+            lowest = min(row)
+        key = tuple(address - row[0] for address in row)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = shape(row, size)
+        shapes[found, len(row)] += 1
+        places.setdefault((found, len(row)), place)
+    if lowest is None:
+        return UNKNOWN
+    (chosen, lanes), _ = shapes.most_common(1)[0]
+    place = places[chosen, lanes]
+    active = [True] * 32 if mask is None else mask[place].tolist()
+    example = tuple(address if on else None for address, on in zip(rows[place].tolist(), active, strict=True))
+    offset = lowest
+    if starts is not None:
+        offset += int(starts.flat[0])
+        varies = varies or bool(((starts - starts.flat[0]) % SECTOR).any())
+    if chosen.kind == "gather":
+        offset, varies = 0, True
+    return Look(Pattern(*chosen, offset % LINE, varies, lanes, axes), example)
