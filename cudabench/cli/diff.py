@@ -43,7 +43,7 @@ Without --kernel all kernels are compared but templates, which are named by inst
 """
 
 TARGETS = ("table", "markdown", "github", "sarif", "json")
-PROBLEM = ("kernels", "grid", "block", "arguments", "expect", "constants", "shared", "rtol", "atol", "include")
+PROBLEM = ("kernels", "grid", "block", "arguments", "expect", "constants", "shared", "rtol", "atol", "include", "std")
 
 
 class Names(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -159,7 +159,7 @@ def _request(checkout: Checkout, given: Mapping[str, Any], defines: Mapping[str,
     from cudabench.userkernel.request import UserRequest
 
     return UserRequest(
-        **{**{name: given[name] for name in PROBLEM}, "include": checkout.include},
+        **{**{name: given[name] for name in PROBLEM}, "include": checkout.include, "std": given["std"] or ""},
         file=checkout.path,
         defines=defines,
         seed=given["seed"],
@@ -178,7 +178,9 @@ def _side(checkout: Checkout, request: UserRequest) -> Side:
     folder = str(Path(checkout.path).resolve().parent)
     include = tuple(str(Path(each).resolve()) for each in request.include)
     hidden = (checkout.path, os.path.abspath(checkout.path), f"{folder}{os.sep}")
-    return Side(checkout.label, Source(checkout.path, text, folder, False, include), dict(request.defines), hidden)
+    return Side(
+        checkout.label, Source(checkout.path, text, folder, False, include, request.std), dict(request.defines), hidden
+    )
 
 
 def _pairs(requests: Sequence[UserRequest], given: Mapping[str, Any], simulated: bool) -> list[Pair]:
