@@ -193,17 +193,24 @@ def _pairs(requests: Sequence[UserRequest], given: Mapping[str, Any], simulated:
     from cudabench.userkernel.problem import dimensions, number
 
     chosen: list[dict[str, Chosen]] = [{}, {}]
+    texts = [source.read(request.file) for request in requests]
+    files = [
+        (source.preprocessed(text, request.defines, request.include), text)
+        for text, request in zip(texts, requests, strict=True)
+    ]
     names = given["kernels"] or ("all",)
     for name in names:
         refused = []
         for at, request in enumerate(requests):
             try:
-                picked = plan.select(source.read(request.file), replace(request, kernels=(name,)))
+                picked = plan.selected(*files[at], replace(request, kernels=(name,)))
             except UsageError as error:
                 refused.append(error)
                 continue
             for kernel, title, _ in picked:
-                chosen[at].setdefault(title, Chosen(kernel.name, kernel.expression, kernel.line, title))
+                # The preprocessor's lines are not the file's.
+                own = (one.line for one in files[at][1].kernels if one.qualified_name == kernel.qualified_name)
+                chosen[at].setdefault(title, Chosen(kernel.name, kernel.expression, next(own, 1), title))
         if len(refused) == 2 or (refused and len(names) == 1 and name == "all"):
             raise refused[-1]
     pairs = pairs_of(*chosen)
