@@ -43,7 +43,7 @@ Without --kernel all kernels are compared but templates, which are named by inst
 """
 
 TARGETS = ("table", "markdown", "github", "sarif", "json")
-PROBLEM = ("kernels", "grid", "block", "arguments", "expect", "constants", "shared", "rtol", "atol", "include")
+PROBLEM = ("kernels", "grid", "block", "arguments", "expect", "constants", "shared", "rtol", "atol", "include", "std")
 
 
 class Names(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -159,7 +159,7 @@ def _request(checkout: Checkout, given: Mapping[str, Any], defines: Mapping[str,
     from cudabench.userkernel.request import UserRequest
 
     return UserRequest(
-        **{**{name: given[name] for name in PROBLEM}, "include": checkout.include},
+        **{**{name: given[name] for name in PROBLEM}, "include": checkout.include, "std": given["std"] or ""},
         file=checkout.path,
         defines=defines,
         seed=given["seed"],
@@ -178,7 +178,9 @@ def _side(checkout: Checkout, request: UserRequest) -> Side:
     folder = str(Path(checkout.path).resolve().parent)
     include = tuple(str(Path(each).resolve()) for each in request.include)
     hidden = (checkout.path, os.path.abspath(checkout.path), f"{folder}{os.sep}")
-    return Side(checkout.label, Source(checkout.path, text, folder, False, include), dict(request.defines), hidden)
+    return Side(
+        checkout.label, Source(checkout.path, text, folder, False, include, request.std), dict(request.defines), hidden
+    )
 
 
 def _pairs(requests: Sequence[UserRequest], given: Mapping[str, Any], simulated: bool) -> list[Pair]:
@@ -191,17 +193,24 @@ def _pairs(requests: Sequence[UserRequest], given: Mapping[str, Any], simulated:
     from cudabench.userkernel.problem import dimensions, number
 
     chosen: list[dict[str, Chosen]] = [{}, {}]
+    texts = [source.read(request.file) for request in requests]
+    files = [
+        (source.preprocessed(text, request.defines, request.include), text)
+        for text, request in zip(texts, requests, strict=True)
+    ]
     names = given["kernels"] or ("all",)
     for name in names:
         refused = []
         for at, request in enumerate(requests):
             try:
-                picked = plan.select(source.read(request.file), replace(request, kernels=(name,)))
+                picked = plan.selected(*files[at], replace(request, kernels=(name,)))
             except UsageError as error:
                 refused.append(error)
                 continue
             for kernel, title, _ in picked:
-                chosen[at].setdefault(title, Chosen(kernel.name, kernel.expression, kernel.line, title))
+                # The preprocessor's lines are not the file's.
+                own = (one.line for one in files[at][1].kernels if one.qualified_name == kernel.qualified_name)
+                chosen[at].setdefault(title, Chosen(kernel.name, kernel.expression, next(own, 1), title))
         if len(refused) == 2 or (refused and len(names) == 1 and name == "all"):
             raise refused[-1]
     pairs = pairs_of(*chosen)

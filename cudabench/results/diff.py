@@ -157,8 +157,9 @@ def _compiled(side: Side, kernels: Sequence[Chosen], arch: str) -> dict[str, Com
     """
 
     def compiled(text: str, names: Sequence[str]) -> Compiled:
+        own = side.source
         return compiler.compile_cubin(
-            text, side.source.name, arch=arch, defines=side.defines, include_dirs=side.source.folders, names=names
+            text, own.name, arch=arch, defines=side.defines, include_dirs=own.folders, names=names, std=own.std
         )
 
     names = list(dict.fromkeys(kernel.expression for kernel in kernels))

@@ -57,7 +57,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     picked = [
         (source.resolved(kernel, aliases), name, outright, each)
         for each in requests
-        for kernel, name, outright in _selected(file, written, each)
+        for kernel, name, outright in selected(file, written, each)
     ]
     kernels = [kernel for kernel, *_ in picked]
     names = [text.partition("=")[0].strip() for text in request.arguments]
@@ -152,7 +152,7 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 # Which kernels -------------------------------------------------------------------------------------------------------
 
 
-def _selected(file: SourceFile, written: SourceFile, request: UserRequest) -> list[tuple[KernelSource, str, bool]]:
+def selected(file: SourceFile, written: SourceFile, request: UserRequest) -> list[tuple[KernelSource, str, bool]]:
     """Return `select` of a file as the compiler reads it; a kernel that only its text shows is for the compiler."""
     try:
         return select(file, request)

@@ -8,12 +8,12 @@ from functools import partial
 
 from cudabench.errors import EXIT_FAILED, EXIT_THRESHOLD, EXIT_WRONG
 from cudabench.model import CodeDifference, LineChange
+from cudabench.results import annotations as github_lines
 from cudabench.results import diff
 from cudabench.results.columns import NOTHING, Column, markdown_table
 from cudabench.results.diff import FIGURES, Failure
 from cudabench.results.export import sarif
 from cudabench.text import markdown as escaped
-from cudabench.text import visible
 
 MOST_LINES = 8  # of a kernel's changed lines that are shown
 VERDICTS = {"same": "same code", "unsupported": "does not compile", "failed": "FAILED"}
@@ -243,22 +243,14 @@ def _line_of(each: CodeDifference, metric: str) -> int:
 
 
 def github(source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
-    """Return GitHub's workflow commands: an error for what fails, a warning for what became worse and passes.
-
-    The format is that of docs.github.com, "Workflow commands for GitHub Actions".
-    """
-
-    def data(text: str) -> str:
-        return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-    def value(text: str) -> str:
-        return data(text).replace(":", "%3A").replace(",", "%2C")
-
-    return "".join(
-        f"::{'error' if one.code else 'warning'} file={value(source)},line={one.line},"
-        f"title={value(f'cudabench: {one.metric}')}::{data(f'{one.difference.kernel}: {one.message}')}\n"
+    """Return GitHub's annotations: an error for what fails, a warning for what became worse and passes."""
+    lines = [
+        github_lines.line(
+            "error" if one.code else "warning", f"{one.difference.kernel}: {one.message}", source, one.line, one.metric
+        )
         for one in grown(found, failed)
-    )
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 RULES = {EXIT_WRONG: "wrong-result", EXIT_FAILED: "failed", EXIT_THRESHOLD: "code-regression", 0: "code-regression"}
