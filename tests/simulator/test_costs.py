@@ -10,7 +10,6 @@ import pytest
 
 from cudabench import simulator
 from cudabench.explain import advice
-from cudabench.model import Access
 
 K = 'extern "C" __global__ void k'
 
@@ -78,7 +77,7 @@ def test_constants_are_a_space_of_their_own(launch: Callable[..., Any], index: s
     assert ("global", "load") not in rows
     assert (row.requests, row.sectors) == (4, None)
     assert (row.wavefronts, row.ideal_wavefronts) == (4 * addresses, 4)
-    told = advice.advise(Access(1, "", "constant", "load", 4, 4, wavefronts=4 * addresses, ideal_wavefronts=4))
+    (told,) = advice.advise([row], {row.kernel: (32, 1, 1)})
     assert (told is None) == (addresses == 1)
 
 
