@@ -296,3 +296,24 @@ def test_two_kernels_side_by_side(cudabench: Runner) -> None:
     assert "a row of tile takes 33 words: each row begins 1 bank further" in ran.out
     assert "32-way bank conflict: 32 wavefronts where 1 would do" in ran.out
     assert "no bank conflict: 1 wavefront" in ran.out
+
+
+def test_atomics_are_named_by_what_they_do(cudabench: Runner) -> None:
+    """Everybody's atomics on one word are told with the array and their number; a histogram's want a shared copy."""
+    from pathlib import Path
+
+    Path("a.cu").write_text(
+        'extern "C" __global__ void hist(unsigned *bins, const unsigned char *in) {\n'
+        "    atomicAdd(&bins[in[blockIdx.x * blockDim.x + threadIdx.x]], 1u);\n}\n"
+        'extern "C" __global__ void total(unsigned *bins, const unsigned char *in) {\n'
+        "    atomicAdd(bins, (unsigned)in[blockIdx.x * blockDim.x + threadIdx.x]);\n}\n"
+    )
+    said = {}
+    for kernel in ("hist", "total"):
+        words = ["-k", kernel, "--grid", 64, "--block", 256, "--arg", "bins=uint32[256]:zeros"]
+        ran = cudabench("explain", "a.cu", *words, "--arg", "in=uint8[16384]:integers(0,4)", "--json", "-")
+        assert ran.code == 0, ran.err
+        (said[kernel],) = [row["advice"] for row in ran.json["results"][0]["access"] if row["op"] == "reduction"]
+    assert "atomics on bins: " in said["hist"]
+    assert "a copy of its 1 024 bytes in shared memory" in said["hist"]
+    assert "bins: 16384 atomics from 64 blocks hit one address" in said["total"]

@@ -257,17 +257,22 @@ def _pattern(access: simulator.Access) -> Pattern | None:
 
 def _contended(rows: tuple[Access, ...], contended: Sequence[simulator.Contended], case: Case) -> tuple[Access, ...]:
     """Return the rows with what is known of their atomics: whether they are reductions, and where they meet."""
-    by_line: dict[tuple[int, str], list[simulator.Contended]] = {}
+    by_instruction: dict[tuple[int, str, int | None], list[simulator.Contended]] = {}
     for atomic in contended:
-        by_line.setdefault((atomic.line, line_text(case, atomic.file, atomic.line)), []).append(atomic)
+        place = (atomic.line, line_text(case, atomic.file, atomic.line), atomic.instruction or None)
+        by_instruction.setdefault(place, []).append(atomic)
     found = []
     for row in rows:
-        atomics = by_line.get((row.line, row.source), [])
+        atomics = by_instruction.get((row.line, row.source, row.instruction), [])
         if row.op not in ("atomic", "reduction") or row.space != "global" or not atomics:
             found.append(row)
             continue
         most = max(atomics, key=lambda atomic: atomic.hottest or 0)
-        said = advice.contention(most.hottest, most.blocks) or row.advice
+        said = advice.contention(most.hottest, most.blocks)
+        if said is None or (row.advice and row.pattern and row.pattern.kind == "gather"):
+            said = row.advice  # a histogram's bins are hit often, and not all by one warp
+        elif row.array:
+            said = f"{row.array}: {said}"
         op = "atomic" if any(atomic.returns for atomic in atomics) else "reduction"
         found.append(replace(row, op=op, hottest=most.hottest, hottest_blocks=most.blocks, advice=said))
     return tuple(found)
