@@ -25,10 +25,8 @@ class Contention:
         if self.full:
             return
         places, hits = np.unique(addresses, return_counts=True)
-        pairs = np.unique(np.stack([addresses, blocks], axis=1), axis=0) if places.size < addresses.size else None
-        if pairs is None:
-            pairs = np.stack([addresses, blocks], axis=1)
-        self.more.append((places, hits, pairs))
+        self.more.append((places, hits, distinct_pairs(addresses, blocks)))
+        pairs = self.more[-1][2]
         self.waiting += len(pairs)
         if self.waiting > MOST_KEPT:
             self.merge()
@@ -40,7 +38,8 @@ class Contention:
         self.places, where = np.unique(places, return_inverse=True)
         self.hits = np.bincount(where.reshape(-1), weights=hits).astype(np.int64)
         if self.pairs is not None:
-            self.pairs = np.unique(np.concatenate([self.pairs, *(each[2] for each in self.more)]), axis=0)
+            pairs = np.concatenate([self.pairs, *(each[2] for each in self.more)])
+            self.pairs = distinct_pairs(pairs[:, 0], pairs[:, 1])
             if len(self.pairs) > MOST_KEPT:
                 self.pairs = None
         self.full = len(self.places) > MOST_KEPT
@@ -59,3 +58,11 @@ class Contention:
         if self.pairs is None:
             return int(self.hits[most]), None
         return int(self.hits[most]), int(np.count_nonzero(self.pairs[:, 0] == self.places[most]))
+
+
+def distinct_pairs(addresses: Array, blocks: Array) -> Array:
+    """Return the different pairs as rows of two columns; by one number a pair, since rows are slow to compare."""
+    places, which = np.unique(addresses, return_inverse=True)
+    width = int(blocks.max(initial=0)) + 1
+    found = np.unique(which.reshape(-1) * width + blocks)
+    return np.stack([places[found // width], found % width], axis=1)
