@@ -36,7 +36,7 @@ Exit codes: 0 every kernel ran and is clean, 3 a hazard or a wrong result, 1 one
 lacks, so that nothing is known of it.
 """
 
-UNUSED = ("bytes", "flops", "save", "where")  # of run, and of no use here
+UNUSED = ("save", "where")  # of run, and of no use here
 
 
 def _options() -> list[click.Parameter]:
@@ -75,7 +75,7 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
 def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
     """Return what is asked for, a request a file or a table of the profile."""
     files = given.pop("files")
-    blank = {"bytes": None, "flops": None, "save": ()}
+    blank = {"save": ()}
     if given["profile"]:
         if files:
             raise UsageError(
