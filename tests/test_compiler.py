@@ -529,3 +529,11 @@ def test_nvrtc_serves_a_gpu_without_nvcc() -> None:
     compiled = compile_cubin(ONE, "u.cu", names=["g"], build=build)
     assert (compiled.backend, compiled.lowered) == ("nvrtc", {"g": "_Z1gPf"})
     assert compiled.cubin is not None
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_more_than_ten_names(backend: Backend) -> None:
+    """Each of many names of kernels has its entry, also from the eleventh on."""
+    text = "\n".join(f"__global__ void k{number}(int *o) {{ o[0] = {number}; }}" for number in range(12))
+    names = [f"k{number}" for number in range(12)]
+    assert set(compile_ptx(text, "many.cu", names=names, backend=backend).lowered) == set(names)

@@ -13,7 +13,7 @@ from cudabench.errors import UsageError
 from cudabench.toolchain.source import parse
 
 QUERY_FILE = "cudabench-names"
-_QUERY = "_Z16cudabench_name_"
+_QUERY = "_Z19cudabench_name_"  # with four digits: the length stands in the mangled name
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$]+)", re.M)
 
 
@@ -35,7 +35,7 @@ def queries(names: Sequence[str]) -> str:
         return ""
     lines = [f'#line 1 "{QUERY_FILE}"', "template <auto> struct cudabench_tag;"]
     lines += [
-        f"__global__ void cudabench_name_{index}(cudabench_tag<({as_cpp(name)})>*) {{}}"
+        f"__global__ void cudabench_name_{index:04}(cudabench_tag<({as_cpp(name)})>*) {{}}"
         for index, name in enumerate(names)
     ]
     return "\n".join(lines) + "\n"
@@ -66,7 +66,7 @@ def match(names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:
     own = [entry for entry in entries if not entry.startswith(_QUERY)]
     found = {}
     for index, name in enumerate(names):
-        pattern = rf"{_QUERY}{index}P13cudabench_tagIX(?:ad)?L(_Z\w+)EEE$"
+        pattern = rf"{_QUERY}{index:04}P13cudabench_tagIX(?:ad)?L(_Z\w+)EEE$"
         query = next((match[1] for entry in entries if (match := re.match(pattern, entry))), None)
         if query is None:
             continue
