@@ -225,22 +225,29 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_no_line_of_a_foreign_file_is_shown(tree: Path, lines: str, backend: Any) -> None:
     """However it is included, what is said of a file outside the source's folder has none of its words."""
     text = lines.format(secret=tree.parent / "else" / "secret.h") + "\n" + EMPTY
-    with pytest.raises(CompilerError) as caught:
-        compile_cubin(text, str(tree / "k.cu"), include_dirs=[str(tree)], backend=backend)
+    try:
+        said = compile_cubin(text, str(tree / "k.cu"), include_dirs=[str(tree)], backend=backend).log
+    except CompilerError as error:
+        said = str(error)
+        assert "absolute path" in said or "outside the source's folder" in said
+    else:
+        assert (
+            ".." in lines or "link" in lines
+        )  # what no kernel needs of such a file is left out; a path from / is refused
     for word in ("nobody", "shall", "root:", "/bin"):
-        assert word not in str(caught.value)
-    assert "absolute path" in str(caught.value) or "outside the source's folder" in str(caught.value)
+        assert word not in said
 
 
 @needs_compiler
 def test_what_is_normal_still_works(tree: Path) -> None:
     """A header above is found by '..', in a folder of -I by its absolute path too, where messages show its lines."""
-    fine, secret = tree.parent / "else" / "fine.h", tree.parent / "else" / "secret.h"
+    fine, bad = tree.parent / "else" / "fine.h", tree.parent / "else" / "bad.h"
+    bad.write_text("#error nobody reads this in vain\n")
     for line, folders in (('#include "../else/fine.h"', []), (f'#include "{fine}"', [str(fine.parent)])):
         text = f"{line}\n__global__ void k(float *x) {{ x[0] = FINE; }}\n"
         assert compile_ptx(text, str(tree / "k.cu"), include_dirs=folders).ptx
     with pytest.raises(CompilerError, match="nobody"):
-        compile_ptx(f'#include "{secret}"\n{EMPTY}', str(tree / "k.cu"), include_dirs=[str(secret.parent)])
+        compile_ptx(f'#include "{bad}"\n{EMPTY}', str(tree / "k.cu"), include_dirs=[str(bad.parent)])
 
 
 @needs_compiler

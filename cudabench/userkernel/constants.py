@@ -81,7 +81,7 @@ def _one(
         size = f"uint8[{layout.size}]" if layout else "uint8[BYTES]"
         like = f"{element or size}[{re.sub(r'[^0-9,]', '', extents.replace('][', ',')) or 'N'}]" if element else size
         raise UsageError(
-            f"{where}: {name} is '{ctype} {name}{extents}' in {file.path}, no single number: write "
+            f"{where}: {name} is '{ctype} {name}{''.join(extents.split())}' in {file.path}, no single number: write "
             f"--const '{name}={like}:random' or --const {name}=@FILE.npy."
         )
     value = expressions.parse(text, where, numbers).evaluate(numbers)

@@ -2,7 +2,7 @@
 // run: vecadd --size {size}
 // size: gpu=1048576 sim=10007
 // gpu: wrong
-// sim: unsupported
+// sim: none
 // caches: cold hot
 // defence: output poisoned, timed samples compared
 

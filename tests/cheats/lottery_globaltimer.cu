@@ -3,7 +3,7 @@
 // run: vecadd --size {size}
 // size: gpu=1048576 sim=10007
 // gpu: wrong
-// sim: unsupported
+// sim: none
 // defence: output poisoned, timed samples compared
 
 extern "C" __global__ void add(const float *a, const float *b, float *c, int n)
