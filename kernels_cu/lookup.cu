@@ -115,7 +115,8 @@ extern "C" __global__ void lookup_shared(const T *table, const T *, const int *i
 }
 
 // From here the table is a texture, which the texture units read. The simulator does not count their reads: how they
-// serve a warp is not documented.
+// serve a warp is not documented. On an H200 they no longer win: 605 and 664 us for 2^25 results where global memory takes
+// 400 and shared memory 155.
 
 // Fetches the table as a texture of one dimension over the same memory.
 // The lanes of a read share no banks and no lines that they would wait for in turn: a texture unit takes a texel a lane,
