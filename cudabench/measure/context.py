@@ -43,6 +43,7 @@ class InputSet:
     problem: Problem
     _inputs: Arrays | None = field(default=None, init=False)
     _references: dict[str, Arrays] = field(default_factory=dict, init=False)
+    _poisons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
 
     @property
     def arrays(self) -> Arrays:
@@ -56,6 +57,12 @@ class InputSet:
         if name not in self._references:
             self._references[name] = self.operation.right(name, self.problem, self.arrays)
         return self._references[name]
+
+    def poisons(self, name: str) -> tuple[int, int]:
+        """Return the `poison_bytes` for the same outputs, found once for all kernels that they are expected of."""
+        if name not in self._poisons:
+            self._poisons[name] = poison_bytes(self.expected(name))
+        return self._poisons[name]
 
     def differing(self, other: InputSet) -> frozenset[str]:
         """Return the inputs that another set has other bytes of: those that a seed decides."""

@@ -33,7 +33,6 @@ from cudabench.measure.context import (
     describe,
     kept_sentence,
     launch_warnings,
-    poison_bytes,
     right_output,
     state_warnings,
     unverified_warnings,
@@ -202,7 +201,7 @@ class GpuRun(RunContext):
         """Return the kernel bound to every place, where the sets of inputs take turns, with the inputs there."""
         places = self.buffer_sets()
         sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
-        poison = poison_bytes(self.expected(case.expects))
+        poison = self.input_sets[0].poisons(case.expects)
         read_only = [b.name for b in places[0].buffers if b.role == "in"]
         drawn = [name for name in read_only if name in self.drawn]  # a rotated row of indices could lead anywhere
         sites = []

@@ -21,7 +21,6 @@ from cudabench.measure.context import (
     describe,
     kept_sentence,
     launch_warnings,
-    poison_bytes,
     right_output,
     state_warnings,
     unverified_warnings,
@@ -127,7 +126,7 @@ class SimulatedRun(RunContext):
 
     def _arrays(self, case: Case, inputs: InputSet) -> Arrays:
         """Return the buffers of a problem: inputs, and poison where the kernel has to write."""
-        poison, _ = poison_bytes(inputs.expected(case.expects))
+        poison, _ = inputs.poisons(case.expects)
         arrays: Arrays = {}
         for buffer in self.operation.buffers(self.problem):
             if buffer.role == "in" and case.source.builtin:
