@@ -1,0 +1,69 @@
+"""What cards can do at most: the names and units of ceilings, and the records of a card.
+
+`cudabench ceilings` measures them; limits are priced by them. A ceiling is of the whole card and of its best case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A ceiling that can be measured: its group, its unit, and what it is. More is better, unless it is a latency."""
+
+    group: str
+    unit: str
+    meaning: str
+    less_is_better: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    "memory-copy": Kind("memory", "GB/s", "bytes read and written by a copy in memory"),
+    "memory-read": Kind("memory", "GB/s", "bytes read from memory"),
+    "memory-write": Kind("memory", "GB/s", "bytes written to memory"),
+    "l2-read": Kind("memory", "GB/s", "bytes read from an array that lies in the L2"),
+    "shared-read": Kind("memory", "GB/s", "bytes read from shared memory without bank conflicts: 128 a wavefront"),
+    "issue": Kind("arithmetic", "instruction/s", "warp instructions issued by all schedulers"),
+    "fp32": Kind("arithmetic", "FLOP/s", "float32 fused multiply-adds, two operations each"),
+    "fp64": Kind("arithmetic", "FLOP/s", "float64 fused multiply-adds outside the tensor cores"),
+    "int32": Kind("arithmetic", "op/s", "32-bit integer multiply-adds, two operations each"),
+    "xu": Kind("arithmetic", "op/s", "special functions: exp2, reciprocal, sine"),
+    "half2": Kind("arithmetic", "FLOP/s", "float16 fused multiply-adds, two elements an instruction"),
+    "tensor-tf32": Kind("tensor", "FLOP/s", "dense TF32 products, two operations each"),
+    "tensor-bf16": Kind("tensor", "FLOP/s", "dense bfloat16 products summed in float32"),
+    "tensor-fp16": Kind("tensor", "FLOP/s", "dense float16 products summed in float32"),
+    "tensor-fp64": Kind("tensor", "FLOP/s", "dense float64 products on tensor cores"),
+    "tensor-int8": Kind("tensor", "op/s", "dense int8 products summed in int32"),
+    "memory-latency": Kind("latency", "s", "one dependent load from memory", less_is_better=True),
+    "l2-latency": Kind("latency", "s", "one dependent load from the L2", less_is_better=True),
+    "shared-latency": Kind("latency", "s", "one dependent load from shared memory", less_is_better=True),
+    "global-atomic-same": Kind("atomics", "op/s", "additions of separate warps to one word of global memory"),
+    "global-atomic-spread": Kind("atomics", "op/s", "additions to neighbouring words of global memory"),
+    "shared-atomic-same": Kind("atomics", "op/s", "additions of all lanes to one word of shared memory"),
+    "shared-atomic-spread": Kind("atomics", "op/s", "additions of the lanes of a warp to 32 banks"),
+    "launch-latency": Kind("launch", "s", "from an empty launch to its end, seen by the host", less_is_better=True),
+    "launch-gap": Kind("launch", "s", "between the ends of two queued empty launches", less_is_better=True),
+    "host-to-device-pinned": Kind("host", "GB/s", "copies from page-locked memory of the host"),
+    "host-to-device-pageable": Kind("host", "GB/s", "copies from pageable memory of the host"),
+    "device-to-host-pinned": Kind("host", "GB/s", "copies to page-locked memory of the host"),
+    "device-to-host-pageable": Kind("host", "GB/s", "copies to pageable memory of the host"),
+    "energy-per-byte": Kind("energy", "J/byte", "board energy of a copy, idle power taken off", less_is_better=True),
+    "energy-per-flop": Kind("energy", "J/FLOP", "board energy of float32, idle power taken off", less_is_better=True),
+}
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """One thing that a card can do at most, in the unit of its kind."""
+
+    name: Annotated[str, "Which ceiling: `memory-copy`, `fp32`, `l2-latency`, ..."]
+    group: Annotated[str, "What it belongs to: memory, arithmetic, tensor, latency, atomics, launch, host, energy."]
+    value: Annotated[float | None, "What was measured; null where it failed or the card lacks it."]
+    unit: Annotated[str, "GB/s, FLOP/s, op/s, instruction/s, s, J/byte, J/FLOP."]
+    theoretical: Annotated[float | None, "What clocks and units of the card allow, where that can be derived."] = None
+    fraction: Annotated[float | None, "value / theoretical."] = None
+    source: Annotated[str, '"measured", or "datasheet" where no card was there.'] = "measured"
+    status: Annotated[str, '"ok", "wrong", "failed" or "skipped".'] = "ok"
+    reason: Annotated[str, "Why there is no value; or what the theoretical one is made of."] = ""
