@@ -514,6 +514,10 @@ class Timing:
     samples_s: Annotated[tuple[float, ...], "All samples, in the order of measurement."]
     runs_per_sample: Annotated[int, "A sample is the mean of this many runs back to back."] = 1
     places: Annotated[int, "The samples are of this many places in the memory in turn."] = 1
+    samples_place: Annotated[
+        tuple[int, ...],
+        "The place of each of `samples_s`; places hold the inputs in turn. Empty with one place.",
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -608,6 +612,7 @@ class MachineCode:
 
     arch: Annotated[str, "Architecture that it is for, such as sm_90."]
     sha256: Annotated[str, "Hash of the instructions alone: the same where two kernels are the same code."]
+    ptx_sha256: Annotated[str | None, "Hash of the PTX that it was assembled from, as the compiler wrote it."] = None
     registers: Annotated[int | None, "Registers per thread."] = None
     spill_bytes: Annotated[
         int | None, "Bytes that a thread's code stores and loads for want of registers, each instruction once."

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from cudabench.cli.compare import Percentage
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.model import Access, DeviceInfo, Hazard, Result
+from cudabench.model import Access, DeviceInfo, Hazard, MachineCode, Result
 from cudabench.results import compare, ratio, stats
 from cudabench.results import file as results
 from cudabench.results.file import ResultsFile
@@ -711,6 +711,26 @@ def test_hardware_table(compared: Callable[..., Ran]) -> None:
     line = next(line for line in ran.out.splitlines() if line.startswith("smem "))
     assert line.split()[4:] == ["1894", "50.8%", "39.3%", "946.8", "50.8%", "39.3%", "0.50"]
     assert "--fail-on-regression judged nothing: the GPUs differ." in ran.err
+
+
+def test_same_machine_code_is_named(compared: Callable[..., Ran]) -> None:
+    """A kernel whose code is the same in both files is named, and where it is slower the code is acquitted."""
+
+    def code(sha256: str) -> Change:
+        return lambda result: replace(result, machine_code=MachineCode("sm_90", sha256))
+
+    base = changed(naive_row=code("a"), smem=code("b"))
+    slow = changed(naive_row=lambda r: code("a")(slowed(1.2)(r)), smem=code("c"))
+    comparison = compare.compare(base, slow)
+    assert {name: row.same_code for name, row in rows(comparison).items() if row.same_code is not None} == {
+        "naive-row": True,
+        "smem": False,
+    }
+    said = compared(base, slow).out
+    assert "Same machine code in both: naive-row (32 x 8)." in said
+    assert "not the code that changed naive-row (32 x 8)" in said
+    assert "Same machine code" not in compared(RECORDED, slow).out
+    assert "Machine code: other in each kernel." in compared(base, changed(naive_row=code("d"))).out
 
 
 def test_several_files(compared: Callable[..., Ran]) -> None:

@@ -15,7 +15,7 @@ from cudabench.errors import OutOfMemory
 from cudabench.measure.buffers import MOST, ROTATION_BYTES, how_many
 from cudabench.measure.context import POISONS, poison_bytes, time_baseline
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.measure.sampling import enough, hot_runs, warm_up
+from cudabench.measure.sampling import enough, hot_runs, slower_inputs, warm_up
 from cudabench.model import Case, Result, Settings, Tolerance
 from cudabench.plan import cases
 from tests.conftest import FAKE, FakeDevice
@@ -276,6 +276,20 @@ def test_places_take_turns() -> None:
     timed = Counter(at_place[-result.time.samples :])
     assert len(timed) == result.time.places == MOST
     assert max(timed.values()) - min(timed.values()) <= 1  # the round's groups are of one length
+
+
+def test_order_of_the_samples_is_kept() -> None:
+    """Each sample says at which place, and so on which inputs, it ran, the samples of an unlucky set left out too."""
+    device = FakeDevice(right)
+    result = measure(device)
+    assert result.time is not None
+    order = result.time.samples_place
+    assert len(order) == len(result.time.samples_s) == result.time.samples
+    assert {*order} == {*range(result.time.places)}
+    kept, notes = slower_inputs([2.0, 1.0] * 6, [7, 8] * 6)
+    assert kept == [*range(0, 12, 2)]
+    assert [note.code for note in notes] == ["inputs"]
+    assert slower_inputs([2.0, 1.99] * 6, [7, 8] * 6) == ([*range(12)], [])
 
 
 def test_every_place_is_verified() -> None:

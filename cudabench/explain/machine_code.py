@@ -214,11 +214,19 @@ class Image(NamedTuple):
     ptx: Sequence[str] | None = None
 
 
-def describe_all(images: Sequence[Image], arch: str) -> MachineCode | None:
-    """Return the record of all machine code that a result launches; None where there is none. Errors as `describe`."""
+def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | None:
+    """Return the record of all machine code that a result launches, `ptx` being what all of it was assembled from;
+    None where there is none. Errors as `describe`."""
     records = [describe(image.cubin, image.kernels, arch, image.ptx) for image in images]
-    if len(records) < 2:
-        return records[0] if records else None
+    if not records:
+        return None
+    return replace(_together(records, arch), ptx_sha256=hashlib.sha256(ptx.encode()).hexdigest())
+
+
+def _together(records: Sequence[MachineCode], arch: str) -> MachineCode:
+    """Return several records as one."""
+    if len(records) == 1:
+        return records[0]
 
     def together(values: Sequence[int | None]) -> int | None:
         return None if any(value is None for value in values) else sum(value for value in values if value is not None)

@@ -185,7 +185,8 @@ class GpuRun(RunContext):
         ]
         if verification:
             verification = replace(verification, samples=check.samples)
-        code = machine_code.describe_all(images, "sm_" + self.device.info.compute_capability.replace(".", ""))
+        architecture = "sm_" + self.device.info.compute_capability.replace(".", "")
+        code = machine_code.describe_all(images, architecture, module.ptx)
         result = replace(result, verification=verification, figures=figures, state=state.kept, machine_code=code)
         notes += arithmetic_warnings(code, self.output_type(), verification)
         measured = self._figures(result, case, timing, copy, notes)
@@ -308,7 +309,7 @@ class GpuRun(RunContext):
         clock_before = device.sm_clock_mhz()
 
         samples: list[float] = []
-        of_set: list[int] = []  # whose inputs each sample had
+        of_place: list[int] = []
         copies: list[float] = []
         most = max(1, min(MAX_GROUP, round(GROUP_S / (typical * runs))))
         check.start()
@@ -324,7 +325,7 @@ class GpuRun(RunContext):
                 works = [site.work] if site.other is None or runs == 1 else [site.other, site.work] * (runs // 2)
                 for left in range(group - 1, -1, -1):
                     samples.append(device.sample(works, settings.cache, befores[turn]))
-                    of_set.append(site.inputs.problem.seed)
+                    of_place.append(turn)
                     if settings.cache == "cold" or left == 0:  # a look at the output is none at warm caches
                         self._raise_if_sample_wrong(check.timed(site), len(samples), site)
                 elapsed = time.monotonic() - start
@@ -334,8 +335,10 @@ class GpuRun(RunContext):
             self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
 
         device.use_stream(0)
-        samples, notes = slower_inputs(samples, of_set)
-        timing = stats.summarize(samples, settings.cache, runs, len(sites))
+        kept, notes = slower_inputs(samples, [sites[place].inputs.problem.seed for place in of_place])
+        timing = stats.summarize(
+            [samples[at] for at in kept], settings.cache, runs, len(sites), [of_place[at] for at in kept]
+        )
         notes += timing_warnings(timing, elapsed, settings, device.other_processes())
         clock_after = device.sm_clock_mhz()
         if clock_before and clock_after and clock_after < clock_before * (1 - CLOCK_DROP):

@@ -57,18 +57,19 @@ def hot_runs(typical_s: float) -> int:
     return 2 * max(1, min(MAX_HOT_RUNS // 2, round(HOT_SAMPLE_S / typical_s / 2))) if typical_s < HOT_SAMPLE_S else 1
 
 
-def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list[float], list[Warning]]:
-    """Return the samples that count, with a warning where one set of inputs is served faster than the other.
+def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list[int], list[Warning]]:
+    """Return which samples count, with a warning where one set of inputs is served faster than the other.
 
     Both sets are drawn alike, so a kernel that is faster on one of them knows its inputs: the slower set counts.
     """
     by_set = {name: [s for s, of in zip(samples, of_set, strict=True) if of == name] for name in dict.fromkeys(of_set)}
+    everything = list(range(len(samples)))
     ranked = sorted(by_set.items(), key=lambda item: float(np.median(item[1])))
     (fast, quick), (slow, lasting) = ranked[0], ranked[-1]
     ratio = float(np.median(lasting) / np.median(quick))
     if len(ranked) < 2 or min(len(quick), len(lasting)) < FEWEST_OF_A_SET or ratio < 1 + INPUTS_DIFFER:
-        return list(samples), []
-    return lasting, [warning("inputs", slow=slow, fast=fast, ratio=ratio)]
+        return everything, []
+    return [at for at in everything if of_set[at] == slow], [warning("inputs", slow=slow, fast=fast, ratio=ratio)]
 
 
 def timing_warnings(timing: Timing, elapsed: float, settings: Settings, others: Sequence[str] = ()) -> list[Warning]:

@@ -190,7 +190,8 @@ class SimulatedRun(RunContext):
                 entries = dict.fromkeys(one.entry(launch.function) for launch in part.launches)
                 kernels = [machine_code.Kernel(entry, run.report.executed.get(entry)) for entry in entries]
                 images.append(machine_code.Image(one.cubin, kernels, one.ptx.splitlines()))
-        return machine_code.describe_all(images, self.device.architecture)
+        ptx = "\n".join(one.ptx for _, one in compiled)
+        return machine_code.describe_all(images, self.device.architecture, ptx)
 
 
 def _counted(

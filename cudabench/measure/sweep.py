@@ -192,7 +192,8 @@ def merge(results: Sequence[Result]) -> Final:
         return Final(bad or first, 0.0)
     one = times[0]
     samples = [sample for time in times for sample in time.samples_s]
-    together = stats.summarize(samples, one.cache, one.runs_per_sample, one.places)
+    places = [place for time in times for place in time.samples_place]
+    together = stats.summarize(samples, one.cache, one.runs_per_sample, one.places, places)
     speedup = one.median_s / together.median_s
     copies = [result.copy_gbps for result in results if result.copy_gbps]
     copy = median(copies) if copies else None

@@ -227,12 +227,27 @@ def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tu
     ]
     if unproven:
         lines.append((f"Unverified in {names[1]}: {', '.join(unproven)}", "yellow"))
+    lines += [(line, "") for line in code_lines(comparison)]
     if comparison.changed:
         lines.append((f"Changed besides: {', '.join(comparison.changed)}", ""))
     if comparison.geometric_mean is not None and comparison.scope == "gpu":
         allowed = f"{noise * 100:g}% and {ratio.RUN_TO_RUN_S * 1e6:g} µs"
         interval = f"{ratio.CONFIDENCE:.0%} interval, which allows two runs to differ by {allowed}"
         lines.append((f"Ratio: time of new over base, with its {interval}.", "dim"))
+    return lines
+
+
+def code_lines(comparison: Comparison) -> list[str]:
+    """Return which kernels are the same machine code in both files; what differs then lies elsewhere."""
+    told = [row for row in comparison.rows if row.same_code is not None]
+    same = [row for row in told if row.same_code]
+    if not same:
+        return ["Machine code: other in each kernel."] if told else []
+    names = "all" if len(same) == len(told) > 1 else ", ".join(compare.name_of(row.key) for row in same)
+    lines = [f"Same machine code in both: {names}."]
+    moved = [compare.name_of(row.key) for row in same if row.verdict in ("slower", "faster")]
+    if moved:
+        lines.append(f"So it is not the code that changed {', '.join(moved)}, but arguments, card or conditions.")
     return lines
 
 

@@ -92,6 +92,12 @@ class Row:
     counts: tuple[Count, ...] = ()
 
     @property
+    def same_code(self) -> bool | None:
+        """Whether both sides ran the same machine code; None where one does not say."""
+        codes = [side.machine_code for side in (self.base, self.new) if side and side.machine_code]
+        return (codes[0].arch, codes[0].sha256) == (codes[1].arch, codes[1].sha256) if len(codes) == 2 else None
+
+    @property
     def grown(self) -> tuple[Count, ...]:
         """The counts that are larger than they were."""
         return tuple(count for count in self.counts if count.new > count.base)
@@ -500,6 +506,7 @@ def _plain(row: Row) -> dict[str, Any]:
         "device": result.device if (result := row.new or row.base) else "",
         "verdict": row.verdict,
         "reason": row.reason,
+        "same_machine_code": row.same_code,
         "base_s": seconds(row.base),
         "new_s": seconds(row.new),
         "ratio": row.ratio.value if row.ratio else None,

@@ -35,8 +35,11 @@ def relative_ci(samples: Sequence[float]) -> float:
     return float((high - low) / 2 / np.median(ordered))
 
 
-def summarize(samples: Sequence[float], cache: str, runs_per_sample: int = 1, places: int = 1) -> Timing:
-    """Return the statistics of samples in seconds; they keep their order of measurement."""
+def summarize(
+    samples: Sequence[float], cache: str, runs_per_sample: int = 1, places: int = 1, samples_place: Sequence[int] = ()
+) -> Timing:
+    """Return the statistics of samples in seconds; they keep their order of measurement. `samples_place` is the place
+    of each."""
     values = np.asarray(samples, dtype=np.float64)
     q1, median, q3 = np.quantile(values, [0.25, 0.5, 0.75])
     return Timing(
@@ -51,6 +54,7 @@ def summarize(samples: Sequence[float], cache: str, runs_per_sample: int = 1, pl
         samples_s=tuple(float(value) for value in values),
         runs_per_sample=runs_per_sample,
         places=places,
+        samples_place=tuple(samples_place) if places > 1 else (),
     )
 
 
