@@ -711,6 +711,9 @@ def test_hardware_table(compared: Callable[..., Ran]) -> None:
     line = next(line for line in ran.out.splitlines() if line.startswith("smem "))
     assert line.split()[4:] == ["1894", "50.8%", "39.3%", "946.8", "50.8%", "39.3%", "0.50"]
     assert "--fail-on-regression judged nothing: the GPUs differ." in ran.err
+    assert "NVIDIA H200 is 1.12 times as fast as A100, by the geometric mean of 6 kernels." in ran.out
+    mixed = changed(other, naive_row=slowed(0.9))
+    assert "A100 is ahead in naive-row (32 x 8)." in compared(RECORDED, mixed).out.replace("\n", " ")
 
 
 def test_same_machine_code_is_named(compared: Callable[..., Ran]) -> None:

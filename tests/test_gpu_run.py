@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import replace
 from itertools import groupby
@@ -12,6 +13,7 @@ import pytest
 
 from cudabench import operations
 from cudabench.errors import OutOfMemory
+from cudabench.measure.budget import Budget, shortened
 from cudabench.measure.buffers import MOST, ROTATION_BYTES, how_many
 from cudabench.measure.context import POISONS, poison_bytes, time_baseline
 from cudabench.measure.gpu_run import GpuRun
@@ -468,6 +470,20 @@ def test_stopping_rule() -> None:
     assert enough(steady, 0.6, settings)
     assert not enough(noisy, 0.6, settings)
     assert enough(noisy, 10.0, settings)
+
+
+def test_a_budget_is_shared() -> None:
+    """Each kernel gets an equal part of what is left; the samples end with it; after the end there is no turn."""
+    budget = Budget(8.0, time.monotonic() + 8.0, later=2)
+    until = budget.until(2)
+    assert until is not None
+    assert until - time.monotonic() == pytest.approx(2.0, rel=0.01)
+    assert Budget(8.0, time.monotonic() - 1.0).until(1) is None
+    settings = shortened(Settings(), time.monotonic() + 0.1)
+    assert 0 < settings.max_time <= 0.1
+    assert settings.min_time <= settings.max_time
+    assert shortened(Settings(), time.monotonic() - 1).max_time == 0
+    assert shortened(Settings(), None) == Settings()
 
 
 def test_warm_up_waits_for_the_clock() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from cudabench.errors import UsageError
 from cudabench.plan.sizes import sizes
+from cudabench.results import file as results
 from cudabench.toolchain.compiler import nvrtc_version
 from tests.conftest import Ran
 from tests.test_run import ARRAYS, EXPECT, LAUNCH, NUMBERS, SAXPY, SIM
@@ -138,3 +139,15 @@ def test_refusals(cudabench: Runner, words: tuple[object, ...], text: str) -> No
     ran = cudabench(*words, "--device", "sim")
     assert (ran.code, ran.out) == (2, "")
     assert text in ran.err
+
+
+def test_budget_bounds_a_run(cudabench: Runner, tmp_path: Path) -> None:
+    """Kernels whose turn comes after --budget are failed with that reason, and the run says so in its exit code."""
+    ran = cudabench("transpose", "--size", "64", "-d", "sim", "--no-cpu", "--budget", "1e-6", "--json", "r.json")
+    assert ran.code == 1
+    assert "not measured: --budget 1e-06 s was spent before its turn" in " ".join(ran.out.split())
+    file = results.load(tmp_path / "r.json")
+    assert {result.status for result in file.results} == {"failed"}
+    assert file.settings["budget"] == 1e-6
+    assert cudabench("transpose", "-k", "smem", "--size", "64", "-d", "sim", "--no-cpu", "--budget", "60").code == 0
+    assert cudabench("transpose", "-k", "smem", "-d", "sim", "--budget", "0").code == 2

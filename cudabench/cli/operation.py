@@ -42,6 +42,7 @@ def operation_command(name: str) -> click.Command:
             families.sizes_option("A..B*2", "Several sizes in one table: doubling, A..B+STEP, or A,B,C."),
             *families.compiler_options(),
             *families.timing_options(),
+            families.budget_option(),
             *families.baseline_options(),
             *families.output_options(),
             families.print_option(),

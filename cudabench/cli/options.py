@@ -62,6 +62,16 @@ def timing_options() -> list[click.Parameter]:
     ]
 
 
+def budget_option() -> click.Option:
+    """Return the bound of a whole run."""
+    return option(
+        "--budget",
+        type=Finite(0, min_open=True),
+        metavar="S",
+        help="Seconds for the whole run: the kernels share them, and what is not reached is failed.",
+    )
+
+
 def baseline_options() -> list[click.Parameter]:
     """Return the seed of the inputs and the CPU baseline's knobs."""
     return [
@@ -121,6 +131,7 @@ def settings(options: dict[str, Any], *, simulated: bool) -> Settings:
         timeout=options.get("timeout") or standard.timeout,
         cpu=not options.get("no_cpu", False),
         cpu_threads=options.get("cpu_threads", standard.cpu_threads),
+        budget=options.get("budget"),
     )
 
 

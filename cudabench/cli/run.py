@@ -40,7 +40,7 @@ Without --expect a result is unverified. The CPU baseline is the expression itse
 
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
-    "no_cpu", "cpu_threads", "json_path", "quiet",
+    "budget", "no_cpu", "cpu_threads", "json_path", "quiet",
 )  # fmt: skip
 
 
@@ -273,6 +273,7 @@ command = SpreadCommand(
         families.sizes_option("[NAME=]A..B*2", "Several values of one number in one table: 'n=1024..1048576*2'."),
         *families.compiler_options(),
         *families.timing_options(),
+        families.budget_option(),
         *families.baseline_options(),
         families.option(
             "--fuzz", type=click.IntRange(1), metavar="K", help="Then K more: other seeds, values and sizes."

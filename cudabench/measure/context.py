@@ -84,6 +84,7 @@ class RunContext:
     progress: Progress = field(default=lambda phase, fraction: None, kw_only=True)
     cpu: CpuTime | None = field(default=None, kw_only=True)
     second_seed: int | None = field(default=None, kw_only=True)
+    until: float | None = field(default=None, kw_only=True)  # of time.monotonic(): the end of the kernel in hand
     _sets: tuple[InputSet, ...] = field(default=(), init=False)
     _drawn: frozenset[str] | None = field(default=None, init=False)
 

@@ -25,6 +25,7 @@ from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, OutOfMemory, UsageError
 from cudabench.explain import machine_code
 from cudabench.measure import floors, verify
+from cudabench.measure.budget import shortened
 from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.context import (
     RunContext,
@@ -292,7 +293,7 @@ class GpuRun(RunContext):
 
         Leaves an output of the kernel at each site.
         """
-        device, settings = self.device, self.settings
+        device = self.device
         local_bytes = module.resources(case.function).local_bytes
         befores = [self._before_sample(site, state, module, local_bytes) for site in sites]
         copies_of = [site.buffers.copy() for site in sites]
@@ -300,13 +301,14 @@ class GpuRun(RunContext):
         typical = warm_up(lambda: self._sample(sites[0].work, "warming up", befores[0]))
         # Back to back, only launches on changing inputs have to work each time, and only those without a state.
         may_repeat = sites[0].other is not None and not state.kept and not _restored(sites[0])
-        runs = hot_runs(typical) if settings.cache == "hot" and may_repeat else 1
+        runs = hot_runs(typical) if self.settings.cache == "hot" and may_repeat else 1
         copy_runs = 1
         copy_work = copies_of[0]
         if copy_work is not None:
             copy_typical = warm_up(lambda: self._sample(copy_work, "warming up"), budget_s=WARM_UP_S / 5)
-            copy_runs = hot_runs(copy_typical) if settings.cache == "hot" else 1
+            copy_runs = hot_runs(copy_typical) if self.settings.cache == "hot" else 1
         clock_before = device.sm_clock_mhz()
+        settings = shortened(self.settings, self.until)
 
         samples: list[float] = []
         of_place: list[int] = []

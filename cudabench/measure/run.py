@@ -5,6 +5,7 @@ Nothing here prints: a `Listener` is told what is being done, and whoever starte
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -16,6 +17,7 @@ import numpy as np
 from cudabench.devices import Choice, probe
 from cudabench.measure import provenance as origin
 from cudabench.measure import session
+from cudabench.measure.budget import Budget
 from cudabench.model import Case, CpuTime, Operation, Result, Settings, Watch
 from cudabench.plan.series import Series
 from cudabench.results.file import ResultsFile
@@ -70,6 +72,8 @@ class Run:
     ) -> None:
         self.devices, self.path, self.trace = devices, path, trace
         self.listener = listener or Listener()
+        self._end: float | None = None  # of time.monotonic(): when the budget is spent
+        self._later = 0  # kernels of the sessions that are still to come
         self._done = 0  # kernels of the pass that runs now
         self.outcomes = [
             Outcome(one, replace(settings, cpu=settings.cpu and one.baseline), one.make()) for one in series
@@ -110,10 +114,14 @@ class Run:
         Raises CudabenchError where a series cannot run at all.
         """
         self.write()
+        budget = self.outcomes[0].settings.budget
+        self._end = None if budget is None else time.monotonic() + budget
         kernels = sum(len(one.series.cases) for one in self.outcomes) * len(self.devices)
+        self._later = kernels
         with self._told(kernels):
             for outcome in self.outcomes:
                 for device in self.devices:
+                    self._later -= len(outcome.series.cases)
                     with closing(self._events(outcome, device, outcome.series.cases, outcome.settings)) as events:
                         for event in events:
                             if isinstance(event, session.Finished):
@@ -151,8 +159,16 @@ class Run:
             kernel = f"{now.kernel} on {device.name}" if len(self.devices) > 1 else now.kernel
             self.listener.working(self._done, kernel, now.phase, now.fraction)
 
+        budget = Budget(settings.budget, self._end, self._later) if settings.budget and self._end else None
         events = session.run(
-            device, outcome.series.make, cases, settings, progress=working, trace=self.trace, cpu=outcome.cpu
+            device,
+            outcome.series.make,
+            cases,
+            settings,
+            progress=working,
+            trace=self.trace,
+            cpu=outcome.cpu,
+            budget=budget,
         )
         # An interrupted session must end its worker now: the traceback would keep both alive.
         with closing(events):

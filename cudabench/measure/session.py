@@ -7,11 +7,13 @@ goes on with the rest. The simulator runs in this process.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,6 +24,7 @@ from typing import Any
 from cudabench import confined
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, DeviceError
+from cudabench.measure.budget import Budget
 from cudabench.model import Case, CpuTime, DeviceInfo, Operation, Result, Settings, Watch
 from cudabench.toolchain import limits
 
@@ -29,6 +32,7 @@ WATCHED = ("running", "warming up", "timing")  # phases in which the GPU must gi
 COMPILING = "compiling"
 ATTEMPTS = 4  # of a compile, with and without the host's code, each of which has a limit
 START_TIMEOUT_S = 120.0
+LEAST_PATIENCE_S = 2.0  # with a kernel after the end of --budget: it shortens its samples, and no more
 WORKER = "cudabench.measure.worker"
 
 
@@ -41,6 +45,7 @@ class Job:
     settings: Settings
     index: int
     cpu: CpuTime | None = None
+    budget: Budget | None = None
 
 
 @dataclass(frozen=True)
@@ -99,21 +104,23 @@ def run(
     progress: Callable[[Working], None] = lambda working: None,
     trace: Watch = False,
     cpu: CpuTime | None = None,
+    budget: Budget | None = None,
 ) -> Generator[Event, None, None]:
     """Run the cases in order and yield what happens: Started once, Finished once a case.
 
     `progress` is called often with what is being done. `trace` keeps single accesses in the simulator.
-    `cpu` is the baseline where it is known already.
+    `cpu` is the baseline where it is known already. With a `budget` the cases share its time, and those whose turn
+    comes after its end are failed.
 
     Closed before its end, it ends the worker. Raises CudabenchError where nothing can run at all.
     """
     if choice.kind == "sim":
-        yield from _simulate(choice.architecture, operation(), cases, settings, progress, trace, cpu)
+        yield from _simulate(choice.architecture, operation(), cases, settings, progress, trace, cpu, budget)
         return
     left = list(cases)
     started = False
     while left:
-        with _Worker(Job(operation, tuple(left), settings, choice.index, cpu)) as worker:
+        with _Worker(Job(operation, tuple(left), settings, choice.index, cpu, budget)) as worker:
             for event in worker.events(left[0]):
                 if isinstance(event, Refused):
                     raise event.error
@@ -140,6 +147,7 @@ def _simulate(
     progress: Callable[[Working], None],
     trace: Watch,
     cpu: CpuTime | None,
+    budget: Budget | None,
 ) -> Iterator[Event]:
     from cudabench.devices.sim import SimDevice
     from cudabench.measure.simulated_run import SimulatedRun
@@ -148,6 +156,11 @@ def _simulate(
     yield Started(device.info)
     simulated = SimulatedRun(operation, cases[0].problem, settings, device, trace, cpu=cpu)
     for case in cases:
+        if budget and budget.until(1) is None:
+            yield Finished(budget.left_out(case, f"sim:{architecture}"))
+            continue
+        if budget:  # a kernel is simulated whole: those that follow get what it leaves
+            simulated.until = budget.end
         simulated.progress = partial(_working, progress, case.kernel)
         result = simulated.simulate(case)
         if simulated.cpu is not None and simulated.cpu is not cpu:
@@ -236,7 +249,10 @@ class _Worker:
         """Return how long the worker may be silent in a phase; None where only this machine is at work."""
         if phase == COMPILING:
             return ATTEMPTS * limits.compile_seconds()
-        return self._job.settings.timeout if phase in WATCHED else None
+        if phase not in WATCHED:
+            return None
+        left = self._job.budget.end - time.monotonic() if self._job.budget else math.inf
+        return min(self._job.settings.timeout, max(left, LEAST_PATIENCE_S))
 
     def _failed(self, case: Case, reason: str) -> Finished:
         from cudabench.measure.context import describe

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -95,7 +97,7 @@ class SimulatedRun(RunContext):
             trace=self.trace,
             progress=lambda fraction: self.progress("simulating", fraction),
             merged=self._merged(compiled),
-            seconds=self.settings.timeout,
+            seconds=self._seconds(),
         )
         self.output = run.report.output
         state = tuple(self.device.changed(case))
@@ -123,6 +125,11 @@ class SimulatedRun(RunContext):
         if faults:
             return replace(result, status="wrong", reason="; ".join(faults))
         return replace(result, figures=right_output(self.operation, self.problem, self.inputs, arrays))
+
+    def _seconds(self) -> float:
+        """Return how long a kernel may be simulated: --timeout, or what is left of --budget."""
+        left = math.inf if self.until is None else max(self.until - time.monotonic(), 0.0)
+        return min(self.settings.timeout, left)
 
     def _arrays(self, case: Case, inputs: InputSet) -> Arrays:
         """Return the buffers of a problem: inputs, and poison where the kernel has to write."""
@@ -162,7 +169,7 @@ class SimulatedRun(RunContext):
             arrays,
             trace=False,
             progress=lambda fraction: self.progress("launching again", fraction),
-            seconds=self.settings.timeout,
+            seconds=self._seconds(),
         )
         again = compare(expected, arrays, self.operation.tolerated(case.expects, inputs.problem), "again")
         if again is None or not again.mismatches:

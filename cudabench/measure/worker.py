@@ -39,7 +39,12 @@ def _run(job: Job, emit: Callable[[Event], None]) -> None:
     with CudaDevice(job.index) as device:
         send(Started(device.info))
         gpu_run = GpuRun(operation, job.cases[0].problem, job.settings, device, cpu=job.cpu)
-        for case in job.cases:
+        for at, case in enumerate(job.cases):
+            if job.budget:
+                gpu_run.until = job.budget.until(len(job.cases) - at)
+                if gpu_run.until is None:
+                    send(Finished(job.budget.left_out(case, f"cuda:{job.index}"), printed=printed_bytes()))
+                    continue
             gpu_run.progress = send.progress(case.kernel)
             result = gpu_run.measure(case)
             if gpu_run.cpu is not None and job.cpu is None:

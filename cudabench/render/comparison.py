@@ -212,6 +212,8 @@ def devices_text(file: ResultsFile) -> str:
 def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tuple[str, str]]:
     """Return the lines under the tables, each with its style."""
     lines = [(summary(comparison), "")]
+    if comparison.scope == "hardware" and (sentence := winner(comparison)):
+        lines.insert(0, (sentence, "bold"))
     for row in comparison.rows:
         if row.reason and row.verdict == "unclear":
             lines.append((f"{compare.name_of(row.key)} unclear: {row.reason}", "yellow"))
@@ -260,6 +262,27 @@ def summary(comparison: Comparison) -> str:
     mean = comparison.geometric_mean
     mean_text = "" if mean is None or len(both) < 2 else f"; geometric mean of the ratios {mean:.3f}"
     return f"{len(both)} compared: {counted}{mean_text}."
+
+
+def winner(comparison: Comparison) -> str:
+    """Return a sentence on which of two cards is faster, by how much, and where the other one is; empty where files
+    hold several cards or no common time."""
+    base, new, mean = comparison.base, comparison.new, comparison.geometric_mean
+    if base.device is None or new.device is None or mean is None or len(base.devices) + len(new.devices) > 2:
+        return ""
+    names = [base.device.name, new.device.name]
+    if names[0] == names[1]:
+        names = ["the base's card", "the new one's"]
+    fast, slow = reversed(names) if mean <= 1 else names
+    shown = [row for row in comparison.rows if row.verdict == "shown" and row.ratio]
+    kernels = f", by the geometric mean of {len(shown)} kernels" if len(shown) > 1 else ""
+    factor = max(mean, 1 / mean)
+    if factor < 1.005:
+        return f"{fast} and {slow} are equally fast{kernels}."
+    against = 1 if mean <= 1 else -1
+    behind = [compare.name_of(row.key) for row in shown if row.ratio and row.ratio.value**against > 1]
+    ahead = f"; {slow} is ahead in {', '.join(behind)}" if behind else ""
+    return f"{fast} is {factor:.2f} times as fast as {slow}{kernels}{ahead}."
 
 
 def by_problem(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:

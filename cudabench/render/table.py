@@ -48,7 +48,11 @@ def show(
     if all(result.id is None for result in results):  # no ladder
         columns = [column for column in columns if column.heading != "id"]
     out.print()
-    out.print(fitting_table(columns, results, out.width))
+    kept, dropped = fitting(columns, results, out.width)
+    out.print(table_of(kept, results))
+    if dropped:
+        left_out = ", ".join(" ".join(column.heading.split()) or "detours" for column in dropped)
+        out.print(Text(f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", style="dim"))
     if device.kind == "sim":
         out.print(Text("Sectors and wavefronts are per request; in brackets stands what would do.", style="dim"))
     for (status, reason), kernels in reasons(results).items():
@@ -197,7 +201,7 @@ def with_detours(
     detours = {kernel.name for kernel in operation.kernels if kernel.detour}
     if not any(result.kernel in detours for result in results):
         return list(columns)
-    return [*columns, Column("", lambda r: "detour" if r.kernel in detours else "", right=False)]
+    return [*columns, Column("", lambda r: "detour" if r.kernel in detours else "", right=False, expendable=6)]
 
 
 def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Column[Result]]:
@@ -255,26 +259,29 @@ def _time(result: Result) -> str:
     return f"{units.seconds(result.time.median_s)} {units.spread(stats.dispersion(result.time) / 2)}"
 
 
-def fitting_table(columns: Sequence[Column[Result]], results: Sequence[Result], width: int) -> Table:
-    """Return the table without the columns that matter least where the terminal is too narrow for all."""
-    from rich.table import Table
-
+def fitting(
+    columns: Sequence[Column[Result]], results: Sequence[Result], width: int
+) -> tuple[list[Column[Result]], list[Column[Result]]]:
+    """Return the columns for which a terminal is wide enough, and those that matter least and go where it is not."""
     kept = list(columns)
-    texts = {id(c): [c.text(r) for r in results] for c in columns}
-
-    def needed() -> int:
-        return sum(2 + max(map(len, [*c.heading.split("\n"), *texts[id(c)]])) for c in kept)
-
+    widths = {id(c): max(map(len, [*c.heading.split("\n"), *map(c.text, results)])) for c in columns}
     for rank in range(1, max(c.expendable for c in columns) + 1):
-        if needed() <= width:
+        if sum(widths[id(c)] + 2 for c in kept) - 2 <= width:
             break
         kept = [c for c in kept if c.expendable != rank]
+    return kept, [c for c in columns if all(c is not one for one in kept)]
+
+
+def table_of(columns: Sequence[Column[Result]], results: Sequence[Result]) -> Table:
+    """Return the table of results."""
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in kept:
+    for column in columns:
         table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=True)
     styles = {"wrong": "red", "failed": "red", "skipped": "dim", "ok": ""}
-    for row, result in enumerate(results):
-        table.add_row(*(texts[id(column)][row] for column in kept), style=styles[result.status])
+    for result in results:
+        table.add_row(*(column.text(result) for column in columns), style=styles[result.status])
     return table
 
 

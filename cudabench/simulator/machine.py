@@ -535,8 +535,8 @@ class Machine:
                 "forever; if it is only long, use a smaller size."
             )
         raise BudgetExceeded(
-            f"kernel {self.code.name} was stopped at {place} when its time was up; raise --timeout or use a smaller "
-            "size if it is only long."
+            f"kernel {self.code.name} was stopped at {place} when its time was up; raise --timeout (or --budget) or "
+            "use a smaller size if it is only long."
         )
 
 
