@@ -22,6 +22,7 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
+pytestmark = pytest.mark.usefixtures("unread_machine_code")
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 SIM = ("--device", "sim", "--no-cpu", "--json", "-")
 ONE = ("--grid", "cdiv(n,256)", "--block", 256, "--arg", "n=1000")
@@ -152,7 +153,6 @@ RIGHT: dict[str, tuple[str, tuple[object, ...]]] = {
 
 
 @simulated
-@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize("number", [12, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_kernel_stays_right(name: str, number: int, cudabench: Runner) -> None:
