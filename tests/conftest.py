@@ -24,6 +24,7 @@ from cudabench.measure.buffers import GUARD, ROTATION_BYTES, SMALL_GUARD_BYTES
 from cudabench.model import DeviceInfo, Launch, Source
 from cudabench.results import schema
 from cudabench.results.file import ResultsFile
+from cudabench.toolchain import nvdisasm
 from cudabench.toolchain.record import Resources
 
 # How long an example takes says more of the machine than of the code.
@@ -84,6 +85,12 @@ def follows_schema() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ResultsFile, "text", checked)
         yield
+
+
+@pytest.fixture
+def unread_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run without nvdisasm, which takes half a second a kernel: for tests of many runs that ask for nothing of it."""
+    monkeypatch.setattr(nvdisasm, "path", lambda: None)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cudabench.toolchain import nvdisasm
 from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
 from cudabench.toolchain.source import read
 from tests.conftest import Ran
@@ -171,6 +172,7 @@ def test_the_readme_names_no_file_that_is_not_there() -> None:
     assert sorted(rows) == [cheat.name for cheat in CHEATS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 def test_both_twins_compile_and_differ(cheat: Cheat) -> None:
     """NVRTC takes both for sm_80 and sm_90, and what they do is not the same."""
@@ -211,7 +213,15 @@ def test_words_are_judged_by_what_a_run_says() -> None:
 # In the simulator ----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def read_where_named(cheat: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the machine code, which takes half a second, only of a cheat that something is said of it."""
+    if not any("arithmetic" in word for device in ("gpu", "sim") for word in cheat.heads[device].split()):
+        monkeypatch.setattr(nvdisasm, "path", lambda: None)
+
+
 @pytest.mark.parametrize("cheat", marked([c for c in CHEATS if c.heads["sim"] != "none"], NOT_YET))
+@pytest.mark.usefixtures("read_where_named")
 def test_simulated(cheat: Cheat, cudabench: Runner) -> None:
     """The simulator says of each what the file demands, or that it cannot run it."""
     ran = cudabench(*cheat.words("sim", fuzzed=True))
@@ -219,6 +229,7 @@ def test_simulated(cheat: Cheat, cudabench: Runner) -> None:
     assert any(all(holds(word, ran, result) for word in all_of) for all_of in cheat.expected("sim")), story(ran, result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 def test_honest_twin_simulated(cheat: Cheat, cudabench: Runner) -> None:
     """It is right, without a hazard and without what is said of the cheat."""
@@ -228,6 +239,7 @@ def test_honest_twin_simulated(cheat: Cheat, cudabench: Runner) -> None:
     assert unfounded(cheat, ran, result) == []
 
 
+@pytest.mark.usefixtures("read_where_named")
 @pytest.mark.parametrize("cheat", FUZZED, ids=lambda cheat: cheat.name)
 def test_one_seed_shows_nothing(cheat: Cheat, cudabench: Runner) -> None:
     """What only other values, sizes or seeds catch is right on the default ones: the cheat is one."""
@@ -242,6 +254,7 @@ def test_the_seed_is_recognised(cudabench: Runner) -> None:
     assert known < other / 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cheat", FUZZED, ids=lambda cheat: cheat.name)
 def test_honest_twin_fuzzed(cheat: Cheat, cudabench: Runner) -> None:
     """Values and sizes that show the cheat leave its twin right."""

@@ -15,7 +15,10 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
-pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+pytestmark = [
+    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
+    pytest.mark.usefixtures("unread_machine_code"),
+]
 
 RIGHT = """\
 __global__ void scale(float *x, float a, int n) {

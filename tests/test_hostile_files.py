@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from tests.test_hostile_argv import KERNEL, check
 
+pytestmark = pytest.mark.usefixtures("unread_machine_code")
+
 FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 VALUES: Any = st.one_of(

@@ -18,7 +18,18 @@ from cudabench.measure import verify
 from cudabench.plan import chapters
 from cudabench.toolchain import source
 from tests import ladders
-from tests.ladders import BLOCKS, GRIDS, NAMES, QUICK_BLOCKS, RUNGS, TYPED_SIZES, build, needs_compiler, problem
+from tests.ladders import (
+    BLOCKS,
+    GRIDS,
+    NAMES,
+    QUICK_BLOCKS,
+    QUICK_SIZES,
+    RUNGS,
+    TYPED_SIZES,
+    build,
+    needs_compiler,
+    problem,
+)
 
 Block = tuple[int, ...] | None
 
@@ -81,20 +92,23 @@ def test_names_are_unique(name: str) -> None:
     ids=ladders.ids,
 )
 def test_awkward_sizes(name: str, kernel: str, block: Block) -> None:
-    """A kernel is right and free of hazards at every size, with its own block and with others or refuses them."""
-    assert right_or_refused(name, kernel, block, ladders.quick_sizes(name, kernel)) == []
+    """A kernel is right and free of hazards at every size with its own block, at some with others or refuses them."""
+    sizes = ladders.quick_sizes(name, kernel)
+    assert right_or_refused(name, kernel, block, sizes if block is None else sizes[-QUICK_SIZES:]) == []
 
 
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kernel", "block"),
-    [(name, kernel, block) for name, kernel in RUNGS for block in blocks(name)[QUICK_BLOCKS:]],
+    [(name, kernel, block) for name, kernel in RUNGS for block in blocks(name)],
     ids=ladders.ids,
 )
 def test_more_blocks(name: str, kernel: str, block: Block) -> None:
-    """The same with more blocks, single threads, columns and rows of a thousand among them."""
-    assert right_or_refused(name, kernel, block, ladders.quick_sizes(name, kernel)) == []
+    """The same at the other sizes and with more blocks, single threads, columns and rows of a thousand among them."""
+    sizes = ladders.quick_sizes(name, kernel)
+    tried = block in blocks(name)[:QUICK_BLOCKS]
+    assert right_or_refused(name, kernel, block, sizes[:-QUICK_SIZES] if tried else sizes) == []
 
 
 LONGER = [
@@ -131,10 +145,17 @@ def test_every_type(name: str, kernel: str, dtype: str) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize(("name", "kernel"), RUNGS)
+def test_twice(name: str, kernel: str) -> None:
+    """A kernel runs again on the memory that it left."""
+    assert ladders.repeated(name, kernel, size=ladders.quick_sizes(name, kernel)[-1], runs=2) == []
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kernel"), RUNGS)
 def test_any_grid_twice(name: str, kernel: str) -> None:
-    """A kernel runs again on the memory that it left, with its own grid and with any other that it does not refuse."""
+    """The same with any grid that it does not refuse."""
     size = ladders.quick_sizes(name, kernel)[-1]
-    assert ladders.repeated(name, kernel, size=size, runs=2) == []
     for grid in GRIDS[operations.get(name).block_dimensions]:
         try:
             assert ladders.repeated(name, kernel, size=size, grid=grid, runs=2) == []

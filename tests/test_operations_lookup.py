@@ -19,7 +19,7 @@ from tests.ladders import build, needs_compiler, problem, simulator
 
 Runner = Callable[..., Ran]
 
-pytestmark = pytest.mark.lookup
+pytestmark = [pytest.mark.lookup, pytest.mark.usefixtures("unread_machine_code")]
 
 N = 1024
 

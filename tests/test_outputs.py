@@ -20,6 +20,8 @@ from cudabench.outputs import check_target, is_file, write_whole, write_with
 from tests.conftest import Ran
 from tests.test_compare import RECORDED
 
+pytestmark = pytest.mark.usefixtures("unread_machine_code")
+
 ROOT = Path(__file__).resolve().parent.parent
 Runner = Callable[..., Ran]
 

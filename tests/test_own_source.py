@@ -42,6 +42,7 @@ def size(operation: Operation) -> tuple[int, ...]:
 
 
 @needs_compiler
+@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize(("text", "code"), [(rung, 0), (spoilt, 3)])
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_a_users_kernel_is_verified(

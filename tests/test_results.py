@@ -21,6 +21,8 @@ from cudabench.results import thresholds
 from cudabench.results.file import ResultsFile, parse
 from tests.conftest import FakeDevice, on_cards
 
+pytestmark = pytest.mark.usefixtures("unread_machine_code")
+
 # DESIGN: the contract's keys, by level.
 TOP = {"schema", "tool", "host", "device", "settings", "provenance", "results"}
 DEVICE = {"name", "kind", "compute_capability", "sm_count", "l2_bytes", "peak_gbps", "clocks", "driver", "uuid"}

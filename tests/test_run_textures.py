@@ -12,7 +12,10 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
-pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+pytestmark = [
+    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
+    pytest.mark.usefixtures("unread_machine_code"),
+]
 
 SOURCE = """\
 __global__ void up(cudaTextureObject_t t, float *y, int w, int h, float d) {

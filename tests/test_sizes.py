@@ -16,6 +16,8 @@ from cudabench.toolchain.compiler import nvrtc_version
 from tests.conftest import Ran
 from tests.test_run import ARRAYS, EXPECT, LAUNCH, NUMBERS, SAXPY, SIM
 
+pytestmark = pytest.mark.usefixtures("unread_machine_code")
+
 Runner = Callable[..., Ran]
 
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")

@@ -29,7 +29,8 @@ from cudabench.simulator.report import Executed
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
 
-FAIRNESS = 4096
+# Of so many turns of lanes that parted, those that the lanes farthest behind in turn get.
+FAIRNESS, BURST = 4096, 64
 
 
 class _Everything:
@@ -190,7 +191,7 @@ class Machine:
         self.exited = None
         self.asleep.clear()
         self.ready, self.waiting, self.parked = ready, waiting, parked
-        turn = 0
+        turn = BURST
         nothing: frozenset[int] = frozenset()
         while True:
             forced = False
@@ -201,7 +202,7 @@ class Machine:
                 else:
                     turn += 1
                     # Lanes that spin on a lock must not starve the lane that holds it.
-                    number = min(ready) if turn % FAIRNESS else max(ready)
+                    number = min(ready) if turn % FAIRNESS >= BURST else max(ready)
                     if self.asleep:
                         awake = ready.keys() - self.asleep
                         if not awake:
