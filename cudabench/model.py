@@ -686,6 +686,46 @@ class BankRequest:
 
 
 @dataclass(frozen=True)
+class LineCode:
+    """The machine code of one source line and how often it ran, summed over the launch."""
+
+    file: Annotated[str, "The header that the line is in; empty for the source itself."]
+    line: Annotated[int, "Line of the source, from 1."]
+    instructions: Annotated[int, "Machine instructions that came from the line."]
+    executions: Annotated[int, "Warps that executed them, summed over the instructions."]
+    threads_per_instruction: Annotated[float | None, "Mean of the active lanes of those; null where none ran."]
+    code: Annotated[
+        tuple[str, ...], "The first of the instructions, in their order, as nvdisasm prints them; bounded in number."
+    ] = ()
+
+
+@dataclass(frozen=True)
+class WarpElements:
+    """The elements that the lanes of one warp move in one step."""
+
+    block: Annotated[Dim, "Block (x, y, z)."]
+    warp: Annotated[int, "Number of the warp in the block."]
+    runs: Annotated[
+        tuple[tuple[int, ...], ...],
+        "Runs of lanes whose elements keep a stride: first lane, lanes, number of the first lane's element in the "
+        "array, row-major, and elements from a lane to the next.",
+    ]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One execution of a memory instruction, in the kernel's order: which element each lane moves."""
+
+    line: Annotated[int, "Line of the source, from 1."]
+    op: Annotated[str, "load, store, atomic or reduction."]
+    space: Annotated[str, "global or shared."]
+    array: Annotated[str, "Name of the array."]
+    shape: Annotated[tuple[int, ...], "Elements of the array by dimension."]
+    each: Annotated[int, "Elements that a lane moves: 4 where it moves 16 bytes of float32."]
+    warps: Annotated[tuple[WarpElements, ...], "The warps that execute it, of those that were watched."]
+
+
+@dataclass(frozen=True)
 class Result:
     """One kernel's entry in the results file; what was not measured is None."""
 
@@ -743,7 +783,19 @@ class Result:
         "Whether two sets of inputs, of different seeds, took turns, or the same ones.",
     ] = None
     threads: Annotated[tuple[ThreadAccess, ...] | None, "Single accesses, with --threads."] = None
-    banks: Annotated[tuple[BankRequest, ...] | None, "Requests of one warp to shared memory, with --banks."] = None
+    banks: Annotated[
+        tuple[BankRequest, ...] | None,
+        "Requests of one warp to shared memory, with --banks; with --report those that cost most.",
+    ] = None
+    lines: Annotated[
+        tuple[LineCode, ...] | None,
+        "Machine code by source line, with --report in the simulator; null where nobody read it.",
+    ] = None
+    steps: Annotated[
+        tuple[Step, ...] | None,
+        "What single threads move, with --report in the simulator: of all threads of a small launch, else of the first "
+        "warp; bounded in number.",
+    ] = None
     fuzz: Annotated[
         Mapping[str, Any] | None,
         "Of run --fuzz: how many cases were right, what is undecided and why, what failed, and the line to repeat it.",

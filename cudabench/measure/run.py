@@ -22,6 +22,8 @@ from cudabench.model import Case, CpuTime, Operation, Result, Settings, Watch
 from cudabench.plan.series import Series
 from cudabench.results.file import ResultsFile
 
+MOST_LISTED = 64_000  # characters of a source that the results file holds
+
 
 class Listener:
     """Told what a run does; this one ignores it all."""
@@ -54,8 +56,9 @@ class Run:
     """Series of kernels on devices.
 
     `file` holds every finished result and is written to `path` after each; `outcomes` has the results by series.
-    `request` is what was asked for, as the file tells it. `trace` keeps single accesses in the simulator. Without
-    `provenance` the file does not say where it comes from, which takes some milliseconds to find out.
+    `request` is what was asked for, as the file tells it. `trace` keeps single accesses in the simulator,
+    `record` what a report's page draws, with the text of the sources. Without `provenance` the file does not say where
+    it comes from, which takes some milliseconds to find out.
     """
 
     def __init__(
@@ -68,9 +71,10 @@ class Run:
         path: Path | None = None,
         listener: Listener | None = None,
         trace: Watch = False,
+        record: bool = False,
         provenance: bool = True,
     ) -> None:
-        self.devices, self.path, self.trace = devices, path, trace
+        self.devices, self.path, self.trace, self.record = devices, path, trace, record
         self.listener = listener or Listener()
         self._end: float | None = None  # of time.monotonic(): when the budget is spent
         self._later = 0  # kernels of the sessions that are still to come
@@ -90,6 +94,9 @@ class Run:
         )
 
         self._uuid: str | None = None
+        sources = [part.source for one in series for case in one.cases for part in case.parts]
+        if record:
+            self.file.listings = {source.name: listing(source.text) for source in sources}
         if provenance:
             sources = [case.source for one in series for case in one.cases]
             self.file.provenance = origin.gather(sources, compiler(devices[0], self.file.tool))
@@ -167,6 +174,7 @@ class Run:
             settings,
             progress=working,
             trace=self.trace,
+            record=self.record,
             cpu=outcome.cpu,
             budget=budget,
         )
@@ -185,6 +193,13 @@ class Run:
                     if event.output:
                         self.listener.printed(event.output)
                 yield event
+
+
+def listing(text: str) -> str:
+    """Return the text of a source as a results file holds it: whole lines, MOST_LISTED characters of them at most."""
+    if len(text) <= MOST_LISTED:
+        return text
+    return text[: text.rfind("\n", 0, MOST_LISTED) + 1]
 
 
 def versions(device: Choice) -> dict[str, Any]:

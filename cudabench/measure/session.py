@@ -103,19 +103,20 @@ def run(
     *,
     progress: Callable[[Working], None] = lambda working: None,
     trace: Watch = False,
+    record: bool = False,
     cpu: CpuTime | None = None,
     budget: Budget | None = None,
 ) -> Generator[Event, None, None]:
     """Run the cases in order and yield what happens: Started once, Finished once a case.
 
-    `progress` is called often with what is being done. `trace` keeps single accesses in the simulator.
-    `cpu` is the baseline where it is known already. With a `budget` the cases share its time, and those whose turn
-    comes after its end are failed.
+    `progress` is called often with what is being done. `trace` keeps single accesses in the simulator, `record` what a
+    report's page draws. `cpu` is the baseline where it is known already. With a `budget` the cases share its time, and
+    those whose turn comes after its end are failed.
 
     Closed before its end, it ends the worker. Raises CudabenchError where nothing can run at all.
     """
     if choice.kind == "sim":
-        yield from _simulate(choice.architecture, operation(), cases, settings, progress, trace, cpu, budget)
+        yield from _simulate(choice.architecture, operation(), cases, settings, progress, trace, record, cpu, budget)
         return
     left = list(cases)
     started = False
@@ -146,6 +147,7 @@ def _simulate(
     settings: Settings,
     progress: Callable[[Working], None],
     trace: Watch,
+    record: bool,
     cpu: CpuTime | None,
     budget: Budget | None,
 ) -> Iterator[Event]:
@@ -154,7 +156,7 @@ def _simulate(
 
     device = SimDevice(architecture)
     yield Started(device.info)
-    simulated = SimulatedRun(operation, cases[0].problem, settings, device, trace, cpu=cpu)
+    simulated = SimulatedRun(operation, cases[0].problem, settings, device, trace, record=record, cpu=cpu)
     for case in cases:
         if budget and budget.until(1) is None:
             yield Finished(budget.left_out(case, f"sim:{architecture}"))

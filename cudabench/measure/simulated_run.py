@@ -11,7 +11,7 @@ from cudabench import simulator
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
-from cudabench.explain import advice, drawings, machine_code, merged
+from cudabench.explain import advice, drawings, machine_code, merged, recorded
 from cudabench.measure import verify
 from cudabench.measure.context import (
     Arrays,
@@ -49,11 +49,15 @@ from cudabench.toolchain.record import Compiled
 
 @dataclass
 class SimulatedRun(RunContext):
-    """The kernels of one run in the simulator; `output` is what the last one printed."""
+    """The kernels of one run in the simulator; `output` is what the last one printed.
+
+    `record` keeps what a report's page draws, bounded.
+    """
 
     device: SimDevice
     trace: Watch = False
     disassemble: bool = True  # whether to read the machine code
+    record: bool = False
     output: str = field(default="", init=False)
 
     def simulate(self, case: Case) -> Result:
@@ -94,7 +98,7 @@ class SimulatedRun(RunContext):
         run = self.device.run(
             replace(case, constants=constants),
             arrays,
-            trace=self.trace,
+            trace=self.trace or (self.record and recorded.watch(case)),
             progress=lambda fraction: self.progress("simulating", fraction),
             merged=self._merged(compiled),
             seconds=self._seconds(),
@@ -111,10 +115,17 @@ class SimulatedRun(RunContext):
         )
         if self.disassemble:
             result = replace(result, machine_code=self._machine_code(run, compiled))
+            if self.record:
+                result = replace(result, lines=recorded.lines(compiled, run.report.executed) or None)
         if run.report.trace:
             buffers, tiles = self.operation.buffers(self.problem), drawings.tiles(run.report, case)
-            threads = drawings.thread_accesses(run.report.trace, case, buffers, tiles)
-            result = replace(result, threads=threads, banks=drawings.bank_requests(run.report.trace, tiles))
+            if self.trace:
+                threads = drawings.thread_accesses(run.report.trace, case, buffers, tiles)
+                result = replace(result, threads=threads, banks=drawings.bank_requests(run.report.trace, tiles))
+            else:
+                result = replace(result, banks=recorded.banks(run.report.trace, tiles))
+            if self.record:
+                result = replace(result, steps=recorded.steps(run.report.trace, case, buffers, tiles))
         notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem))]
         notes += arithmetic_warnings(result.machine_code, self.output_type(), verification)
         notes += [*launch_warnings(case), *state_warnings(state), *code_warnings(one.ptx for _, one in compiled)]

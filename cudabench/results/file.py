@@ -53,6 +53,9 @@ class ResultsFile:
     diff: Annotated[list[CodeDifference], "Of cudabench diff: one entry a kernel and architecture."] = field(
         default_factory=list
     )
+    listings: Annotated[
+        dict[str, str], "Text of the sources by their names, with --report; of a long one the first 64,000 characters."
+    ] = field(default_factory=dict)
 
     @property
     def device(self) -> DeviceInfo | None:
@@ -84,6 +87,7 @@ class ResultsFile:
             "provenance": self.provenance,
             "results": [_plain(result) for result in self.results],
             **({"diff": [asdict(each) for each in self.diff]} if self.diff else {}),
+            **({"listings": self.listings} if self.listings else {}),
         }
 
     def text(self) -> str:
@@ -178,6 +182,7 @@ def parse(text: str, name: str) -> ResultsFile:
             provenance=_mapping(document.get("provenance"), "provenance"),
             results=[_decode(Result, value, f"results[{at}]") for at, value in enumerate(document["results"])],
             diff=[_decode(CodeDifference, each, f"diff[{at}]") for at, each in enumerate(document.get("diff") or [])],
+            listings=_decode(dict[str, str], document.get("listings") or {}, "listings"),
         )
     except _Misfit as error:
         raise CudabenchError(f"{name} does not follow {schema}: {error}.") from None

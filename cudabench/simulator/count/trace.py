@@ -27,7 +27,8 @@ class GlobalEvent(NamedTuple):
     """One lane's access to global memory.
 
     width: bytes; argument: the number of the array among the launch's arguments (-1 for a module variable); offset:
-    the byte offset from the array's start; instruction: the line of the PTX.
+    the byte offset from the array's start; instruction: the line of the PTX; order: the same for all that one execution
+    of an instruction does, and higher for a later one.
     """
 
     file: str
@@ -39,12 +40,14 @@ class GlobalEvent(NamedTuple):
     argument: int
     offset: int
     instruction: int
+    order: int = 0
 
 
 class SharedRequest(NamedTuple):
     """One request of a warp to shared memory: a byte address per lane, None for inactive lanes.
 
-    block: its index; warp: its number in the block; threads: threadIdx of each lane; instruction: the line of the PTX.
+    block: its index; warp: its number in the block; threads: threadIdx of each lane; instruction, order: as in
+    `GlobalEvent`.
     """
 
     file: str
@@ -56,6 +59,7 @@ class SharedRequest(NamedTuple):
     warp: int
     threads: tuple[Index, ...]
     instruction: int
+    order: int = 0
 
 
 class Trace(NamedTuple):
@@ -92,10 +96,12 @@ class Recorder:
         self.requests: list[SharedRequest] = []
         self.complete = True
         self.times: Counter[int] = Counter()
+        self.order = 0
 
     def record(self, machine: Machine, access: MemoryOp, space: str, address: Array, mask: Array | None) -> None:
         """Record one instruction's accesses: byte addresses and lanes that broadcast over (blocks, threads)."""
         chunk = machine.chunk
+        self.order += 1
         for block, warp in self.warps(chunk):
             lanes = slice(32 * warp, 32 * warp + 32)
             active = np.ones(32, dtype=bool)
@@ -135,7 +141,8 @@ class Recorder:
             wanted = tuple(place if on else None for place, on in zip(places, active.tolist(), strict=True))
             self.requests.append(
                 SharedRequest(
-                    file, location.line, access.kind, access.size, wanted, index, warp, threads, location.ptx_line
+                    file, location.line, access.kind, access.size, wanted, index, warp, threads, location.ptx_line,
+                    self.order,
                 )
             )
             return
@@ -151,7 +158,7 @@ class Recorder:
             self.events.append(
                 GlobalEvent(
                     file, location.line, access.kind, access.size, index, threads[lane], argument, offset,
-                    location.ptx_line,
+                    location.ptx_line, self.order,
                 )
             )  # fmt: skip
 
