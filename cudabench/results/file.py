@@ -26,6 +26,10 @@ from cudabench.text import json as json_text
 SCHEMA = "cudabench/1"
 MOST_BYTES = 256 << 20  # of a file that is read: a thousand kernels with a thousand samples each have 20 MB
 
+# A page of `cudabench report`, and the results in it, in which '<' is written as \\u003c.
+PAGE = re.compile(r"\s*<!doctype html", re.IGNORECASE)
+HELD = re.compile(r'<script type="application/json" class="cudabench-results">([^<]*)</script>')
+
 # Keys without which a record says nothing; every other missing key is empty.
 ESSENTIAL: dict[type, frozenset[str]] = {
     Result: frozenset({"operation", "kernel", "status"}),
@@ -131,13 +135,27 @@ def _finite(value: Any) -> Any:
 
 
 def load(path: str | Path) -> ResultsFile:
-    """Read a results file of this schema or an older one.
+    """Read a results file of this schema or an older one, or the one that a report's page holds.
 
     Raises CudabenchError, with one sentence, for a file that is missing, unreadable, cut off, no JSON, no results file,
-    or of a newer schema.
+    of a newer schema, or a page of several.
     """
+    found = load_all(path)
+    if len(found) > 1:
+        raise CudabenchError(f"{path} is a page of {len(found)} results files: name a file of --json, or a page of one.")
+    return found[0]
+
+
+def load_all(path: str | Path) -> list[ResultsFile]:
+    """Read a results file, or all that a report's page holds. Raises CudabenchError as `load` does."""
     path = Path(path)
-    return parse(_read(path), str(path))
+    text = _read(path)
+    if not PAGE.match(text):
+        return [parse(text, str(path))]
+    held = [match[1] for match in HELD.finditer(text)]
+    if not held:
+        raise CudabenchError(f"{path} is an HTML page without results: name one of 'cudabench report', or a JSON file.")
+    return [parse(each, str(path)) for each in held]
 
 
 def parse(text: str, name: str) -> ResultsFile:

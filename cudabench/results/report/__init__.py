@@ -1,0 +1,77 @@
+"""Results as one page to look at: `page` gives the text of an HTML file that needs nothing else.
+
+Everything that the page shows is in it, and its content security policy lets it fetch nothing. Its own script and style
+are allowed by their hashes, so that no name in a results file can bring in another one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from cudabench import __version__, text
+from cudabench.results.file import ResultsFile
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+MOST_SHOWN = 160  # characters of a name
+
+
+def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
+    """Return the text of a page of one results file or more; of two the first is before, the second after.
+
+    names: what the page calls the files. Raises CudabenchError where they hold nothing to show.
+    """
+    from cudabench.results.report import content, embedded
+
+    style, script = _part("style.css"), _part("page.js")
+    held = embedded.documents(files)
+    return _template().render(
+        page=content.page(files, names),
+        style=style,
+        script=script,
+        policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
+        "form-action 'none'",
+        held=held.texts,
+        left_out=held.left_out,
+        version=__version__,
+    )
+
+
+def _part(name: str) -> str:
+    return resources.files(__name__).joinpath(name).read_text(encoding="utf-8").strip()
+
+
+def _hash(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
+@cache
+def _template() -> Template:
+    import jinja2
+    from markupsafe import Markup
+
+    def harmless(value: Any) -> Any:
+        """Spell out control codes in all that is printed and was not made here."""
+        return text.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    environment = jinja2.Environment(
+        autoescape=True,
+        finalize=harmless,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["shown"] = shown
+    environment.filters["whole"] = Markup  # of this package's own files and of JSON whose '<' is escaped
+    return environment.from_string(_part("page.html.jinja"))
+
+
+def shown(name: str) -> str:
+    """Return a name as a page has room for, with its length where it is cut."""
+    return name if len(name) <= MOST_SHOWN else f"{name[:MOST_SHOWN]}… ({len(name)} characters)"

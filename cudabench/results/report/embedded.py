@@ -1,0 +1,119 @@
+"""The results as a page holds them: the file itself, made smaller where a page would be too large."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cudabench import text
+from cudabench.explain.lines import by_line
+from cudabench.model import Result
+from cudabench.results.file import ResultsFile
+
+MOST_BYTES = 150_000  # of all results files in a page
+MOST_SAMPLES = 6_000  # in all, before anything else is left out
+
+
+@dataclass(frozen=True)
+class Held:
+    """The JSON of each file, safe inside a script element, and in sentences what it lacks of the file."""
+
+    texts: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def documents(files: Sequence[ResultsFile]) -> Held:
+    """Return the files as JSON for a page, at most about MOST_BYTES together.
+
+    Counts and statistics stay; what goes first is what only pictures need, and what each step says of itself.
+    """
+    left_out: list[str] = []
+    samples = sum(len(result.time.samples_s) for file in files for result in file.results if result.time)
+    every = _odd(math.ceil(samples / MOST_SAMPLES))
+    if every > 1:
+        files = [_changed(file, lambda r: thinned(r, every)) for file in files]
+        left_out.append(f"of {samples} samples every {every}th is kept; medians and quartiles are of all")
+    texts = [_dumped(file) for file in files]
+    for change, said in STEPS:
+        if sum(map(len, texts)) <= MOST_BYTES:
+            break
+        smaller = [change(file) for file in files]
+        if smaller != list(files):
+            left_out.append(said)
+            files, texts = smaller, [_dumped(file) for file in smaller]
+    return Held(tuple(texts), tuple(left_out))
+
+
+def thinned(result: Result, every: int) -> Result:
+    """Return a result with every n-th sample, in their order; samples of several places stay of all of them."""
+    if result.time is None:
+        return result
+    step = every
+    while math.gcd(step, result.time.places) > 1:
+        step += 2
+    return replace(result, time=replace(result.time, samples_s=result.time.samples_s[::step]))
+
+
+def _odd(number: int) -> int:
+    """Return the number, or the next one: neighbouring samples often alternate between two levels."""
+    return number if number % 2 else number + 1
+
+
+def _changed(file: ResultsFile, change: Callable[[Result], Result]) -> ResultsFile:
+    return replace(file, results=[change(result) for result in file.results])
+
+
+def _merged(result: Result) -> Result:
+    return replace(result, access=tuple(by_line(result.access))) if result.access else result
+
+
+def _without(*keys: str) -> Callable[[ResultsFile], ResultsFile]:
+    return lambda file: _changed(file, lambda result: replace(result, **dict.fromkeys(keys)))  # type: ignore[arg-type]
+
+
+def _without_code(file: ResultsFile) -> ResultsFile:
+    return _changed(
+        file,
+        lambda r: replace(r, lines=tuple(replace(line, code=()) for line in r.lines)) if r.lines else r,
+    )
+
+
+STEPS: tuple[tuple[Callable[[ResultsFile], ResultsFile], str], ...] = (
+    (_without("threads"), "single accesses of threads (--threads)"),
+    (lambda file: _changed(file, _merged), "accesses by instruction: they are summed by line"),
+    (_without_code, "the machine code's text"),
+    (_without("steps"), "the pictures of threads"),
+    (_without("banks"), "the pictures of banks"),
+    (lambda file: _changed(file, lambda r: thinned(r, 21)), "most of the remaining samples"),
+    (lambda file: replace(file, listings={}), "the text of the sources"),
+)
+
+
+def _dumped(file: ResultsFile) -> str:
+    document = file.document()
+    document["results"] = [_filled(result) for result in document["results"]]
+    return escaped(json.dumps(_finite(document), separators=(",", ":")))
+
+
+def escaped(dumped: str) -> str:
+    """Return JSON in which nothing can end the script element that it stands in, or begin a comment."""
+    return text.json(dumped).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _filled(value: Any) -> Any:
+    """Return a record without the keys that are null: a reader takes a missing one for null."""
+    if isinstance(value, dict):
+        return {key: _filled(item) for key, item in value.items() if item is not None}
+    return [_filled(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _finite(value: Any) -> Any:
+    """Return a document with NaN and infinities as the texts that the results file has for them."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

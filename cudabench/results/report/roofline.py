@@ -1,0 +1,309 @@
+"""Rooflines: what a kernel reaches against what the card allows at its intensity.
+
+Where an operation computes, the classic one (Williams, Waterman and Patterson 2009): floating-point operations a second
+over operations a byte. Where it only moves data, the instruction roofline (Ding and Williams 2019): warp instructions a
+second over warp instructions a sector of 32 bytes. Bytes and sectors are those that the requests of the kernel touch,
+where they were counted, else those that must move.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from cudabench.explain.accesses import total
+from cudabench.model import DeviceInfo, Result
+from cudabench.results import units
+from cudabench.results.file import ResultsFile
+
+SECTOR = 32  # bytes
+SCHEDULERS = 4  # of a multiprocessor since Maxwell, a warp instruction a clock each
+# float32 lanes of a multiprocessor, by compute capability: CUDA C++ Programming Guide, "Arithmetic Instructions".
+FP32_LANES = {
+    "7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.7": 128, "8.9": 128, "9.0": 128, "10.0": 128,
+    "10.3": 128, "11.0": 128, "12.0": 128, "12.1": 128,
+}  # fmt: skip
+LABEL = 5.5  # percent of the height that a label takes
+NEAR = 36.0  # percent of the width within which labels may touch
+LEFT, RIGHT, TOP, BOTTOM = 3.0, 97.0, 5.0, 93.0  # of the drawing, where the axes end
+MOST_LABELS = 16
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight line of a chart, in percent of its width and height from its upper left corner."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    name: str = ""
+    label_y: float = 0.0
+
+
+@dataclass(frozen=True)
+class Point:
+    """A kernel: where it is, where its label is, and what it says. bound: by a limit instead of a time."""
+
+    x: float
+    y: float
+    label_y: float
+    left: bool
+    name: str
+    labelled: bool
+    said: str
+    run: int
+    bound: bool
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A mark on an axis: where, and its number."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A roofline of one problem: axes, roofs, points, and the arrows from rung to rung."""
+
+    title: str
+    across: str
+    up: str
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    roofs: tuple[Line, ...]
+    points: tuple[Point, ...]
+    arrows: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    across: str
+    up: str
+    unit: str
+    x: Callable[[Result], float | None]
+    work: Callable[[Result], float | None]
+    slope: Callable[[float], float]  # from GB/s
+    ceilings: Callable[[DeviceInfo, Sequence[Result]], list[tuple[str, float]]]
+
+
+@dataclass(frozen=True)
+class _Dot:
+    result: Result
+    run: int
+    x: float
+    y: float
+    bound: bool
+
+
+def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[Chart, ...]:
+    """Return a chart a problem that has points: kernels with a time, or with limits that bound one."""
+    problems: dict[tuple[str, str, str], list[tuple[int, Result, DeviceInfo | None]]] = {}
+    for run, file in enumerate(files):
+        for result in file.results:
+            if result.status == "ok":
+                key = (result.operation, units.size(result), result.dtype)
+                problems.setdefault(key, []).append((run, result, file.device_of(result)))
+    found = []
+    for key, members in problems.items():
+        title = " ".join(part for part in key if part)
+        kind = _kind([result for _, result, _ in members])
+        dots = [dot for run, result, _ in members if (dot := _dot(kind, run, result)) is not None]
+        if dots:
+            device = next((d for _, _, d in members if d is not None and d.kind == "cuda"), None)
+            found.append(_chart(title, kind, dots, device, labels))
+    return tuple(found)
+
+
+def missing(results: Sequence[Result]) -> str:
+    """Return why there is no roofline, as a sentence."""
+    if not any(result.status == "ok" for result in results):
+        return "No kernel is right, so there is nothing to place under a roof."
+    if any(result.time for result in results):
+        return "A kernel that computes nothing needs its instructions counted to be placed under a roof: add --limits."
+    return "The simulator measures no time, and the file has no limits to place the kernels by."
+
+
+def _kind(results: Sequence[Result]) -> _Kind:
+    counted = all(moved(result) is not None for result in results)
+    if any(result.flops for result in results):
+        whose = "byte that requests touch" if counted else "byte that must move"
+
+        def intensity(result: Result) -> float | None:
+            nbytes = moved(result) if counted else result.bytes
+            return result.flops / nbytes if result.flops and nbytes else None
+
+        return _Kind(
+            f"FLOP per {whose}", "GFLOP/s", "GFLOP/s", intensity, lambda r: r.flops, lambda gbps: gbps, _fp32
+        )
+
+    def per_sector(result: Result) -> float | None:
+        nbytes, code = moved(result), result.machine_code
+        if not nbytes or code is None or not code.instructions_executed:
+            return None
+        return code.instructions_executed / (nbytes / SECTOR)
+
+    return _Kind(
+        "warp instructions per sector of 32 bytes",
+        "10^9 warp instructions/s",
+        "G instructions/s",
+        per_sector,
+        lambda r: r.machine_code.instructions_executed if r.machine_code else None,
+        lambda gbps: gbps / SECTOR,
+        _issue,
+    )
+
+
+def moved(result: Result) -> int | None:
+    """Return the bytes of all sectors that a kernel's requests touch, None where nobody counted."""
+    if result.access is None:
+        return None
+    return SECTOR * (total(result.access, "global").actual + total(result.access, "local").actual) or None
+
+
+def _fp32(device: DeviceInfo, results: Sequence[Result]) -> list[tuple[str, float]]:
+    lanes, clock = FP32_LANES.get(device.compute_capability), device.clocks.get("sm_mhz")
+    if lanes is None or not clock or not device.sm_count or any(r.dtype != "float32" for r in results):
+        return []
+    return [(f"float32 at {clock} MHz", 2 * lanes * device.sm_count * clock / 1e3)]
+
+
+def _issue(device: DeviceInfo, results: Sequence[Result]) -> list[tuple[str, float]]:
+    clock = device.clocks.get("sm_mhz")
+    if not clock or not device.sm_count:
+        return []
+    return [(f"issue at {clock} MHz", SCHEDULERS * device.sm_count * clock / 1e3)]
+
+
+def _dot(kind: _Kind, run: int, result: Result) -> _Dot | None:
+    x, work = kind.x(result), kind.work(result)
+    limits = getattr(result, "limits", None)
+    seconds = result.time.median_s if result.time else limits[0].time_s if limits else None
+    if not x or not work or not seconds:
+        return None
+    return _Dot(result, run, x, work / seconds / 1e9, result.time is None)
+
+
+def _chart(
+    title: str, kind: _Kind, dots: Sequence[_Dot], device: DeviceInfo | None, labels: Sequence[str]
+) -> Chart:
+    results = [dot.result for dot in dots]
+    slopes: list[tuple[str, float]] = []
+    ceilings: list[tuple[str, float]] = []
+    if device is not None:
+        if device.peak_gbps:
+            slopes.append((f"peak {units.digits(device.peak_gbps)} GB/s", kind.slope(device.peak_gbps)))
+        copies = sorted(result.copy_gbps for result in results if result.copy_gbps)
+        if copies:
+            copy = copies[len(copies) // 2]
+            slopes.append((f"copy {units.digits(copy)} GB/s", kind.slope(copy)))
+        ceilings = kind.ceilings(device, results)
+    xs = [dot.x for dot in dots]
+    if slopes and ceilings:
+        ridge = ceilings[0][1] / slopes[0][1]
+        if ridge < 300 * max(xs):
+            xs.append(ridge * 2)
+    ys = [dot.y for dot in dots] + [value for _, value in ceilings if value < 1e4 * max(dot.y for dot in dots)]
+    ys += [slope * min(dot.x for dot in dots) for _, slope in slopes]
+    x_low, x_high = _range(xs)
+    y_low, y_high = _range(ys)
+
+    def across(value: float) -> float:
+        return LEFT + (RIGHT - LEFT) * math.log(value / x_low) / math.log(x_high / x_low)
+
+    def up(value: float) -> float:
+        return BOTTOM - (BOTTOM - TOP) * math.log(value / y_low) / math.log(y_high / y_low)
+
+    roof = max((value for _, value in ceilings), default=math.inf)
+    roofs = []
+    for name, slope in slopes:
+        start = max(x_low, y_low / slope)
+        end = min(x_high, min(y_high, roof) / slope)
+        if start < end:
+            roofs.append(_line(across, up, start, slope * start, end, slope * end, name))
+    for name, value in ceilings:
+        start = max(x_low, value / max((slope for _, slope in slopes), default=math.inf))
+        if y_low <= value <= y_high and start < x_high:
+            roofs.append(_line(across, up, start, value, x_high, value, name))
+    points = _placed(kind, dots, across, up, labels)
+    arrows = [
+        Line(a.x, a.y, b.x, b.y)
+        for a, b in pairwise(points)
+        if a.run == b.run and math.hypot(a.x - b.x, a.y - b.y) > 2
+    ]
+    return Chart(
+        title, kind.across, kind.up, _ticks(x_low, x_high, across), _ticks(y_low, y_high, up), tuple(roofs),
+        tuple(points), tuple(arrows),
+    )  # fmt: skip
+
+
+def _line(
+    across: Callable[[float], float], up: Callable[[float], float], *ends: float | str
+) -> Line:
+    x1, y1, x2, y2 = (float(end) for end in ends[:4])
+    return Line(across(x1), up(y1), across(x2), up(y2), str(ends[4]))
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of a logarithmic axis: a factor of 10 at least, with room at either end."""
+    low, high = min(values), max(values)
+    low, high = low / 1.6, high * 1.6
+    if high / low < 10:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(10), middle * math.sqrt(10)
+    return low, high
+
+
+def _ticks(low: float, high: float, place: Callable[[float], float]) -> tuple[Tick, ...]:
+    steps = (1, 2, 5) if high / low < 200 else (1,)
+    values = [
+        step * 10.0**power
+        for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        for step in steps
+    ]
+    return tuple(Tick(place(value), f"{value:g}") for value in values if low <= value <= high)
+
+
+def _placed(
+    kind: _Kind,
+    dots: Sequence[_Dot],
+    across: Callable[[float], float],
+    up: Callable[[float], float],
+    labels: Sequence[str],
+) -> list[Point]:
+    """Return the points with labels that do not lie on each other: each as near to its point as there is room."""
+    taken: list[tuple[float, float]] = []
+    heights: dict[int, float] = {}
+    for at, dot in sorted(enumerate(dots), key=lambda each: up(each[1].y)):
+        x, wanted = across(dot.x), up(dot.y)
+        y = wanted
+        for step in range(60):
+            y = wanted + LABEL / 2 * ((step + 1) // 2) * (1 if step % 2 else -1)
+            free = all(abs(y - other) >= LABEL or abs(x - there) > NEAR for there, other in taken)
+            if free and TOP <= y <= BOTTOM:
+                break
+        taken.append((x, y))
+        heights[at] = y
+    points = []
+    for at, dot in enumerate(dots):
+        which = f" ({labels[dot.run]})" if len(labels) > 1 else ""
+        at_most = "at most " if dot.bound else ""
+        points.append(
+            Point(
+                x=across(dot.x),
+                y=up(dot.y),
+                label_y=heights[at],
+                left=across(dot.x) > 55,
+                name=dot.result.kernel,
+                labelled=len(dots) <= MOST_LABELS,
+                said=f"{dot.result.kernel}{which}: {at_most}{units.digits(dot.y, 3)} {kind.unit} at "
+                f"{units.digits(dot.x, 3)} {kind.across}",
+                run=dot.run,
+                bound=dot.bound,
+            )
+        )
+    return points

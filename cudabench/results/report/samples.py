@@ -1,0 +1,82 @@
+"""The samples of a kernel in their order, as a strip: dots where they are few, else bins."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cudabench.model import Timing
+from cudabench.results import units
+
+WIDTH, HEIGHT = 1000, 100  # of the drawing, in units of its own
+MOST_DOTS = 250
+BINS = 200
+SPAN = 0.02  # of the median at least, so that a quiet kernel looks quiet
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A drawing of samples: the path of dots, or of the bins' spans and medians, in units of WIDTH x HEIGHT.
+
+    top, bottom, middle: the times at the edges and of the median, as text; median: its height. outside: how many
+    samples are slower than the top edge; they are drawn there.
+    """
+
+    dots: str
+    spans: str
+    medians: str
+    median: float
+    top: str
+    bottom: str
+    middle: str
+    said: str
+    outside: int
+
+
+def strip(time: Timing) -> Strip | None:
+    """Return the drawing of a kernel's samples, None where there are fewer than two."""
+    values = time.samples_s
+    if len(values) < 2:
+        return None
+    ordered = sorted(values)
+    middle = statistics.median(ordered)
+    high = max(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], middle * (1 + SPAN))
+    low = min(ordered[0], middle * (1 - SPAN))
+
+    def height(value: float) -> int:
+        share = (min(value, high) - low) / (high - low) if high > low else 0.5
+        return round(HEIGHT * (0.95 - 0.9 * share))
+
+    dots = spans = medians = ""
+    if len(values) <= MOST_DOTS:
+        dots = "".join(f"M{_x(at, len(values))} {height(value)}h0" for at, value in enumerate(values))
+    else:
+        for at, part in enumerate(_bins(values)):
+            x = _x(at, BINS)
+            spans += f"M{x} {height(max(part))}V{height(min(part))}"
+            medians += f"M{x} {height(statistics.median(part))}h0"
+    spread = (time.q3_s - time.q1_s) / time.median_s if time.median_s else 0.0
+    binned = "" if dots else f", in {BINS} bins of neighbours: their spans and medians"
+    return Strip(
+        dots=dots,
+        spans=spans,
+        medians=medians,
+        median=height(middle),
+        top=units.seconds(high),
+        bottom=units.seconds(low),
+        middle=units.seconds(middle),
+        said=f"{time.samples} samples, median {units.seconds(time.median_s)}, quartiles {units.percent(spread)} apart"
+        + (f"; {len(values)} of them are in the file" if len(values) < time.samples else "")
+        + binned,
+        outside=sum(value > high for value in values),
+    )
+
+
+def _bins(values: Sequence[float]) -> list[Sequence[float]]:
+    edges = [round(at * len(values) / BINS) for at in range(BINS + 1)]
+    return [values[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+
+
+def _x(at: int, of: int) -> int:
+    return round((at + 0.5) * WIDTH / of)

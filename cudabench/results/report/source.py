@@ -1,0 +1,163 @@
+"""A kernel's source as a page shows it: the lines of the kernel and those that ran, each with its counts as heat."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cudabench.errors import CudabenchError
+from cudabench.explain.accesses import unit
+from cudabench.model import Result
+from cudabench.toolchain import source as reader
+
+LEVELS = 5
+MOST_LINES = 220
+CONTEXT = 2  # lines around one that ran outside the kernel
+
+
+@dataclass(frozen=True)
+class Heat:
+    """One count of a line: its text, and how hot it is among the lines, from 0 (none) to LEVELS."""
+
+    text: str = ""
+    level: int = 0
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the source with its heat by column; a gap stands for `skipped` lines that are not shown."""
+
+    number: int
+    text: str
+    heat: tuple[Heat, ...] = ()
+    code: int = 0
+    skipped: int = 0
+    file: str = ""
+    hazard: bool = False
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The rows of a kernel's source, and the headings of its heat columns, each with what it means."""
+
+    headings: tuple[tuple[str, str], ...]
+    rows: tuple[Row, ...]
+    cut: int
+    whole: bool
+
+
+MEANINGS = {
+    "sectors": "pieces of 32 bytes that requests to global memory touch",
+    "wavefronts": "passes over the banks of shared memory",
+    "executed": "machine instructions that warps executed",
+    "threads": "active threads of 32, in the mean of those instructions: fewer is divergence",
+}
+
+
+def listing(result: Result, text: str | None) -> Listing | None:
+    """Return the source of a kernel with its counts; text: of the source, None where the file does not hold it.
+
+    Without the text only lines that access memory are known. None where nothing is.
+    """
+    counts = _counts(result)
+    known = {row.line: row.source for row in result.access or ()}
+    known |= {row.line: row.source for row in (*(result.branches or ()), *(result.hazards or ()))}
+    lines = text.split("\n") if text is not None else []
+    wanted = _wanted(result, text, counts) if text is not None else sorted(known)
+    wanted = [number for number in wanted if text is None or 0 < number <= len(lines)]
+    if not wanted:
+        return None
+    present = [name for name in MEANINGS if any(name in by for by in counts.values())]
+    tops = {name: max(by.get(name, 0.0) for by in counts.values()) for name in present}
+    code = {each.line: each.instructions for each in result.lines or () if not each.file}
+    faults = {hazard.line for hazard in result.hazards or ()}
+    rows: list[Row] = []
+    before = 0
+    for number in wanted[:MOST_LINES]:
+        if before and number > before + 1:
+            rows.append(Row(0, "", skipped=number - before - 1))
+        shown = lines[number - 1] if text is not None else known[number]
+        by = counts.get(number, {})
+        heat = tuple(_heat(name, by.get(name), tops[name], by) for name in present)
+        rows.append(Row(number, shown.expandtabs(4).rstrip(), heat, code.get(number, 0), hazard=number in faults))
+        before = number
+    return Listing(
+        headings=tuple((name, MEANINGS[name]) for name in present),
+        rows=tuple(rows),
+        cut=max(0, len(wanted) - MOST_LINES),
+        whole=text is not None,
+    )
+
+
+def _counts(result: Result) -> dict[int, dict[str, float]]:
+    """Return the counts of each line of the source itself, by column."""
+    found: dict[int, dict[str, float]] = defaultdict(dict)
+    for row in result.access or ():
+        if row.source.startswith("(") and row.source.endswith(")") and "." in row.source and " " not in row.source:
+            continue  # a header's line
+        name = unit(row.space)
+        by = found[row.line]
+        by[name] = by.get(name, 0.0) + ((row.wavefronts if name == "wavefronts" else row.sectors) or 0)
+        ideal = (row.ideal_wavefronts if name == "wavefronts" else row.ideal_sectors) or 0
+        by[f"ideal {name}"] = by.get(f"ideal {name}", 0.0) + ideal
+    for line in result.lines or ():
+        if not line.file and line.executions:
+            found[line.line]["executed"] = line.executions
+            found[line.line]["threads"] = line.threads_per_instruction or 0.0
+    return found
+
+
+def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
+    """Return the lines to show, in order: the kernel with the comment above it, and what else ran with its context."""
+    lines = text.split("\n")
+    wanted: set[int] = set()
+    try:
+        kernel = reader.find(reader.parse(text, result.source), result.function)
+    except (CudabenchError, RecursionError):
+        pass
+    else:
+        first, last = text.count("\n", 0, kernel.start) + 1, text.count("\n", 0, kernel.end) + 1
+        while first > 1 and _comment(lines[first - 2]):
+            first -= 1
+        wanted |= set(range(first, last + 1))
+    for number in (*counts, *(hazard.line for hazard in result.hazards or ())):
+        if number not in wanted:
+            wanted |= set(range(number - CONTEXT, number + CONTEXT + 1))
+    ordered = sorted(wanted)
+    for one, two in zip(ordered, ordered[1:], strict=False):
+        if 1 < two - one <= CONTEXT + 1:  # a gap that is no shorter than the line that would say so
+            wanted |= set(range(one, two))
+    return sorted(wanted)
+
+
+def _comment(line: str) -> bool:
+    return line.strip().startswith(("//", "/*", "*"))
+
+
+def _heat(name: str, value: float | None, top: float, by: dict[str, float]) -> Heat:
+    if value is None:
+        return Heat()
+    if name == "threads":  # few active threads are what costs
+        level = 0 if value > 31.5 else 1 + min(LEVELS - 1, int((32 - value) / 32 * LEVELS))
+        return Heat(f"{value:.1f}", level, f"{value:.2f} of 32 threads active")
+    level = max(1, round(value / top * LEVELS)) if top and value else 0
+    ideal = by.get(f"ideal {name}")
+    over = f"; {abbreviated(ideal)} would do" if ideal and ideal < value else ""
+    times = f" {value / ideal:.3g}x" if ideal and value >= 1.05 * ideal else ""
+    return Heat(f"{abbreviated(value)}{times}", level, f"{value:,.0f} {name}{over}".replace(",", " "))
+
+
+def abbreviated(value: float) -> str:
+    """Return a count with three digits: 16.8 M."""
+    for factor, unit_name in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if value >= factor:
+            return f"{value / factor:.{_places(value / factor)}f}{unit_name}"
+    return f"{value:.0f}"
+
+
+def _places(value: float) -> int:
+    return 2 if value < 9.995 else 1 if value < 99.95 else 0
+
+
