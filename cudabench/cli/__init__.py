@@ -28,6 +28,7 @@ COMMANDS = {
     "export": "Convert results files: CSV, Markdown, JUnit, SARIF, Bencher and more.",
     "sweep": "Measure a kernel with every sensible block; the best ones twice.",
     "schema": "Print the JSON Schema of the results file, or its keys as a page.",
+    "report": "Write results files as one HTML page to look at, offline.",
     "plot": "Draw results: a ladder, time over size, a sweep.",
     "info": "Show what this machine can do, and what would mend each lack.",
     "completion": "Print the script that completes commands in bash, zsh or fish.",

@@ -61,11 +61,11 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
         for request in wanted.requests
         for one in plan.series([request], "check")
     ]
-    output = outputs.Output.of(given["json_path"], given["quiet"])
+    output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     record = {"requests": [asdict(request) for request in wanted.requests]}
     listener = outputs.Screen(output)
     settings = replace(families.settings(given, simulated=True), cpu=False)
-    checking = Run(series, [choice], settings, record, path=output.path, listener=listener)
+    checking = Run(series, [choice], settings, record, path=output.path, listener=listener, record=bool(output.report))
     outputs.carry_out(
         checking, output, checking.collect, partial(_show, wanted=wanted, github=given["target"] == "github")
     )

@@ -90,7 +90,7 @@ def _diff(**given: Any) -> int:
     if target == "json" and path is None and given["json_path"] not in (None, "-"):
         raise UsageError("--to json and --json both name the results file: keep one.")
     to_stdout = target == "json" and path is None
-    output = Output.of("-" if to_stdout else given["json_path"], given["quiet"])
+    output = Output.of("-" if to_stdout else given["json_path"], given["quiet"], report_path=given["report_path"])
     if output.to_stdout and path is None and target in ("markdown", "sarif", "github"):
         raise UsageError(f"--to {target} and --json - both write to standard output: name a file with --output.")
     if path:
@@ -341,6 +341,10 @@ def _write(record: ResultsFile, output: Output) -> None:
         record.write(place)
     if output.to_stdout:
         click.echo(record.text(), nl=False)
+    if output.report:
+        from cudabench.cli.output import write_page
+
+        write_page([record], [output.report.stem], output.report)
 
 
 def _show(

@@ -133,7 +133,7 @@ def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, 
     from cudabench.measure.run import Run
 
     choice = devices.choose(simulated(given["device"]))
-    output = outputs.Output.of(given["json_path"], given["quiet"])
+    output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     planned = [case for one in series for case in one.cases]
     paired = len(planned) == 2 and len(given["kernels"]) > 0
     run = Run(
@@ -144,6 +144,7 @@ def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, 
         path=output.path,
         listener=outputs.Screen(output),
         trace=watched(planned, given, paired),
+        record=bool(output.report),
     )
     show = partial(_show, threads=given["threads"], banks=given["banks"], paired=paired)
     outputs.carry_out(run, output, run.collect, show)

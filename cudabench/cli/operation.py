@@ -145,7 +145,7 @@ def _run(name: str, **given: Any) -> int:
 
     operation = operations.get(name)
     request = request_of(operation, given)
-    output = Output.of(given["json_path"], given["quiet"], given["key"])
+    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     series = [
         Series(partial(operations.get, name), tuple(cases.build(operation, one))) for one in _sized(request, given)
     ]
@@ -189,7 +189,9 @@ def measure(
     from cudabench.measure.run import Run
 
     output.refuse_several([case.kernel for one in series for case in one.cases], chosen)
-    run = Run(series, chosen, settings, request, path=output.path, listener=outputs.Screen(output))
+    run = Run(
+        series, chosen, settings, request, path=output.path, listener=outputs.Screen(output), record=bool(output.report)
+    )
     run.note(limits)  # an export can then tell what missed them
     outputs.carry_out(run, output, run.collect, outputs.tables)
     code = exit_code(run.file.results, limits, outputs.say)

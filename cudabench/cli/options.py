@@ -100,6 +100,13 @@ def output_options() -> list[click.Parameter]:
             metavar="PATH",
             help="Write the results file; '-' = standard output.",
         ),
+        option(
+            "--report",
+            "report_path",
+            type=click.Path(),
+            metavar="FILE.html",
+            help="Write a page to look at: ladder, limits, source with its counts, pictures.",
+        ),
         option("-q", "--quiet", is_flag=True, help="No table, no progress."),
     ]
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cudabench.cli.process import Terminated
 from cudabench.devices import Choice
@@ -14,13 +15,16 @@ from cudabench.measure.run import Listener, Outcome, Run
 from cudabench.outputs import check_target, is_file, is_stdout
 from cudabench.render.progress import Progress
 
+if TYPE_CHECKING:
+    from cudabench.results.file import ResultsFile
+
 
 @dataclass(frozen=True)
 class Output:
     """Where results go: into a file, to standard output, and a table unless all is to be quiet.
 
     `stream` is a place that is no file, which gets the whole once, at the end. `key` is the value to print instead of
-    tables.
+    tables. `report` is where the page of --report goes.
     """
 
     path: Path | None
@@ -28,10 +32,11 @@ class Output:
     quiet: bool
     stream: Path | None = None
     key: str | None = None
+    report: Path | None = None
 
     @classmethod
-    def of(cls, json_path: str | None, quiet: bool, key: str | None = None) -> Output:
-        """Return what --json, --quiet and --print mean.
+    def of(cls, json_path: str | None, quiet: bool, key: str | None = None, report_path: str | None = None) -> Output:
+        """Return what --json, --quiet, --print and --report mean.
 
         Raises CudabenchError, before anything runs, for no place to write, and for a key that is none.
         """
@@ -43,12 +48,21 @@ class Output:
         path = None if json_path in (None, "-") else Path(str(json_path))
         if path is not None:
             check_target(path)
+        report = None if report_path is None else Path(report_path)
+        if report is not None:
+            if report_path == "-":
+                raise UsageError("--report - names no file: write --report page.html.")
+            if path is not None and report.absolute() == path.absolute():
+                raise UsageError(f"--report {report_path} and --json {json_path} name one file: keep two.")
+            check_target(report, "--report")
         to_stdout = json_path == "-" or (path is not None and is_stdout(path))
         if key is not None and to_stdout:
             raise UsageError(f"--print {key} and --json {json_path} both write to standard output: name a file.")
         if path is None or to_stdout:
-            return cls(None, to_stdout, quiet, key=key)
-        return cls(path, False, quiet, key=key) if is_file(path) else cls(None, False, quiet, path, key)
+            return cls(None, to_stdout, quiet, key=key, report=report)
+        if is_file(path):
+            return cls(path, False, quiet, key=key, report=report)
+        return cls(None, False, quiet, path, key, report)
 
     def lacking(self, run: Run) -> int:
         """Return the exit code of --print: 1 where the value is not there."""
@@ -137,6 +151,16 @@ def deliver(run: Run, output: Output) -> None:
     if output.to_stdout:
         sys.stdout.write(run.file.text())
         sys.stdout.flush()
+    if output.report and (run.file.results or run.file.diff):
+        write_page([run.file], [output.report.stem], output.report)
+
+
+def write_page(files: Sequence[ResultsFile], names: Sequence[str], target: Path) -> None:
+    """Write the page of results files; see `results.report.page`."""
+    from cudabench.outputs import write_whole
+    from cudabench.results import report
+
+    write_whole(target, report.page(files, names).encode())
 
 
 def tables(run: Run, output: Output) -> None:

@@ -40,7 +40,7 @@ Without --expect a result is unverified. The CPU baseline is the expression itse
 
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
-    "budget", "no_cpu", "cpu_threads", "json_path", "quiet",
+    "budget", "no_cpu", "cpu_threads", "json_path", "report_path", "quiet",
 )  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     from cudabench.cli.output import Output
 
     series, record, requests = planned(ctx, given)
-    output = Output.of(given["json_path"], given["quiet"], given["key"])
+    output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     limits = families.thresholds(given)
     choice = devices.choose(given["device"])
     refuse_thresholds(limits, choice)
@@ -247,7 +247,7 @@ def _fuzzed(
     for request in kernels:  # what cannot be fuzzed is refused before anything runs
         fuzz.Fuzz(request, choice, settings, count, where)
     screen = outputs.Screen(output)
-    run = Run(series, [choice], settings, record, path=output.path, listener=screen)
+    run = Run(series, [choice], settings, record, path=output.path, listener=screen, record=bool(output.report))
     run.note({**limits, "fuzz": count, "where": where})
     told: list[str] = []
 

@@ -99,7 +99,7 @@ def _run(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: An
     operation = operations.get(name)
     given |= {"words": (), "kernels": (kernel,), "block": None, "grid": None}
     request = request_of(operation, given)
-    output = outputs.Output.of(given["json_path"], given["quiet"])
+    output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     ranges = [sweep.axis(text) for text in ((axes,) if isinstance(axes, str) else axes or ())]
     plan = sweep.plan(operation, request, sweep.blocks(operation.block_dimensions, ranges))
     choice = devices.choose(given["device"])
@@ -111,6 +111,7 @@ def _run(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: An
         asdict(request),
         path=output.path,
         listener=outputs.Screen(output),
+        record=bool(output.report),
     )
     run.note(
         {

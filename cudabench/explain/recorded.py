@@ -45,7 +45,8 @@ def steps(trace: Trace, case: Case, buffers: Sequence[Buffer], tiles: Sequence[T
     by_order: dict[int, Step] = {}
     for order, step, warps in (*_global(trace, case, buffers), *_shared(trace, tiles)):
         by_order[order] = replace(step, warps=warps)
-    kept, runs = [], 0
+    kept: list[Step] = []
+    runs = 0
     for _, step in sorted(by_order.items()):
         runs += sum(len(each.runs) for each in step.warps)
         if len(kept) == MOST_STEPS or (kept and runs > MOST_RUNS):
@@ -130,13 +131,15 @@ def banks(trace: Trace, tiles: Sequence[Tile]) -> tuple[BankRequest, ...]:
     found = sorted(
         enumerate(bank_requests(trace, tiles)), key=lambda each: (each[1].ideal - len(each[1].passes), each[0])
     )
-    kept, wavefronts, lines = [], 0, set()
+    kept: list[tuple[int, BankRequest]] = []
+    places: set[tuple[int, str, int]] = set()
+    wavefronts = 0
     # Of one line the first is enough: an unrolled loop has a dozen alike.
     for at, request in found:
         place = (request.line, request.op, len(request.passes))
-        if place in lines or len(kept) == MOST_BANKS or (kept and wavefronts + len(request.passes) > MOST_WAVEFRONTS):
+        if place in places or len(kept) == MOST_BANKS or (kept and wavefronts + len(request.passes) > MOST_WAVEFRONTS):
             continue
-        lines.add(place)
+        places.add(place)
         wavefronts += len(request.passes)
         kept.append((at, request))
     return tuple(request for _, request in sorted(kept, key=lambda each: each[0]))

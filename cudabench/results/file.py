@@ -142,7 +142,9 @@ def load(path: str | Path) -> ResultsFile:
     """
     found = load_all(path)
     if len(found) > 1:
-        raise CudabenchError(f"{path} is a page of {len(found)} results files: name a file of --json, or a page of one.")
+        raise CudabenchError(
+            f"{path} is a page of {len(found)} results files: name a file of --json, or a page of one."
+        )
     return found[0]
 
 

@@ -150,9 +150,10 @@ def _sentence(kind: type) -> str:
 
 OPENING = f"""# The results file
 
-`--json FILE` writes what a run leaves behind, afresh after every kernel; `--json -` prints it. `compare`, `export` and
-`plot` read it, and so can a script: the keys below stay what they are, and new ones may come. `cudabench schema` prints
-the same as a JSON Schema (2020-12).
+`--json FILE` writes what a run leaves behind, afresh after every kernel; `--json -` prints it. `compare`, `export`,
+`plot` and `report` read it, and so can a script: the keys below stay what they are, and new ones may come. `cudabench
+schema` prints the same as a JSON Schema (2020-12). A page of `--report` holds the same, in the script elements of class
+`cudabench-results`: keys that are null are left out of its results, and samples and pictures where there are many.
 
 Its schema is `{SCHEMA}`. Times are in seconds, bandwidth in GB/s with GB = 10^9 bytes, blocks and grids x first. What
 was not measured is `null`: the simulator never yields a time or a bandwidth. NaN and infinities, which JSON lacks, are

@@ -72,6 +72,6 @@ def _template() -> Template:
     return environment.from_string(_part("page.html.jinja"))
 
 
-def shown(name: str) -> str:
-    """Return a name as a page has room for, with its length where it is cut."""
-    return name if len(name) <= MOST_SHOWN else f"{name[:MOST_SHOWN]}… ({len(name)} characters)"
+def shown(said: str, most: int = MOST_SHOWN) -> str:
+    """Return a name or a sentence as a page has room for, with its length where it is cut."""
+    return said if len(said) <= most else f"{said[:most]}… ({len(said)} characters)"

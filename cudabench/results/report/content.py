@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -16,6 +17,7 @@ from cudabench.results.plot import Quantity, quantities
 from cudabench.results.report import roofline, samples, source
 
 MOST_DETAILED = 40  # kernels that have a section of their own
+MOST_ROWS = 640  # lines of source in all
 MOST_RUNS = 4  # files of one page: more are no comparison that an eye makes
 WORST = ("wrong", "failed", "skipped", "ok")
 
@@ -67,6 +69,7 @@ class Ladder:
     headings: tuple[str, ...]
     rungs: tuple[Rung, ...]
     changes: bool
+    ideal: bool
 
 
 @dataclass(frozen=True)
@@ -168,15 +171,14 @@ def page(files: Sequence[ResultsFile], names: Sequence[str]) -> Page:
     shown = sorted(order, key=lambda e: (WORST.index(_status(e)), e is not best))[:MOST_DETAILED]
     shown = [entry for entry in order if any(entry is one for one in shown)]
     anchors = {id(entry): f"kernel-{number}" for number, entry in enumerate(shown, 1)}
-    first_open = next((e for e in shown if _status(e) in ("wrong", "failed")), best or (shown[0] if shown else None))
+    first_open = next((e for e in shown if _status(e) in ("wrong", "failed")), None) or _worth_a_look(shown, best)
     ladders = tuple(
-        ladder
-        for title, entries in groups.items()
-        for ladder in _ladders(title, entries, files, anchors, comparison)
+        ladder for title, entries in groups.items() for ladder in _ladders(title, entries, files, anchors, comparison)
     )
     charts = roofline.charts(files, labels)
+    rows = min(source.MOST_LINES, MOST_ROWS // max(1, sum(len(entry.results) for entry in shown)))
     kernels = tuple(
-        _kernel(entry, anchors[id(entry)], files, labels, is_open=entry is first_open or len(shown) == 1)
+        _kernel(entry, anchors[id(entry)], files, labels, rows, is_open=entry is first_open or len(shown) == 1)
         for entry in shown
     )
     hazards = tuple(
@@ -273,6 +275,22 @@ def _best(entries: Sequence[Entry]) -> Entry | None:
     return (max if quantity[0].more else min)(scored, key=lambda each: each[0])[1]
 
 
+def _worth_a_look(entries: Sequence[Entry], best: Entry | None) -> Entry | None:
+    """Return the kernel whose section is open: the best one, in the simulator the one that wastes most."""
+    if best is None or best.last.time is not None:
+        return best or (entries[0] if entries else None)
+
+    def waste(entry: Entry) -> float:
+        ratios = (
+            value / ideal
+            for quantity in _quantities([entry.last])
+            if (value := quantity.value(entry.last)) and (ideal := quantity.ideal(entry.last))
+        )
+        return max(ratios, default=0.0)
+
+    return max(entries, key=waste)
+
+
 def _quantities(results: Sequence[Result]) -> list[Quantity]:
     try:
         return quantities(results) if results else []
@@ -334,22 +352,17 @@ def _verdict(
     return good, f"{_leader(order)}{state}."
 
 
+BETTER, WORSE = ("faster", "fewer", "mended"), ("slower", "more", "wrong", "failed")  # of compare's verdicts
+
+
 def _compared(comparison: compare.Comparison) -> tuple[str, str]:
-    said = []
-    words = {"faster": "faster", "slower": "slower", "better": "better", "worse": "worse", "same": "the same"}
-    totals = {verdict: sum(row.verdict == verdict for row in comparison.rows) for verdict in words}
-    for verdict, number in totals.items():
-        if number:
-            said.append(f"{number} {words[verdict]}")
-    rest = len(comparison.rows) - sum(totals.values())
-    if rest:
-        said.append(f"{rest} that cannot be told")
-    text = "Before to after: " + ", ".join(said) + "."
+    totals = Counter(row.verdict for row in comparison.rows)
+    said = f"Before to after: {', '.join(f'{number} {verdict}' for verdict, number in totals.most_common())}."
     mean = comparison.geometric_mean
     if mean is not None:
-        text += f" Times changed by a factor of {units.digits(mean, 3)} in the geometric mean."
-    bad = totals["slower"] + totals["worse"]
-    return ("bad" if bad else "good" if totals["faster"] + totals["better"] else "plain"), text
+        said += f" The geometric mean of the times' ratios is {units.digits(mean, 3)}."
+    worse, better = (any(totals[verdict] for verdict in some) for some in (WORSE, BETTER))  # type: ignore[index]
+    return ("bad" if worse else "good" if better else "plain"), said
 
 
 def _leader(order: Sequence[Entry]) -> str:
@@ -373,12 +386,27 @@ def _leader(order: Sequence[Entry]) -> str:
             parts.append(f"{units.percent(result.copy_fraction)} of a copy")
     ideal = first.ideal(result)
     if ideal:
-        parts.append(f"{units.digits(value / ideal, 3)} times what would do" if value > ideal else "no more than needed")
-    timed = result.time is not None
+        parts.append(
+            f"{units.digits(value / ideal, 3)} times what would do" if value > ideal else "no more than needed"
+        )
     if len(order) == 1:
         return f"{best.name}: {', '.join(parts)}. "
-    word = "is fastest" if timed else "moves least"
-    return f"{best.name} {word}: {', '.join(parts)}. "
+    if result.time is None and ideal:
+        return _wasteful(order, first)
+    return f"{best.name} {'is fastest' if result.time else 'moves least'}: {', '.join(parts)}. "
+
+
+def _wasteful(order: Sequence[Entry], quantity: Quantity) -> str:
+    """Return how many kernels waste nothing by a count, and which wastes most."""
+    over = {
+        id(entry): (value / ideal, entry)
+        for entry in order
+        if (value := quantity.value(entry.last)) and (ideal := quantity.ideal(entry.last)) and _status(entry) == "ok"
+    }
+    lean = sum(ratio < 1.005 for ratio, _ in over.values())
+    most, worst = max(over.values(), key=lambda each: each[0])
+    said = f"{lean} of {len(over)} kernels take no more {quantity.name} than needed"
+    return f"{said}; {worst.name} takes {units.digits(most, 3)} times as many. " if most > 1.005 else f"{said}. "
 
 
 def _unit(quantity: Quantity) -> str:
@@ -406,7 +434,7 @@ def _ladders(
 ) -> list[Ladder]:
     """Return the bars of one problem: one ladder a quantity."""
     results = [result for entry in entries for _, result in entry.results.values()]
-    found = _quantities(results) or [None]
+    found: list[Quantity | None] = [*_quantities(results)] or [None]
     return [_ladder(title, entries, files, anchors, comparison, quantity, at) for at, quantity in enumerate(found)]
 
 
@@ -454,7 +482,7 @@ def _ladder(
                 cells=tuple(text(entry.last) for _, text in figures),
                 change=change,
                 verdict=verdict,
-                best=entry is best and len(entries) > 1,
+                best=entry is best and len(entries) > 1 and entry.last.time is not None,
             )
         )
     marks = [
@@ -469,8 +497,10 @@ def _ladder(
         better=better,
         marks=tuple(marks),
         headings=tuple(heading for heading, _ in figures),
-        rungs=tuple(rungs),
+        # A second quantity is of those that have it; the first has every kernel.
+        rungs=tuple(rung for rung in rungs if rung.bars or at == 0),
         changes=any(rung.change for rung in rungs),
+        ideal=any(bar.ideal is not None for rung in rungs for bar in rung.bars),
     )
 
 
@@ -502,7 +532,7 @@ def columns(results: Sequence[Result], quantity: Quantity | None) -> list[tuple[
 
 def _verdicts(comparison: compare.Comparison | None) -> dict[int, tuple[str, str]]:
     """Return what became of each new result: the change as text, and the verdict."""
-    found = {}
+    found: dict[int, tuple[str, str]] = {}
     for row in comparison.rows if comparison else ():
         if row.new is None:
             continue
@@ -554,7 +584,7 @@ def _limits(order: Sequence[Entry], labels: Sequence[str]) -> tuple[Limited, ...
 
 
 def _kernel(
-    entry: Entry, anchor: str, files: Sequence[ResultsFile], labels: Sequence[str], *, is_open: bool
+    entry: Entry, anchor: str, files: Sequence[ResultsFile], labels: Sequence[str], rows: int, *, is_open: bool
 ) -> Kernel:
     sides = tuple(
         Side(
@@ -563,7 +593,7 @@ def _kernel(
             label=labels[run] if len(files) > 1 else "",
             result=result,
             facts=facts(result),
-            listing=source.listing(result, files[run].listings.get(result.source)),
+            listing=source.listing(result, files[run].listings.get(result.source), rows),
             advice=advice(result),
             strip=samples.strip(result.time) if result.time else None,
             banks=len(result.banks or ()),
@@ -623,9 +653,7 @@ def advice(result: Result) -> tuple[tuple[str, str], ...]:
     for row in result.access or ():
         if row.advice and row.line not in where.setdefault(row.advice, []):
             where[row.advice].append(row.line)
-    return tuple(
-        (f"line{'' if len(at) == 1 else 's'} {', '.join(map(str, at))}", said) for said, at in where.items()
-    )
+    return tuple((f"line{'' if len(at) == 1 else 's'} {', '.join(map(str, at))}", said) for said, at in where.items())
 
 
 def missing(result: Result) -> str:
@@ -665,8 +693,7 @@ def _machine(file: ResultsFile, label: str) -> Machine:
     if isinstance(throttle, dict) and (throttle.get("after") or throttle.get("before")):
         reasons = dict.fromkeys([*(throttle.get("before") or ()), *(throttle.get("after") or ())])
         found.append(("clocks held down by", ", ".join(map(str, reasons))))
-    for device in file.devices:
-        found.append((device.name, _card(device)))
+    found += [(card.name, _card(card)) for card in file.devices]
     if file.host:
         cpu = [str(file.host[key]) for key in ("name", "system", "cpu") if file.host.get(key)]
         found.append(("host", ", ".join(cpu)))

@@ -13,8 +13,8 @@ from cudabench.explain.lines import by_line
 from cudabench.model import Result
 from cudabench.results.file import ResultsFile
 
-MOST_BYTES = 150_000  # of all results files in a page
-MOST_SAMPLES = 6_000  # in all, before anything else is left out
+MOST_BYTES = 140_000  # of all results files in a page
+MOST_SAMPLES = 3_000  # in all, before anything else is left out
 
 
 @dataclass(frozen=True)

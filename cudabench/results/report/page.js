@@ -41,6 +41,14 @@
     const result = resultOf(table.dataset.code);
     const lines = new Map((result.lines || []).filter((line) => !line.file).map((line) => [line.line, line]));
     const wide = table.querySelectorAll("thead th").length;
+    const box = table.parentElement;
+    if (wide > 3) {
+      const choose = make("select", { id: `control-${++ids}` });
+      table.querySelectorAll("thead th").forEach((head, at) => { if (at && at < wide - 1) choose.append(make("option", { value: at }, head.textContent)); });
+      choose.addEventListener("change", () => { box.dataset.heat = choose.value; });
+      box.dataset.heat = choose.value;
+      box.before(make("div", { class: "controls narrow" }, make("label", { for: choose.id }, "Heat", choose)));
+    }
     for (const cell of table.querySelectorAll("[data-line]")) {
       const line = lines.get(Number(cell.dataset.line));
       if (!line || !line.code || !line.code.length) continue;
@@ -120,6 +128,9 @@
     place.replaceChildren(make("div", { class: "picture" }, make("h4", {}, "Banks of shared memory"),
       make("p", { class: "quiet" }, "Each bank serves one word a pass; the number in it is the lane that it serves, + where the word goes to several."),
       make("div", { class: "controls" }, make("label", { for: choose.id }, "Request", choose), pass.whole, play), rows, told));
+    // The worst conflict comes first.
+    choose.value = requests.reduce((worst, request, at) =>
+      (request.passes.length - request.ideal > requests[worst].passes.length - requests[worst].ideal ? at : worst), 0);
     choose.dispatchEvent(new Event("change"));
     matchMedia("(max-width: 40rem)").addEventListener("change", show);
   };

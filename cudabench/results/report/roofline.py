@@ -137,9 +137,7 @@ def _kind(results: Sequence[Result]) -> _Kind:
             nbytes = moved(result) if counted else result.bytes
             return result.flops / nbytes if result.flops and nbytes else None
 
-        return _Kind(
-            f"FLOP per {whose}", "GFLOP/s", "GFLOP/s", intensity, lambda r: r.flops, lambda gbps: gbps, _fp32
-        )
+        return _Kind(f"FLOP per {whose}", "GFLOP/s", "GFLOP/s", intensity, lambda r: r.flops, lambda gbps: gbps, _fp32)
 
     def per_sector(result: Result) -> float | None:
         nbytes, code = moved(result), result.machine_code
@@ -188,9 +186,7 @@ def _dot(kind: _Kind, run: int, result: Result) -> _Dot | None:
     return _Dot(result, run, x, work / seconds / 1e9, result.time is None)
 
 
-def _chart(
-    title: str, kind: _Kind, dots: Sequence[_Dot], device: DeviceInfo | None, labels: Sequence[str]
-) -> Chart:
+def _chart(title: str, kind: _Kind, dots: Sequence[_Dot], device: DeviceInfo | None, labels: Sequence[str]) -> Chart:
     results = [dot.result for dot in dots]
     slopes: list[tuple[str, float]] = []
     ceilings: list[tuple[str, float]] = []
@@ -231,9 +227,7 @@ def _chart(
             roofs.append(_line(across, up, start, value, x_high, value, name))
     points = _placed(kind, dots, across, up, labels)
     arrows = [
-        Line(a.x, a.y, b.x, b.y)
-        for a, b in pairwise(points)
-        if a.run == b.run and math.hypot(a.x - b.x, a.y - b.y) > 2
+        Line(a.x, a.y, b.x, b.y) for a, b in pairwise(points) if a.run == b.run and math.hypot(a.x - b.x, a.y - b.y) > 2
     ]
     return Chart(
         title, kind.across, kind.up, _ticks(x_low, x_high, across), _ticks(y_low, y_high, up), tuple(roofs),
@@ -241,9 +235,7 @@ def _chart(
     )  # fmt: skip
 
 
-def _line(
-    across: Callable[[float], float], up: Callable[[float], float], *ends: float | str
-) -> Line:
+def _line(across: Callable[[float], float], up: Callable[[float], float], *ends: float | str) -> Line:
     x1, y1, x2, y2 = (float(end) for end in ends[:4])
     return Line(across(x1), up(y1), across(x2), up(y2), str(ends[4]))
 

@@ -10,8 +10,8 @@ from cudabench.model import Timing
 from cudabench.results import units
 
 WIDTH, HEIGHT = 1000, 100  # of the drawing, in units of its own
-MOST_DOTS = 250
-BINS = 200
+MOST_DOTS = 200
+BINS = 100
 SPAN = 0.02  # of the median at least, so that a quiet kernel looks quiet
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from cudabench.errors import CudabenchError
 from cudabench.explain.accesses import unit
@@ -12,7 +13,7 @@ from cudabench.model import Result
 from cudabench.toolchain import source as reader
 
 LEVELS = 5
-MOST_LINES = 220
+MOST_LINES = 220  # of one kernel
 CONTEXT = 2  # lines around one that ran outside the kernel
 
 
@@ -56,14 +57,16 @@ MEANINGS = {
 }
 
 
-def listing(result: Result, text: str | None) -> Listing | None:
+def listing(result: Result, text: str | None, most: int = MOST_LINES) -> Listing | None:
     """Return the source of a kernel with its counts; text: of the source, None where the file does not hold it.
 
-    Without the text only lines that access memory are known. None where nothing is.
+    Without the text only lines that access memory are known. Where there are more than `most` lines, those that ran
+    stay, and of these the hottest. None where nothing is known.
     """
     counts = _counts(result)
     known = {row.line: row.source for row in result.access or ()}
-    known |= {row.line: row.source for row in (*(result.branches or ()), *(result.hazards or ()))}
+    known |= {branch.line: branch.source for branch in result.branches or ()}
+    known |= {hazard.line: hazard.source for hazard in result.hazards or ()}
     lines = text.split("\n") if text is not None else []
     wanted = _wanted(result, text, counts) if text is not None else sorted(known)
     wanted = [number for number in wanted if text is None or 0 < number <= len(lines)]
@@ -74,8 +77,15 @@ def listing(result: Result, text: str | None) -> Listing | None:
     code = {each.line: each.instructions for each in result.lines or () if not each.file}
     faults = {hazard.line for hazard in result.hazards or ()}
     rows: list[Row] = []
-    before = 0
-    for number in wanted[:MOST_LINES]:
+    before, cut = 0, 0
+    if len(wanted) > most:
+        shares = {
+            n: max((by.get(name, 0.0) / (tops[name] or 1.0) for name in present), default=0.0)
+            for n, by in counts.items()
+        }
+        kept = sorted(wanted, key=lambda number: (number not in faults, -shares.get(number, -1.0)))[:most]
+        cut, wanted = len(wanted) - most, sorted(kept)
+    for number in wanted:
         if before and number > before + 1:
             rows.append(Row(0, "", skipped=number - before - 1))
         shown = lines[number - 1] if text is not None else known[number]
@@ -86,7 +96,7 @@ def listing(result: Result, text: str | None) -> Listing | None:
     return Listing(
         headings=tuple((name, MEANINGS[name]) for name in present),
         rows=tuple(rows),
-        cut=max(0, len(wanted) - MOST_LINES),
+        cut=cut,
         whole=text is not None,
     )
 
@@ -126,7 +136,7 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
         if number not in wanted:
             wanted |= set(range(number - CONTEXT, number + CONTEXT + 1))
     ordered = sorted(wanted)
-    for one, two in zip(ordered, ordered[1:], strict=False):
+    for one, two in pairwise(ordered):
         if 1 < two - one <= CONTEXT + 1:  # a gap that is no shorter than the line that would say so
             wanted |= set(range(one, two))
     return sorted(wanted)
@@ -159,5 +169,3 @@ def abbreviated(value: float) -> str:
 
 def _places(value: float) -> int:
     return 2 if value < 9.995 else 1 if value < 99.95 else 0
-
-

@@ -141,7 +141,15 @@ class Recorder:
             wanted = tuple(place if on else None for place, on in zip(places, active.tolist(), strict=True))
             self.requests.append(
                 SharedRequest(
-                    file, location.line, access.kind, access.size, wanted, index, warp, threads, location.ptx_line,
+                    file,
+                    location.line,
+                    access.kind,
+                    access.size,
+                    wanted,
+                    index,
+                    warp,
+                    threads,
+                    location.ptx_line,
                     self.order,
                 )
             )
