@@ -19,6 +19,8 @@ from cudabench.results.file import ResultsFile
 if TYPE_CHECKING:
     from jinja2 import Template
 
+MOST_BYTES = 290_000  # of a page, where that can be
+LEAST_BYTES = 40_000  # that the results may take of it in any case
 MOST_SHOWN = 160  # characters of a name
 
 
@@ -30,17 +32,21 @@ def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
     from cudabench.results.report import content, embedded
 
     style, script = _part("style.css"), _part("page.js")
-    held = embedded.documents(files)
-    return _template().render(
-        page=content.page(files, names),
-        style=style,
-        script=script,
-        policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
-        "form-action 'none'",
-        held=held.texts,
-        left_out=held.left_out,
-        version=__version__,
-    )
+
+    def rendered(held: embedded.Held) -> str:
+        return _template().render(
+            page=content.page(files, names, held.files),
+            style=style,
+            script=script,
+            policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
+            "form-action 'none'",
+            held=held.texts,
+            left_out=held.left_out,
+            version=__version__,
+        )
+
+    alone = rendered(embedded.Held(tuple(files), (), ()))
+    return rendered(embedded.documents(files, max(LEAST_BYTES, MOST_BYTES - len(alone.encode()))))
 
 
 def _part(name: str) -> str:

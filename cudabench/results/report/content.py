@@ -96,7 +96,10 @@ class Limited:
 
 @dataclass(frozen=True)
 class Side:
-    """One run's result of a kernel: its facts, its source and what is missing to draw more."""
+    """One run's result of a kernel: its facts, its source and what is missing to draw more.
+
+    same: the machine code and the launch are those of the newest run, whose section has the source and the pictures.
+    """
 
     run: int
     at: int
@@ -109,6 +112,7 @@ class Side:
     banks: int
     steps: int
     missing: str
+    same: bool
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,7 @@ class Page:
     rooflines: tuple[roofline.Chart, ...]
     roofline_missing: str
     kernels: tuple[Kernel, ...]
+    several: bool
     hidden: int
     hazards: tuple[tuple[str, Any], ...]
     looked: bool
@@ -156,8 +161,12 @@ class Page:
     diffs: tuple[CodeDifference, ...]
 
 
-def page(files: Sequence[ResultsFile], names: Sequence[str]) -> Page:
-    """Return what a page of results files says; names: of the files. Raises CudabenchError where they hold nothing."""
+def page(files: Sequence[ResultsFile], names: Sequence[str], held: Sequence[ResultsFile] | None = None) -> Page:
+    """Return what a page of results files says.
+
+    names: of the files; held: the files as the page holds them, which its script draws from. Raises CudabenchError
+    where they hold nothing, UsageError for too many.
+    """
     if not any(file.results or file.diff for file in files):
         raise CudabenchError(f"{names[0]} holds no results: there is nothing to report.")
     if len(files) > MOST_RUNS:
@@ -176,9 +185,19 @@ def page(files: Sequence[ResultsFile], names: Sequence[str]) -> Page:
         ladder for title, entries in groups.items() for ladder in _ladders(title, entries, files, anchors, comparison)
     )
     charts = roofline.charts(files, labels)
-    rows = min(source.MOST_LINES, MOST_ROWS // max(1, sum(len(entry.results) for entry in shown)))
+    sides = max(1, sum(len(entry.results) for entry in shown))
+    rows = min(source.MOST_LINES, MOST_ROWS // sides)
     kernels = tuple(
-        _kernel(entry, anchors[id(entry)], files, labels, rows, is_open=entry is first_open or len(shown) == 1)
+        _kernel(
+            entry,
+            anchors[id(entry)],
+            files,
+            held or files,
+            labels,
+            rows,
+            sides,
+            is_open=entry is first_open or len(shown) == 1,
+        )
         for entry in shown
     )
     hazards = tuple(
@@ -201,6 +220,7 @@ def page(files: Sequence[ResultsFile], names: Sequence[str]) -> Page:
         rooflines=charts,
         roofline_missing="" if charts else roofline.missing(results),
         kernels=kernels,
+        several=len(groups) > 1,
         hidden=len(order) - len(shown),
         hazards=hazards,
         looked=any(result.hazards is not None for result in results),
@@ -537,7 +557,7 @@ def _verdicts(comparison: compare.Comparison | None) -> dict[int, tuple[str, str
         if row.new is None:
             continue
         if row.ratio is not None:
-            text = f"{row.ratio.change:+.1%} time"
+            text = f"{row.ratio.change:+.1%}"
         elif row.counts:
             moved = [c for c in row.counts if c.base != c.new]
             text = "; ".join(f"{c.name} {units.count(c.base)} → {units.count(c.new)}" for c in moved[:2])
@@ -584,25 +604,47 @@ def _limits(order: Sequence[Entry], labels: Sequence[str]) -> tuple[Limited, ...
 
 
 def _kernel(
-    entry: Entry, anchor: str, files: Sequence[ResultsFile], labels: Sequence[str], rows: int, *, is_open: bool
+    entry: Entry,
+    anchor: str,
+    files: Sequence[ResultsFile],
+    held: Sequence[ResultsFile],
+    labels: Sequence[str],
+    rows: int,
+    strips: int,
+    *,
+    is_open: bool,
 ) -> Kernel:
-    sides = tuple(
-        Side(
-            run=run,
-            at=at,
-            label=labels[run] if len(files) > 1 else "",
-            result=result,
-            facts=facts(result),
-            listing=source.listing(result, files[run].listings.get(result.source), rows),
-            advice=advice(result),
-            strip=samples.strip(result.time) if result.time else None,
-            banks=len(result.banks or ()),
-            steps=len(result.steps or ()),
-            missing=missing(result),
+    sides = []
+    for run, (at, result) in sorted(entry.results.items()):
+        same = result is not entry.last and _same_code(result, entry.last)
+        drawn = held[run].results[at]
+        text = files[run].listings.get(result.source)
+        sides.append(
+            Side(
+                run=run,
+                at=at,
+                label=labels[run] if len(files) > 1 else "",
+                result=result,
+                facts=facts(result),
+                listing=None if same else source.listing(result, text, rows),
+                advice=() if same else advice(result),
+                strip=samples.strip(result.time, strips) if result.time else None,
+                banks=0 if same else len(drawn.banks or ()),
+                steps=0 if same else len(drawn.steps or ()),
+                missing="" if same else missing(result),
+                same=same,
+            )
         )
-        for run, (at, result) in sorted(entry.results.items())
-    )
-    return Kernel(anchor, problem(entry.last), entry.name, _status(entry), sides, is_open)
+    return Kernel(anchor, problem(entry.last), entry.name, _status(entry), tuple(sides), is_open)
+
+
+def _same_code(one: Result, other: Result) -> bool:
+    """Tell whether two results are of one machine code, launched alike."""
+    if one.machine_code is None or other.machine_code is None:
+        return False
+    return (one.machine_code.sha256, one.block, one.grid, one.status) == (
+        other.machine_code.sha256, other.block, other.grid, other.status,
+    )  # fmt: skip
 
 
 def facts(result: Result) -> tuple[tuple[str, str], ...]:

@@ -13,20 +13,20 @@ from cudabench.explain.lines import by_line
 from cudabench.model import Result
 from cudabench.results.file import ResultsFile
 
-MOST_BYTES = 140_000  # of all results files in a page
-MOST_SAMPLES = 3_000  # in all, before anything else is left out
+MOST_SAMPLES = 2_400  # in all, before anything else is left out
 
 
 @dataclass(frozen=True)
 class Held:
-    """The JSON of each file, safe inside a script element, and in sentences what it lacks of the file."""
+    """The files as a page holds them, their JSON, safe inside a script element, and in words what they lack."""
 
+    files: tuple[ResultsFile, ...]
     texts: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
-def documents(files: Sequence[ResultsFile]) -> Held:
-    """Return the files as JSON for a page, at most about MOST_BYTES together.
+def documents(files: Sequence[ResultsFile], most: int) -> Held:
+    """Return the files as JSON for a page, at most `most` characters together where that can be.
 
     Counts and statistics stay; what goes first is what only pictures need, and what each step says of itself.
     """
@@ -35,16 +35,16 @@ def documents(files: Sequence[ResultsFile]) -> Held:
     every = _odd(math.ceil(samples / MOST_SAMPLES))
     if every > 1:
         files = [_changed(file, lambda r: thinned(r, every)) for file in files]
-        left_out.append(f"of {samples} samples every {every}th is kept; medians and quartiles are of all")
+        left_out.append(f"all but one in {every} of {samples} samples, whose medians and quartiles are of all")
     texts = [_dumped(file) for file in files]
     for change, said in STEPS:
-        if sum(map(len, texts)) <= MOST_BYTES:
+        if sum(map(len, texts)) <= most:
             break
         smaller = [change(file) for file in files]
         if smaller != list(files):
             left_out.append(said)
             files, texts = smaller, [_dumped(file) for file in smaller]
-    return Held(tuple(texts), tuple(left_out))
+    return Held(tuple(files), tuple(texts), tuple(left_out))
 
 
 def thinned(result: Result, every: int) -> Result:
@@ -70,24 +70,30 @@ def _merged(result: Result) -> Result:
     return replace(result, access=tuple(by_line(result.access))) if result.access else result
 
 
-def _without(*keys: str) -> Callable[[ResultsFile], ResultsFile]:
-    return lambda file: _changed(file, lambda result: replace(result, **dict.fromkeys(keys)))  # type: ignore[arg-type]
+def _without(key: str) -> Callable[[ResultsFile], ResultsFile]:
+    return lambda file: _changed(file, lambda result: replace(result, **{key: None}))  # type: ignore[arg-type]
 
 
-def _without_code(file: ResultsFile) -> ResultsFile:
-    return _changed(
-        file,
-        lambda r: replace(r, lines=tuple(replace(line, code=()) for line in r.lines)) if r.lines else r,
-    )
+def _with_code(most: int) -> Callable[[ResultsFile], ResultsFile]:
+    """Return what keeps so many instructions of a line."""
+
+    def cut(result: Result) -> Result:
+        lines = result.lines
+        return replace(result, lines=tuple(replace(one, code=one.code[:most]) for one in lines)) if lines else result
+
+    return lambda file: _changed(file, cut)
 
 
 STEPS: tuple[tuple[Callable[[ResultsFile], ResultsFile], str], ...] = (
     (_without("threads"), "single accesses of threads (--threads)"),
-    (lambda file: _changed(file, _merged), "accesses by instruction: they are summed by line"),
-    (_without_code, "the machine code's text"),
+    (lambda file: _changed(file, _merged), "accesses by instruction, which are summed by line"),
+    (_with_code(12), "the machine code of a line from its 13th instruction on"),
+    (lambda file: _changed(file, lambda r: thinned(r, 3)), "two thirds of the remaining samples"),
+    (_with_code(4), "the machine code of a line from its 5th instruction on"),
     (_without("steps"), "the pictures of threads"),
+    (_with_code(0), "the machine code"),
     (_without("banks"), "the pictures of banks"),
-    (lambda file: _changed(file, lambda r: thinned(r, 21)), "most of the remaining samples"),
+    (lambda file: _changed(file, lambda r: thinned(r, 7)), "most of the remaining samples"),
     (lambda file: replace(file, listings={}), "the text of the sources"),
 )
 

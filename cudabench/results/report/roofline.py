@@ -26,9 +26,11 @@ FP32_LANES = {
     "10.3": 128, "11.0": 128, "12.0": 128, "12.1": 128,
 }  # fmt: skip
 LABEL = 5.5  # percent of the height that a label takes
-NEAR = 36.0  # percent of the width within which labels may touch
+LETTER = 1.9  # percent of a phone's width that a letter takes
+AWAY = 2.5  # percent from a point to its label
 LEFT, RIGHT, TOP, BOTTOM = 3.0, 97.0, 5.0, 93.0  # of the drawing, where the axes end
 MOST_LABELS = 16
+MOST_LETTERS = 22
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,17 @@ class Line:
     x2: float
     y2: float
     name: str = ""
-    label_y: float = 0.0
+    below: bool = False  # its name stands below it
+
+    @property
+    def name_x(self) -> float:
+        """Where its name is: at the end of a level line, along a rising one."""
+        return self.x2 if self.y1 == self.y2 else self.x1 + (self.x2 - self.x1) * 0.55
+
+    @property
+    def name_y(self) -> float:
+        """The height of the same."""
+        return self.y1 + (self.y2 - self.y1) * 0.55
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,11 @@ class Point:
     said: str
     run: int
     bound: bool
+
+    @property
+    def far(self) -> bool:
+        """Whether a line must lead to its label."""
+        return abs(self.label_y - self.y) > LABEL
 
 
 @dataclass(frozen=True)
@@ -216,18 +233,21 @@ def _chart(title: str, kind: _Kind, dots: Sequence[_Dot], device: DeviceInfo | N
 
     roof = max((value for _, value in ceilings), default=math.inf)
     roofs = []
-    for name, slope in slopes:
+    for number, (name, slope) in enumerate(slopes):
         start = max(x_low, y_low / slope)
         end = min(x_high, min(y_high, roof) / slope)
         if start < end:
-            roofs.append(_line(across, up, start, slope * start, end, slope * end, name))
+            roofs.append(_line(across, up, (start, slope * start), (end, slope * end), name, below=number > 0))
     for name, value in ceilings:
         start = max(x_low, value / max((slope for _, slope in slopes), default=math.inf))
         if y_low <= value <= y_high and start < x_high:
-            roofs.append(_line(across, up, start, value, x_high, value, name))
+            roofs.append(_line(across, up, (start, value), (x_high, value), name))
     points = _placed(kind, dots, across, up, labels)
+    newest = max(dot.run for dot in dots)
     arrows = [
-        Line(a.x, a.y, b.x, b.y) for a, b in pairwise(points) if a.run == b.run and math.hypot(a.x - b.x, a.y - b.y) > 2
+        Line(a.x, a.y, b.x, b.y)
+        for a, b in pairwise(points)
+        if a.run == b.run == newest and math.hypot(a.x - b.x, a.y - b.y) > 2
     ]
     return Chart(
         title, kind.across, kind.up, _ticks(x_low, x_high, across), _ticks(y_low, y_high, up), tuple(roofs),
@@ -235,9 +255,16 @@ def _chart(title: str, kind: _Kind, dots: Sequence[_Dot], device: DeviceInfo | N
     )  # fmt: skip
 
 
-def _line(across: Callable[[float], float], up: Callable[[float], float], *ends: float | str) -> Line:
-    x1, y1, x2, y2 = (float(end) for end in ends[:4])
-    return Line(across(x1), up(y1), across(x2), up(y2), str(ends[4]))
+def _line(
+    across: Callable[[float], float],
+    up: Callable[[float], float],
+    start: tuple[float, float],
+    end: tuple[float, float],
+    name: str,
+    *,
+    below: bool = False,
+) -> Line:
+    return Line(across(start[0]), up(start[1]), across(end[0]), up(end[1]), name, below)
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
@@ -268,18 +295,18 @@ def _placed(
     labels: Sequence[str],
 ) -> list[Point]:
     """Return the points with labels that do not lie on each other: each as near to its point as there is room."""
-    taken: list[tuple[float, float]] = []
-    heights: dict[int, float] = {}
-    for at, dot in sorted(enumerate(dots), key=lambda each: up(each[1].y)):
-        x, wanted = across(dot.x), up(dot.y)
-        y = wanted
-        for step in range(60):
-            y = wanted + LABEL / 2 * ((step + 1) // 2) * (1 if step % 2 else -1)
-            free = all(abs(y - other) >= LABEL or abs(x - there) > NEAR for there, other in taken)
-            if free and TOP <= y <= BOTTOM:
-                break
-        taken.append((x, y))
-        heights[at] = y
+    newest = max(dot.run for dot in dots)
+    named = [at for at, dot in enumerate(dots) if dot.run == newest]
+    named = named if len(named) <= MOST_LABELS else []
+    # What a label must not lie on, as (left, right, middle): the points, then the labels before it.
+    taken = [(across(dot.x) - 1.5, across(dot.x) + 1.5, up(dot.y)) for dot in dots]
+    places: dict[int, tuple[float, bool]] = {}
+    for at in sorted(named, key=lambda at: up(dots[at].y)):
+        x, y = across(dots[at].x), up(dots[at].y)
+        width = AWAY + LETTER * min(len(dots[at].result.kernel), MOST_LETTERS)
+        height, left, first, last = _free(x, y, width, taken)
+        places[at] = (height, left)
+        taken.append((first, last, height))
     points = []
     for at, dot in enumerate(dots):
         which = f" ({labels[dot.run]})" if len(labels) > 1 else ""
@@ -288,10 +315,10 @@ def _placed(
             Point(
                 x=across(dot.x),
                 y=up(dot.y),
-                label_y=heights[at],
-                left=across(dot.x) > 55,
+                label_y=places[at][0] if at in places else up(dot.y),
+                left=at in places and places[at][1],
                 name=dot.result.kernel,
-                labelled=len(dots) <= MOST_LABELS,
+                labelled=at in places,
                 said=f"{dot.result.kernel}{which}: {at_most}{units.digits(dot.y, 3)} {kind.unit} at "
                 f"{units.digits(dot.x, 3)} {kind.across}",
                 run=dot.run,
@@ -299,3 +326,20 @@ def _placed(
             )
         )
     return points
+
+
+def _free(
+    x: float, y: float, width: float, taken: Sequence[tuple[float, float, float]]
+) -> tuple[float, bool, float, float]:
+    """Return the nearest free place of a point's label, as (height, to the left, left edge, right edge)."""
+    outward = x > 55
+    for step in range(40):
+        height = y + LABEL / 2 * ((step + 1) // 2) * (1 if step % 2 else -1)
+        for left in (outward, not outward):
+            first, last = (x - width, x - 1.6) if left else (x + 1.6, x + width)
+            clear = all(
+                abs(height - middle) >= LABEL * 0.8 or last < start or first > end for start, end, middle in taken
+            )
+            if clear and first >= 0 and last <= 100 and TOP / 2 <= height <= BOTTOM:
+                return height, left, first, last
+    return y, outward, x - width, x + width

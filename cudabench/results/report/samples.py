@@ -5,13 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from cudabench.model import Timing
 from cudabench.results import units
 
 WIDTH, HEIGHT = 1000, 100  # of the drawing, in units of its own
 MOST_DOTS = 200
-BINS = 100
+BINS = 100  # of one strip; of many strips fewer, at least FEWEST_BINS
+FEWEST_BINS = 40
+ALL_BINS = 2000  # of all strips of a page
 SPAN = 0.02  # of the median at least, so that a quiet kernel looks quiet
 
 
@@ -34,8 +37,8 @@ class Strip:
     outside: int
 
 
-def strip(time: Timing) -> Strip | None:
-    """Return the drawing of a kernel's samples, None where there are fewer than two."""
+def strip(time: Timing, strips: int = 1) -> Strip | None:
+    """Return the drawing of a kernel's samples, one of so many on a page; None where there are fewer than two."""
     values = time.samples_s
     if len(values) < 2:
         return None
@@ -49,15 +52,16 @@ def strip(time: Timing) -> Strip | None:
         return round(HEIGHT * (0.95 - 0.9 * share))
 
     dots = spans = medians = ""
-    if len(values) <= MOST_DOTS:
+    bins = max(FEWEST_BINS, min(BINS, ALL_BINS // strips))
+    if len(values) <= MOST_DOTS * bins // BINS:
         dots = "".join(f"M{_x(at, len(values))} {height(value)}h0" for at, value in enumerate(values))
     else:
-        for at, part in enumerate(_bins(values)):
-            x = _x(at, BINS)
+        for at, part in enumerate(_bins(values, bins)):
+            x = _x(at, bins)
             spans += f"M{x} {height(max(part))}V{height(min(part))}"
             medians += f"M{x} {height(statistics.median(part))}h0"
     spread = (time.q3_s - time.q1_s) / time.median_s if time.median_s else 0.0
-    binned = "" if dots else f", in {BINS} bins of neighbours: their spans and medians"
+    binned = "" if dots else f", in {bins} bins of neighbours: their spans and medians"
     return Strip(
         dots=dots,
         spans=spans,
@@ -73,9 +77,9 @@ def strip(time: Timing) -> Strip | None:
     )
 
 
-def _bins(values: Sequence[float]) -> list[Sequence[float]]:
-    edges = [round(at * len(values) / BINS) for at in range(BINS + 1)]
-    return [values[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+def _bins(values: Sequence[float], bins: int) -> list[Sequence[float]]:
+    edges = [round(at * len(values) / bins) for at in range(bins + 1)]
+    return [values[a:b] for a, b in pairwise(edges)]
 
 
 def _x(at: int, of: int) -> int:
