@@ -54,7 +54,9 @@ def thinned(result: Result, every: int) -> Result:
     step = every
     while math.gcd(step, result.time.places) > 1:
         step += 2
-    return replace(result, time=replace(result.time, samples_s=result.time.samples_s[::step]))
+    time = result.time
+    kept = replace(time, samples_s=time.samples_s[::step], samples_place=time.samples_place[::step])
+    return replace(result, time=kept)
 
 
 def _odd(number: int) -> int:
