@@ -97,6 +97,8 @@ STEPS: tuple[tuple[Callable[[ResultsFile], ResultsFile], str], ...] = (
     (_without("banks"), "the pictures of banks"),
     (lambda file: _changed(file, lambda r: thinned(r, 7)), "most of the remaining samples"),
     (lambda file: replace(file, listings={}), "the text of the sources"),
+    (_without("lines"), "the counts of machine code by line"),
+    (_without("branches"), "the counts of branches"),
 )
 
 

@@ -319,8 +319,8 @@ def _placed(
                 left=at in places and places[at][1],
                 name=dot.result.kernel,
                 labelled=at in places,
-                said=f"{dot.result.kernel}{which}: {at_most}{units.digits(dot.y, 3)} {kind.unit} at "
-                f"{units.digits(dot.x, 3)} {kind.across}",
+                said=f"{dot.result.kernel}{which}: {at_most}{_short(dot.y)} {kind.unit} at "
+                f"{_short(dot.x)} {kind.across}",
                 run=dot.run,
                 bound=dot.bound,
             )
@@ -343,3 +343,7 @@ def _free(
             if clear and first >= 0 and last <= 100 and TOP / 2 <= height <= BOTTOM:
                 return height, left, first, last
     return y, outward, x - width, x + width
+
+
+def _short(value: float) -> str:
+    return units.digits(value, 3) if value >= 1 else f"{value:.3g}"

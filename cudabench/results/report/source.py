@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from cudabench.errors import CudabenchError
@@ -79,10 +80,7 @@ def listing(result: Result, text: str | None, most: int = MOST_LINES) -> Listing
     rows: list[Row] = []
     before, cut = 0, 0
     if len(wanted) > most:
-        shares = {
-            n: max((by.get(name, 0.0) / (tops[name] or 1.0) for name in present), default=0.0)
-            for n, by in counts.items()
-        }
+        shares = {n: sum(by.get(name, 0.0) / (tops[name] or 1.0) for name in present) for n, by in counts.items()}
         kept = sorted(wanted, key=lambda number: (number not in faults, -shares.get(number, -1.0)))[:most]
         cut, wanted = len(wanted) - most, sorted(kept)
     for number in wanted:
@@ -124,7 +122,7 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
     lines = text.split("\n")
     wanted: set[int] = set()
     try:
-        kernel = reader.find(reader.parse(text, result.source), result.function)
+        kernel = reader.find(_parsed(text, result.source), result.function)
     except (CudabenchError, RecursionError):
         pass
     else:
@@ -140,6 +138,12 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
         if 1 < two - one <= CONTEXT + 1:  # a gap that is no shorter than the line that would say so
             wanted |= set(range(one, two))
     return sorted(wanted)
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str, name: str) -> reader.SourceFile:
+    """Return a source as its reader has it, read once for all its kernels."""
+    return reader.parse(text, name)
 
 
 def _comment(line: str) -> bool:

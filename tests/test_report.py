@@ -1,0 +1,441 @@
+"""The report's page as text: what it holds, that it is read back, that it stays small and that names stay names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from cudabench.errors import CudabenchError, UsageError
+from cudabench.explain import recorded
+from cudabench.model import CodeDifference, Result, Step
+from cudabench.results import file as results
+from cudabench.results import report
+from cudabench.results.file import ResultsFile
+from cudabench.results.report import content, embedded, roofline, samples, source
+from tests.conftest import Ran
+from tests.reports import H200, HOSTILE, SAMPLES, hostile, ladder, timed
+
+Runner = Callable[..., Ran]
+LIMIT = 300_000  # bytes of a page
+VOID = {"meta", "input", "br", "img", "link"}
+
+
+class Elements(HTMLParser):
+    """Collects the elements of a page with their attributes, and the text outside scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._inside = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element."""
+        self.found.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave it."""
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        """Keep what a reader sees."""
+        if self._inside not in ("script", "style"):
+            self.text += data
+
+
+@pytest.mark.parametrize(
+    "files",
+    [lambda: [ladder()], lambda: [timed()], lambda: [timed(), timed(0.8)], lambda: [results.load(H200)]],
+    ids=["simulated", "timed", "before and after", "recorded on an H200"],
+)
+def test_a_page_is_small_and_fetches_nothing(files: Callable[[], list[ResultsFile]]) -> None:
+    """A ladder of 13 kernels with all its samples and pictures is under 300 kB and names no address."""
+    page = report.page(files(), ["one.json", "two.json"][: len(files())])
+    assert len(page.encode()) < LIMIT
+    elements = Elements(page).found
+    outside = [(tag, key, value) for tag, has in elements for key, value in has.items() if key in ("src", "href")]
+    assert outside
+    assert all(key == "href" and value and value.startswith("#") for _, key, value in outside)
+    assert not re.search(r"url\((?!#)|@import|https?://(?!www\.w3\.org/2000/svg)", page)
+    (policy,) = [has["content"] for tag, has in elements if has.get("http-equiv") == "Content-Security-Policy"]
+    assert policy
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_the_page_holds_the_results() -> None:
+    """What is read back is the file, but for thinned samples and what it says that it leaves out."""
+    (back,) = [results.parse(text, "page") for text in embedded.documents([ladder()], 10**9).texts]
+    assert back == results.parse(ladder().text(), "file")
+    thin = embedded.documents([timed()], 10**9)
+    (back,) = [results.parse(text, "page") for text in thin.texts]
+    assert "samples" in thin.left_out[0]
+    for one, other in zip(back.results, timed().results, strict=True):
+        assert one.time is not None
+        assert other.time is not None
+        assert 50 < len(one.time.samples_s) < SAMPLES
+        assert one.time.samples == SAMPLES
+        assert one.time.median_s == other.time.median_s
+
+
+def test_thinned_samples_are_of_all_places() -> None:
+    """Where samples alternate between places every place stays, and each sample keeps its own."""
+    result = timed().results[0]
+    assert result.time is not None
+    places = tuple(k % 6 for k in range(SAMPLES))
+    time = replace(result.time, samples_s=tuple(map(float, range(1, SAMPLES + 1))), places=6, samples_place=places)
+    thin = embedded.thinned(replace(result, time=time), 3).time
+    assert thin is not None
+    assert set(thin.samples_place) == set(range(6))
+    assert all(place == (sample - 1) % 6 for sample, place in zip(thin.samples_s, thin.samples_place, strict=True))
+
+
+def test_a_large_file_loses_pictures_before_counts() -> None:
+    """With little room the page keeps status, times and the sums of accesses, and says what it left out."""
+    held = embedded.documents([timed()], 1)
+    (back,) = [results.parse(text, "page") for text in held.texts]
+    assert len(held.left_out) > 5
+    assert not back.listings
+    for one, other in zip(back.results, timed().results, strict=True):
+        assert (one.banks, one.steps) == (None, None)
+        assert (one.status, one.bandwidth_gbps, one.machine_code) == (
+            other.status,
+            other.bandwidth_gbps,
+            other.machine_code,
+        )
+        assert sum(row.sectors or 0 for row in one.access or ()) == sum(row.sectors or 0 for row in other.access or ())
+
+
+def test_names_stay_names() -> None:
+    """Markup, control codes and 5,000 characters in any text of a file add no element and no byte that is obeyed."""
+    page = report.page([hostile(ladder())], [HOSTILE])
+    plain = report.page([hostile(ladder(), "x")], ["x"])
+    for text in (page, plain):
+        assert len(text.encode()) < LIMIT
+    kinds = [sorted({tag for tag, _ in Elements(text).found}) for text in (page, plain)]
+    assert kinds[0] == kinds[1]
+    assert "img" not in kinds[0]
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", page)
+    assert "onerror" not in " ".join(key for _, has in Elements(page).found for key in has)
+    (back,) = [results.parse(match[1], "page") for match in results.HELD.finditer(page)]
+    assert back.results[0].kernel == HOSTILE
+    assert back.results[0].hazards
+    assert back.results[0].hazards[0].message == HOSTILE
+
+
+def test_what_a_page_says() -> None:
+    """The verdict, the machine, the bars against copy and peak, the clocks and the advice are on the page."""
+    said = Elements(report.page([timed()], ["run.json"])).text
+    assert "vector is fastest" in said
+    assert "All 13 are right, without a hazard" in said
+    assert "NVIDIA H200" in said
+    assert re.search(r"copy 0\.1", said)
+    assert "peak 4814" in said
+    assert "SM clock 1980 MHz before the run and 1965 MHz after it" in said
+    assert "bank conflict" in said
+    assert "issue at 1980 MHz" in said
+
+
+def test_bars_are_to_scale() -> None:
+    """The lengths of a ladder's bars are to each other and to peak as the numbers are."""
+    (chart,) = content.page([results.load(H200)], ["h200.json"]).ladders
+    file = results.load(H200)
+    assert file.device is not None
+    rates = [result.bandwidth_gbps or 0 for result in file.results]
+    (peak,) = [mark.at for mark in chart.marks if mark.kind == "peak"]
+    for rung, rate in zip(chart.rungs, rates, strict=True):
+        assert rung.bars[0].width / peak == pytest.approx(rate / (file.device.peak_gbps or 0))
+
+
+def test_two_files_side_by_side() -> None:
+    """Two files are before and after: bars of both, the change of each kernel, and one verdict."""
+    page = content.page([timed(), timed(0.8)], ["a/run.json", "b/new.json"])
+    assert page.labels == ("before: run", "after: new")
+    assert page.verdict.startswith("Before to after: 13 faster.")
+    assert page.good == "good"
+    for rung in page.ladders[0].rungs:
+        assert [bar.run for bar in rung.bars] == [0, 1]
+        assert rung.verdict == "faster"
+        assert rung.change.startswith("-20")
+    assert all(kernel.sides[0].same and not kernel.sides[1].same for kernel in page.kernels)
+
+
+def test_a_wrong_kernel_comes_first() -> None:
+    """A wrong kernel turns the verdict, has no bar, and its section is open with the reason."""
+    first, *others = ladder().results
+    wrong = replace(first, status="wrong", reason="3 wrong elements")
+    page = content.page([replace(ladder(), results=[*others, wrong])], ["x.json"])
+    assert page.good == "bad"
+    assert "1 wrong of 13" in page.verdict
+    (rung,) = [rung for rung in page.ladders[0].rungs if rung.status == "wrong"]
+    assert not rung.bars
+    assert [kernel.name for kernel in page.kernels if kernel.open] == [first.kernel]
+
+
+def test_a_hundred_kernels() -> None:
+    """More kernels than have a section are all in the ladder, and the page stays small."""
+    many = [replace(r, kernel=f"k{n}-{r.kernel}") for n in range(8) for r in timed().results]
+    page = report.page([replace(timed(), results=many)], ["many.json"])
+    assert len(page.encode()) < 2 * LIMIT
+    assert page.count('<details class="kernel"') == content.MOST_DETAILED
+    assert f"{len(many) - content.MOST_DETAILED} more kernels have no section" in page
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of '#rgb' or '#rrggbb' as WCAG 2 defines it."""
+    digits = colour.lstrip("#")
+    digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out(scheme: str) -> None:
+    """Every colour of text on every ground that it stands on has WCAG's contrast of 4.5 at least."""
+    style = (Path(report.__file__).parent / "style.css").read_text()
+    light, dark = style.split("@media (prefers-color-scheme: dark)")[:2]
+    tokens = dict(re.findall(r"--([\w-]+): (#\w+)", light))
+    if scheme == "dark":
+        tokens |= dict(re.findall(r"--([\w-]+): (#\w+)", dark.partition("@media")[0]))
+    on_back = [(name, "back") for name in ("ink", "quiet", "link", "good", "bad", "copy")]
+    on_soft = [(name, "soft") for name in ("ink", "quiet", "link")]
+    on_heat = [("on-heat", f"h{level}") for level in range(1, source.LEVELS + 1)]
+    for text, ground in [*on_back, *on_soft, *on_heat, ("on-served", "served"), ("ink", "pale")]:
+        lighter, darker = sorted((luminance(tokens[text]), luminance(tokens[ground])), reverse=True)
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5, (text, ground)
+
+
+def test_nothing_to_report() -> None:
+    """A file without results is refused, and so are more files than an eye compares."""
+    with pytest.raises(CudabenchError, match="holds no results"):
+        report.page([replace(ladder(), results=[])], ["empty.json"])
+    with pytest.raises(UsageError, match="at most 4"):
+        report.page([ladder()] * 5, [f"{n}.json" for n in range(5)])
+
+
+def test_source_with_heat() -> None:
+    """The listing is the kernel with the lines that ran; its hottest has the most sectors, and divergence shows."""
+    result = next(r for r in ladder().results if r.kernel == "smem")
+    found = source.listing(result, ladder().listings[result.source])
+    assert found is not None
+    assert found.whole
+    assert [name for name, _ in found.headings] == ["sectors", "wavefronts", "executed", "threads"]
+    assert any("__global__ void transpose_smem(" in row.text for row in found.rows)
+    numbers = [row.number for row in found.rows if row.number]
+    assert numbers == sorted(numbers)
+    by_line = {row.number: row for row in found.rows}
+    sums: dict[int, int] = {}
+    for access in result.access or ():
+        sums[access.line] = sums.get(access.line, 0) + (access.sectors or 0)
+    hottest = max(sums, key=lambda line: sums[line])
+    assert by_line[hottest].heat[0].level == source.LEVELS
+    assert by_line[hottest].heat[0].text.startswith(source.abbreviated(sums[hottest]))
+    parted = [row for row in found.rows if row.heat and row.heat[3].level]
+    assert parted
+    assert all(float(row.heat[3].text) < 32 for row in parted)
+    # Without the text only the lines of accesses, branches and hazards are known.
+    bare = source.listing(replace(result, lines=None), None)
+    assert bare is not None
+    assert {row.number for row in bare.rows if row.number} >= set(sums)
+    few = source.listing(result, ladder().listings[result.source], 4)
+    assert few is not None
+    assert hottest in {row.number for row in few.rows}
+    assert few.cut == len(numbers) - 4
+
+
+@pytest.mark.parametrize(("count", "binned"), [(2, False), (150, False), (5000, True)])
+def test_samples_are_drawn_in_order(count: int, binned: bool) -> None:
+    """Few samples are dots, one each and in order; many are bins; a drawing has a bounded size."""
+    time = timed().results[0].time
+    assert time is not None
+    values = tuple(1e-5 * (1 + 0.1 * k / count) for k in range(count))
+    strip = samples.strip(replace(time, samples_s=values, samples=count))
+    assert strip is not None
+    drawn = strip.medians if binned else strip.dots
+    heights = [int(y) for y in re.findall(r"M\d+ (\d+)h0", drawn)]
+    assert len(heights) == (samples.BINS if binned else count)
+    assert heights == sorted(heights, reverse=True)  # a slower sample is higher up
+    assert len(strip.dots + strip.spans + strip.medians) < 6000
+
+
+def test_roofline_points_and_roofs() -> None:
+    """A kernel stands at its instructions a sector and a second; arrows lead from each rung to the next."""
+    (chart,) = roofline.charts([timed()], ["run"])
+    kernels = [result.kernel for result in timed().results]
+    assert [point.name for point in chart.points] == kernels
+    result, point = timed().results[0], chart.points[0]
+    assert result.machine_code
+    assert result.time
+    assert result.machine_code.instructions_executed
+    sectors = sum(row.sectors or 0 for row in result.access or ())
+    x = result.machine_code.instructions_executed / sectors
+    y = result.machine_code.instructions_executed / result.time.median_s / 1e9
+    assert f"{y:.3g}" == f"{float(point.said.split(': ')[1].split()[0]):.3g}"
+    assert f"{x:.3g}" == f"{float(point.said.split(' at ')[1].split()[0]):.3g}"
+    assert 0 < len(chart.arrows) <= len(kernels) - 1
+    assert any("peak" in roof.name for roof in chart.roofs)
+    labels = [(p.x, p.label_y) for p in chart.points]
+    assert len(set(labels)) == len(labels)
+
+
+def test_roofline_of_what_computes() -> None:
+    """With floating-point operations the axes are FLOP per byte and GFLOP/s, under a float32 roof."""
+    computing = [replace(result, flops=10**6) for result in timed().results]
+    (chart,) = roofline.charts([replace(timed(), results=computing)], ["run"])
+    assert chart.up == "GFLOP/s"
+    assert chart.across == "FLOP per byte that requests touch"
+
+
+def test_no_roofline_says_why() -> None:
+    """The simulator alone places no kernel under a roof, and the page says what is lacking."""
+    assert not roofline.charts([ladder()], ["run"])
+    assert "no limits" in roofline.missing(ladder().results)
+    assert "--limits" in roofline.missing(results.load(H200).results)
+
+
+# What is recorded ----------------------------------------------------------------------------------------------------
+
+
+def of(kernel: str) -> Result:
+    """Return a kernel's result of the recorded ladder."""
+    return next(result for result in ladder().results if result.kernel == kernel)
+
+
+def elements(step: Step) -> dict[tuple[int, int, int], int]:
+    """Return the element of each thread of a step: by (block x, block y, thread in the block)."""
+    return {
+        (warp.block[0], warp.block[1], warp.warp * 32 + lane + k): first + k * stride
+        for warp in step.warps
+        for lane, lanes, first, stride in warp.runs
+        for k in range(lanes)
+    }
+
+
+def test_steps_are_what_threads_move() -> None:
+    """naive-row reads rows and writes columns of a 12 x 10 matrix: element (y, x) goes to (x, y)."""
+    read, write = of("naive-row").steps or ()
+    assert (read.op, read.array, read.shape) == ("load", "in", (12, 10))
+    assert (write.op, write.array, write.shape) == ("store", "out", (10, 12))
+    reads, writes = elements(read), elements(write)
+    assert set(reads) == set(writes)
+    for thread, element in reads.items():
+        row, column = divmod(element, 10)
+        assert writes[thread] == column * 12 + row
+    steps = of("smem").steps or ()
+    assert [(step.space, step.op) for step in steps] == [
+        ("global", "load"), ("shared", "store"), ("shared", "load"), ("global", "store"),
+    ]  # fmt: skip
+
+
+def test_lines_hold_the_machine_code() -> None:
+    """Executions by line add up to those of the kernel, and the text is bounded."""
+    for result in ladder().results:
+        assert result.lines
+        assert result.machine_code
+        executed = sum(line.executions for line in result.lines)
+        assert 0 < executed <= (result.machine_code.instructions_executed or 0)
+        assert sum(len(line.code) for line in result.lines) <= recorded.MOST_CODE + len(result.lines)
+        assert any(text.startswith(("ST", "@")) for line in result.lines for text in line.code)
+
+
+def test_pictures_of_banks_are_the_worst() -> None:
+    """The bank pictures of smem have its conflict, and there are few of them."""
+    found = of("smem").banks or ()
+    assert 0 < len(found) <= recorded.MOST_BANKS
+    assert max(len(request.passes) for request in found) > 1
+    assert of("naive-row").banks == ()
+
+
+# The command ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_reads_like_its_file(cudabench: Runner, tmp_path: Path) -> None:
+    """compare, export and report take a page where they take a file, and find the same."""
+    (tmp_path / "r.json").write_text(timed().text())
+    assert cudabench("report", "r.json", "-o", "r.html").code == 0
+    ran = cudabench("compare", "r.json", "r.html", "--to", "junit")
+    assert ran.code == 0
+    assert 'failures="0"' in ran.out
+    rows = [cudabench("export", name, "--to", "csv").out for name in ("r.json", "r.html")]
+    assert rows[0] == rows[1]
+    assert cudabench("report", "r.html", "-o", "again.html").code == 0
+    again, first = (results.load(tmp_path / name) for name in ("again.html", "r.html"))
+    assert [r.kernel for r in again.results] == [r.kernel for r in first.results]
+
+
+def test_two_files_in_one_page(cudabench: Runner, tmp_path: Path) -> None:
+    """A page of two files is read whole by report, and refused where one is meant."""
+    for name, factor in (("a.json", 1.0), ("b.json", 0.9)):
+        (tmp_path / name).write_text(timed(factor).text())
+    assert cudabench("report", "a.json", "b.json", "-o", "two.html").code == 0
+    assert len(results.load_all(tmp_path / "two.html")) == 2
+    assert cudabench("report", "two.html", "-o", "copy.html").code == 0
+    ran = cudabench("export", "two.html", "--to", "csv")
+    assert ran.code == 1
+    assert "is a page of 2 results files" in ran.err
+
+
+def test_report_of_a_run(cudabench: Runner, tmp_path: Path) -> None:
+    """--report writes the page beside the JSON, with pictures in both; without it the page says how to get them."""
+    ran = cudabench(
+        "explain", "transpose", "-k", "smem", "--size", "6", "5", "--report", "r.html", "--json", "r.json", "-q"
+    )
+    assert ran.code == 0
+    for name in ("r.html", "r.json"):
+        (result,) = results.load(tmp_path / name).results
+        assert result.steps
+        assert result.lines
+        assert result.banks
+        assert result.threads is None
+    (bare,) = [replace(r, steps=None, lines=None, banks=None) for r in results.load(tmp_path / "r.json").results]
+    page = Elements(report.page([replace(ladder(), results=[bare], listings={})], ["old.json"])).text
+    assert "cudabench explain transpose --kernel smem --report page.html" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["report", "-o", "r.html"], "takes a results file or more"),
+        (["report", "nowhere.json", "-o", "r.html"], "nowhere.json"),
+        (["report", "r.json", "-o", "-"], "names no file"),
+        (["report", "r.json", "-o", "none/r.html"], "does not exist"),
+        (["report", "plain.html", "-o", "r.html"], "HTML page without results"),
+        (["transpose", "--report", "-"], "names no file"),
+        (["transpose", "--report", "x.html", "--json", "x.html"], "name one file"),
+        (["transpose", "--report", "none/x.html"], "does not exist"),
+    ],
+)
+def test_what_cannot_be_reported(cudabench: Runner, tmp_path: Path, words: list[str], said: str) -> None:
+    """A page that cannot be made is refused in one sentence, and nothing is left behind."""
+    (tmp_path / "r.json").write_text(ladder().text())
+    (tmp_path / "plain.html").write_text("<!doctype html><title>x</title>")
+    ran = cudabench(*words)
+    assert ran.code in (1, 2)
+    assert said in ran.err
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_report_of_a_diff() -> None:
+    """A file of cudabench diff is a table of kernels by architecture."""
+    found = CodeDifference(kernel="f", arch="sm_90", verdict="same", line=3, threads=256)
+    page = Elements(report.page([replace(ladder(), results=[], diff=[found])], ["d.json"])).text
+    assert "1 kernel on 1 architectures: 1 same." in page
+    assert "sm_90" in page
+
+
+def test_the_page_is_shipped() -> None:
+    """Template, style and script are files of the package, and the JSON in a page is plain JSON."""
+    page = report.page([ladder()], ["x.json"])
+    (held,) = [match[1] for match in results.HELD.finditer(page)]
+    assert json.loads(held)["schema"] == results.SCHEMA
+    folder = Path(report.__file__).parent
+    assert {path.name for path in folder.iterdir()} >= {"page.html.jinja", "style.css", "page.js"}

@@ -1,0 +1,255 @@
+"""The report's page in a real Chromium: on a phone and a desk, light and dark, by keyboard and to a reader."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudabench.results import report
+from tests.reports import HOSTILE, hostile, ladder, timed
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="no Chromium with its driver: apt-get install chromium chromium-driver"
+)
+SIZES = {"phone": (375, 812), "desk": (1280, 900)}
+SCHEMES = ("light", "dark")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Start a Chromium that reaches no network."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(flag)
+    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Write the pages to look at: simulated, timed, before and after, hostile."""
+    folder = tmp_path_factory.mktemp("pages")
+    made = {
+        "simulated": report.page([ladder()], ["simulated.json"]),
+        "timed": report.page([timed()], ["timed.json"]),
+        "two": report.page([timed(), timed(0.8)], ["old.json", "new.json"]),
+        "hostile": report.page([hostile(ladder())], [HOSTILE]),
+    }
+    for name, text in made.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in made}
+
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def opened(chromium: Any, pages: dict[str, Path]) -> Open:
+    """Open a page at a size and colour scheme and look at what the console said.
+
+    All sections are unfolded, or one kernel's, or none besides those that are open.
+    """
+
+    def open_page(
+        name: str, size: str = "desk", scheme: str = "light", *, unfold: bool = True, kernel: str = ""
+    ) -> Any:
+        width, height = SIZES[size]
+        mobile = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == "phone"}
+        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", mobile)
+        feature = [{"name": "prefers-color-scheme", "value": scheme}]
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": feature})
+        chromium.get_log("browser")
+        chromium.get("about:blank")
+        chromium.get(pages[name].as_uri())
+        if kernel:
+            chromium.execute_script("arguments[0].open = true", section(chromium, kernel))
+        elif unfold:
+            chromium.execute_script("document.getElementById('unfold').click()")
+        assert chromium.get_log("browser") == []
+        return chromium
+
+    return open_page
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", ["simulated", "timed", "two", "hostile"])
+def test_nothing_overflows(opened: Open, name: str, size: str, scheme: str) -> None:
+    """The page is as wide as the screen, and what is wider scrolls in a box of its own that the keyboard reaches."""
+    page = opened(name, size, scheme)
+    assert page.execute_script("return document.documentElement.scrollWidth") <= SIZES[size][0]
+    wide = page.execute_script(
+        "return [...document.querySelectorAll('body *')].filter(e => e.scrollWidth > e.clientWidth + 1"
+        " && getComputedStyle(e).overflowX === 'auto' && e.tabIndex < 0).map(e => e.className)"
+    )
+    assert wide == []
+    outside = page.execute_script(
+        "const boxed = e => e.closest('.scroll, pre, svg, .hidden, .skip');"
+        "const over = e => e.getClientRects().length && e.getBoundingClientRect().right > innerWidth + 1;"
+        "return [...document.querySelectorAll('body *')].filter(e => !boxed(e) && over(e)).map(e => e.outerHTML)"
+    )
+    assert outside == []
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_colours_follow_the_scheme(opened: Open, scheme: str) -> None:
+    """A dark desk gets light text on dark, and a light one the reverse."""
+    page = opened("simulated", "desk", scheme, unfold=False)
+    back = page.execute_script("return getComputedStyle(document.body).backgroundColor")
+    level = sum(map(int, back.removeprefix("rgb(").removesuffix(")").split(",")))
+    assert (level < 150) == (scheme == "dark")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    ("name", "size"), [("simulated", "phone"), ("timed", "desk"), ("two", "desk"), ("hostile", "desk")]
+)
+def test_axe_finds_nothing(opened: Open, name: str, size: str, scheme: str) -> None:
+    """axe's rules for people who read with their ears, with a keyboard or with little contrast all pass."""
+    page = opened(name, size, scheme, kernel="" if name == "hostile" else "smem")
+    page.execute_script(resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
+    page.set_script_timeout(120)
+    found = page.execute_async_script(
+        "const done = arguments[arguments.length - 1];"
+        "axe.run(document, {resultTypes: ['violations']}).then(r => done(JSON.stringify(r.violations)))"
+    )
+    said = [f"{rule['id']}: {[node['html'][:200] for node in rule['nodes'][:3]]}" for rule in json.loads(found)]
+    assert said == []
+
+
+def test_hostile_names_are_inert(opened: Open) -> None:
+    """Names that are markup or control codes make no element, run nothing and stay text, in the pictures too."""
+    page = opened("hostile")
+    assert page.execute_script("return document.querySelectorAll('img').length") == 0
+    assert page.execute_script("return document.scripts.length") == 2
+    assert "onerror=alert(1)" in page.execute_script("return document.body.innerText")
+    assert "\x1b" not in page.execute_script("return document.body.innerText")
+    assert "\u202e" not in page.execute_script("return document.body.innerText")
+
+
+def section(page: Any, kernel: str) -> Any:
+    """Return the section of a kernel."""
+    return page.find_element("xpath", f"//details[summary/h3='{kernel}']")
+
+
+def test_machine_code_unfolds_by_keyboard(opened: Open) -> None:
+    """Enter on a line's number shows its machine code and says so; Enter again takes it away."""
+    from selenium.webdriver.common.keys import Keys
+
+    page = opened("simulated")
+    smem = section(page, "smem")
+    fold = smem.find_elements("css selector", "th button")[-2]
+    assert fold.get_attribute("aria-expanded") == "false"
+    fold.send_keys(Keys.ENTER)
+    assert fold.get_attribute("aria-expanded") == "true"
+    code = smem.find_element("css selector", "tr.machine pre").text
+    line = int(fold.get_attribute("aria-label").split()[-1])
+    result = next(r for r in ladder().results if r.kernel == "smem")
+    (expected,) = [each for each in result.lines or () if each.line == line]
+    assert code.split("\n")[: len(expected.code)] == [" ".join(text.split()) for text in expected.code]
+    fold.send_keys(Keys.ENTER)
+    assert smem.find_elements("css selector", "tr.machine") == []
+
+
+def test_banks_step_through_the_passes(opened: Open) -> None:
+    """The picture begins with the worst conflict; an arrow key serves the next lanes, and the text says which."""
+    from selenium.webdriver.common.keys import Keys
+
+    page = opened("simulated")
+    picture = section(page, "smem").find_element("css selector", ".banks")
+    result = next(r for r in ladder().results if r.kernel == "smem")
+    worst = max(result.banks or (), key=lambda request: len(request.passes) - request.ideal)
+    slider = picture.find_element("css selector", "input[type=range]")
+    for at, served in enumerate(worst.passes):
+        now = {
+            bank: cell.text
+            for bank, cell in enumerate(picture.find_elements("css selector", ".cell"))
+            if "now" in cell.get_attribute("class")
+        }
+        assert now == {bank: f"{ln[0]}{'+' if len(ln) > 1 else ''}" for bank, ln in enumerate(served) if ln}
+        assert f"Pass {at + 1} of {len(worst.passes)}" in picture.find_element("css selector", ".told").text
+        slider.send_keys(Keys.ARROW_RIGHT)
+
+
+def test_threads_move_elements(opened: Open) -> None:
+    """The sliders choose step and thread, and the picture shows the element that the record says."""
+    from selenium.webdriver.common.keys import Keys
+
+    page = opened("simulated")
+    picture = section(page, "naive-row").find_element("css selector", ".steps")
+    time, thread = picture.find_elements("css selector", "input[type=range]")
+    told = picture.find_element("css selector", ".told")
+    assert "reads in[0, 0]" in told.text
+    thread.send_keys(Keys.ARROW_RIGHT)
+    assert "Thread (1, 0, 0) of block (0, 0, 0) reads in[0, 1]" in told.text
+    time.send_keys(Keys.ARROW_RIGHT)
+    assert "writes out[1, 0]" in told.text
+    _, out = picture.find_elements("css selector", ".array")
+    assert "active" in out.get_attribute("class")
+    mine = out.find_elements("css selector", "rect")
+    assert [at for at, cell in enumerate(mine) if "me" in cell.get_attribute("class").split()] == [12]
+
+
+def test_keyboard_reaches_everything(opened: Open) -> None:
+    """From the first Tab, a link that skips ahead, to the last button all that can be used can be focused and seen."""
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    page = opened("simulated", unfold=False)
+    page.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+    assert page.switch_to.active_element.get_attribute("class") == "skip"
+    names = []
+    for _ in range(400):
+        page.switch_to.active_element.send_keys(Keys.TAB)
+        active = page.switch_to.active_element
+        if active.tag_name == "body":
+            break
+        names.append(active.tag_name)
+        width = page.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
+        assert width != "none", active.get_attribute("outerHTML")[:120]
+    assert set(names) >= {"a", "summary", "button", "input", "div"}
+    assert names.count("summary") == len(ladder().results)
+
+
+def test_a_link_opens_its_kernel(opened: Open) -> None:
+    """The ladder's link leads to a section and opens it."""
+    page = opened("simulated", unfold=False)
+    link = page.find_element("xpath", "//table[@class='ladder']//a[text()='vector']")
+    page.execute_script("arguments[0].click()", link)
+    assert section(page, "vector").get_attribute("open")
+
+
+def test_it_prints(opened: Open) -> None:
+    """Printed, the page opens every section and leaves out what only a screen has."""
+    page = opened("timed", unfold=False)
+    printed = page.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+    assert len(base64.b64decode(printed["data"])) > 20_000
+    assert page.execute_script("return [...document.querySelectorAll('details.kernel')].every(d => d.open)")
+
+
+def test_without_its_script_it_still_says_the_numbers(chromium: Any, opened: Open) -> None:
+    """With scripts off the ladder, the source with its counts and the samples are there, and buttons are not."""
+    chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        page = opened("timed", unfold=False)
+        text = page.find_element("css selector", "body").text
+        assert "vector is fastest" in text
+        assert "need this page's own script" in text
+        assert not page.find_element("id", "unfold").is_displayed()
+    finally:
+        chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
