@@ -275,8 +275,9 @@ def _groups(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
 
 
 def problem(result: Result) -> str:
-    """Return the problem of a result: 'transpose 4096 x 4096 float32'."""
-    return " ".join(part for part in (result.operation, units.size(result), result.dtype) if part)
+    """Return the problem of a result: 'transpose 4096 x 4096 float32'; of a user's own kernel 'saxpy.cu n=4096'."""
+    what = PurePath(result.source).name if result.operation == "run" else result.operation
+    return " ".join(part for part in (what, units.size(result), result.dtype) if part)
 
 
 def _status(entry: Entry) -> str:
@@ -360,9 +361,9 @@ def _verdict(
     bad = [f"{number} {status}" for status, number in by_status.items() if number and status != "ok"]
     right = f"{'It is' if count == 1 else f'All {count} are'} right" if not bad else ""
     hazards = sum(len(entry.last.hazards or ()) for entry in order)
-    if hazards:
-        bad.append(f"{hazards} hazard{'' if hazards == 1 else 's'}")
     state = f"{', '.join(bad)} of {count}" if bad else right
+    if hazards:
+        state += f", {hazards} hazard{'' if hazards == 1 else 's'}"
     if any(entry.last.hazards is not None for entry in order) and not hazards:
         state += ", without a hazard"
     good = "bad" if by_status["wrong"] or by_status["failed"] or hazards else "good" if not bad else "plain"
@@ -424,9 +425,13 @@ def _wasteful(order: Sequence[Entry], quantity: Quantity) -> str:
         if (value := quantity.value(entry.last)) and (ideal := quantity.ideal(entry.last)) and _status(entry) == "ok"
     }
     lean = sum(ratio < 1.005 for ratio, _ in over.values())
-    most, worst = max(over.values(), key=lambda each: each[0])
-    said = f"{lean} of {len(over)} kernels take no more {quantity.name} than needed"
-    return f"{said}; {worst.name} takes {units.digits(most, 3)} times as many. " if most > 1.005 else f"{said}. "
+    (least, best), (most, worst) = (pick(over.values(), key=lambda each: each[0]) for pick in (min, max))
+    if lean == len(over):
+        return f"No kernel takes more {quantity.name} than needed. "
+    times = f"{worst.name} takes {units.digits(most, 3)} times as many"
+    if lean:
+        return f"{lean} of {len(over)} kernels take no more {quantity.name} than needed; {times}. "
+    return f"{best.name} takes {units.digits(least, 3)} times the {quantity.name} that would do; {times}. "
 
 
 def _unit(quantity: Quantity) -> str:
@@ -742,7 +747,7 @@ def _machine(file: ResultsFile, label: str) -> Machine:
     versions = [f"{name} {version}" for name, version in file.tool.items() if name not in ("name", "version")]
     found.append(("tool", f"cudabench {file.tool.get('version', '')}, {', '.join(versions)}".strip(", ")))
     device = file.device
-    sentence = " and ".join(dict.fromkeys(each.name for each in file.devices)) or "no device"
+    sentence = " and ".join(dict.fromkeys(each.name for each in file.devices))
     if device and device.kind == "cuda" and device.driver:
         sentence += f", driver {device.driver}"
     if device and device.kind == "sim":

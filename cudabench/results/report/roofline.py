@@ -242,7 +242,7 @@ def _chart(title: str, kind: _Kind, dots: Sequence[_Dot], device: DeviceInfo | N
         start = max(x_low, value / max((slope for _, slope in slopes), default=math.inf))
         if y_low <= value <= y_high and start < x_high:
             roofs.append(_line(across, up, (start, value), (x_high, value), name))
-    points = _placed(kind, dots, across, up, labels)
+    points = _placed(kind, dots, across, up, labels, roofs)
     newest = max(dot.run for dot in dots)
     arrows = [
         Line(a.x, a.y, b.x, b.y)
@@ -293,13 +293,18 @@ def _placed(
     across: Callable[[float], float],
     up: Callable[[float], float],
     labels: Sequence[str],
+    roofs: Sequence[Line],
 ) -> list[Point]:
     """Return the points with labels that do not lie on each other: each as near to its point as there is room."""
     newest = max(dot.run for dot in dots)
     named = [at for at, dot in enumerate(dots) if dot.run == newest]
     named = named if len(named) <= MOST_LABELS else []
-    # What a label must not lie on, as (left, right, middle): the points, then the labels before it.
+    # What a label must not lie on, as (left, right, middle): points, the names of roofs, then the labels before it.
     taken = [(across(dot.x) - 1.5, across(dot.x) + 1.5, up(dot.y)) for dot in dots]
+    for roof in roofs:
+        wide = LETTER * len(roof.name)
+        left = roof.name_x if roof.below else roof.name_x - wide
+        taken.append((left, left + wide, roof.name_y + (2.5 if roof.below else -2.5)))
     places: dict[int, tuple[float, bool]] = {}
     for at in sorted(named, key=lambda at: up(dots[at].y)):
         x, y = across(dots[at].x), up(dots[at].y)
