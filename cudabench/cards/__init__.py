@@ -71,4 +71,6 @@ class Ceiling:
     high: Annotated[float | None, "Upper quartile of the samples, in the unit."] = None
     samples: Annotated[int | None, "How many samples the value is the median of."] = None
     method: Annotated[str, "What was run, how large, and what of it was compared."] = ""
-    code: Annotated[str, "What the machine code of the loop holds, as counted before it ran; empty without a loop."] = ""
+    code: Annotated[str, "What the machine code of the loop holds, as counted before it ran; empty without a loop."] = (
+        ""
+    )

@@ -27,6 +27,7 @@ COMMANDS = {
     "diff": "Compare two revisions' machine code for every architecture, without a GPU.",
     "export": "Convert results files: CSV, Markdown, JUnit, SARIF, Bencher and more.",
     "sweep": "Measure a kernel with every sensible block; the best ones twice.",
+    "ceilings": "Measure what a card can do at most, each figure verified.",
     "schema": "Print the JSON Schema of the results file, or its keys as a page.",
     "plot": "Draw results: a ladder, time over size, a sweep.",
     "info": "Show what this machine can do, and what would mend each lack.",

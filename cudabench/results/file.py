@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cudabench import __version__
+from cudabench.cards import Ceiling
 from cudabench.errors import CudabenchError, no_such_file
 from cudabench.model import CodeDifference, DeviceInfo, Dim, Result, Timing
 from cudabench.outputs import write_whole
@@ -32,6 +33,7 @@ ESSENTIAL: dict[type, frozenset[str]] = {
     Timing: frozenset({"median_s"}),
     DeviceInfo: frozenset({"name", "kind"}),
     CodeDifference: frozenset({"kernel", "arch", "verdict"}),
+    Ceiling: frozenset({"name", "group", "unit"}),
 }
 
 
@@ -51,6 +53,9 @@ class ResultsFile:
         dict[str, Any], "When, by which command, of which sources and compiler, in what state the card was."
     ] = field(default_factory=dict)
     diff: Annotated[list[CodeDifference], "Of cudabench diff: one entry a kernel and architecture."] = field(
+        default_factory=list
+    )
+    ceilings: Annotated[list[Ceiling], "Of cudabench ceilings: one entry for each thing that a card can do."] = field(
         default_factory=list
     )
 
@@ -84,6 +89,7 @@ class ResultsFile:
             "provenance": self.provenance,
             "results": [_plain(result) for result in self.results],
             **({"diff": [asdict(each) for each in self.diff]} if self.diff else {}),
+            **({"ceilings": [asdict(each) for each in self.ceilings]} if self.ceilings else {}),
         }
 
     def text(self) -> str:
@@ -178,6 +184,7 @@ def parse(text: str, name: str) -> ResultsFile:
             provenance=_mapping(document.get("provenance"), "provenance"),
             results=[_decode(Result, value, f"results[{at}]") for at, value in enumerate(document["results"])],
             diff=[_decode(CodeDifference, each, f"diff[{at}]") for at, each in enumerate(document.get("diff") or [])],
+            ceilings=[_decode(Ceiling, each, f"ceilings[{at}]") for at, each in enumerate(_list(document, "ceilings"))],
         )
     except _Misfit as error:
         raise CudabenchError(f"{name} does not follow {schema}: {error}.") from None
@@ -202,6 +209,13 @@ def _read(path: Path) -> str:
 
 class _Misfit(Exception):
     """A value that is not of its key's type: which key, and what it is instead."""
+
+
+def _list(document: Mapping[str, Any], key: str) -> list[Any]:
+    value = document.get(key) or []
+    if not isinstance(value, list):
+        raise _Misfit(f"{key} is {_shown(value)}, not a list")
+    return value
 
 
 def _mapping(value: Any, where: str) -> dict[str, Any]:

@@ -167,7 +167,8 @@ def in_simulator(architecture: str) -> Scale:
 def pattern(first: int, count: int) -> np.ndarray:
     """Return the words of the pattern that `memory_write` writes, from word `first`."""
     with np.errstate(over="ignore"):
-        return np.arange(first, first + count, dtype=np.uint32) * np.uint32(ODD) + np.uint32(1)
+        words: np.ndarray = np.arange(first, first + count, dtype=np.uint32) * np.uint32(ODD) + np.uint32(1)
+    return words
 
 
 def pattern_sum(first: int, count: int) -> int:
@@ -175,7 +176,7 @@ def pattern_sum(first: int, count: int) -> int:
     return (count + ODD * (count * first + count * (count - 1) // 2)) % WORD
 
 
-def _vectors(extent: Extent) -> np.unsignedinteger[Any]:
+def _vectors(extent: Extent) -> Any:
     return np.uint64(extent.scale.memory_bytes // VECTOR_BYTES)
 
 
@@ -353,7 +354,12 @@ def _all_steps(extent: Extent) -> int:
 
 
 def _chained(
-    name: str, function: str, opcode: str, dtype: str, factors: Sequence[float], expected: Callable[[Extent], np.ndarray]
+    name: str,
+    function: str,
+    opcode: str,
+    dtype: str,
+    factors: Sequence[float],
+    expected: Callable[[Extent], np.ndarray],
 ) -> Microbenchmark:
     return Microbenchmark(
         name,
@@ -368,7 +374,9 @@ def _chained(
 
 
 def _chains_of(extent: Extent, compared: str, steps: int = STEPS) -> str:
-    return f"{extent.grid} blocks, {CHAINS} chains a thread of {extent.passes * steps} steps; in every thread {compared}"
+    return (
+        f"{extent.grid} blocks, {CHAINS} chains a thread of {extent.passes * steps} steps; in every thread {compared}"
+    )
 
 
 MULTIPLIER, INCREMENT = 1664525, 1013904223  # a full-period generator modulo 2^32 (Numerical Recipes, 3rd ed., 7.1.2)
@@ -444,7 +452,8 @@ def _quadratic(extent: Extent) -> np.ndarray:
     x = np.stack([word & 0xFFFF, word >> 16 & 0xFFFF], -1).astype(np.uint16)
     after = _orbit(x.view(np.float16), np.array(HALF_A, np.uint16).view(np.float16), _all_steps(extent)).view(np.uint16)
     words = after[:, 0].astype(np.uint64) | after[:, 1].astype(np.uint64) << np.uint64(16)
-    return (words.reshape(WARP, CHAINS).sum(axis=1) % WORD).astype(np.uint32)[LANES]
+    sums: np.ndarray = (words.reshape(WARP, CHAINS).sum(axis=1) % WORD).astype(np.uint32)
+    return sums[LANES]
 
 
 def _orbit(x: np.ndarray, a: np.ndarray, steps: int) -> np.ndarray:
@@ -728,7 +737,9 @@ def _empty(name: str, method: str) -> Microbenchmark:
 
 
 LAUNCH = (
-    _empty("launch-latency", "an empty kernel of one thread, launched and waited for through PyCUDA, by the host's clock"),
+    _empty(
+        "launch-latency", "an empty kernel of one thread, launched and waited for through PyCUDA, by the host's clock"
+    ),
     _empty("launch-gap", "{launches} empty kernels of one thread, queued before the first starts, between two events"),
 )
 

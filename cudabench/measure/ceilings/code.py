@@ -49,7 +49,9 @@ def check(cubin: bytes, entry: str, claim: Claim) -> str:
     for name, count in wanted.items():
         if counted[name] != count:
             unit = "multiply-adds by " if name in claim.fmas else ""
-            raise OtherCode(f"the loop of {entry} has {counted[name]} {unit}{name}, not {count}: it is not what is timed")
+            raise OtherCode(
+                f"the loop of {entry} has {counted[name]} {unit}{name}, not {count}: it is not what is timed"
+            )
     rest = [i for i in body if not any(_is(i, name) for name in wanted) and not is_filler(i)]
     if len(rest) > claim.others:
         most = ", ".join(f"{count} {name}" for name, count in Counter(i.opcode for i in rest).most_common(3))

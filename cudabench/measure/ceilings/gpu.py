@@ -17,7 +17,7 @@ from cudabench.errors import CudabenchError, DeviceError, UsageError
 from cudabench.measure import sampling
 from cudabench.measure.ceilings import board, chapter, code, theory
 from cudabench.measure.ceilings.chapter import THREADS, Extent, Microbenchmark, Scale
-from cudabench.model import POISON, Launch, Settings, Timing
+from cudabench.model import POISON, Settings, Timing
 from cudabench.occupancy import capability, occupancy
 from cudabench.results import stats
 
@@ -57,6 +57,7 @@ class Ceilings:
     energy_s: float = ENERGY_S
     idle_s: float = IDLE_S
     _board: Any = field(default=None, init=False)
+    _loaded: Module | CudabenchError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._board = board.handle(self.device.info.uuid)
@@ -66,15 +67,20 @@ class Ceilings:
         """The sizes of everything."""
         info = self.device.info
         free = self.device.free_bytes()
-        return self.scale or chapter.on_gpu(
-            info.sm_count or 1, info.l2_bytes or 0, free, info.compute_capability
-        )
+        return self.scale or chapter.on_gpu(info.sm_count or 1, info.l2_bytes or 0, free, info.compute_capability)
 
-    @cached_property
+    @property
     def module(self) -> Module:
-        """The chapter, compiled and loaded once."""
-        self.progress("compiling", 0)
-        return self.device.load(chapter.source(), {}, ())
+        """The chapter, compiled and loaded once. Raises the one error of the compiler or the driver each time."""
+        if self._loaded is None:
+            self.progress("compiling", 0)
+            try:
+                self._loaded = self.device.load(chapter.source(), {}, ())
+            except CudabenchError as error:
+                self._loaded = error
+        if isinstance(self._loaded, CudabenchError):
+            raise self._loaded
+        return self._loaded
 
     def measure(self, name: str) -> Ceiling:
         """Return a ceiling by its name; what fails is its status and reason."""
@@ -145,9 +151,7 @@ class Ceilings:
         else:
             unit = 1e9 if kind.unit == "GB/s" else 1.0
             low, value, high = (amount / seconds / unit for seconds in (timing.q3_s, timing.median_s, timing.q1_s))
-        return replace(
-            blank, value=value, low=low, high=high, samples=timing.samples, method=method, code=held
-        )
+        return replace(blank, value=value, low=low, high=high, samples=timing.samples, method=method, code=held)
 
     def _code(self, benchmark: Microbenchmark) -> str:
         """Return what the machine code of a microbenchmark holds. Raises OtherCode where that is not what is timed."""
@@ -289,7 +293,9 @@ class Ceilings:
             trial.verify("after the energy was read")
         above = joules - idle_w * seconds
         if above <= 0:
-            raise DeviceError(f"the board took no more than idle, {idle_w:.0f} W, while it ran: NVML's energy stands still")
+            raise DeviceError(
+                f"the board took no more than idle, {idle_w:.0f} W, while it ran: NVML's energy stands still"
+            )
         method = (
             f"{benchmark.name} for {seconds:.2g} s: {joules / seconds:.0f} W, less {idle_w:.0f} W idle, over "
             f"{launches} launches"
@@ -374,7 +380,9 @@ class _Trial:
 
     def _fill(self, name: str, byte: int) -> Work:
         content = self.benchmark.arrays(self.extent)[name]
-        return self.owner.device.fill(self.pointers[name], content if isinstance(content, int) else content.nbytes, byte)
+        return self.owner.device.fill(
+            self.pointers[name], content if isinstance(content, int) else content.nbytes, byte
+        )
 
     def _look(self, name: str, first: int = 0, count: int | None = None, dtype: str = "uint32") -> np.ndarray:
         size = np.dtype(dtype).itemsize
@@ -408,7 +416,7 @@ def notes_of(name: str, compute_capability: str) -> str:
     """Return what is to be known of a ceiling besides its figure."""
     major = capability(compute_capability)[0]
     if name in ("tensor-tf32", "tensor-bf16", "tensor-fp16", "tensor-int8") and major == 9:
-        return "measured by mma.sync; wgmma, which a kernel for sm_90a has, reaches more, about 1.6 times as much"
+        return "measured by mma.sync; wgmma, which a kernel for sm_90a has, reaches more"
     if name.startswith("tensor-") and major in (10, 11):
         return "measured by mma.sync; tcgen05, which a kernel for this very architecture has, reaches more"
     if name in ("tensor-tf32", "tensor-bf16", "tensor-fp16") and major in (8, 12):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from cudabench.cards import KINDS, Ceiling
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, UnsupportedFeature
 from cudabench.measure.ceilings import chapter, code
-from cudabench.measure.ceilings.chapter import THREADS, Extent, Microbenchmark
+from cudabench.measure.ceilings.chapter import Extent, Microbenchmark
 from cudabench.measure.ceilings.gpu import lacking
 from cudabench.model import POISON, Case, Launch, Problem
 from cudabench.occupancy import capability
@@ -84,10 +84,9 @@ class SimulatedCeilings:
         return replace(blank, reason=NO_TIME, method=benchmark.method(extent), code=held)
 
 
-def case_of(benchmark: Microbenchmark, launches: list[Launch] | tuple[Launch, ...] | object) -> Case:
-    """Return launches of the chapter as a case."""
-    these = tuple(launches)  # type: ignore[call-overload]
-    last = these[-1]
+def case_of(benchmark: Microbenchmark, launches: Sequence[Launch]) -> Case:
+    """Return launches of the chapter as a case, the last of which names it."""
+    last = launches[-1]
     return Case(
         operation="ceilings",
         kernel=benchmark.name,
@@ -97,7 +96,7 @@ def case_of(benchmark: Microbenchmark, launches: list[Launch] | tuple[Launch, ..
         problem=Problem({}, "uint32"),
         block=last.block,
         grid=last.grid,
-        launches=these,
+        launches=tuple(launches),
         defines={},
         expects=benchmark.name,
     )
