@@ -81,6 +81,7 @@ class Send:
         self._last = ("", "", 0.0)
 
     def __call__(self, event: Any) -> None:
+        """Send an event."""
         self._emit(event)
 
     def progress(self, kernel: str) -> Callable[[str, float], None]:

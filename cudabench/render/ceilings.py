@@ -47,7 +47,7 @@ def _spread(one: Ceiling) -> str:
 
 
 def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -> None:
-    """Print the table of one card, a block a group, and under it why something has no value or is less than it seems."""
+    """Print the table of one card, a block a group; under it why something has no value or is less than it seems."""
     from rich.table import Table
     from rich.text import Text
 
@@ -87,8 +87,8 @@ def _fitting(every: Sequence[Column[Ceiling]], ceilings: Sequence[Ceiling], widt
 
 
 def notes_of(ceilings: Sequence[Ceiling]) -> list[str]:
-    """Return a sentence for each ceiling without a value that should have one, and for each that is not the whole truth;
-    those with the same reason together."""
+    """Return a sentence for each ceiling without a value that should have one, and for each that is not the whole
+    truth; those with the same reason together."""
     found: dict[str, list[str]] = {}
     for one in ceilings:
         if one.status != "ok":

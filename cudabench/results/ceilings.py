@@ -48,8 +48,7 @@ SAME_WITHIN = 0.02  # two runs of one card differ by a percent or so
 
 @dataclass(frozen=True)
 class Row:
-    """One ceiling of two files; `better` is how many times as good the new one is, above 1 better, None where one has no
-    value."""
+    """One ceiling of two files; `better` is how many times as good the new one is, None where one has no value."""
 
     name: str
     group: str
@@ -90,7 +89,7 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
         old, fresh = before.get(name), after.get(name)
         shown = fresh or old
         assert shown is not None
-        rows.append(Row(name, shown.group, shown.unit, old, fresh, _better(name, old, fresh)))
+        rows.append(Row(name, shown.group, shown.unit, old, fresh, better(old, fresh)))
     if not any(row.better is not None for row in rows):
         raise UsageError(
             "The files have no ceiling in common that both have a value of: measure the same ones on a GPU with "
@@ -104,7 +103,8 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
     return Comparison(base, new, tuple(rows), means)
 
 
-def _better(name: str, base: Ceiling | None, new: Ceiling | None) -> float | None:
+def better(base: Ceiling | None, new: Ceiling | None) -> float | None:
+    """Return how many times as good a ceiling is as that of another card; None where one has no value."""
     if not (base and new and _has(base) and _has(new)) or base.unit != new.unit:
         return None
     assert base.value is not None
@@ -183,7 +183,7 @@ def all_ceilings(files: Sequence[ResultsFile], names: Sequence[str]) -> bool:
     if any(holding) and not all(holding):
         at, other = holding.index(True), holding.index(False)
         raise UsageError(
-            f"{names[at]} holds ceilings and {names[other]} does not: they have no measurement in common; name files of "
-            "one kind."
+            f"{names[at]} holds ceilings and {names[other]} does not: they have no measurement in common; name files "
+            "of one kind."
         )
     return any(holding)

@@ -90,8 +90,8 @@ class Extent:
         return self.threads // WARP
 
 
-# Returns part of an array that the launch left: name, first element, how many (None: all), as unsigned words or the type
-# that is asked for.
+# Returns part of an array that the launch left: name, first element, how many (None: all), as words unless another type
+# is named.
 Look = Callable[..., np.ndarray]
 
 
@@ -99,8 +99,9 @@ Look = Callable[..., np.ndarray]
 class Microbenchmark:
     """One ceiling that a kernel of the chapter measures.
 
-    arrays: by name what an array holds, or how many bytes it has where a launch fills it. before: launches that fill
-    arrays once. amount: what a launch does: bytes, operations, or the hops whose latencies add up. wrong: a sentence
+    arrays: by name what an array holds, or how many bytes it has where a launch fills it, in the order of their
+    addresses: the simulator numbers a launch's arrays by those, so one that holds pointers comes first. before:
+    launches that fill arrays once. amount: what a launch does: bytes, operations, or the hops whose latencies add up. wrong: a sentence
     about what the launch left, None where it is right. behind: launches that help to look at that. zeroed: arrays that
     are set to zero before each launch, and again before those behind it. blocks: 'fill', as many as the card holds at
     once; 'cover', one for each tile or as many as fill, whichever is faster; 'one'; 'single', one of one thread. cold:
@@ -225,8 +226,8 @@ def _memory(name: str, function: str, **changes: Any) -> Microbenchmark:
         blocks="cover",
         passes=lambda scale: 1,
         method=lambda e: (
-            f"{e.scale.memory_bytes / 2**20:g} MiB an array, {e.grid} blocks of {THREADS} threads, {VECTORS} x 16 bytes a "
-            "thread; the sum of all words compared"
+            f"{e.scale.memory_bytes / 2**20:g} MiB an array, {e.grid} blocks of {THREADS} threads, {VECTORS} x 16 "
+            "bytes a thread; the sum of all words compared"
             + ("" if function == "memory_read" else f", and {PIECES} pieces word by word")
         ),
         **changes,
@@ -298,7 +299,8 @@ L2_READ = Microbenchmark(
     amount=lambda e: float(e.grid) * e.passes * TILE_BYTES,
     wrong=lambda e, look: _differs("the sum of all words", int(look("total", 0, 1)[0]), _l2_sum(e)),
     method=lambda e: (
-        f"{_tiles(e) * TILE_BYTES / 2**20:.3g} MiB read {e.passes} times past the L1 by {e.grid} blocks; the sum compared"
+        f"{_tiles(e) * TILE_BYTES / 2**20:.3g} MiB read {e.passes} times past the L1 by {e.grid} blocks; the sum "
+        "compared"
     ),
 )
 
@@ -498,8 +500,8 @@ REGISTERS = 4  # of C, a lane
 
 
 def _grown(extent: Extent, k: int, elements: int) -> np.ndarray:
-    """Return a thread's sum of C: registers that start at their number and, `elements` an accumulator, grow by k * A * B
-    a step."""
+    """Return a thread's sum of C: registers start at their number, and `elements` of each accumulator grow by
+    k * A * B a step."""
     start = sum(range(CHAINS * REGISTERS))
     growth = CHAINS * elements * extent.passes * MMA_STEPS * k * A * B
     return np.full(THREADS, float(start + growth))
@@ -528,8 +530,8 @@ def _tensor(name: str, function: str, opcode: str, k: int, a: int, b: int) -> Mi
 
 def _products_of(extent: Extent, sides: str) -> str:
     return (
-        f"mma.sync of {sides}, {extent.grid} blocks, {CHAINS} accumulators a warp, {extent.passes * MMA_STEPS} products "
-        "each; the sum of each thread compared; all elements of A and of B are equal, which is the least power"
+        f"mma.sync of {sides}, {extent.grid} blocks, {CHAINS} accumulators a warp, {extent.passes * MMA_STEPS} "
+        "products each; the sum of each thread compared; all elements of A and of B are equal, which is the least power"
     )
 
 
@@ -606,7 +608,7 @@ def _chased(
         name,
         "global_chase",
         Claim({"LDG.64": HOPS}, others=4),
-        arrays=lambda e: {"next": chain(nodes(e.scale)), "nodes": nodes(e.scale) * spacing(e.scale), "end": 8},
+        arrays=lambda e: {"nodes": nodes(e.scale) * spacing(e.scale), "next": chain(nodes(e.scale)), "end": 8},
         arguments=lambda e: ("nodes", "end", np.uint32(e.passes)),
         before=lambda e: (link(e),),
         amount=lambda e: float(e.passes * HOPS),

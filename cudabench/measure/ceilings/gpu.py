@@ -25,7 +25,7 @@ Progress = Callable[[str, float], None]
 
 SAMPLE_S = 2e-3  # what a loop is made long enough for: an event's resolution and a launch's start are under 0.1% of it
 TIMING = Settings(min_time=0.1, max_time=0.6, min_samples=10, cpu=False)
-WARM_UP_S = 0.05
+WARM_UP_S = 0.1
 TRIES = 5  # samples that decide between two grids, and from which the loop's length follows
 FEWEST_BLOCKS = 4  # a multiprocessor, where what it holds is not known
 FLUSHED = 4  # times the L2 that is overwritten before a cold sample

@@ -44,8 +44,8 @@ class _Worker(session.Worker):
 
 
 def chosen(only: Sequence[str], energy: bool) -> tuple[str, ...]:
-    """Return the names of the ceilings to measure, in the order of `KINDS`: of the groups and names asked for, else all;
-    those of energy where they are asked for by name or by `energy`.
+    """Return the names of the ceilings to measure, in the order of `KINDS`: of the groups and names asked for, else
+    all; those of energy where they are asked for by name or by `energy`.
 
     Raises UsageError for a word that is neither group nor name.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from cudabench.occupancy import capability
 
 Progress = Callable[[str, float], None]
 NO_TIME = "the simulator has no time: the kernel ran and its result is right"
+APART = 4096  # bytes
 NO_KERNEL = "the simulator has no host link, clock or power to measure"
 
 
@@ -58,10 +59,7 @@ class SimulatedCeilings:
         if compiled.cubin is not None:
             claim = chapter.claim_of(benchmark, capability(self.device.architecture))
             held = code.check(compiled.cubin, compiled.entry(benchmark.function), claim)
-        arrays = {
-            name: np.full(content, POISON, np.uint8) if isinstance(content, int) else content.copy()
-            for name, content in benchmark.arrays(extent).items()
-        }
+        arrays = _placed(benchmark.arrays(extent))
         for name in benchmark.zeroed:
             arrays[name][:] = 0
         self.progress("running", 0)
@@ -82,6 +80,20 @@ class SimulatedCeilings:
         if fault:
             return replace(blank, status="wrong", reason=fault, code=held)
         return replace(blank, reason=NO_TIME, method=benchmark.method(extent), code=held)
+
+
+def _placed(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
+    """Return arrays at rising addresses; those of which only the bytes are known are poison."""
+    sizes = {name: one if isinstance(one, int) else one.nbytes for name, one in contents.items()}
+    memory = np.full(sum(-(-size // APART) * APART + APART for size in sizes.values()), POISON, np.uint8)
+    found, at = {}, 0
+    for name, content in contents.items():
+        found[name] = memory[at : at + sizes[name]]
+        if not isinstance(content, int):
+            found[name] = found[name].view(content.dtype)
+            found[name][:] = content
+        at += -(-sizes[name] // APART) * APART + APART
+    return found
 
 
 def case_of(benchmark: Microbenchmark, launches: Sequence[Launch]) -> Case:

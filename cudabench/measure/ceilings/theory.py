@@ -1,8 +1,8 @@
 """What clocks and units of a card allow, as far as they are known: the theoretical value beside each measured one.
 
 Units a clock and multiprocessor are those of the CUDA C++ Programming Guide, "Throughput of Native Arithmetic
-Instructions"; of tensor cores, and of float64 on those, of NVIDIA's architecture papers (Turing, A100, GA102, Ada, H100),
-dense and for the fastest boards of a capability. What NVIDIA does not say is not here.
+Instructions"; of tensor cores, and of float64 on those, of NVIDIA's architecture papers (Turing, A100, GA102, Ada,
+H100), dense and for the fastest boards of a capability. What NVIDIA does not say is not here.
 """
 
 from __future__ import annotations
