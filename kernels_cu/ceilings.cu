@@ -134,10 +134,15 @@ extern "C" __global__ void shared_read(unsigned *out, unsigned passes)
 
 // --------------------------------------------------------------------------------------------------------- arithmetic
 
-// One step of a chain: x * a + b, which is one fused multiply-add.
+// One step of a chain: x * a + b, which is one fused multiply-add. Of integers the compiler would try to make a formula
+// for all steps, for a minute.
 __device__ __forceinline__ float stepped(float x, float a, float b) { return fmaf(x, a, b); }
 __device__ __forceinline__ double stepped(double x, double a, double b) { return fma(x, a, b); }
-__device__ __forceinline__ unsigned stepped(unsigned x, unsigned a, unsigned b) { return x * a + b; }
+__device__ __forceinline__ unsigned stepped(unsigned x, unsigned a, unsigned b)
+{
+    asm volatile("mad.lo.u32 %0, %0, %1, %2;" : "+r"(x) : "r"(a), "r"(b));
+    return x;
+}
 
 template <typename X> __device__ __forceinline__ void run_chains(const X *factors, X *out, unsigned passes)
 {

@@ -182,8 +182,5 @@ def all_ceilings(files: Sequence[ResultsFile], names: Sequence[str]) -> bool:
     holding = [bool(file.ceilings) and not file.results for file in files]
     if any(holding) and not all(holding):
         at, other = holding.index(True), holding.index(False)
-        raise UsageError(
-            f"{names[at]} holds ceilings and {names[other]} does not: they have no measurement in common; name files "
-            "of one kind."
-        )
+        raise UsageError(f"{names[at]} holds ceilings and {names[other]} does not: name files of one kind.")
     return any(holding)

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 GREYS = ("0.35", "0.75", "0.55", "0.9")
 HATCHES = ("", "///", "...", "xxx")
 ROW_IN = 0.2
+BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # so that no line crosses a figure
 
 
 def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) -> None:
-    """Draw the ceilings of files, whose labels tell them apart; labels and cards are as matplotlib shows them. Raises CudabenchError where there is no bar to draw."""
+    """Draw the ceilings of files, whose labels tell them apart; labels and cards are as matplotlib shows them.
+
+    Raises CudabenchError where there is no bar to draw.
+    """
     first = {one.name: one for one in files[0].ceilings}
     alone = len(files) == 1
     relative: Callable[[Ceiling], float | None] = _of_theory if alone else lambda one: _of_first(one, first)
@@ -51,7 +55,7 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
                 linewidth=0.5, label=label if y == 0 else "_nolegend_",
             )  # fmt: skip
             text = ceilings.value(one.value, one.unit)
-            axes.text(value + most * 0.01, y + offset, text, va="center", fontsize=8)
+            axes.text(value + most * 0.01, y + offset, text, va="center", fontsize=8, bbox=BOX)
     axes.axvline(1, color="k", linewidth=0.9, zorder=0)
     axes.set_yticks(range(len(names)), [line(name).replace("$", r"\$") for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)

@@ -101,12 +101,12 @@ class Microbenchmark:
 
     arrays: by name what an array holds, or how many bytes it has where a launch fills it, in the order of their
     addresses: the simulator numbers a launch's arrays by those, so one that holds pointers comes first. before:
-    launches that fill arrays once. amount: what a launch does: bytes, operations, or the hops whose latencies add up. wrong: a sentence
-    about what the launch left, None where it is right. behind: launches that help to look at that. zeroed: arrays that
-    are set to zero before each launch, and again before those behind it. blocks: 'fill', as many as the card holds at
-    once; 'cover', one for each tile or as many as fill, whichever is faster; 'one'; 'single', one of one thread. cold:
-    the L2 is flushed before each sample. least: the compute capability that its instruction needs, `wanting` what lacks
-    below.
+    launches that fill arrays once. amount: what a launch does: bytes, operations, or the hops whose latencies add up.
+    wrong: a sentence about what the launch left, None where it is right. behind: launches that help to look at that.
+    zeroed: arrays that are set to zero before each launch, and again before those behind it. blocks: 'fill', as many as
+    the card holds at once; 'cover', one for each tile or as many as fill, whichever is faster; 'one'; 'single', one of
+    one thread. cold: the L2 is flushed before each sample. least: the compute capability that its instruction needs,
+    `wanting` what lacks below.
     """
 
     name: str
