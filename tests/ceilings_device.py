@@ -48,6 +48,7 @@ class SimulatedGpu:
         self.memory: dict[int, np.ndarray] = {}
         self.faults: dict[str, Callable[[dict[str, np.ndarray]], None]] = {}
         self.dying: set[str] = set()
+        self.seconds = 4e-4  # of every launch
         self.dead = False
         self.texts: list[str] = []
         self.done: set[int] = set()
@@ -122,13 +123,13 @@ class SimulatedGpu:
             raise DeviceError(f"CUDA failed while {doing}: an illegal memory access was encountered.")
 
     def sample(self, works: Sequence[Callable[[], None]], cache: str, before: Sequence[Any] = ()) -> float:
-        """Return 0.4 ms a work, each of which is simulated once: the first time."""
+        """Return the seconds of a work, each of which is simulated once: the first time."""
         for work in (*before, *dict.fromkeys(works)):
             if id(work) not in self.done:
                 self.done.add(id(work))
                 self._kept = (*getattr(self, "_kept", ()), work)  # an address that is free again is another work's
                 self.run(work, "timing the kernel")
-        return 4e-4
+        return self.seconds
 
     def alive(self) -> bool:
         """Whether the context lives."""

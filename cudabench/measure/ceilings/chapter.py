@@ -332,7 +332,7 @@ def _of_threads(dtype: str, *names: str) -> Callable[[Extent], dict[str, np.ndar
 SHARED_READ = Microbenchmark(
     "shared-read",
     "shared_read",
-    Claim({"LDS.128": 4 * VECTORS}, others=80),
+    Claim({"LDS.128": 4 * VECTORS}, others=40),
     arrays=_of_threads("uint32", "out"),
     arguments=lambda e: ("out", np.uint32(e.passes)),
     amount=lambda e: float(e.threads) * e.passes * 4 * VECTORS * VECTOR_BYTES,
