@@ -54,6 +54,10 @@ class Task(Protocol):
     def index(self) -> int:
         """The GPU's number."""
 
+    @property
+    def budget(self) -> Budget | None:
+        """What all of it may take together; None without end."""
+
 
 @dataclass(frozen=True)
 class Job:

@@ -32,6 +32,7 @@ class Job:
     cases: tuple[str, ...]
     settings: Settings
     index: int
+    budget: None = None
 
 
 class _Worker(session.Worker):
