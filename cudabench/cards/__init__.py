@@ -67,3 +67,10 @@ class Ceiling:
     source: Annotated[str, '"measured", or "datasheet" where no card was there.'] = "measured"
     status: Annotated[str, '"ok", "wrong", "failed" or "skipped".'] = "ok"
     reason: Annotated[str, "Why there is no value; or what the theoretical one is made of."] = ""
+    low: Annotated[float | None, "Lower quartile of the samples, in the unit; null where there are none."] = None
+    high: Annotated[float | None, "Upper quartile of the samples, in the unit."] = None
+    samples: Annotated[int | None, "How many samples the value is the median of."] = None
+    method: Annotated[str, "What was run, how large, and what of it was compared."] = ""
+    code: Annotated[str, "What the machine code of the loop holds, as counted before it ran; empty without a loop."] = (
+        ""
+    )

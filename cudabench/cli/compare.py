@@ -103,14 +103,16 @@ def command(
     The same GPU   a verdict each, from the samples and --noise
     Other GPUs     a table of both, no verdict
     Simulator      sectors, wavefronts, instructions and hazards
+    Ceilings       of two cards: each, and the geometric mean of a group
     Several files  a table of all, each against the first
 
     A kernel that was right and is wrong exits 3, always; one that fails now exits 1. Where BASE.json does not exist
     yet, this is a first run: it passes and says so.
     """
     from cudabench import outputs
+    from cudabench.cli import cards
     from cudabench.cli.output import Output
-    from cudabench.results import compare
+    from cudabench.results import ceilings, compare
     from cudabench.results import file as results
 
     if len(files) < 2:
@@ -127,6 +129,9 @@ def command(
         results.load(files[0])  # says what is missing
     base = results.ResultsFile({}, {}, {}) if first else results.load(files[0])
     others = [_measured(name) for name in files[1:]]
+    if ceilings.all_ceilings(others if first else [base, *others], files[1:] if first else files):
+        asked = cards.Asked(files, threshold, strict, target, file, output, json_path is not None)
+        return cards.compare([base, *others], first, asked)
     made = [
         compare.compare(base, other, threshold=threshold, run_to_run=noise, same_model=same_model) for other in others
     ]
@@ -155,7 +160,7 @@ def _measured(name: str) -> ResultsFile:
     from cudabench.results import file as results
 
     file = results.load(name)
-    if not file.results:
+    if not file.results and not file.ceilings:
         raise CudabenchError(f"{name} holds no results: its run ended before the first kernel did; measure again.")
     return file
 

@@ -25,6 +25,8 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
     ladder  a bar a kernel against the copy of its run and the card's peak; several files side by side
     size    time over size, both logarithmic, of --sizes or of several files
     sweep   the map of a sweep's blocks
+
+    Files of 'cudabench ceilings' are bars beside the first card, or beside what one card could do in theory.
     """
     from cudabench import outputs
     from cudabench.results import file as results

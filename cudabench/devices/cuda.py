@@ -319,6 +319,11 @@ class CudaDevice:
         with translated("copying from the GPU"):
             self._driver.memcpy_dtoh(array, pointer)
 
+    def pinned(self, nbytes: int) -> np.ndarray:
+        """Return bytes of page-locked memory of the host."""
+        with translated(f"allocating {nbytes / 1e9:.2f} GB of page-locked memory"):
+            return np.asarray(self._driver.pagelocked_empty(nbytes, np.uint8))
+
     def fill(self, pointer: int, nbytes: int, byte: int) -> Work:
         """Return a function that queues the filling of memory with a byte."""
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from cudabench import confined
 from cudabench.devices import Choice
@@ -34,6 +34,29 @@ ATTEMPTS = 4  # of a compile, with and without the host's code, each of which ha
 START_TIMEOUT_S = 120.0
 LEAST_PATIENCE_S = 2.0  # with a kernel after the end of --budget: it shortens its samples, and no more
 WORKER = "cudabench.measure.worker"
+
+
+Outcome = TypeVar("Outcome")
+
+
+class Task(Protocol):
+    """What a worker is sent: what it does one after the other, how long each may take, on which GPU."""
+
+    @property
+    def cases(self) -> Sequence[Any]:
+        """What it does."""
+
+    @property
+    def settings(self) -> Settings:
+        """Among them the timeout."""
+
+    @property
+    def index(self) -> int:
+        """The GPU's number."""
+
+    @property
+    def budget(self) -> Budget | None:
+        """What all of it may take together; None without end."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +95,14 @@ class Working:
 
 
 @dataclass(frozen=True)
-class Finished:
+class Finished(Generic[Outcome]):
     """A kernel is done; `output` is what it printed.
 
     `context_lost`: a fault spoilt the worker's CUDA context, so the worker ends now. `printed` is how many bytes the
     worker's kernels have printed so far, so that each gets its own.
     """
 
-    result: Result
+    result: Outcome
     output: str = ""
     context_lost: bool = False
     printed: int | None = None
@@ -92,7 +115,7 @@ class Refused:
     error: CudabenchError
 
 
-Event = Started | Measured | Working | Finished | Refused
+Event = Started | Measured | Working | Finished[Result] | Refused
 
 
 def run(
@@ -121,7 +144,7 @@ def run(
     left = list(cases)
     started = False
     while left:
-        with _Worker(Job(operation, tuple(left), settings, choice.index, cpu, budget)) as worker:
+        with Worker(Job(operation, tuple(left), settings, choice.index, cpu, budget)) as worker:
             for event in worker.events(left[0]):
                 if isinstance(event, Refused):
                     raise event.error
@@ -175,10 +198,10 @@ def _working(progress: Callable[[Working], None], kernel: str, phase: str, fract
     progress(Working(kernel, phase, fraction))
 
 
-class _Worker:
-    """The parent's end of a worker process."""
+class Worker:
+    """The parent's end of a worker process, which runs a module."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Task, module: str | None = None) -> None:
         from multiprocessing.connection import Connection
 
         self._job = job
@@ -190,7 +213,7 @@ class _Worker:
         self._shown = 0
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_package_root(), *_python_path()])}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", WORKER, str(ours), str(back_write)],
+            [sys.executable, "-m", module or WORKER, str(ours), str(back_write)],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._noise,
@@ -203,7 +226,7 @@ class _Worker:
         self._to = Connection(theirs, readable=False)
         self._from = Connection(back_read, writable=False)
 
-    def __enter__(self) -> _Worker:
+    def __enter__(self) -> Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -215,7 +238,7 @@ class _Worker:
         for closing in (self._to, self._from, self._output, self._noise):
             closing.close()
 
-    def events(self, first: Case) -> Iterator[Event]:
+    def events(self, first: Any) -> Iterator[Any]:
         """Yield the worker's events; a death or a hang becomes a failed result of the kernel in hand."""
         cases = iter(self._job.cases)
         case, phase, started = next(cases), "starting", False
@@ -256,11 +279,15 @@ class _Worker:
         left = self._job.budget.end - time.monotonic() if self._job.budget else math.inf
         return min(self._job.settings.timeout, max(left, LEAST_PATIENCE_S))
 
-    def _failed(self, case: Case, reason: str) -> Finished:
+    def _failed(self, case: Any, reason: str) -> Finished[Any]:
+        return Finished(self.failure(case, reason), self._printed(), context_lost=True)
+
+    def failure(self, case: Any, reason: str) -> Any:
+        """Return the failed result of what was in hand."""
         from cudabench.measure.context import describe
 
         blank = describe(case, f"cuda:{self._job.index}")
-        return Finished(replace(blank, status="failed", reason=reason), self._printed(), context_lost=True)
+        return replace(blank, status="failed", reason=reason)
 
     def _printed(self, end: int | None = None) -> str:
         text = _content(self._output.fileno())[self._shown : end]

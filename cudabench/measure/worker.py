@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from typing import Any
 
 from cudabench.errors import CudabenchError
 from cudabench.measure.session import Event, Finished, Job, Measured, Refused, Started, Working
@@ -18,11 +19,16 @@ HEARTBEAT_S = 0.1
 
 def main(receive: int, send: int) -> None:
     """Run the job that arrives on one pipe and send events through the other."""
+    serve(receive, send, _run)
+
+
+def serve(receive: int, send: int, work: Callable[[Any, Callable[[Any], None]], None]) -> None:
+    """Give what arrives on one pipe to `work`, with what sends events through the other, and end the process."""
     _die_with_parent()
-    job: Job = Connection(receive, writable=False).recv()
+    job = Connection(receive, writable=False).recv()
     channel = Connection(send, readable=False)
     try:
-        _run(job, channel.send)
+        work(job, channel.send)
     except CudabenchError as error:
         channel.send(Refused(error))
     sys.stdout.flush()
@@ -34,7 +40,7 @@ def _run(job: Job, emit: Callable[[Event], None]) -> None:
     from cudabench.devices.cuda import CudaDevice
     from cudabench.measure.gpu_run import GpuRun
 
-    send = _Send(emit)
+    send = Send(emit)
     operation = job.operation()
     with CudaDevice(job.index) as device:
         send(Started(device.info))
@@ -67,14 +73,15 @@ def printed_bytes() -> int | None:
         return None
 
 
-class _Send:
+class Send:
     """Sends events, and what is being done no more than ten times a second."""
 
-    def __init__(self, emit: Callable[[Event], None]) -> None:
+    def __init__(self, emit: Callable[[Any], None]) -> None:
         self._emit = emit
         self._last = ("", "", 0.0)
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Any) -> None:
+        """Send an event."""
         self._emit(event)
 
     def progress(self, kernel: str) -> Callable[[str, float], None]:

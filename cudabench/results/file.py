@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cudabench import __version__
+from cudabench.cards import Ceiling
 from cudabench.errors import CudabenchError, no_such_file
 from cudabench.model import CodeDifference, DeviceInfo, Dim, Result, Timing
 from cudabench.outputs import write_whole
@@ -36,6 +37,7 @@ ESSENTIAL: dict[type, frozenset[str]] = {
     Timing: frozenset({"median_s"}),
     DeviceInfo: frozenset({"name", "kind"}),
     CodeDifference: frozenset({"kernel", "arch", "verdict"}),
+    Ceiling: frozenset({"name", "group", "unit"}),
 }
 
 
@@ -60,6 +62,9 @@ class ResultsFile:
     listings: Annotated[
         dict[str, str], "Text of the sources by their names, with --report; of a long one the first 64,000 characters."
     ] = field(default_factory=dict)
+    ceilings: Annotated[list[Ceiling], "Of cudabench ceilings: one entry for each thing that a card can do."] = field(
+        default_factory=list
+    )
 
     @property
     def device(self) -> DeviceInfo | None:
@@ -92,6 +97,7 @@ class ResultsFile:
             "results": [_plain(result) for result in self.results],
             **({"diff": [asdict(each) for each in self.diff]} if self.diff else {}),
             **({"listings": self.listings} if self.listings else {}),
+            **({"ceilings": [asdict(each) for each in self.ceilings]} if self.ceilings else {}),
         }
 
     def text(self) -> str:
@@ -203,6 +209,7 @@ def parse(text: str, name: str) -> ResultsFile:
             results=[_decode(Result, value, f"results[{at}]") for at, value in enumerate(document["results"])],
             diff=[_decode(CodeDifference, each, f"diff[{at}]") for at, each in enumerate(document.get("diff") or [])],
             listings=_decode(dict[str, str], document.get("listings") or {}, "listings"),
+            ceilings=[_decode(Ceiling, each, f"ceilings[{at}]") for at, each in enumerate(_list(document, "ceilings"))],
         )
     except _Misfit as error:
         raise CudabenchError(f"{name} does not follow {schema}: {error}.") from None
@@ -227,6 +234,13 @@ def _read(path: Path) -> str:
 
 class _Misfit(Exception):
     """A value that is not of its key's type: which key, and what it is instead."""
+
+
+def _list(document: Mapping[str, Any], key: str) -> list[Any]:
+    value = document.get(key) or []
+    if not isinstance(value, list):
+        raise _Misfit(f"{key} is {_shown(value)}, not a list")
+    return value
 
 
 def _mapping(value: Any, where: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain.accesses import Cost, total, unit
 from cudabench.model import Result, dim_text
-from cudabench.results import units
+from cudabench.results import ceilings, ceilings_plot, units
 from cudabench.results.file import ResultsFile
 from cudabench.text import line
 
@@ -110,6 +110,12 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
     except ImportError:
         raise CudabenchError("Plots need matplotlib, which is not here: pip install 'cudabench[plot]'.") from None
     files, names = [_shown_file(file) for file in files], [_shown(name) for name in names]
+    if ceilings.all_ceilings(files, names):
+        if kind:
+            raise UsageError(f"--kind {kind} is of kernels, and the files hold ceilings: leave it out.")
+        figure = NewFigure(figsize=(WIDTH_IN, 3), dpi=DPI, layout="constrained")
+        ceilings_plot.draw(figure, files, labels_of(names, files))
+        return figure
     results = [result for file in files for result in file.results]
     if not results:
         raise CudabenchError("There is nothing to draw: the files hold no results.")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
+from cudabench.results import ceilings as cards
 from cudabench.results.export.run import Run
 
 
@@ -39,4 +40,11 @@ FORMATS = {
 
 def export(target_format: str, runs: Sequence[Run], **options: object) -> str:
     """Return runs in a format; `options` are those of its module. Raises CudabenchError where it cannot hold them."""
+    files, names = [run.file for run in runs], [run.name for run in runs]
+    if cards.all_ceilings(files, names):
+        from cudabench.results.export import ceilings as writers
+
+        if target_format not in writers.WRITERS:
+            cards.refuse(files, names, f"--to {target_format} has no place for", "use --to csv or --to markdown")
+        return writers.WRITERS[target_format](runs)
     return FORMATS[target_format].text(runs, **options)

@@ -1,0 +1,155 @@
+"""Ceilings as tables: of one card by group, and of two cards side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cudabench.cards import Ceiling
+from cudabench.model import DeviceInfo
+from cudabench.results import ceilings as results
+from cudabench.results.ceilings import Comparison, Row
+from cudabench.results.columns import NOTHING, Column, markdown_table, percent
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WORDS = {"ok": "", "wrong": "WRONG", "failed": "FAILED", "skipped": "skipped"}
+STYLES = {"ok": "", "wrong": "red", "failed": "red", "skipped": "dim"}
+
+
+def columns(ceilings: Sequence[Ceiling]) -> list[Column[Ceiling]]:
+    """Return the columns of one card's table; of a run without values whether each was right, and what was timed."""
+    name = Column[Ceiling]("ceiling", lambda one: one.name, right=False)
+    if any(one.value is not None for one in ceilings):
+        return [
+            name,
+            Column("measured", _value),
+            Column("spread", _spread, expendable=2),
+            Column("theoretical", lambda one: results.value(one.theoretical, one.unit), expendable=1),
+            Column("of it", lambda one: percent(one.fraction)),
+        ]
+    return [
+        name,
+        Column("verified", lambda one: WORDS[one.status] or "yes", right=False),
+        Column("machine code of the loop", lambda one: one.code or NOTHING, right=False),
+    ]
+
+
+def _value(one: Ceiling) -> str:
+    return WORDS[one.status] or results.value(one.value, one.unit)
+
+
+def _spread(one: Ceiling) -> str:
+    if one.low is None or one.high is None or not one.value or one.samples in (None, 1):
+        return NOTHING
+    return f"±{(one.high - one.low) / 2 / one.value * 100:.1f}%"
+
+
+def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -> None:
+    """Print the table of one card, a block a group; under it why something has no value or is less than it seems."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if device:
+        clock = f", {device.clocks['sm_mhz']} MHz" if device.clocks.get("sm_mhz") else ""
+        sms = f", {device.sm_count} SMs" if device.sm_count else ""
+        out.print(Text(f"{device.name}{sms}{clock}"))
+        out.print()
+    if not ceilings:
+        return
+    kept = _fitting(columns(ceilings), ceilings, out.width)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column in kept:
+        table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=True)
+    for at, (group, members) in enumerate(results.groups(ceilings).items()):
+        if at:
+            table.add_row()
+        table.add_row(Text(group, style="bold"))
+        for one in members:
+            texts = [column.text(one) for column in kept]
+            table.add_row(f"  {texts[0]}", *texts[1:], style=STYLES[one.status])
+    out.print(table)
+    notes = notes_of(ceilings)
+    if notes:
+        out.print()
+    for note in notes:
+        out.print(Text(note), soft_wrap=out.width >= 200)
+
+
+def _fitting(every: Sequence[Column[Ceiling]], ceilings: Sequence[Ceiling], width: int) -> Sequence[Column[Ceiling]]:
+    kept = list(every)
+    for rank in (1, 2):
+        needed = sum(2 + max(len(c.heading), *(len(c.text(one)) for one in ceilings)) for c in kept) + 2
+        if needed > width:
+            kept = [column for column in kept if column.expendable != rank]
+    return kept
+
+
+def notes_of(ceilings: Sequence[Ceiling]) -> list[str]:
+    """Return a sentence for each ceiling without a value that should have one, and for each that is not the whole
+    truth; those with the same reason together."""
+    found: dict[str, list[str]] = {}
+    for one in ceilings:
+        if one.status != "ok":
+            found.setdefault(f"{WORDS[one.status]}: {one.reason}", []).append(one.name)
+        elif one.value is not None and "; " in one.reason:
+            found.setdefault(one.reason.partition("; ")[2], []).append(one.name)
+    return [f"{', '.join(names)}: {reason}." for reason, names in found.items()]
+
+
+# Two cards -----------------------------------------------------------------------------------------------------------
+
+
+def _side(one: Ceiling | None) -> str:
+    if one is None:
+        return NOTHING
+    return WORDS[one.status] or results.value(one.value, one.unit)
+
+
+def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[Row]]:
+    """Return the columns of two cards' table."""
+    base, new = results.names_of(comparison, labels)
+    return [
+        Column("ceiling", lambda row: row.name, right=False),
+        Column(base, lambda row: _side(row.base)),
+        Column(new, lambda row: _side(row.new)),
+        Column("better", lambda row: NOTHING if row.better is None else results.times(row.better)),
+    ]
+
+
+def show_pair(out: Console, comparison: Comparison, labels: Sequence[str]) -> None:
+    """Print two cards side by side, each group with its geometric mean, and who is ahead where."""
+    from rich.table import Table
+    from rich.text import Text
+
+    every = pair_columns(comparison, labels)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column in every:
+        table.add_column(Text(column.heading), justify="right" if column.right else "left", no_wrap=not column.right)
+    for at, group in enumerate(dict.fromkeys(row.group for row in comparison.rows)):
+        if at:
+            table.add_row()
+        mean = comparison.means.get(group)
+        table.add_row(Text(group, style="bold"), "", "", Text(results.times(mean) if mean else NOTHING, style="bold"))
+        for row in comparison.rows:
+            if row.group == group:
+                texts = [column.text(row) for column in every]
+                table.add_row(f"  {texts[0]}", *texts[1:])
+    out.print(table)
+    out.print()
+    out.print(Text(f"{results.verdict(comparison, labels)} {EXPLAINED}"), soft_wrap=out.width >= 200)
+
+
+EXPLAINED = "Beside a group stands the geometric mean; over 1x the second column is better, whichever way is better."
+
+
+def pair_markdown(comparison: Comparison, labels: Sequence[str]) -> str:
+    """Return the same as GitHub's Markdown."""
+    from cudabench.text import markdown
+
+    lines = [markdown(results.verdict(comparison, labels)), ""]
+    lines += ["| group | geometric mean |", "| :-- | --: |"]
+    lines += [f"| {markdown(group)} | {results.times(mean)} |" for group, mean in comparison.means.items()]
+    lines += ["", *markdown_table(pair_columns(comparison, labels), comparison.rows)]
+    return "\n".join(lines) + "\n"

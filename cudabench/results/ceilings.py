@@ -1,0 +1,186 @@
+"""Ceilings as people read them, and two cards' side by side: pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cudabench.cards import KINDS, Ceiling
+from cudabench.errors import CudabenchError, UsageError
+from cudabench.results import units
+from cudabench.results.columns import NOTHING
+from cudabench.results.file import ResultsFile
+
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"), (1e-12, "p"))
+
+
+def value(amount: float | None, unit: str) -> str:
+    """Return a value of a ceiling in the unit that people use: 4.24 TB/s, 61.7 TFLOP/s, 640.1 ns, 14.2 pJ/byte."""
+    if amount is None or not math.isfinite(amount):
+        return NOTHING
+    if unit == "s":
+        return units.seconds(amount)
+    if unit.startswith("J/"):
+        factor, prefix = next(((f, p) for f, p in _SMALL if amount >= f), _SMALL[-1])
+        return f"{units.digits(amount / factor)} {prefix}{unit}"
+    if unit == "GB/s":
+        amount, unit = amount * 1e9, "B/s"
+    factor, prefix = next(((f, p) for f, p in _PREFIXES if amount >= f), _PREFIXES[-1])
+    space = "" if unit in ("B/s", "FLOP/s") else " "
+    return f"{units.digits(amount / factor)} {prefix}{space if prefix else ''}{unit}"
+
+
+def groups(ceilings: Iterable[Ceiling]) -> dict[str, list[Ceiling]]:
+    """Return ceilings by group, in their order."""
+    found: dict[str, list[Ceiling]] = {}
+    for one in ceilings:
+        found.setdefault(one.group, []).append(one)
+    return found
+
+
+# Two cards -----------------------------------------------------------------------------------------------------------
+
+SAME_WITHIN = 0.02  # two runs of one card differ by a percent or so
+
+
+@dataclass(frozen=True)
+class Row:
+    """One ceiling of two files; `better` is how many times as good the new one is, None where one has no value."""
+
+    name: str
+    group: str
+    unit: str
+    base: Ceiling | None
+    new: Ceiling | None
+    better: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The ceilings of two files, and the geometric mean of each group that both have."""
+
+    base: ResultsFile
+    new: ResultsFile
+    rows: tuple[Row, ...]
+    means: dict[str, float]
+
+    @property
+    def lost(self) -> tuple[Row, ...]:
+        """The ceilings that the base has and the new file has not."""
+        return tuple(row for row in self.rows if _has(row.base) and not _has(row.new))
+
+
+def _has(one: Ceiling | None) -> bool:
+    return one is not None and one.status == "ok" and one.value is not None and 0 < one.value < math.inf
+
+
+def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
+    """Return how the ceilings of two files relate, in the order of the new one, then what is only in the base.
+
+    Raises UsageError where they have none in common.
+    """
+    before = {one.name: one for one in base.ceilings}
+    after = {one.name: one for one in new.ceilings}
+    rows = []
+    for name in dict.fromkeys([*after, *before]):
+        old, fresh = before.get(name), after.get(name)
+        shown = fresh or old
+        assert shown is not None
+        rows.append(Row(name, shown.group, shown.unit, old, fresh, better(old, fresh)))
+    if not any(row.better is not None for row in rows):
+        raise UsageError(
+            "The files have no ceiling in common that both have a value of: measure the same ones on a GPU with "
+            "'cudabench ceilings'."
+        )
+    means: dict[str, float] = {}
+    for group in dict.fromkeys(row.group for row in rows):
+        logs = [math.log(row.better) for row in rows if row.group == group and row.better is not None]
+        if logs:
+            means[group] = math.exp(sum(logs) / len(logs))
+    return Comparison(base, new, tuple(rows), means)
+
+
+def better(base: Ceiling | None, new: Ceiling | None) -> float | None:
+    """Return how many times as good a ceiling is as that of another card; None where one has no value."""
+    if not (base and new and _has(base) and _has(new)) or base.unit != new.unit:
+        return None
+    assert base.value is not None
+    assert new.value is not None
+    ratio = new.value / base.value
+    return 1 / ratio if less_is_better(new) else ratio
+
+
+def less_is_better(one: Ceiling) -> bool:
+    """Whether a smaller value is the better one: what is known of the kind, or what its unit says."""
+    kind = KINDS.get(one.name)
+    return kind.less_is_better if kind else one.unit == "s" or one.unit.startswith("J/")
+
+
+def names_of(comparison: Comparison, labels: Sequence[str]) -> tuple[str, str]:
+    """Return what to call the two sides: the cards where they are different ones, else the files."""
+    cards = [file.device.name if file.device else "" for file in (comparison.base, comparison.new)]
+    if all(cards) and cards[0] != cards[1]:
+        return cards[0], cards[1]
+    return labels[0], labels[1]
+
+
+def verdict(comparison: Comparison, labels: Sequence[str]) -> str:
+    """Return who wins where, in plain sentences: 'NVIDIA H200 is ahead in memory (1.42x); ...'."""
+    base, new = names_of(comparison, labels)
+    ahead = {group: mean for group, mean in comparison.means.items() if mean > 1 + SAME_WITHIN}
+    behind = {group: 1 / mean for group, mean in comparison.means.items() if 1 / mean > 1 + SAME_WITHIN}
+    level = [group for group in comparison.means if group not in ahead and group not in behind]
+
+    def listed(found: dict[str, float]) -> str:
+        ordered = sorted(found.items(), key=lambda item: -item[1])
+        return ", ".join(f"{group} ({times(mean)})" for group, mean in ordered)
+
+    parts = [f"{new} is ahead in {listed(ahead)}"] if ahead else []
+    parts += [f"{base} is ahead in {listed(behind)}"] if behind else []
+    if level:
+        parts.append(f"{'both' if parts else f'{base} and {new}'} are within {SAME_WITHIN:.0%} in {', '.join(level)}")
+    return "; ".join(parts) + "."
+
+
+def times(ratio: float) -> str:
+    """Return a ratio as people read it: 1.42x."""
+    return f"{units.digits(ratio, 3)}x"
+
+
+def document(names: Sequence[str], made: Sequence[Comparison]) -> dict[str, Any]:
+    """Return comparisons of the first file with the others as plain values."""
+    return {
+        "files": list(names),
+        "comparisons": [
+            {
+                "base": names[0],
+                "new": label,
+                "verdict": verdict(one, (names[0], label)),
+                "geometric_means": one.means,
+                "ceilings": [asdict(row) for row in one.rows],
+            }
+            for label, one in zip(names[1:], made, strict=True)
+        ],
+    }
+
+
+def refuse(files: Sequence[ResultsFile], names: Sequence[str], doing: str, instead: str) -> None:
+    """Raise CudabenchError where a file holds ceilings, of which something cannot be done."""
+    for file, name in zip(files, names, strict=True):
+        if file.ceilings:
+            raise CudabenchError(f"{name} holds ceilings, which {doing}: {instead}.")
+
+
+def all_ceilings(files: Sequence[ResultsFile], names: Sequence[str]) -> bool:
+    """Tell whether files hold ceilings and no kernels' results.
+
+    Raises UsageError where some do and others do not: they have nothing in common.
+    """
+    holding = [bool(file.ceilings) and not file.results for file in files]
+    if any(holding) and not all(holding):
+        at, other = holding.index(True), holding.index(False)
+        raise UsageError(f"{names[at]} holds ceilings and {names[other]} does not: name files of one kind.")
+    return any(holding)

@@ -1,0 +1,54 @@
+"""Ceilings as CSV, a row each with numbers as the results file has them, and as GitHub's Markdown, a table a card."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+
+from cudabench.cards import Ceiling
+from cudabench.results import ceilings
+from cudabench.results.columns import Column, markdown_table, percent
+from cudabench.results.export.run import Run, labels_of
+from cudabench.text import cell
+from cudabench.text import markdown as escaped
+
+COLUMNS = tuple(field.name for field in fields(Ceiling))
+
+
+def as_csv(runs: Sequence[Run]) -> str:
+    """Return one row a ceiling with its card; of several runs the last column is the file."""
+    several = len(runs) > 1
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["device_name", *COLUMNS, *(["file"] if several else [])])
+    for run in runs:
+        device = run.file.device.name if run.file.device else None
+        for one in run.file.ceilings:
+            row = [device, *asdict(one).values(), *([run.name] if several else [])]
+            writer.writerow([cell(value) if isinstance(value, str) else value for value in row])
+    return stream.getvalue()
+
+
+def as_markdown(runs: Sequence[Run]) -> str:
+    """Return a table a group under each card; reasons of what has no value follow."""
+    lines = []
+    for run, label in zip(runs, labels_of(runs), strict=True):
+        lines += [f"### {escaped(label)}", ""] if len(runs) > 1 else []
+        lines += [escaped(run.file.device.name), ""] if run.file.device else []
+        for group, members in ceilings.groups(run.file.ceilings).items():
+            lines += [f"**{escaped(group)}**", "", *markdown_table(_COLUMNS, members), ""]
+        notes = [f"{one.name} {one.status}: {one.reason}" for one in run.file.ceilings if one.status != "ok"]
+        lines += [f"- {escaped(note)}" for note in notes] + ([""] if notes else [])
+    return "\n".join(lines)
+
+
+_COLUMNS: list[Column[Ceiling]] = [
+    Column("ceiling", lambda one: one.name, right=False),
+    Column("measured", lambda one: ceilings.value(one.value, one.unit) if one.status == "ok" else one.status),
+    Column("theoretical", lambda one: ceilings.value(one.theoretical, one.unit)),
+    Column("of it", lambda one: percent(one.fraction)),
+]
+
+WRITERS: dict[str, Callable[[Sequence[Run]], str]] = {"csv": as_csv, "markdown": as_markdown}
