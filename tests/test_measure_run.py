@@ -60,7 +60,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     asked: list[dict[str, Any]] = []
 
     def run(
-        device: Choice, make: Any, todo: Any, settings: Settings, *, progress: Any, trace: bool, cpu: Any
+        device: Choice, make: Any, todo: Any, settings: Settings, *, progress: Any, trace: bool, cpu: Any, **_: Any
     ) -> Iterator[session.Event]:
         asked.append({"device": device.name, "settings": settings, "trace": trace, "cpu": cpu, "closed": False})
         try:
