@@ -629,6 +629,19 @@ class MachineCode:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """The shortest time that one resource of a card allows a kernel: a lower bound, and no measurement."""
+
+    resource: Annotated[
+        str,
+        "memory, l2, lsu (load/store unit with shared memory), issue, fma, alu, fp64, xu, tensor, constant, local, "
+        "atomic, latency, tail, launch.",
+    ]
+    time_s: Annotated[float, "No card of the kind that limits_on names is faster than this."]
+    detail: Annotated[str, "The arithmetic in one clause; on how many blocks it was counted where not on all."]
+
+
+@dataclass(frozen=True)
 class Hazard:
     """A fault that the simulator saw: where first, how often."""
 
@@ -777,6 +790,13 @@ class Result:
     figures: Annotated[Mapping[str, float], "Figures about a right output, by name: an error, a residual."] = field(
         default_factory=dict
     )
+    limits: Annotated[
+        tuple[Limit, ...] | None,
+        "What each resource of a card allows at best, the longest time first; null where nothing was counted for one.",
+    ] = None
+    limits_on: Annotated[
+        str | None, "The card that the limits are of, and whether its ceilings are measured or a datasheet's."
+    ] = None
     state: Annotated[tuple[StateVariable, ...], "What the kernel keeps between launches."] = ()
     inputs: Annotated[
         Literal["fresh", "fixed"] | None,

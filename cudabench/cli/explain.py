@@ -60,6 +60,7 @@ def explain_command(name: str) -> click.Command:
             *problem_options(operation),
             *families.compiler_options(),
             *picture_options(),
+            *families.limits_options(timed=False),
             families.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Of the random inputs."),
             *families.output_options(),
         ],
@@ -79,6 +80,7 @@ def explain_file() -> click.Command:
             *run.problem_options(),
             *families.compiler_options(),
             *picture_options(),
+            *families.limits_options(timed=False),
             *(param for param in families.baseline_options() if param.name == "seed"),
             *families.output_options(),
         ],
@@ -111,7 +113,7 @@ def _explain(name: str, **given: Any) -> int:
     from cudabench.plan.series import Series
 
     operation = operations.get(name)
-    request = request_of(operation, {**given, "device": simulated(given["device"])})
+    request = request_of(operation, {**given, "device": simulated(families.on_device(given))})
     series = Series(partial(operations.get, name), tuple(cases.build(operation, request)))
     return explain([series], asdict(request), given)
 
@@ -132,7 +134,7 @@ def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, 
     from cudabench.cli.operation import exit_code
     from cudabench.measure.run import Run
 
-    choice = devices.choose(simulated(given["device"]))
+    choice = devices.choose(simulated(families.on_device(given)))
     output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     planned = [case for one in series for case in one.cases]
     paired = len(planned) == 2 and len(given["kernels"]) > 0
@@ -145,6 +147,7 @@ def explain(series: Sequence[Series], request: dict[str, Any], given: dict[str, 
         listener=outputs.Screen(output),
         trace=watched(planned, given, paired),
         record=bool(output.report),
+        card=families.priced(given, choice),
     )
     show = partial(_show, threads=given["threads"], banks=given["banks"], paired=paired)
     outputs.carry_out(run, output, run.collect, show)
@@ -155,14 +158,24 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
     """Print the explanation of each kernel, or of two beside each other."""
     if output.quiet:
         return
+    from cudabench.plan import chapters
     from cudabench.render import console, explanation, side_by_side
 
     out = console.tables(output.to_stdout)
     if paired and all(result.access is not None for result in run.file.results):
         side_by_side.show(out, *run.file.results, threads=threads, banks=banks)
         return
-    for result in run.file.results:
-        explanation.show(out, result, threads=threads, banks=banks)
+    for outcome in run.outcomes:
+        ideas = chapters.ideas(outcome.operation)
+        for result in outcome.results:
+            explanation.show(
+                out,
+                result,
+                threads=threads,
+                banks=banks,
+                ladder=[one for one in outcome.results if one.limits],
+                ideas=ideas,
+            )
 
 
 def simulated(device: str, verb: str = "explain") -> str:

@@ -26,6 +26,7 @@ from cudabench.errors import (
 from cudabench.model import Operation, Result, Settings
 
 if TYPE_CHECKING:
+    from cudabench.cards.load import Card
     from cudabench.cli.output import Output
     from cudabench.devices import Choice
     from cudabench.plan.cases import Request
@@ -44,6 +45,7 @@ def operation_command(name: str) -> click.Command:
             *families.timing_options(),
             families.budget_option(),
             *families.baseline_options(),
+            *families.limits_options(),
             *families.output_options(),
             families.print_option(),
         ],
@@ -144,6 +146,7 @@ def _run(name: str, **given: Any) -> int:
     from cudabench.plan.series import Series
 
     operation = operations.get(name)
+    given["device"] = families.on_device(given)
     request = request_of(operation, given)
     output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     series = [
@@ -154,7 +157,8 @@ def _run(name: str, **given: Any) -> int:
     refuse_thresholds(limits, chosen[0])
     record = {**asdict(request), "sizes": given["sizes"]} if given["sizes"] else asdict(request)
     settings = families.settings(given, simulated=chosen[0].kind == "sim")
-    return measure(series, chosen, settings, record, output, limits)
+    card = families.priced(given, chosen[0])
+    return measure(series, chosen, settings, record, output, limits, card=card, counted=given["limits"])
 
 
 def _sized(request: Request, given: dict[str, Any]) -> list[Request]:
@@ -183,15 +187,19 @@ def measure(
     request: Mapping[str, Any],
     output: Output,
     limits: Mapping[str, float],
+    *,
+    card: Card | None = None,
+    counted: bool = False,
 ) -> int:
-    """Run all series, show their tables, and return the exit code."""
+    """Run all series, show their tables, and return the exit code; card, counted: as `Run` has them."""
     from cudabench.cli import output as outputs
     from cudabench.measure.run import Run
 
     output.refuse_several([case.kernel for one in series for case in one.cases], chosen)
     run = Run(
-        series, chosen, settings, request, path=output.path, listener=outputs.Screen(output), record=bool(output.report)
-    )
+        series, chosen, settings, request, path=output.path, listener=outputs.Screen(output),
+        record=bool(output.report), card=card, counted=counted,
+    )  # fmt: skip
     run.note(limits)  # an export can then tell what missed them
     outputs.carry_out(run, output, run.collect, outputs.tables)
     code = exit_code(run.file.results, limits, outputs.say)

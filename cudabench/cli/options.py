@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from cudabench.cards import load as cards
 from cudabench.cli import complete
 from cudabench.cli.arguments import Finite
+from cudabench.errors import UsageError
 from cudabench.model import Settings
 from cudabench.results.thresholds import THRESHOLDS
+
+if TYPE_CHECKING:
+    from cudabench.devices import Choice
 
 SIMULATED_TIMEOUT_S = 600.0  # the simulator takes a second for what a GPU does in a microsecond
 
@@ -114,6 +119,57 @@ def output_options() -> list[click.Parameter]:
 def sizes_option(metavar: str, help: str) -> click.Option:
     """Return what asks for several sizes."""
     return option("--sizes", metavar=metavar, help=help)
+
+
+def limits_options(*, timed: bool = True) -> list[click.Parameter]:
+    """Return what asks for limits; timed: the command also measures on a GPU. `priced` reads them."""
+    on = option(
+        "--on",
+        "card",
+        metavar="CARD",
+        help=f"In the simulator: what the counts allow at best on {', '.join(cards.NAMES)}, or the card of a "
+        "FILE.json of 'cudabench ceilings'.",
+        shell_complete=complete.words(cards.NAMES),
+    )
+    limits = option("--limits", is_flag=True, help="On a GPU: count too, and name what limits each kernel.")
+    return [on, limits] if timed else [on]
+
+
+def on_device(given: dict[str, Any]) -> str:
+    """Return --device, with the architecture of the card of --on where the simulator is named without one.
+
+    Raises UsageError where another architecture is named.
+    """
+    device: str = given["device"]
+    if given.get("card") is None:
+        return device
+    from cudabench import devices
+
+    card = cards.load(given["card"])
+    architecture = "sm_" + card.device.compute_capability.replace(".", "")
+    if device == "sim" or (device == "auto" and devices.simulates(device)):
+        return device if architecture == devices.DEFAULT_SIMULATED else f"sim:{architecture}"
+    if device.startswith("sim:") and device[4:].rstrip("af") != architecture:
+        raise UsageError(
+            f"--device {device} and --on {given['card']} do not go together: that card's code is {architecture}; "
+            f"use --device sim:{architecture}, or leave it out."
+        )
+    return device
+
+
+def priced(given: dict[str, Any], choice: Choice) -> cards.Card | None:
+    """Return the card of --on, None without. Raises UsageError where --on or --limits do not fit the device."""
+    if given.get("card") is not None:
+        if choice.kind == "cuda":
+            raise UsageError(
+                f"--on {given['card']} prices the counts of the simulator: on a GPU use --limits, or add --device sim."
+            )
+        if given.get("limits"):
+            raise UsageError("--limits is for a GPU, and --on for the simulator: keep --on.")
+        return cards.load(given["card"])
+    if given.get("limits") and choice.kind == "sim":
+        raise UsageError("--limits holds a measured time against its limits: in the simulator use --on h200.")
+    return None
 
 
 def print_option() -> click.Option:

@@ -9,7 +9,7 @@ import click
 from cudabench.errors import UsageError, did_you_mean
 
 SUFFIXES = ("svg", "png", "pdf")
-KINDS = ("ladder", "size", "sweep")
+KINDS = ("ladder", "size", "sweep", "roofline")
 
 
 @click.command("plot", short_help="Draw results: a ladder, time over size, a sweep.")
@@ -25,6 +25,7 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
     ladder  a bar a kernel against the copy of its run and the card's peak; several files side by side
     size    time over size, both logarithmic, of --sizes or of several files
     sweep   the map of a sweep's blocks
+    roofline  GFLOP/s over operations a byte, under what the card allows; of the simulator's results with --on, bounds
 
     Files of 'cudabench ceilings' are bars beside the first card, or beside what one card could do in theory.
     """

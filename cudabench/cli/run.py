@@ -17,6 +17,7 @@ from cudabench.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cudabench.cards.load import Card
     from cudabench.cli.output import Output
     from cudabench.devices import Choice
     from cudabench.model import Result, Settings
@@ -40,7 +41,7 @@ Without --expect a result is unverified. The CPU baseline is the expression itse
 
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
-    "budget", "no_cpu", "cpu_threads", "json_path", "report_path", "quiet",
+    "budget", "no_cpu", "cpu_threads", "json_path", "report_path", "quiet", "card", "limits",
 )  # fmt: skip
 
 
@@ -213,7 +214,8 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     series, record, requests = planned(ctx, given)
     output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     limits = families.thresholds(given)
-    choice = devices.choose(given["device"])
+    choice = devices.choose(families.on_device(given))
+    card = families.priced(given, choice)
     refuse_thresholds(limits, choice)
     settings = families.settings(given, simulated=choice.kind == "sim")
     if given["where"] and not given["fuzz"]:
@@ -221,8 +223,8 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     if given["fuzz"] and given["sizes"]:
         raise UsageError(f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.")
     if not given["fuzz"]:
-        return measure(series, [choice], settings, record, output, limits)
-    return _fuzzed(series, choice, settings, record, requests, output, limits, given["fuzz"], given["where"])
+        return measure(series, [choice], settings, record, output, limits, card=card, counted=given["limits"])
+    return _fuzzed(series, choice, settings, record, requests, output, limits, given["fuzz"], given["where"], card)
 
 
 def _fuzzed(
@@ -235,6 +237,7 @@ def _fuzzed(
     limits: dict[str, float],
     count: int,
     where: str | None,
+    card: Card | None,
 ) -> int:
     """Measure, then run every right kernel on other inputs; show all, and return the exit code."""
     from cudabench.cli import output as outputs
@@ -247,7 +250,8 @@ def _fuzzed(
     for request in kernels:  # what cannot be fuzzed is refused before anything runs
         fuzz.Fuzz(request, choice, settings, count, where)
     screen = outputs.Screen(output)
-    run = Run(series, [choice], settings, record, path=output.path, listener=screen, record=bool(output.report))
+    recorded = bool(output.report)
+    run = Run(series, [choice], settings, record, path=output.path, listener=screen, record=recorded, card=card)
     run.note({**limits, "fuzz": count, "where": where})
     told: list[str] = []
 
@@ -278,6 +282,7 @@ command = SpreadCommand(
         families.option(
             "--fuzz", type=click.IntRange(1), metavar="K", help="Then K more: other seeds, values and sizes."
         ),
+        *families.limits_options(),
         *families.output_options(),
         families.print_option(),
     ],

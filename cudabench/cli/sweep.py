@@ -64,6 +64,7 @@ def sweep_command(name: str) -> click.Command:
             *options.compiler_options(),
             *(p for p in options.timing_options() if p.name not in THRESHOLDS),
             *(p for p in options.baseline_options() if p.name == "seed"),
+            *options.limits_options(timed=False),
             *options.output_options(),
         ],
         callback=partial(_run, name),
@@ -97,6 +98,7 @@ def _run(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: An
     from cudabench.plan.series import Series
 
     operation = operations.get(name)
+    given["device"] = options.on_device(given)
     given |= {"words": (), "kernels": (kernel,), "block": None, "grid": None}
     request = request_of(operation, given)
     output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
@@ -112,6 +114,7 @@ def _run(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: An
         path=output.path,
         listener=outputs.Screen(output),
         record=bool(output.report),
+        card=options.priced(given, choice),
     )
     run.note(
         {

@@ -22,14 +22,29 @@ from cudabench.toolchain.record import Compiled, Resources
 
 Arrays = dict[str, np.ndarray]
 
+LEAST_SAMPLED = 16  # blocks of a launch that a sample has
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The launches of a case with one function, grid and block: the first of them, how many, their report together."""
+
+    launch: Launch
+    times: int
+    report: simulator.Report
+
 
 @dataclass(frozen=True)
 class Run:
-    """What a kernel did: the report of all its launches together, and what it needs, dynamic shared memory included."""
+    """What a kernel did: the report of all its launches together, and what it needs, dynamic shared memory included.
+
+    `launched` has the launches by kind, in the order of their first, where their footprints were asked for.
+    """
 
     report: simulator.Report
     resources: Resources
     occupancy: Occupancy
+    launched: tuple[Launched, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,8 +144,13 @@ class SimDevice:
         progress: Callable[[float], None],
         merged: Mapping[str, Mapping[int, tuple[int, int]]] | None = None,
         seconds: float | None = None,
+        footprint: bool = False,
+        sample: int | None = None,
     ) -> Run:
         """Run all launches of a case on arrays, which change in place; merged: by function, as in `simulator.run`.
+
+        footprint: also count which memory they touch. sample: about how many threads of a launch run, where it has
+        more; what they leave in the arrays is then no result.
 
         Raises BudgetExceeded where they take longer than `seconds` together.
         """
@@ -160,9 +180,23 @@ class SimDevice:
                     progress=inside,
                     merged=(merged or {}).get(launch.function),
                     seconds=end - time.monotonic(),
+                    footprint=footprint,
+                    sample=None if sample is None else max(LEAST_SAMPLED, sample // math.prod(launch.block)),
                 )
             reports.append(report)
-        return Run(simulator.merge(reports), resources, fits)
+        launched = _by_kind(case.launches, reports) if footprint else ()
+        return Run(simulator.merge(reports), resources, fits, launched)
+
+
+def _by_kind(launches: Sequence[Launch], reports: Sequence[simulator.Report]) -> tuple[Launched, ...]:
+    """Return the launches with one function, grid and block together."""
+    kinds: dict[object, list[int]] = {}
+    for number, launch in enumerate(launches):
+        kinds.setdefault((launch.function, launch.grid, launch.block, launch.shared_bytes), []).append(number)
+    return tuple(
+        Launched(launches[numbers[0]], len(numbers), simulator.merge(reports[number] for number in numbers))
+        for numbers in kinds.values()
+    )
 
 
 def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> None:

@@ -9,12 +9,15 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cudabench.cards.load import Card
 from cudabench.devices import Choice, probe
+from cudabench.explain.limits import roofs
 from cudabench.measure import provenance as origin
 from cudabench.measure import session
 from cudabench.measure.budget import Budget
@@ -56,9 +59,10 @@ class Run:
     """Series of kernels on devices.
 
     `file` holds every finished result and is written to `path` after each; `outcomes` has the results by series.
-    `request` is what was asked for, as the file tells it. `trace` keeps single accesses in the simulator,
-    `record` what a report's page draws, with the text of the sources. Without `provenance` the file does not say where
-    it comes from, which takes some milliseconds to find out.
+    `request` is what was asked for, as the file tells it. `trace` keeps single accesses in the simulator, `card` prices
+    its counts, `record` keeps what a report's page draws, with the text of the sources. `counted`: what a GPU has
+    measured is counted in the simulator afterwards, and held against the card's limits. Without `provenance` the file
+    does not say where it comes from, which takes some milliseconds to find out.
     """
 
     def __init__(
@@ -72,9 +76,12 @@ class Run:
         listener: Listener | None = None,
         trace: Watch = False,
         record: bool = False,
+        card: Card | None = None,
+        counted: bool = False,
         provenance: bool = True,
     ) -> None:
         self.devices, self.path, self.trace, self.record = devices, path, trace, record
+        self.card, self.counted = card, counted
         self.listener = listener or Listener()
         self._end: float | None = None  # of time.monotonic(): when the budget is spent
         self._later = 0  # kernels of the sessions that are still to come
@@ -93,6 +100,8 @@ class Run:
             host=probe.host(),
         )
 
+        if card is not None:
+            self.note({"on": roofs(card)})
         self._uuid: str | None = None
         sources = [part.source for one in series for case in one.cases for part in case.parts]
         if record:
@@ -136,6 +145,22 @@ class Run:
                                 self.file.results.append(event.result)
                                 origin.finish(self.file.provenance, self._uuid)
                                 self.write()
+            if self.counted:
+                self._count()
+
+    def _count(self) -> None:
+        """Count in the simulator what was measured; the numbers of the GPU stay."""
+        from cudabench.measure import counted
+
+        for outcome in self.outcomes:
+            counting = counted.Counting(outcome.operation, outcome.settings)
+            for result in [result for result in outcome.results if result.status == "ok" and result.time]:
+                case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
+                device = self.file.device_of(result)
+                assert device is not None
+                tell = partial(self.listener.working, self._done, result.kernel, "counting")
+                self.replace(result, counting.limited(result, case, device, tell))
+                self.write()
 
     def again(self, cases: Sequence[Case], settings: Settings) -> Generator[session.Event, None, None]:
         """Run cases of the first series once more on the first device; what they give is yielded, and kept nowhere.
@@ -177,6 +202,7 @@ class Run:
             record=self.record,
             cpu=outcome.cpu,
             budget=budget,
+            card=self.card,
         )
         # An interrupted session must end its worker now: the traceback would keep both alive.
         with closing(events):

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from cudabench import confined
+from cudabench.cards.load import Card
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, DeviceError
 from cudabench.measure.budget import Budget
@@ -128,18 +129,21 @@ def run(
     trace: Watch = False,
     record: bool = False,
     cpu: CpuTime | None = None,
+    card: Card | None = None,
     budget: Budget | None = None,
 ) -> Generator[Event, None, None]:
     """Run the cases in order and yield what happens: Started once, Finished once a case.
 
     `progress` is called often with what is being done. `trace` keeps single accesses in the simulator, `record` what a
     report's page draws. `cpu` is the baseline where it is known already. With a `budget` the cases share its time, and
-    those whose turn comes after its end are failed.
+    those whose turn comes after its end are failed. `card` prices the simulator's counts.
 
     Closed before its end, it ends the worker. Raises CudabenchError where nothing can run at all.
     """
     if choice.kind == "sim":
-        yield from _simulate(choice.architecture, operation(), cases, settings, progress, trace, record, cpu, budget)
+        yield from _simulate(
+            choice.architecture, operation(), cases, settings, progress, trace, record, cpu, card, budget
+        )
         return
     left = list(cases)
     started = False
@@ -172,6 +176,7 @@ def _simulate(
     trace: Watch,
     record: bool,
     cpu: CpuTime | None,
+    card: Card | None,
     budget: Budget | None,
 ) -> Iterator[Event]:
     from cudabench.devices.sim import SimDevice
@@ -179,7 +184,7 @@ def _simulate(
 
     device = SimDevice(architecture)
     yield Started(device.info)
-    simulated = SimulatedRun(operation, cases[0].problem, settings, device, trace, record=record, cpu=cpu)
+    simulated = SimulatedRun(operation, cases[0].problem, settings, device, trace, card=card, record=record, cpu=cpu)
     for case in cases:
         if budget and budget.until(1) is None:
             yield Finished(budget.left_out(case, f"sim:{architecture}"))

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cudabench import simulator
+from cudabench.cards.load import Card
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
-from cudabench.explain import advice, drawings, machine_code, merged, recorded
+from cudabench.explain import advice, drawings, machine_code, recorded
 from cudabench.measure import verify
 from cudabench.measure.context import (
     Arrays,
@@ -28,6 +29,7 @@ from cudabench.measure.context import (
     unverified_warnings,
     wrong_reason,
 )
+from cudabench.measure.limited import limits_of, merged_in
 from cudabench.measure.modules import code_warnings
 from cudabench.model import (
     Access,
@@ -43,7 +45,6 @@ from cudabench.model import (
     StateVariable,
     Watch,
 )
-from cudabench.toolchain import nvdisasm
 from cudabench.toolchain.record import Compiled
 
 
@@ -51,11 +52,12 @@ from cudabench.toolchain.record import Compiled
 class SimulatedRun(RunContext):
     """The kernels of one run in the simulator; `output` is what the last one printed.
 
-    `record` keeps what a report's page draws, bounded.
+    `record` keeps what a report's page draws, bounded. `card` prices the counts.
     """
 
     device: SimDevice
     trace: Watch = False
+    card: Card | None = None
     disassemble: bool = True  # whether to read the machine code
     record: bool = False
     output: str = field(default="", init=False)
@@ -100,8 +102,9 @@ class SimulatedRun(RunContext):
             arrays,
             trace=self.trace or (self.record and recorded.watch(case)),
             progress=lambda fraction: self.progress("simulating", fraction),
-            merged=self._merged(compiled),
+            merged=merged_in(self.device, case) if self.disassemble else {},
             seconds=self._seconds(),
+            footprint=self.card is not None,
         )
         self.output = run.report.output
         state = tuple(self.device.changed(case))
@@ -117,6 +120,9 @@ class SimulatedRun(RunContext):
             result = replace(result, machine_code=self._machine_code(run, compiled))
             if self.record:
                 result = replace(result, lines=recorded.lines(compiled, run.report.executed) or None)
+        if self.card is not None:
+            found = limits_of(self.device, case, run, self.card, self.settings, result.bytes)
+            result = replace(result, limits=found, limits_on=self.card.title)
         if run.report.trace:
             buffers, tiles = self.operation.buffers(self.problem), drawings.tiles(run.report, case)
             if self.trace:
@@ -187,20 +193,6 @@ class SimulatedRun(RunContext):
             return []
         return [f"{wrong_reason(again)}: {kept_sentence(state)}"]
 
-    def _merged(self, compiled: Sequence[tuple[Case, Compiled]]) -> dict[str, dict[int, tuple[int, int]]]:
-        """Return by function how the loads and stores count that ptxas merged; without nvdisasm none are known."""
-        found: dict[str, dict[int, tuple[int, int]]] = {}
-        if not self.disassemble or nvdisasm.path() is None:
-            return found
-        for part, one in compiled:
-            program = self.device.load(part).program
-            for function in {launch.function for launch in part.launches}:
-                if one.cubin is not None:
-                    entry = one.entry(function)
-                    code = nvdisasm.functions(one.cubin, entry)
-                    found[function] = merged.merge(code, one.ptx.splitlines(), program.lines(entry)).issued()
-        return found
-
     def _machine_code(self, run: sim.Run, compiled: Sequence[tuple[Case, Compiled]]) -> MachineCode | None:
         images = []
         for part, one in compiled:
@@ -225,15 +217,19 @@ def _counted(
         bytes=operation.bytes(problem) or None,
         flops=operation.flops(problem) if operation.flops else None,
         instructions=report.instructions,
-        access=_contended(_accesses(report.accesses, case, blocks), report.contended, case),
+        access=access_rows(report.accesses, report, case, blocks),
         branches=tuple(_branch(branch, case) for branch in report.branches),
         hazards=tuple(_hazard(hazard, case) for hazard in report.hazards),
     )
 
 
-def _accesses(rows: Sequence[simulator.Access], case: Case, blocks: Mapping[str, Dim]) -> tuple[Access, ...]:
+def access_rows(
+    rows: Sequence[simulator.Access], report: simulator.Report, case: Case, blocks: Mapping[str, Dim]
+) -> tuple[Access, ...]:
+    """Return the accesses of a result: the simulator's rows with advice and with what the report knows of atomics."""
     said = advice.advise(rows, blocks)
-    return tuple(_access(row, case, text) for row, text in zip(rows, said, strict=True))
+    own = tuple(_access(row, case, text) for row, text in zip(rows, said, strict=True))
+    return _contended(own, report.contended, case)
 
 
 def _access(access: simulator.Access, case: Case, said: str | None) -> Access:

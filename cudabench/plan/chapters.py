@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cudabench.model import Source
+from cudabench.model import Operation, Source
 
 
 def folder() -> Path:
@@ -12,6 +12,22 @@ def folder() -> Path:
     package = Path(__file__).parent.parent
     inside = package / "kernels_cu"
     return inside if inside.is_dir() else package.parent / "kernels_cu"
+
+
+def ideas(operation: Operation) -> dict[str, str]:
+    """Return the first sentence of each kernel of a ladder by the kernel's name, in order, without detours; empty
+    for an operation that has no chapter."""
+    from cudabench.toolchain import source
+
+    if operation.source != f"{operation.name}.cu":
+        return {}
+    parsed = source.parse(read(operation.source).text, operation.source)
+    sentences = {kernel.name: source.first_sentence(kernel.comment) for kernel in parsed.kernels}
+    return {
+        kernel.name: sentences[kernel.function]
+        for kernel in operation.kernels
+        if not kernel.detour and kernel.function in sentences
+    }
 
 
 def read(name: str) -> Source:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from cudabench.explain import verdict
 from cudabench.explain.accesses import cost, unit
 from cudabench.explain.advice import conflict
 from cudabench.explain.lines import by_line, spoken
@@ -20,8 +21,16 @@ NAME_WIDTH = 24  # columns of an array's name at most
 PICTURES = 12  # of banks that are drawn for a kernel
 
 
-def show(out: Console, result: Result, *, threads: bool, banks: bool) -> None:
-    """Print one kernel's explanation."""
+def show(
+    out: Console,
+    result: Result,
+    *,
+    threads: bool,
+    banks: bool,
+    ladder: Sequence[Result] = (),
+    ideas: Mapping[str, str] | None = None,
+) -> None:
+    """Print one kernel's explanation; ladder, ideas: as `verdict.sentence` takes them."""
     from rich.text import Text
 
     out.print()
@@ -30,6 +39,9 @@ def show(out: Console, result: Result, *, threads: bool, banks: bool) -> None:
         out.print(Text(f"{result.status}: {result.reason}", style="red" if result.status == "failed" else "dim"))
         return
     out.print(summary(result))
+    if result.limits:
+        out.print(Text(verdict.line(result), style="bold"))
+        out.print(Text(verdict.sentence(result, ladder, ideas or {})))
     out.print()
     accesses(out, result.access or ())
     branches(out, result.branches or (), result.instructions or 0)

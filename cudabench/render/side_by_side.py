@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
+from cudabench.explain import verdict
 from cudabench.explain.accesses import cost, unit
 from cudabench.explain.advice import conflict
 from cudabench.explain.lines import by_line, spoken
@@ -37,6 +38,8 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
         out.print()
         out.print(Text(title(result), style="bold"))
         out.print(summary(result))
+        if result.limits:
+            out.print(Text(verdict.line(result), style="bold"))
     out.print()
     found = pairs(by_line(old.access or ()), by_line(new.access or ()))
     table(out, old, new, found)

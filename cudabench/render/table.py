@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cudabench.explain import verdict
 from cudabench.explain.accesses import total
 from cudabench.model import CpuTime, DeviceInfo, Operation, Result, Settings, dim_text
+from cudabench.plan import chapters
 from cudabench.results import stats, units
 from cudabench.results.columns import NOTHING, Column, number, percent, verified
 from cudabench.results.ratio import RUN_TO_RUN_S
@@ -55,6 +57,8 @@ def show(
         out.print(Text(f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", style="dim"))
     if device.kind == "sim":
         out.print(Text("Sectors and wavefronts are per request; in brackets stands what would do.", style="dim"))
+    for text in limit_lines(operation, results):
+        out.print(Text(text))
     for (status, reason), kernels in reasons(results).items():
         style = "dim" if status == "skipped" else "red"
         out.print(Text(f"{', '.join(kernels)} {status}: {reason}", style=style))
@@ -83,6 +87,17 @@ def reasons(results: Sequence[Result]) -> dict[tuple[str, str | None], list[str]
         if result.status != "ok":
             shared.setdefault((result.status, result.reason), []).append(name_at(result, results))
     return shared
+
+
+def limit_lines(operation: Operation, results: Sequence[Result]) -> list[str]:
+    """Return what holds each kernel whose limits are known, after a line that says what limits are."""
+    known = [result for result in results if result.limits]
+    if not known:
+        return []
+    ideas = chapters.ideas(operation)
+    cards = ", ".join(dict.fromkeys(result.limits_on or "" for result in known))
+    lines = [f"Limits are lower bounds on {cards}: what no kernel of these counts can be faster than.", ""]
+    return [*lines, *(f"{name_at(result, results)}: {verdict.sentence(result, known, ideas)}" for result in known)]
 
 
 def stragglers(results: Sequence[Result]) -> list[str]:
@@ -216,6 +231,8 @@ def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Colum
     ]
     if operation.flops:
         middle.insert(1, Column("GFLOP/s", lambda r: number(r.gflops)))
+    if any(result.limits for result in results):
+        middle.insert(1, Column("limit", _explained))
     return [*start, *middle, end]
 
 
@@ -240,6 +257,7 @@ def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
             lambda r: units.count(executed) if (executed := _executed(r)) is not None else NOTHING,
             expendable=3,
         ),
+        *([Column("at least", _at_least)] if any(result.limits for result in results) else []),
         Column("occupancy", lambda r: percent(r.occupancy.fraction) if r.occupancy else NOTHING, expendable=1),
         Column("hazards", lambda r: NOTHING if r.hazards is None else str(len(r.hazards)) if r.hazards else "none"),
         end,
@@ -251,6 +269,22 @@ def _per_request(result: Result, space: str, op: str | None = None, among: Seque
     if spent.per_request is None or spent.ideal_per_request is None:
         return NOTHING
     return f"{units.digits(spent.per_request, 3)} ({units.digits(spent.ideal_per_request, 3)})"
+
+
+def _at_least(result: Result) -> str:
+    """Return the longest limit with its resource."""
+    if not result.limits:
+        return NOTHING
+    longest = result.limits[0]
+    return f"{units.seconds(longest.time_s)} {verdict.name(longest)}"
+
+
+def _explained(result: Result) -> str:
+    """Return how much of the time the longest limit explains, and its resource."""
+    if not result.limits or result.time is None:
+        return NOTHING
+    longest = result.limits[0]
+    return f"{percent(longest.time_s / result.time.median_s)} {verdict.name(longest)}"
 
 
 def _time(result: Result) -> str:

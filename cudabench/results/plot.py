@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from cudabench.cards.load import like
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain.accesses import Cost, total, unit
+from cudabench.explain.limits import roofs
 from cudabench.model import Result, dim_text
 from cudabench.results import ceilings, ceilings_plot, units
 from cudabench.results.file import ResultsFile
@@ -100,7 +102,7 @@ def kind_of(files: Sequence[ResultsFile]) -> str:
 
 
 def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = None) -> Figure:
-    """Return a figure of the files; `kind` is ladder, size or sweep, or None for what they show by themselves.
+    """Return a figure of the files; `kind` is one of the command's, or None for what they show by themselves.
 
     Raises CudabenchError where matplotlib is not installed or there is nothing to draw, and UsageError where the files
     do not fit the kind.
@@ -125,7 +127,8 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
     figure = NewFigure(figsize=(WIDTH_IN, 3), dpi=DPI, layout="constrained")
     names = [label for file, name in zip(files, names, strict=True) for label in _names_by_device(file, name)]
     files = [part for file in files for part in file.by_device()]
-    {"ladder": _ladder, "size": _sizes, "sweep": _sweep}[kind or kind_of(files)](figure, files, names)
+    drawn = {"ladder": _ladder, "size": _sizes, "sweep": _sweep, "roofline": _roofline}
+    drawn[kind or kind_of(files)](figure, files, names)
     return figure
 
 
@@ -471,3 +474,131 @@ def _line(figure: Figure, axes: Axes, quantity: Quantity, results: Sequence[Resu
     axes.set_xlabel("threads per block")
     axes.set_ylabel(quantity.name)
     axes.grid(axis="y", color="0.88", linewidth=0.6)
+
+
+# A roofline ----------------------------------------------------------------------------------------------------------
+
+TENSOR = {"tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}  # number formats to roofs
+MARGIN = 3.0  # that the axes reach beyond the points, as a factor
+LINE_STEP = 1.35  # between labels, as a factor
+
+
+@dataclass(frozen=True)
+class Point:
+    """A kernel in a roofline: operations a byte, GFLOP/s, and whether those were measured or are a bound."""
+
+    name: str
+    intensity: float
+    gflops: float
+    measured: bool
+
+
+def points(files: Sequence[ResultsFile]) -> list[Point]:
+    """Return where kernels stand: by the bytes and operations of their problem, measured where there is a time, else at
+    most what the longest limit allows."""
+    found = []
+    for file in files:
+        for result in file.results:
+            if result.status != "ok" or not result.flops or not result.bytes:
+                continue
+            seconds = result.time.median_s if result.time else result.limits[0].time_s if result.limits else None
+            if seconds:
+                name = row_name(result, file.results)
+                rate = result.flops / seconds / 1e9
+                found.append(Point(name, result.flops / result.bytes, rate, result.time is not None))
+    return found
+
+
+def roofs_of(file: ResultsFile) -> dict[str, Any]:
+    """Return the roofs of a file's card: those that its limits were priced with, else of the card that measured."""
+    priced = file.settings.get("on")
+    if isinstance(priced, dict):
+        return priced
+    if file.device is None or file.device.kind != "cuda" or not file.device.sm_count or not file.device.clocks:
+        return {}
+    return roofs(like(file.device))
+
+
+def _roofline(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
+    """Draw GFLOP/s over operations a byte: measured kernels as filled points, bounds as hollow ones."""
+    shown = points(files)
+    if not shown:
+        raise CudabenchError(
+            "There is no roofline to draw: no right result has bytes and floating-point operations (--flops for a "
+            "kernel of your own) and a time, or limits (--on h200)."
+        )
+    roof = roofs_of(files[0])
+    memory = _figure(roof, "memory_gbps")
+    figure.set_size_inches(WIDTH_IN, 4.6)
+    axes = figure.subplots()
+    _plain_axes(axes)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    left = min(point.intensity for point in shown) / MARGIN
+    right = max(point.intensity for point in shown) * MARGIN
+    tops = _tops(files, roof)
+    if memory and tops:  # the corners belong into the picture
+        right = max(right, max(tops.values()) / memory * MARGIN)
+    if memory:
+        most = max(tops.values(), default=memory * right)
+        end = min(right, most / memory)
+        axes.plot([left, end], [left * memory, end * memory], "k-", linewidth=1.1)
+        axes.annotate(
+            f"memory {units.digits(memory)} GB/s", (left, left * memory), xytext=(16, -9), textcoords="offset points",
+            fontsize=8,
+        )  # fmt: skip
+    for (name, value), dash in zip(tops.items(), DASHES, strict=False):
+        start = value / memory if memory else left
+        axes.plot([max(start, left), right], [value, value], color="k", linestyle=dash, linewidth=1.1)
+        axes.annotate(
+            f"{name} {units.digits(value)} GFLOP/s", (right, value), xytext=(0, 3), textcoords="offset points",
+            fontsize=8, ha="right",
+        )  # fmt: skip
+    _points(axes, shown)
+    axes.set_xlim(left, right)
+    axes.set_xlabel("floating-point operations a byte that must move")
+    axes.set_ylabel("GFLOP/s")
+    card = roof.get("card")
+    what = "bounds" if not any(point.measured for point in shown) else ""
+    title = "\n".join(
+        part for part in (heading(files), f"{what} on {_shown(str(card))}" if what and card else what) if part
+    )
+    figure.suptitle(title, fontsize=10)
+
+
+def _figure(roof: dict[str, Any], key: str) -> float | None:
+    value = roof.get(key)
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) and value > 0 else None
+
+
+def _tops(files: Sequence[ResultsFile], roof: dict[str, Any]) -> dict[str, float]:
+    """Return the horizontal roofs by name: of the results' type, and of the tensor formats that their code uses."""
+    results = [result for file in files for result in file.results if result.status == "ok"]
+    wanted: dict[str, str] = {}
+    for result in results:
+        wide = "float64" if result.dtype == "float64" else "float32"
+        wanted[wide] = f"{wide}_gflops"
+        code = result.machine_code
+        if code and code.arithmetic and (code.pipes is None or code.pipes.get("tensor")):
+            for name in code.arithmetic:
+                if name in TENSOR and (name != "float64" or (code.pipes or {}).get("tensor")):
+                    wanted[f"tensor {name}"] = f"{TENSOR[name]}_gflops"
+    found = {name: _figure(roof, key) for name, key in wanted.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _points(axes: Axes, shown: Sequence[Point]) -> None:
+    """Draw the points, the labels of those that lie together one above the other."""
+    last: tuple[float, float] | None = None
+    for point in sorted(shown, key=lambda point: (point.intensity, point.gflops)):
+        face = "k" if point.measured else "white"
+        axes.plot([point.intensity], [point.gflops], "o", markersize=5, markerfacecolor=face, markeredgecolor="k")
+        height = point.gflops
+        if last is not None and point.intensity < last[0] * MARGIN and height < last[1] * LINE_STEP:
+            height = last[1] * LINE_STEP
+        last = (point.intensity, height)
+        axes.annotate(
+            point.name if point.measured else f"{point.name} (at most)", (point.intensity, point.gflops),
+            xytext=(point.intensity * 1.12, height), textcoords="data", fontsize=7.5, va="center",
+            arrowprops={"arrowstyle": "-", "linewidth": 0.4} if height != point.gflops else None,
+        )  # fmt: skip

@@ -125,6 +125,12 @@ KINDS = {
             "{names} {verb} compared with nothing: add --expect '{first}=EXPRESSION'",
             "--expect",
         ),
+        Kind(
+            "uncounted",
+            "The simulator could not count the kernel, so that its limits are not known.",
+            "--limits has no counts of it: {reason}",
+            "--limits",
+        ),
     )
 }
 

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 from cudabench.simulator.check.grid_races import MOST_LANES as MOST_EXAMINED
+from cudabench.simulator.count.footprint import Footprint, Touch
 from cudabench.simulator.errors import BudgetExceeded, KernelTrap, LaunchError, PtxError, UnsupportedKernel
 from cudabench.simulator.launch import DEFAULT_BUDGET, run
 from cudabench.simulator.program.arguments import Parameter
 from cudabench.simulator.program.code import Unsupported
 from cudabench.simulator.program.program import Kernel, Program, load
-from cudabench.simulator.report import Access, Branch, Contended, Hazard, Report, merge
+from cudabench.simulator.report import Access, Branch, Contended, Executed, Hazard, Report, merge
 from cudabench.simulator.textures import Texture
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "Branch",
     "BudgetExceeded",
     "Contended",
+    "Executed",
+    "Footprint",
     "Hazard",
     "Kernel",
     "KernelTrap",
@@ -31,6 +34,7 @@ __all__ = [
     "PtxError",
     "Report",
     "Texture",
+    "Touch",
     "Unsupported",
     "UnsupportedKernel",
     "load",

@@ -10,6 +10,7 @@ import numpy as np
 from cudabench.simulator.check.hazards import readable
 from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import NOWHERE, Row, executed_lines
+from cudabench.simulator.count.footprint import Footprint, Footprints
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.machine import Machine
@@ -84,6 +85,8 @@ def run(
     trace: bool | tuple[int, int] = False,
     progress: Callable[[int, int], None] | None = None,
     merged: Mapping[int, tuple[int, int]] | None = None,
+    footprint: bool = False,
+    sample: int | None = None,
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
 
@@ -97,6 +100,10 @@ def run(
 
     merged: how loads and stores count that the machine code has otherwise, by PTX line: (bytes to add to the address,
     bytes a lane), or (PTX line of the one that does its work, 0).
+
+    footprint: also count which memory the launch touches. sample: run about so many blocks, spread over the grid, where
+    it has more; what they count is theirs, and memory is as they leave it. A kernel that synchronises its grid runs
+    whole.
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
     simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -151,20 +158,34 @@ def run(
                 "than any GPU holds; let each thread do more."
             )
         barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
-    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True)
+    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True, sample)
     issued = {}
     for number, access in enumerate(code.accesses):
         if merged and access.location.ptx_line in merged:
             issued[number] = merged[access.location.ptx_line]
     machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds)
     machine.textures, machine.grid_barrier = textures, barrier
+    if footprint:
+        machine.counters.footprints = Footprints(space, code.accesses, plan.blocks)
     machine.run()
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
         {kernel: executed_lines(code.blocks, machine.executed)},
-        branches(code, machine.executed), _contended(code, machine),
+        branches(code, machine.executed), _contended(code, machine), _footprint(machine),
     )  # fmt: skip
+
+
+def _footprint(machine: Machine) -> Footprint | None:
+    """Return which memory the launch touched, where somebody asked for it."""
+    footprints = machine.counters.footprints
+    if footprints is None:
+        return None
+    counted: dict[tuple[int, object], tuple[int, int]] = {}
+    for key, row in machine.counters.rows.items():
+        requests, pieces = (sum(look[place] for look in row.looks.values()) for place in (0, 1))
+        counted[key] = requests, pieces
+    return footprints.footprint(counted, machine.grid[0] * machine.grid[1] * machine.grid[2])
 
 
 def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:

@@ -152,7 +152,7 @@ class Machine:
 
     def run(self) -> None:
         """Run all blocks of the grid."""
-        total = self.grid[0] * self.grid[1] * self.grid[2]
+        total = self.plan.blocks
         done = 0
         with np.errstate(all="ignore"):
             for origin, chunk in self.plan.chunks:
@@ -180,6 +180,8 @@ class Machine:
         self.locks = Locks(chunk) if self.code.locks else None
         self.shared_races.start(chunk)
         self.global_races.start(chunk)
+        if self.counters.footprints is not None:
+            self.counters.footprints.start(chunk)
 
     def run_chunk(self, chunk: Chunk) -> None:
         """Run the blocks of a chunk to their end."""

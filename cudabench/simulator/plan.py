@@ -20,6 +20,9 @@ CHUNK_BYTES = 1 << 25
 SPLIT_LANES = 16384
 TRACED_BLOCKS = 256  # of a chunk whose single accesses are recorded
 MOST_PLANS = 32
+SAMPLE_RUN = 4  # neighbouring blocks: a sample consists of such runs,
+SAMPLE_RUNS = 16  # of so many at most
+GOLDEN = 0.6180339887498949  # multiples of it lie evenly, and in step with no width of a grid
 MOST_BYTES = 1 << 26  # that a plan remembers from one launch to the next
 
 
@@ -33,12 +36,16 @@ class Plan:
     clean_global: the logs of intervals without races. remembered: about the bytes of all that.
     """
 
-    def __init__(self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool) -> None:
+    def __init__(
+        self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None
+    ) -> None:
+        """`sample`: about how many blocks run where not all do."""
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared
         self.shared_size = padded if code.dynamic_symbol or dynamic_shared else static
-        self.chunks = self._chunks(traced)
+        self.chunks = self._chunks(traced, sample)
+        self.blocks = sum(chunk.blocks for _, chunk in self.chunks)
         self.forget()
 
     def forget(self) -> None:
@@ -51,7 +58,7 @@ class Plan:
         self.clean_global: set[Key] = set()
         self.remembered = 0
 
-    def _chunks(self, traced: bool) -> list[tuple[Index3, Chunk]]:
+    def _chunks(self, traced: bool, sample: int | None) -> list[tuple[Index3, Chunk]]:
         lanes = -(-self.block[0] * self.block[1] * self.block[2] // 32) * 32
         limit = max(1, CHUNK_LANES // lanes)
         if self.shared_size:
@@ -65,7 +72,11 @@ class Plan:
             return [((0, 0, 0), Chunk(self.grid, self.block, (0, 0, 0), self.grid))]
         chunks: dict[Index3, Chunk] = {}
         found = []
-        for origin, extent in boxes(self.grid, limit, total * lanes > SPLIT_LANES):
+        if sample is not None and sample < total:
+            cut = sampled(self.grid, limit, sample)
+        else:
+            cut = boxes(self.grid, limit, total * lanes > SPLIT_LANES)
+        for origin, extent in cut:
             if extent not in chunks:
                 chunks[extent] = Chunk(self.grid, self.block, origin, extent)
             found.append((origin, chunks[extent]))
@@ -78,12 +89,14 @@ class Plans:
     def __init__(self) -> None:
         self._plans: OrderedDict[Key, Plan] = OrderedDict()
 
-    def plan(self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool) -> Plan:
+    def plan(
+        self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None
+    ) -> Plan:
         """Return the plan of a launch: that of an earlier one like it, or a new one."""
-        key = (code.name, grid, block, dynamic_shared, traced)
+        key = (code.name, grid, block, dynamic_shared, traced, sample)
         found = self._plans.get(key)
         if found is None:
-            found = self._plans[key] = Plan(code, grid, block, dynamic_shared, traced)
+            found = self._plans[key] = Plan(code, grid, block, dynamic_shared, traced, sample)
             if len(self._plans) > MOST_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)
@@ -111,3 +124,21 @@ def boxes(grid: Index3, limit: int, edges: bool) -> Iterator[tuple[Index3, Index
                 for by in range(bottom, top, y):
                     for bx in range(left, right, x):
                         yield (bx, by, bz), (min(x, right - bx), min(y, top - by), min(z, grid[2] - bz))
+
+
+def sampled(grid: Index3, limit: int, count: int) -> Iterator[tuple[Index3, Index3]]:
+    """Yield (origin, extent) of runs of neighbouring blocks, of at most `limit`, spread evenly over a grid.
+
+    They are about `count` blocks in all, and none twice.
+    """
+    total = grid[0] * grid[1] * grid[2]
+    runs = max(1, min(SAMPLE_RUNS, count // SAMPLE_RUN))
+    length = max(1, min(count // runs, limit))
+    end = 0
+    for start in sorted(int((run + 0.5) * GOLDEN % 1 * (total - length)) for run in range(runs)):
+        start, end = max(start, end), min(max(start, end) + length, total)
+        while start < end:
+            x, rest = start % grid[0], start // grid[0]
+            width = min(end - start, grid[0] - x)
+            yield (x, rest % grid[1], rest // grid[1]), (width, 1, 1)
+            start += width

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cudabench.simulator.count.footprint import Footprint
 from cudabench.simulator.count.patterns import Pattern
 
 Index = tuple[int, int, int]
@@ -66,6 +67,29 @@ class Access(NamedTuple):
             self.file, self.line, self.column, self.kernel, self.instruction, self.space, self.op, self.bytes,
             self.array or "",
         )  # fmt: skip
+
+    def times(self, factor: float) -> Access:
+        """Return the counts of so many times as many requests, rounded."""
+
+        def grown(count: int | None) -> int | None:
+            return None if count is None else round(count * factor)
+
+        return self._replace(
+            requests=round(self.requests * factor),
+            sectors=grown(self.sectors),
+            ideal_sectors=grown(self.ideal_sectors),
+            wavefronts=grown(self.wavefronts),
+            ideal_wavefronts=grown(self.ideal_wavefronts),
+            merged=round(self.merged * factor),
+            patterns=tuple(
+                each._replace(
+                    requests=round(each.requests * factor),
+                    pieces=round(each.pieces * factor),
+                    ideal=round(each.ideal * factor),
+                )
+                for each in self.patterns
+            ),
+        )
 
     def plus(self, other: Access) -> Access:
         """Return the sum of two launches' accesses with one key."""
@@ -173,6 +197,7 @@ class Report(NamedTuple):
     instructions: warp-level PTX instructions executed. output: what printf wrote. trace: a `trace.Trace`, or None.
     suspicions: what is undefined and does harm only where it is used, which a wrong result says. executed: for each
     kernel, how often each line of the PTX ran that holds an instruction of it; the kernel's first one is the first.
+    footprint: which memory one launch touches, where that was asked for; of several the sums.
     """
 
     instructions: int
@@ -184,6 +209,7 @@ class Report(NamedTuple):
     executed: Mapping[str, Mapping[int, Executed]] = {}
     branches: tuple[Branch, ...] = ()
     contended: tuple[Contended, ...] = ()
+    footprint: Footprint | None = None
 
 
 def merge(reports: Iterable[Report]) -> Report:
@@ -195,6 +221,7 @@ def merge(reports: Iterable[Report]) -> Report:
     executed: dict[str, dict[int, Executed]] = {}
     branches: dict[tuple[str, int], Branch] = {}
     contended: list[Contended] = []
+    footprint: Footprint | None = None
     for report in reports:
         instructions += report.instructions
         output.append(report.output)
@@ -205,6 +232,8 @@ def merge(reports: Iterable[Report]) -> Report:
         hazards += report.hazards
         suspicions += report.suspicions
         contended += report.contended
+        if report.footprint is not None:
+            footprint = report.footprint if footprint is None else footprint.plus(report.footprint)
         for branch in report.branches:
             known = branches.get(branch[:2])
             branches[branch[:2]] = branch if known is None else branch.plus(known)
@@ -222,6 +251,7 @@ def merge(reports: Iterable[Report]) -> Report:
         executed,
         tuple(branches[key] for key in sorted(branches)),
         tuple(contended),
+        footprint,
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabench.simulator.count import banks
+from cudabench.simulator.count.footprint import Footprints
 from cudabench.simulator.count.patterns import BROADCAST, LINE, ONE_PLACE, UNKNOWN, Look, look
 from cudabench.simulator.report import Executed
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadcast
@@ -161,6 +162,7 @@ class Counters:
         self.rows: dict[tuple[int, Place], Row] = {}
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
         self.remembered = 0  # bytes of the patterns that are new
+        self.footprints: Footprints | None = None  # where somebody asks for what the launch touches
 
     def add(
         self, number: int, requests: int, pieces: int, ideal: int, array: Place = NOWHERE, look: Look = UNKNOWN
@@ -247,6 +249,8 @@ class Counters:
             offset += shift
             if not isinstance(address, Affine):
                 address = address + shift
+        if self.footprints is not None:
+            self.footprints.note(number, address, offset, size, mask, chunk, array)
         if type(address) is Affine:
             if address.coefficients is None:
                 self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))

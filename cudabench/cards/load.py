@@ -1,0 +1,151 @@
+"""Loads the ceilings of a card: by the name of one that the package knows, or from a file of `cudabench ceilings`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from cudabench.cards import KINDS, Ceiling
+from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
+from cudabench.model import DeviceInfo
+from cudabench.text import line
+
+SCHEMA = "cudabench/1"
+NAMES = ("h200", "h100", "a100", "l4", "t4", "rtx4090", "rtx5090", "b200")
+MOST_BYTES = 64 << 20
+
+# Bytes that the L2 reads in a clock of the SMs, by compute capability: the whitepaper of the A100 gives it, and the use
+# of the L2 that Nsight Compute reports of kernels on an H200 is what comes of the same.
+L2_BYTES_PER_CLOCK = {"8.0": 5120, "9.0": 5120}
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card: what it is, and its ceilings by name; `file` is where they come from, empty for the package's own."""
+
+    device: DeviceInfo
+    ceilings: Mapping[str, Ceiling] = field(default_factory=dict)
+    file: str = ""
+
+    @property
+    def source(self) -> str:
+        """Whether its ceilings are measured, from the datasheet, or some of each."""
+        sources = {one.source for one in self.ceilings.values() if one.value is not None}
+        if len(sources) > 1:
+            return "measured in part, else datasheet"
+        return next(iter(sources), "datasheet")
+
+    @property
+    def title(self) -> str:
+        """What the card is called where its limits are shown: with where the ceilings are from."""
+        return f"{line(self.device.name).removeprefix('NVIDIA ')} ({self.source})"
+
+    @property
+    def sm_hz(self) -> float:
+        """The clock of the multiprocessors."""
+        return float(self.device.clocks.get("sm_mhz", 0)) * 1e6
+
+    def value(self, name: str) -> float | None:
+        """Return a ceiling's value in its unit, None where the card has none that is right."""
+        one = self.ceilings.get(name)
+        if one is None or one.status != "ok" or one.value is None or not one.value > 0:
+            return None
+        return one.value
+
+
+def load(name: str) -> Card:
+    """Return a card by its name in any case, or from a results file with `ceilings`.
+
+    Raises UsageError for a word that is neither, and CudabenchError for a file that holds no ceilings.
+    """
+    plain = name.lower().replace(" ", "").replace("-", "").replace("_", "")
+    if plain in NAMES:
+        return shipped(plain)
+    path = Path(name)
+    if path.exists() or name.endswith(".json") or "/" in name:
+        return from_file(path)
+    near = did_you_mean(plain, NAMES)
+    raise UsageError(
+        f"--on {line(name)} is no card that is known: use {', '.join(NAMES)}, or a file of "
+        f"'cudabench ceilings --json'.{near}"
+    )
+
+
+def shipped(name: str) -> Card:
+    """Return a card whose ceilings the package has."""
+    path = Path(__file__).with_name(f"{name}.json")
+    return replace(of(json.loads(path.read_text(encoding="utf-8")), name), file="")
+
+
+def like(device: DeviceInfo) -> Card:
+    """Return what is known of a card that is there: the package's ceilings where it has this card's, else what its
+    clocks and units allow."""
+    for name in NAMES:
+        card = shipped(name)
+        if card.device.name == device.name and card.device.compute_capability == device.compute_capability:
+            return replace(card, device=replace(device, clocks={**card.device.clocks, **device.clocks}))
+    peak = {}
+    if device.peak_gbps:
+        kind = KINDS["memory-read"]
+        peak["memory-read"] = Ceiling(
+            "memory-read", kind.group, device.peak_gbps, kind.unit, device.peak_gbps, source="datasheet",
+            reason="2 * memory clock * bus width",
+        )  # fmt: skip
+    return Card(device, peak)
+
+
+def from_file(path: Path) -> Card:
+    """Return the card of a results file; errors as `load`."""
+    if not path.is_file():
+        raise no_such_file(path, "*.json", f"--on {line(str(path))}")
+    if path.stat().st_size > MOST_BYTES:
+        raise CudabenchError(f"{path} has over {MOST_BYTES >> 20} MB: it is no file of 'cudabench ceilings --json'.")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise CudabenchError(
+            f"{path} cannot be read as JSON ({error}): give a file of 'cudabench ceilings --json'."
+        ) from None
+    return of(document, str(path))
+
+
+def of(document: Any, name: str) -> Card:
+    """Return the card of a document, called `name` in errors. Raises CudabenchError where it holds no ceilings."""
+
+    def refuse(why: str) -> CudabenchError:
+        return CudabenchError(f"{name} {why}: give a file of 'cudabench ceilings --json'.")
+
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise refuse(f"is no results file of schema {SCHEMA}")
+    device, rows = document.get("device"), document.get("ceilings")
+    if not isinstance(device, dict) or not isinstance(rows, list) or not rows:
+        raise refuse("holds no ceilings of a card")
+    clocks = device.get("clocks")
+    sms = device.get("sm_count")
+    if not isinstance(clocks, dict) or not _number(clocks.get("sm_mhz")) or not _number(sms):
+        raise refuse("does not say how many multiprocessors its card has, or at which clock")
+    own = {one.name for one in fields(DeviceInfo)}
+    keys = {one.name for one in fields(Ceiling)}
+    ceilings = {}
+    for row in rows:
+        if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+            raise refuse("has a ceiling without a name")
+        if row["name"] not in KINDS:
+            continue  # of a newer version
+        value = row.get("value")
+        if value is not None and not _number(value):
+            raise refuse(f"has {line(str(value))[:40]} as the value of {row['name']}, which is no number over 0")
+        given = {"group": KINDS[row["name"]].group, "unit": KINDS[row["name"]].unit, "value": None, **row}
+        ceilings[row["name"]] = Ceiling(**{key: given[key] for key in keys if key in given})
+    known = {
+        "name": "a card", "kind": "cuda", "compute_capability": "", **{k: v for k, v in device.items() if k in own}
+    }  # fmt: skip
+    return Card(DeviceInfo(**{**known, "name": line(str(known["name"]))}), ceilings, name)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0

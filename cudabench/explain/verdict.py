@@ -1,0 +1,105 @@
+"""What holds a kernel, in words: its limits in one line, and which rung of its ladder removes the longest. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cudabench.explain.limits import EXPLAINED, NAMES
+from cudabench.model import Limit, Result
+
+SHOWN = 3  # limits of the line; others are in the results file
+WORTH = 0.1  # of the longest: shorter ones tell nothing
+REMOVED = 0.8  # of the longest limit: a rung under this has removed it
+
+# What a rung's idea speaks of where it removes what holds another, by resource. They are looked for in the sentences
+# of the chapter, so that a kernel that is added speaks for itself.
+_IDEAS = {
+    "shared memory": ("bank", "shuffle", "registers", "no shared memory"),
+    "lsu": ("coalesced", "16 bytes", "word", "neighbouring", "shared memory", "registers"),
+    "l2": ("coalesced", "neighbouring", "16 bytes", "word", "shared memory"),
+    "memory": ("once", "fewer bytes", "in registers"),
+    "issue": ("16 bytes", "vector", "a quarter of", "four pixels", "word", "registers"),
+    "alu": ("16 bytes", "vector", "four pixels", "word", "registers"),
+    "fma": ("tensor cores",),
+    "xu": ("nothing is converted", "without branches"),
+    "constant": ("shared", "global"),
+    "local": ("registers",),
+    "atomic": ("shared memory", "shuffle", "block"),
+    "latency": ("under way", "before the first is used", "several", "each thread", "UNROLL", "16 bytes"),
+    "tail": ("each row", "cuts", "pieces", "piece"),
+    "launch": ("one launch", "single"),
+}
+
+
+def name(limit: Limit) -> str:
+    """Return what a limit is called in a sentence: of the load/store unit, whichever asks most of it."""
+    if limit.resource == "lsu" and "shared memory" in limit.detail.split(" and ")[0]:
+        return "shared memory"
+    return NAMES.get(limit.resource, limit.resource)
+
+
+def short_time(seconds: float, of: float) -> str:
+    """Return a time in the unit of the longest one: 61, 36.2, 0.412."""
+    factor = _unit(of)[0]
+    value = seconds / factor
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _unit(seconds: float) -> tuple[float, str]:
+    return next(((f, u) for f, u in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= f), (1e-9, "ns"))
+
+
+def line(result: Result) -> str:
+    """Return the limits in one line: 'at least 61 µs on H200: shared memory 61, memory 36, issue 20'; '' without."""
+    if not result.limits:
+        return ""
+    longest = result.limits[0].time_s
+    shown = [limit for limit in result.limits[:SHOWN] if limit.time_s >= WORTH * longest]
+    parts = ", ".join(f"{name(limit)} {short_time(limit.time_s, longest)}" for limit in shown)
+    return f"at least {short_time(longest, longest)} {_unit(longest)[1]} on {result.limits_on}: {parts}"
+
+
+def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str:
+    """Return what holds a kernel and which rung removes that; '' without limits.
+
+    ladder: results of the same problem, of which those behind `result` may have removed it. ideas: the sentences of
+    all kernels of the ladder by name, in its order, without detours; of those without results they alone tell.
+    """
+    if not result.limits:
+        return ""
+    longest = result.limits[0]
+    what = name(longest)
+    if result.time is None:
+        text = f"Held by {what}: {longest.detail}"
+    else:
+        share = longest.time_s / result.time.median_s
+        if share < EXPLAINED:
+            hints = [limit for limit in result.limits if limit.resource in ("latency", "tail")]
+            figures = "; ".join(f"{limit.resource}: {limit.detail}" for limit in hints) or "no count tells of either"
+            return (
+                f"No limit explains {EXPLAINED:.0%} of the time (the longest, {what}, {share:.0%}), so what is left is "
+                f"latency or imbalance. {figures[0].upper()}{figures[1:]}."
+            )
+        text = f"{share:.0%} of the time is explained by {what}: {longest.detail}"
+    rung = remover(result, ladder, ideas)
+    return f"{text}. {rung} removes that: {ideas[rung]}" if rung else f"{text}."
+
+
+def remover(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str | None:
+    """Return the first later rung that removes the longest limit of a kernel: by its own limits where they were
+    counted, else by the sentence of its chapter."""
+    if not result.limits or result.kernel not in ideas:
+        return None
+    longest = result.limits[0]
+    later = list(ideas)[list(ideas).index(result.kernel) + 1 :]
+    known = {other.kernel: other for other in ladder if other.limits and other.size == result.size}
+    counted = [known[kernel] for kernel in later if kernel in known]
+    for other in counted:
+        assert other.limits
+        same = max((limit.time_s for limit in other.limits if limit.resource == longest.resource), default=0.0)
+        if same <= REMOVED * longest.time_s and other.limits[0].time_s <= REMOVED * longest.time_s:
+            return other.kernel
+    if counted:
+        return None
+    words = _IDEAS.get("shared memory" if name(longest) == "shared memory" else longest.resource, ())
+    return next((kernel for kernel in later if any(word in ideas[kernel] for word in words)), None)

@@ -1,0 +1,112 @@
+"""Limits of a kernel's launches: the simulator's counts, its machine code and a card, brought together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from cudabench.cards.load import Card
+from cudabench.devices.sim import Arrays, Run, SimDevice, poisoned
+from cudabench.explain import limits, merged
+from cudabench.measure.context import constants_of
+from cudabench.model import Case, Limit, Operation, Problem, Settings
+from cudabench.occupancy import occupancy
+from cudabench.toolchain import nvdisasm
+from cudabench.toolchain.sass import Function
+
+Issued = dict[str, dict[int, tuple[int, int]]]
+
+SAMPLES = (4096, 32768)  # threads of a launch that run where limits alone are asked for: the latter where the
+SHORT_S = 0.5  # former take no longer than this
+
+
+def merged_in(device: SimDevice, case: Case) -> Issued:
+    """Return by function how the loads and stores count that ptxas merged; without nvdisasm none are known."""
+    found: Issued = {}
+    if nvdisasm.path() is None:
+        return found
+    for part in case.parts:
+        loaded = device.load(part)
+        compiled = loaded.compiled
+        for function in {launch.function for launch in part.launches}:
+            if compiled.cubin is not None:
+                entry = compiled.entry(function)
+                code = nvdisasm.functions(compiled.cubin, entry)
+                found[function] = merged.merge(code, compiled.ptx.splitlines(), loaded.program.lines(entry)).issued()
+    return found
+
+
+def sampled(
+    device: SimDevice,
+    case: Case,
+    operation: Operation,
+    problem: Problem,
+    inputs: Arrays,
+    *,
+    seconds: float,
+    progress: Callable[[float], None] = lambda fraction: None,
+) -> Run:
+    """Run a sample of the blocks of a case for its counts alone; what it computes is thrown away.
+
+    Errors as `SimDevice.run`.
+    """
+    arrays: Arrays = {}
+    for buffer in operation.buffers(problem):
+        if buffer.name in inputs:
+            arrays[buffer.name] = inputs[buffer.name].copy() if buffer.role == "inout" else inputs[buffer.name].view()
+        else:
+            arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype)
+        arrays[buffer.name].flags.writeable = buffer.role != "in"
+    merged_there = merged_in(device, case)
+    case = replace(case, constants={**case.constants, **constants_of(operation, inputs)})
+    for sample in SAMPLES:
+        device.reset(case)
+        start = time.monotonic()
+        run = device.run(
+            case,
+            arrays,
+            trace=False,
+            progress=progress,
+            merged=merged_there,
+            seconds=seconds,
+            footprint=True,
+            sample=sample,
+        )
+        if time.monotonic() - start > SHORT_S:
+            break
+    return run
+
+
+def limits_of(
+    device: SimDevice, case: Case, run: Run, card: Card, settings: Settings, moved: int | None
+) -> tuple[Limit, ...]:
+    """Return the limits of a case that ran in the simulator with its footprints; moved: bytes that must move, if known.
+
+    Without nvdisasm the machine code is not read, and what it decides is left out.
+    """
+    return limits.limits(work_of(device, case, run), card, cache=settings.cache, moved=moved)
+
+
+def work_of(device: SimDevice, case: Case, run: Run) -> list[limits.Work]:
+    """Return what the launches of a case did, by kind of launch."""
+    parts = {launch.function: part for part in case.parts for launch in part.launches}
+    found = []
+    for launched in run.launched:
+        launch = launched.launch
+        compiled = device.load(parts[launch.function]).compiled
+        entry = compiled.entry(launch.function)
+        functions: tuple[Function, ...] = ()
+        if compiled.cubin is not None and nvdisasm.path() is not None:
+            functions = nvdisasm.functions(compiled.cubin, entry)
+        needs = compiled.resources[entry]
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        shared = needs.shared_bytes + launch.shared_bytes
+        fits = occupancy(device.architecture, threads, needs.registers, shared, barriers=needs.barriers)
+        found.append(
+            limits.Work(
+                entry, launch.grid, launch.block, launched.times, launched.report, functions, compiled.ptx.splitlines(),
+                fits.blocks_per_sm,
+            )
+        )  # fmt: skip
+    return found

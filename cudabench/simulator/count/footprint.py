@@ -1,0 +1,279 @@
+"""Which memory a launch touches: the distinct sectors of the whole launch, and what its blocks ask for again.
+
+What a request's sectors tell is what the L1 cache is asked for. Behind it, a sector that a block has had before may
+still lie in that cache, and one that the launch has had may lie in the L2. So three things are counted of accesses to
+global memory, only where somebody asks for them:
+
+* of the launch: the distinct sectors of each array that it reads and that it writes;
+* of some blocks, spread over the launch and each followed by itself: the sectors that are new to the block, and the
+  requests with such a sector;
+* of the same blocks: the lines of 128 bytes that a request touches, each of which takes a turn of its own in the L1,
+  and the sectors of which a store writes only a part.
+
+The last two are given as shares of the launch's requests and sectors, which are counted exactly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, broadcast
+
+if TYPE_CHECKING:
+    from cudabench.simulator.memory import AddressSpace
+    from cudabench.simulator.program.code import MemoryInstruction
+
+SECTOR_SHIFT = 5
+SECTOR = 1 << SECTOR_SHIFT
+LINE_SHIFT = 7
+SLOT_BITS = 40
+FOLLOWED = 16  # blocks of a launch that are followed
+
+
+class Touch(NamedTuple):
+    """What one instruction does to the memory behind the L1 cache, summed over the launch.
+
+    instruction: the line of the PTX. array: the slot of the address space that it goes to, the first of several.
+    requests, sectors: of all blocks. lines: of 128 bytes, by request. fresh: sectors that the block had not touched
+    before; missing: requests that are the first with such a sector. partial: sectors of a store's requests that it
+    does not fill.
+    """
+
+    instruction: int
+    op: str
+    array: str
+    bytes: int
+    requests: float
+    sectors: float
+    lines: float
+    fresh: float
+    missing: float
+    partial: float
+
+
+class Footprint(NamedTuple):
+    """What a launch touches. read, written: distinct sectors by array; sizes: the arrays' own sectors.
+
+    blocks: of the grid; ran: those that were simulated; followed: those that were followed one by one.
+    """
+
+    touches: tuple[Touch, ...]
+    read: dict[str, int]
+    written: dict[str, int]
+    sizes: dict[str, int]
+    blocks: int
+    ran: int
+    followed: int
+
+    def plus(self, other: Footprint) -> Footprint:
+        """Return the sums of two launches; what both touch counts twice, and arrays have their size once."""
+        touches: dict[tuple[object, ...], Touch] = {}
+        for touch in (*self.touches, *other.touches):
+            have = touches.get(touch[:4])
+            touches[touch[:4]] = (
+                touch if have is None else Touch(*touch[:4], *(x + y for x, y in zip(have[4:], touch[4:], strict=True)))
+            )
+
+        def sums(mine: dict[str, int], others: dict[str, int]) -> dict[str, int]:
+            return {name: mine.get(name, 0) + others.get(name, 0) for name in (*mine, *(set(others) - set(mine)))}
+
+        return Footprint(
+            tuple(touches.values()), sums(self.read, other.read), sums(self.written, other.written),
+            {**self.sizes, **other.sizes}, self.blocks + other.blocks, self.ran + other.ran,
+            self.followed + other.followed,
+        )  # fmt: skip
+
+
+class _Sums:
+    """What was seen of one instruction on one array, in the blocks that were followed."""
+
+    __slots__ = ("fresh", "lines", "missing", "partial", "requests", "sectors")
+
+    def __init__(self) -> None:
+        self.requests = self.sectors = self.lines = self.fresh = self.missing = self.partial = 0
+
+
+class Footprints:
+    """Collects the footprint of one launch."""
+
+    def __init__(self, space: AddressSpace, accesses: list[MemoryInstruction], blocks: int) -> None:
+        """`blocks`: how many will run."""
+        self.space, self.accesses = space, accesses
+        self.marks: dict[tuple[int, bool], Array] = {}
+        self.sums: dict[tuple[int, object], _Sums] = {}
+        self.stride = max(1, -(-blocks // FOLLOWED))
+        self.before = 0  # blocks of earlier chunks
+        self.chosen: Array = np.empty(0, INT64)
+        self.seen: dict[int, Array] = {}  # by slot: (blocks followed, sectors of the array)
+        self.followed = 0
+
+    def start(self, chunk: Chunk) -> None:
+        """Choose the blocks of a chunk that are followed."""
+        first = (self.stride // 2 - self.before) % self.stride
+        self.chosen = np.arange(first, chunk.blocks, self.stride)
+        self.before += chunk.blocks
+        self.followed += len(self.chosen)
+        self.seen.clear()
+
+    def note(
+        self,
+        number: int,
+        address: Affine | Array,
+        offset: int,
+        size: int,
+        mask: Array | None,
+        chunk: Chunk,
+        where: object,
+    ) -> None:
+        """Note one execution; arguments as of `Counters.global_`, `where` the array."""
+        store = self.accesses[number].kind == "store"
+        slots = where if isinstance(where, tuple) else (where,)
+        plain = type(address) is Affine and mask is None and not chunk.ragged
+        lanes: Array = None
+        on: Array | None = None
+        if not plain:
+            flat = address.array(chunk, INT64) + offset if isinstance(address, Affine) else address
+            on = chunk.root if mask is None else mask
+            shape = (
+                max(flat.shape[0], 1 if on is None else on.shape[0]),
+                chunk.threads if on is not None else flat.shape[1],
+            )
+            lanes = broadcast(np.ascontiguousarray(flat), shape)
+            if on is not None:
+                lanes = lanes[broadcast(np.ascontiguousarray(on), shape)]
+            lanes = lanes.reshape(-1)
+        kinds = (store,) if self.accesses[number].kind != "atomic" else (False, True)
+        for slot in slots:
+            region = self.space.slots[slot]
+            if plain:
+                assert isinstance(address, Affine)
+                places = (corners(address, chunk) + (offset - region.base)) >> SECTOR_SHIFT
+            else:
+                own = lanes if len(slots) == 1 else lanes[(lanes >= region.base) & (lanes < region.end)]
+                places = (own - region.base) >> SECTOR_SHIFT
+            for written in kinds:
+                marks = self.marks.get((slot, written))
+                if marks is None:
+                    marks = self.marks[slot, written] = np.zeros((region.size >> SECTOR_SHIFT) + 2, np.bool_)
+                marks[places] = True
+                if size > SECTOR:
+                    marks[places + 1] = True
+        if len(self.chosen):
+            self.follow(number, address, offset, size, mask, chunk, where, slots, store)
+
+    def follow(
+        self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, chunk: Chunk,
+        where: object, slots: tuple[int, ...], store: bool,
+    ) -> None:  # fmt: skip
+        """Count what the blocks do that are followed."""
+        shape = (len(self.chosen), chunk.threads)
+        if isinstance(address, Affine):
+            lanes = self.rows(address.array(chunk, INT64), shape) + offset
+        else:
+            lanes = self.rows(address, shape)
+        lanes = np.broadcast_to(lanes, shape)
+        on = np.ones(shape, np.bool_)
+        for part in (mask, chunk.root):
+            if part is not None:
+                on = on & self.rows(part, shape)
+        active = on.reshape(-1, 32).any(axis=1)
+        if not active.any():
+            return
+        sums = self.sums.setdefault((number, where), _Sums())
+        block, lane = np.nonzero(on)
+        places = lanes[on]
+        request = block * chunk.warps + (lane >> 5)
+        # Pairs of request and address, each once, in their order; the arrays' slots tell nothing within a launch.
+        low = int(places.min()) >> SECTOR_SHIFT << SECTOR_SHIFT
+        span = int(places.max()) - low + SECTOR
+        pairs = np.unique(request * span + (places - low))
+        request, places = pairs // span, pairs % span + low
+        sector = places >> SECTOR_SHIFT
+        first = np.ones(len(pairs), np.bool_)
+        first[1:] = (sector[1:] != sector[:-1]) | (request[1:] != request[:-1])
+        starts = np.flatnonzero(first)
+        lengths = np.diff(np.append(starts, len(pairs)))
+        request, sector = request[starts], sector[starts]
+        wide = max(1, size // SECTOR)
+        line = sector >> (LINE_SHIFT - SECTOR_SHIFT)
+        new_line = np.ones(len(line), np.bool_)
+        new_line[1:] = (line[1:] != line[:-1]) | (request[1:] != request[:-1])
+        sums.requests += int(active.sum())
+        sums.sectors += len(sector) * wide
+        sums.lines += int(new_line.sum())
+        if store:
+            sums.partial += int((lengths * size < SECTOR).sum())
+        for slot in slots:
+            region = self.space.slots[slot]
+            seen = self.seen.get(slot)
+            if seen is None:
+                seen = self.seen[slot] = np.zeros((len(self.chosen), (region.size >> SECTOR_SHIFT) + 2), np.bool_)
+            inside = (sector - (region.base >> SECTOR_SHIFT)) if len(slots) == 1 else None
+            here: Array = slice(None)
+            if inside is None:
+                chosen = (sector >= region.base >> SECTOR_SHIFT) & (sector <= region.end >> SECTOR_SHIFT)
+                here, inside = np.flatnonzero(chosen), sector[chosen] - (region.base >> SECTOR_SHIFT)
+            rows = request[here] // chunk.warps
+            fresh = ~seen[rows, inside]
+            seen[rows, inside] = True
+            # Of the warps of a block that want a sector at once one fetches it, and the others may come later.
+            keys, first_of = np.unique(rows[fresh] * seen.shape[1] + inside[fresh], return_index=True)
+            sums.fresh += len(keys) * wide
+            sums.missing += len(np.unique(request[here][fresh][first_of]))
+
+    def rows(self, array: Array, shape: tuple[int, int]) -> Array:
+        """Return what the followed blocks have of an array that broadcasts over (blocks, threads)."""
+        part = array[self.chosen] if array.shape[0] > 1 else array
+        return np.broadcast_to(part, shape)
+
+    def footprint(self, counted: dict[tuple[int, object], tuple[int, int]], blocks: int) -> Footprint:
+        """Return what was found; counted: requests and sectors of all blocks that ran, by instruction and array."""
+        touches = []
+        for (number, where), (requests, sectors) in sorted(
+            counted.items(), key=lambda item: (item[0][0], str(item[0][1]))
+        ):
+            sums = self.sums.get((number, where))
+            access = self.accesses[number]
+            if access.space != "global" or where == -1:
+                continue
+            slot = where[0] if isinstance(where, tuple) else where
+            assert isinstance(slot, int)
+            per_request = requests / sums.requests if sums and sums.requests else 0.0
+            per_sector = sectors / sums.sectors if sums and sums.sectors else 0.0
+            touches.append(
+                Touch(
+                    access.location.ptx_line, access.kind, self.space.slots[slot].name, access.size, requests, sectors,
+                    # Of instructions that no followed block came to, the least that can be.
+                    sums.lines * per_request if sums else requests,
+                    sums.fresh * per_sector if sums else 0,
+                    sums.missing * per_request if sums else 0,
+                    sums.partial * per_sector if sums else 0,
+                )
+            )  # fmt: skip
+
+        def distinct(written: bool) -> dict[str, int]:
+            return {
+                self.space.slots[slot].name: int(np.count_nonzero(marks))
+                for (slot, kind), marks in sorted(self.marks.items())
+                if kind == written
+            }
+
+        touched = {slot for slot, _ in self.marks}
+        sizes = {self.space.slots[slot].name: -(-self.space.slots[slot].size // SECTOR) for slot in sorted(touched)}
+        return Footprint(tuple(touches), distinct(False), distinct(True), sizes, blocks, self.before, self.followed)
+
+
+def corners(address: Affine, chunk: Chunk) -> Array:
+    """Return addresses that lie in all sectors which the lanes of a chunk address, fewer than the lanes where steps are
+    short or an axis does not matter."""
+    found: Array = np.array([address.base], INT64)
+    for factor, span in zip(address.coefficients or (), chunk.spans, strict=False):
+        if not factor or not span:
+            continue
+        steps = np.arange(span + 1, dtype=INT64)
+        if SECTOR % abs(factor) == 0:
+            steps = np.append(steps[:: SECTOR // abs(factor)], span)
+        found = (found[:, None] + steps * factor).reshape(-1)
+    return found

@@ -1,0 +1,462 @@
+"""Limits: what a launch touches, what each resource allows, what is said of it, and on which card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudabench import operations, simulator
+from cudabench.cards import load as cards
+from cudabench.cli import options
+from cudabench.devices import Choice
+from cudabench.errors import CudabenchError, UsageError
+from cudabench.explain import limits, verdict
+from cudabench.measure import limited
+from cudabench.measure.counted import Counting
+from cudabench.measure.gpu_run import GpuRun
+from cudabench.measure.simulated_run import SimulatedRun
+from cudabench.model import Case, DeviceInfo, Limit, Result, Settings, Timing
+from cudabench.plan import cases, chapters
+from cudabench.results import plot
+from cudabench.results.file import ResultsFile, load
+from cudabench.toolchain.compiler import compile_ptx
+from cudabench.toolchain.sass import Instruction
+from tests.conftest import FAKE, FakeDevice, Ran
+from tests.ladders import simulator as shared_simulator
+
+Runner = Callable[..., Ran]
+SOURCE = """
+extern "C" __global__ void twice(float *out, const float *in, const float *table) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[2 * i] = in[i] + in[i ^ 32] + table[threadIdx.x];
+}
+"""
+
+
+# What a launch touches -----------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def program() -> simulator.Program:
+    """Return a kernel that reads its input twice and shares a table among its blocks."""
+    return simulator.load(compile_ptx(SOURCE, "twice.cu").ptx)
+
+
+def touched(blocks: int, **given: Any) -> simulator.Footprint:
+    """Return the footprint of the kernel with 64 threads a block."""
+    out, source, table = np.zeros(128 * blocks, np.float32), np.ones(64 * blocks, np.float32), np.ones(64, np.float32)
+    report = simulator.run(
+        program(), "twice", blocks, 64, [out, source, table], names=["out", "in", "table"], footprint=True, **given
+    )
+    assert report.footprint is not None
+    return report.footprint
+
+
+def test_distinct_sectors_of_a_launch_and_of_its_blocks() -> None:
+    """A sector that is read twice counts once for its block; what blocks share counts once for the launch."""
+    found = touched(40)
+    assert (found.read, found.written) == ({"in": 320, "table": 8}, {"out": 640})
+    assert (found.blocks, found.ran) == (40, 40)
+    assert found.followed <= 16
+    loads = [touch for touch in found.touches if touch.op == "load"]
+    assert sum(touch.sectors for touch in loads) == 320 * 3
+    fresh = {name: sum(touch.fresh for touch in loads if touch.array == name) for name in ("in", "table")}
+    assert fresh == {"in": 320, "table": 320}  # 8 sectors in each of 40 blocks
+    (store,) = [touch for touch in found.touches if touch.op == "store"]
+    assert store.partial == store.sectors == 640  # every other word
+    assert store.lines == 2 * store.requests  # 256 bytes a warp
+
+
+def test_nobody_pays_who_does_not_ask() -> None:
+    """Without being asked for there is no footprint."""
+    one = [np.zeros(128, np.float32), np.ones(64, np.float32), np.ones(64, np.float32)]
+    assert simulator.run(program(), "twice", 1, 64, one).footprint is None
+
+
+def test_a_sample_stands_for_the_launch() -> None:
+    """Of a sample of the blocks, what each touches on average is what it is of all of them."""
+    every, some = touched(1000), touched(1000, sample=64)
+    assert (some.ran, some.blocks) == (64, 1000)
+    for whole, part in zip(every.touches, some.touches, strict=True):
+        assert part[:4] == whole[:4]
+        assert [count / 64 for count in part[4:]] == pytest.approx([count / 1000 for count in whole[4:]])
+
+
+@pytest.mark.parametrize("grid", [(1, 1, 1), (7, 1, 1), (128, 512, 1), (5, 3, 11), (100000, 1, 1)])
+@pytest.mark.parametrize("count", [1, 16, 64, 200])
+def test_sampled_blocks_are_in_the_grid_and_none_twice(grid: tuple[int, int, int], count: int) -> None:
+    """Whatever the grid, a sample has blocks of it, each once, and about as many as were asked for."""
+    from cudabench.simulator.plan import sampled
+
+    blocks = [
+        (x + dx, y, z)
+        for (x, y, z), extent in sampled(grid, 512, min(count, int(np.prod(grid))))
+        for dx in range(extent[0])
+    ]
+    assert len(set(blocks)) == len(blocks) > 0
+    assert all(0 <= place < most for block in blocks for place, most in zip(block, grid, strict=True))
+    assert len(blocks) <= count
+
+
+def test_what_warps_share_is_waited_for_once() -> None:
+    """Of the warps of a block that read one sector, the first waits for it; a table in the L1 is fetched once an SM."""
+    found = touched(4)
+    first, second = sorted((t for t in found.touches if t.array == "in"), key=lambda touch: touch.instruction)
+    assert (first.requests, first.missing) == (8, 8)
+    assert (second.requests, second.missing) == (8, 0)
+
+
+# What resources allow ------------------------------------------------------------------------------------------------
+
+
+def simulated(kernel: str, *size: int, operation: str = "transpose", card: str = "h200", cache: Any = "cold") -> Result:
+    """Return a rung's result in the simulator, priced with a card."""
+    chosen = operations.get(operation)
+    (case,) = cases.build(chosen, cases.Request(kernels=(kernel,), size=size))
+    settings = Settings(cpu=False, cache=cache)
+    return SimulatedRun(chosen, case.problem, settings, shared_simulator(), card=cards.load(card)).simulate(case)
+
+
+def seconds(result: Result, resource: str) -> float:
+    """Return one limit of a result."""
+    assert result.limits is not None
+    return next((limit.time_s for limit in result.limits if limit.resource == resource), 0.0)
+
+
+def test_the_arithmetic_of_a_transpose() -> None:
+    """Memory, load/store unit, issue and L2 of a rung are its counts over the card's rates."""
+    result = simulated("naive-row", 256, 512)
+    assert result.time is None
+    assert result.limits_on == "H200 (measured in part, else datasheet)"
+    warps, clock = 256 * 512 // 32, 1.98e9
+    assert seconds(result, "memory") == pytest.approx(256 * 512 * 4 / 4409e9)  # what is written fits the L2
+    assert seconds(result, "lsu") == pytest.approx((warps + 32 * warps) / (132 * clock), rel=1e-4)
+    code = result.machine_code
+    assert code is not None
+    assert code.instructions_executed is not None
+    assert seconds(result, "issue") == pytest.approx(code.instructions_executed / (4 * 132 * clock), rel=1e-4)
+    turns = warps * 4 / 2 + 32 * warps * 2  # whole sectors that hit, and parts of sectors
+    assert seconds(result, "l2") == pytest.approx(turns / (5120 * clock / 64), rel=1e-4)
+
+
+def test_limits_are_sorted_and_the_longest_first() -> None:
+    """The file has resources with times, longest first, and a clause for each."""
+    found = simulated("smem", 128, 128).limits
+    assert found
+    assert [limit.time_s for limit in found] == sorted((limit.time_s for limit in found), reverse=True)
+    assert all(limit.detail and limit.time_s > 0 for limit in found)
+    assert len({limit.resource for limit in found}) == len(found)
+
+
+def test_a_hot_cache_leaves_the_memory_alone() -> None:
+    """What fits a hot L2 need not come from memory."""
+    assert seconds(simulated("smem", 64, 64, cache="hot"), "memory") == 0.0
+
+
+def test_conflicts_cost_the_load_store_unit() -> None:
+    """Bank conflicts are in the limit of the load/store unit, and padding takes them out."""
+    plain, padded = simulated("smem", 256, 256), simulated("smem-pad", 256, 256)
+    assert seconds(plain, "lsu") > 1.9 * seconds(padded, "lsu")
+
+
+def test_few_blocks_leave_multiprocessors_empty() -> None:
+    """Where an SM has more blocks than the mean, the tail says so: 4 blocks on 132 SMs take as long as 132."""
+    result = simulated("naive", 1024, 64, operation="matvec")
+    work = max(seconds(result, name) for name in ("issue", "lsu", "alu", "fma"))
+    assert seconds(result, "tail") == pytest.approx(work * 132 / 4)
+
+
+def test_a_dependent_load_waits() -> None:
+    """A warp waits for a load where it needs the value, and loads before that are under way together."""
+    load = Instruction(0, "", "LDG", ("E",), ("R4", "[R2.64]"), 7)
+    other = Instruction(16, "", "LDG", ("E",), ("R5", "[R2.64+0x80]"), 7)
+    add = Instruction(32, "", "FADD", (), ("R6", "R4", "R5"), 8)
+    chain = Instruction(48, "", "FADD", (), ("R7", "R6", "R6"), 8)
+    assert limits.path([load, other, add], {7: 500.0}) == (502, 499)
+    assert limits.path([load, other, add, chain], {7: 500.0}).clocks == 506
+    assert limits.path([load, chain], {7: 500.0}) == (2, 0)  # nothing depends on it
+
+
+@pytest.mark.parametrize(
+    ("words", "operations_a_warp"),
+    [
+        ("HMMA.1688.F32.TF32", ("tf32", 2 * 16 * 8 * 8)),
+        ("HMMA.16816.F32.BF16", ("bf16", 2 * 16 * 8 * 16)),
+        ("HMMA.16816.F32", ("fp16", 2 * 16 * 8 * 16)),
+        ("IMMA.16832.S8.S8", ("int8", 2 * 16 * 8 * 32)),
+        ("DMMA.884", ("fp64", 2 * 8 * 8 * 4)),
+        ("HGMMA.64x128x8.F32.TF32", ("tf32", 2 * 16 * 128 * 8)),
+        ("FFMA", None),
+    ],
+)
+def test_operations_of_tensor_instructions(words: str, operations_a_warp: tuple[str, int] | None) -> None:
+    """The shape and format of a tensor instruction give its operations."""
+    opcode, *modifiers = words.split(".")
+    assert limits.tensor_operations(Instruction(0, "", opcode, tuple(modifiers), (), 0)) == operations_a_warp
+
+
+@pytest.mark.parametrize("kernel", ["naive-row", "tile-rows"])
+def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
+    """Counted on a sample, a large regular kernel has the limits that it has counted whole, and says so."""
+    operation, device, card = operations.get("transpose"), shared_simulator(), cards.load("h200")
+    (case,) = cases.build(operation, cases.Request(kernels=(kernel,), size=(1024, 1024)))
+    inputs = operation.inputs(case.problem)
+    run = limited.sampled(device, case, operation, case.problem, inputs, seconds=60)
+    some = limited.limits_of(device, case, run, card, Settings(), operation.bytes(case.problem))
+    every = simulated(kernel, 1024, 1024).limits
+    assert every is not None
+    times = {limit.resource: limit.time_s for limit in some}
+    for limit in every:
+        assert times[limit.resource] == pytest.approx(limit.time_s, rel=0.03), limit.resource
+    assert "counted on" in some[0].detail
+    assert "counted on" not in every[0].detail
+
+
+# Cards ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", cards.NAMES)
+def test_every_card_that_is_shipped_prices_a_kernel(name: str) -> None:
+    """Each card loads, knows its units and labels where its figures are from."""
+    card = cards.load(name.upper())
+    rates = limits.Rates.of(card)
+    assert min(rates.issue, rates.lsu, rates.memory or 0, *rates.pipes.values()) > 0
+    assert card.source in card.title
+    assert {one.source for one in card.ceilings.values()} <= {"measured", "datasheet"}
+
+
+def test_only_the_h200_has_measured_figures() -> None:
+    """No card calls a datasheet's figure measured."""
+    assert {name for name in cards.NAMES if "measured" in cards.load(name).source} == {"h200"}
+
+
+def test_a_word_that_is_no_card() -> None:
+    """A near miss gets the name that was meant."""
+    with pytest.raises(UsageError, match="Did you mean 'h200'"):
+        cards.load("h20")
+
+
+DEVICE = {"name": "X", "kind": "cuda", "compute_capability": "9.0", "sm_count": 2, "clocks": {"sm_mhz": 1000}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "cannot be read as JSON"),
+        ("[" * 100000, "cannot be read as JSON"),
+        ("[]", "no results file"),
+        ('{"schema": "cudabench/1"}', "holds no ceilings"),
+        (json.dumps({"schema": "cudabench/1", "device": {"name": "X"}, "ceilings": [{}]}), "multiprocessors"),
+        (json.dumps({"schema": "cudabench/1", "device": DEVICE, "ceilings": [3]}), "without a name"),
+        (
+            json.dumps({"schema": "cudabench/1", "device": DEVICE, "ceilings": [{"name": "issue", "value": -1}]}),
+            "over 0",
+        ),
+        (
+            json.dumps({"schema": "cudabench/1", "device": DEVICE, "ceilings": [{"name": "issue", "value": "9"}]}),
+            "over 0",
+        ),
+    ],
+)
+def test_files_that_are_no_ceilings(text: str, message: str, tmp_path: Path) -> None:
+    """Any other file is refused in one sentence."""
+    path = tmp_path / "c.json"
+    path.write_text(text)
+    with pytest.raises(CudabenchError, match=message):
+        cards.load(str(path))
+
+
+def test_a_measured_file_prices(tmp_path: Path) -> None:
+    """A file's own ceilings stand before what units and clock allow, and what it lacks is derived; names are shown
+    harmless."""
+    path = tmp_path / "c.json"
+    rows = [{"name": "issue", "value": 7e9, "source": "measured"}, {"name": "of a newer version", "value": 1}]
+    path.write_text(json.dumps({"schema": "cudabench/1", "device": {**DEVICE, "name": "\x1b[2JX"}, "ceilings": rows}))
+    card = cards.load(str(path))
+    rates = limits.Rates.of(card)
+    assert (rates.issue, rates.lsu, rates.memory) == (7e9, 2e9, None)
+    assert "\x1b" not in card.title
+
+
+# What is said --------------------------------------------------------------------------------------------------------
+
+
+def with_time(result: Result, median: float) -> Result:
+    """Return a result as if measured."""
+    return replace(result, time=Timing(median, median, median, median, median, 0.0, 1, "cold", (median,)))
+
+
+def of(kernel: str, *found: tuple[str, float]) -> Result:
+    """Return a result of a rung with these limits."""
+    base = simulated("naive-row", 32, 32)
+    return replace(base, kernel=kernel, limits=tuple(Limit(name, time, f"{name}'s arithmetic") for name, time in found))
+
+
+IDEAS = {"one": "Reads columns.", "two": "Reads rows, coalesced.", "three": "Pads, so that all banks serve."}
+
+
+def test_the_line() -> None:
+    """The longest limits stand in one line, in one unit, with the card."""
+    result = replace(of("one", ("lsu", 61e-6), ("memory", 36.2e-6), ("issue", 20e-6), ("xu", 1e-9)), limits_on="H200")
+    assert verdict.line(result) == "at least 61 µs on H200: load/store unit 61, memory 36.2, issue 20"
+    assert verdict.line(replace(result, limits=None)) == ""
+
+
+def test_which_rung_removes_it() -> None:
+    """The first later rung whose own limits are lower removes it; without counts the chapter's sentence tells."""
+    one, two, three = of("one", ("l2", 9e-6)), of("two", ("l2", 8e-6)), of("three", ("l2", 2e-6), ("issue", 3e-6))
+    assert verdict.remover(one, [one, two, three], IDEAS) == "three"
+    assert verdict.remover(three, [one, two, three], IDEAS) is None
+    assert verdict.remover(one, [], IDEAS) == "two"
+    shared = replace(one, limits=(Limit("lsu", 9e-6, "5 wavefronts of shared memory and 1 lines of requests"),))
+    assert verdict.remover(shared, [], IDEAS) == "three"
+    assert verdict.remover(replace(one, kernel="a user's own"), [], {}) is None
+
+
+def test_explained_or_not() -> None:
+    """A measured time is explained by the longest limit, or else latency and imbalance are named with their figures."""
+    result = of("one", ("lsu", 61e-6), ("latency", 9e-6))
+    assert verdict.sentence(with_time(result, 69e-6), [], {}).startswith(
+        "88% of the time is explained by load/store unit"
+    )
+    text = verdict.sentence(with_time(result, 200e-6), [], {})
+    assert "what is left is latency or imbalance" in text
+    assert "latency's arithmetic" in text
+
+
+def test_every_rung_of_a_ladder_has_its_idea() -> None:
+    """The sentences are the chapter's own, without detours; another source has none."""
+    operation = operations.get("transpose")
+    ideas = chapters.ideas(operation)
+    assert list(ideas) == [kernel.name for kernel in operation.kernels if not kernel.detour]
+    assert chapters.ideas(replace(operation, source="/tmp/transpose.cu")) == {}
+
+
+# On a GPU ------------------------------------------------------------------------------------------------------------
+
+
+def fake_transpose(buffers: dict[str, np.ndarray]) -> None:
+    """Transpose 33 x 127."""
+    buffers["out"].view(np.float32)[:] = buffers["in"].view(np.float32).reshape(33, 127).T.reshape(-1)
+
+
+def measured(info: DeviceInfo) -> tuple[Result, Case]:
+    """Return naive-row as a device with an invented time has it."""
+    operation = operations.get("transpose")
+    (case,) = cases.build(operation, cases.Request(kernels=("naive-row",), size=(33, 127)))
+    fast = Settings(min_time=0.0, max_time=5.0, min_samples=10, cpu=False)
+    return GpuRun(operation, case.problem, fast, FakeDevice(fake_transpose, info=info)).measure(case), case
+
+
+CLOCKED = replace(
+    FAKE, sm_count=132, clocks={"sm_mhz": 1980, "memory_mhz": 3201}, compute_capability="9.0", l2_bytes=1 << 20
+)
+
+
+def test_what_was_measured_is_counted_and_keeps_its_time() -> None:
+    """With --limits a GPU's result has accesses and limits beside its time, from the attributes of the card."""
+    result, case = measured(CLOCKED)
+    found = Counting(operations.get("transpose"), Settings(cpu=False)).limited(result, case, CLOCKED)
+    assert (found.time, found.bandwidth_gbps, found.device) == (result.time, result.bandwidth_gbps, result.device)
+    assert found.limits
+    assert found.access
+    assert found.limits_on == f"{FAKE.name} (datasheet)"
+    assert "GB/s" in next(limit.detail for limit in found.limits if limit.resource == "memory")
+
+
+def test_a_card_that_the_package_knows() -> None:
+    """A card by the name of a shipped one has that one's ceilings."""
+    card = cards.like(replace(CLOCKED, name="NVIDIA H200"))
+    assert card.value("memory-read") == 4409
+    assert card.device.l2_bytes == 1 << 20  # of the card that is there
+
+
+def test_what_cannot_be_counted_says_so() -> None:
+    """A device that does not tell its clock keeps its result, with a warning."""
+    result, case = measured(FAKE)
+    lacking = replace(FAKE, clocks={})
+    found = Counting(operations.get("transpose"), Settings(cpu=False)).limited(result, case, lacking)
+    assert found.limits is None
+    assert [told.code for told in found.warnings][-1:] == ["uncounted"]
+
+
+def test_on_and_limits_are_for_one_kind_of_device() -> None:
+    """--on is refused on a GPU and --limits in the simulator, each with the other in its place."""
+    given: dict[str, Any] = {"card": "h200", "limits": False, "device": "cuda"}
+    with pytest.raises(UsageError, match="use --limits"):
+        options.priced(given, Choice("cuda"))
+    with pytest.raises(UsageError, match="use --on"):
+        options.priced({"card": None, "limits": True}, Choice("sim"))
+    assert options.priced({"card": None, "limits": True}, Choice("cuda")) is None
+
+
+def test_the_code_is_the_cards() -> None:
+    """--on brings the architecture of its card where none is named, and refuses another."""
+    assert options.on_device({"card": "a100", "device": "sim"}) == "sim:sm_80"
+    assert options.on_device({"card": "h100", "device": "sim:sm_90"}) == "sim:sm_90"
+    with pytest.raises(UsageError, match="sim:sm_80"):
+        options.on_device({"card": "a100", "device": "sim:sm_90"})
+
+
+@pytest.mark.gpu
+def test_limits_on_a_gpu(cudabench: Runner, tmp_path: Path) -> None:
+    """A ladder with --limits has times, limits and their column, and no kernel is much faster than its limit."""
+    path = tmp_path / "r.json"
+    ran = cudabench("transpose", "-k", "smem*", "--size", "4096", "4096", "--no-cpu", "--limits", "--json", str(path))
+    assert ran.code == 0
+    assert "limit" in ran.out
+    for result in load(path).results:
+        assert result.time
+        assert result.limits
+        assert result.time.median_s >= 0.9 * result.limits[0].time_s
+
+
+# The commands --------------------------------------------------------------------------------------------------------
+
+
+def test_commands_show_and_write_limits(cudabench: Runner, tmp_path: Path) -> None:
+    """A ladder has the column and a sentence a rung; explain the line; the file limits and no time."""
+    path = tmp_path / "r.json"
+    small = ("--size", "64", "64", "-d", "sim")
+    ran = cudabench(
+        "transpose", "-k", "smem", "-k", "smem-pad", *small, "--no-cpu", "--on", "h200", "--json", str(path)
+    )
+    assert ran.code == 0
+    assert "at least" in ran.out
+    assert "lower bounds on H200" in ran.out
+    results = load(path).results
+    assert all(result.limits and result.time is None and result.limits_on for result in results)
+    ran = cudabench("explain", "transpose", "-k", "smem", *small, "--on", "A100")
+    assert "at least" in ran.out
+    assert "A100-SXM4-80GB (datasheet)" in ran.out
+    assert cudabench("sweep", "transpose", "-k", "smem", *small, "--block", "32", "8", "--on", "h100").code == 0
+
+
+def test_roofline(cudabench: Runner, tmp_path: Path) -> None:
+    """Bounds are hollow points with their names under the roofs of the card; without operations there is none."""
+    path, picture = tmp_path / "r.json", tmp_path / "r.png"
+    ran = cudabench(
+        "matmul", "-k", "naive", "-k", "tiled", "--size", "32", "32", "32", "-d", "sim", "--no-cpu", "--on", "h200",
+        "--json", str(path),
+    )  # fmt: skip
+    assert ran.code == 0
+    found = plot.points([load(path)])
+    assert [(point.name, point.measured) for point in found] == [("naive", False), ("tiled", False)]
+    (first, _) = load(path).results
+    assert first.limits is not None
+    assert first.flops is not None
+    assert found[0].gflops == pytest.approx(first.flops / first.limits[0].time_s / 1e9)
+    assert cudabench("plot", str(path), "--kind", "roofline", "-o", str(picture)).code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    timed = replace(load(path), results=[with_time(result, 1e-3) for result in load(path).results])
+    assert all(point.measured for point in plot.points([timed]))
+    none = ResultsFile({}, {}, {}, results=[replace(first, flops=None)])
+    with pytest.raises(CudabenchError, match="no roofline"):
+        plot.draw([none], ["r.json"], "roofline")
