@@ -326,7 +326,7 @@ def loop(w: Writer) -> None:
     """A loop whose turns differ by lane, with a way out in the middle."""
     targets = results(w)
     w.count += 1
-    turn = f"i{w.count}"
+    turn = f"turn{w.count}"
     w.add(w.pick("", "#pragma unroll 1", "#pragma unroll 2"))
     w.add(f"for (u32 {turn} = 0; {turn} < ({w.any('u32')} & 7); {turn}++) {{")
     inside(w, targets, w.number(1, 4))
