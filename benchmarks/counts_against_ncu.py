@@ -2,7 +2,7 @@
 
     python benchmarks/counts_against_ncu.py prepare --folder build/ncu     # no GPU: compile, simulate, count
     python benchmarks/counts_against_ncu.py measure --folder build/ncu     # GPU and ncu: launch the same machine code
-    python benchmarks/counts_against_ncu.py compare --folder build/ncu     # anywhere: once more, what differs
+    python benchmarks/counts_against_ncu.py compare --folder build/ncu     # anywhere: the table, of the latest prepare
 
 `prepare` keeps the cubins that it counted (nvcc's, or the compiler's that CUDABENCH_COMPILER names) and `measure`
 launches those, so that both look at the same instructions; it starts one process under ncu, which launches everything
@@ -296,10 +296,12 @@ def launch_all(folder: Path, seconds: float) -> None:
     began = time.monotonic()
     plan = json.loads((folder / "plan.json").read_text())["works"]
     cuda.init()
-    context = cuda.Device(0).make_context()
+    device = cuda.Device(0)
+    context = device.make_context()
     modules: dict[str, Any] = {}
     try:
         with (folder / "launched.jsonl").open("w") as log:
+            print(json.dumps({"device": device.name()}), file=log, flush=True)
             for work in works():
                 if work.name not in plan:
                     continue
@@ -380,7 +382,7 @@ def measure(folder: Path, seconds: float) -> None:
             "kernels": names,
         }  # fmt: skip
     content = {
-        "device": device_name(), "arch": plan["arch"], "counters": asked, "works": found,
+        "device": log[0]["device"], "arch": plan["arch"], "counters": asked, "works": found,
         "left_out": [name for name in plan["works"] if name not in found],
     }  # fmt: skip
     (folder / "measured.json").write_text(json.dumps(content, indent=1) + "\n")
@@ -392,13 +394,6 @@ def value(text: str | None) -> int:
     """Return a number of ncu's; 0 where it has none."""
     digits = (text or "").replace(",", "")
     return round(float(digits)) if digits.replace(".", "", 1).isdigit() else 0
-
-
-def device_name() -> str:
-    """Return the GPU and its driver, by nvidia-smi."""
-    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
-    return lines[0] if lines else ""
 
 
 # ------------------------------------------------------------------------------------------------------------ the table
@@ -456,7 +451,11 @@ def main() -> None:
     elif given.what == "measure":
         measure(folder, given.seconds)
     else:
-        compare(json.loads((folder / "measured.json").read_text()))
+        content = json.loads((folder / "measured.json").read_text())
+        for name, work in json.loads((folder / "plan.json").read_text())["works"].items():
+            if name in content["works"]:
+                content["works"][name]["simulator"] = work["counts"]
+        compare(content)
 
 
 if __name__ == "__main__":
