@@ -12,6 +12,7 @@ from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.explain import advice, drawings, machine_code, merged, recorded
+from cudabench.explain.costly import find as find_costly
 from cudabench.measure import verify
 from cudabench.measure.context import (
     Arrays,
@@ -41,8 +42,10 @@ from cudabench.model import (
     Problem,
     Result,
     StateVariable,
+    Warning,
     Watch,
 )
+from cudabench.results.warnings import warning
 from cudabench.toolchain import nvdisasm
 from cudabench.toolchain.record import Compiled
 
@@ -129,6 +132,7 @@ class SimulatedRun(RunContext):
         notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem))]
         notes += arithmetic_warnings(result.machine_code, self.output_type(), verification)
         notes += [*launch_warnings(case), *state_warnings(state), *code_warnings(one.ptx for _, one in compiled)]
+        notes += self._costly(run, compiled)
         result = replace(result, warnings=tuple(notes), state=state, inputs="fixed" if self.fixed else "fresh")
         faults = self._faults(case, run, result, arrays)
         if state and not faults:
@@ -200,6 +204,18 @@ class SimulatedRun(RunContext):
                     code = nvdisasm.functions(one.cubin, entry)
                     found[function] = merged.merge(code, one.ptx.splitlines(), program.lines(entry)).issued()
         return found
+
+    def _costly(self, run: sim.Run, compiled: Sequence[tuple[Case, Compiled]]) -> list[Warning]:
+        """Return what is to be said of arithmetic that costs more than it looks."""
+        notes = []
+        for part, one in compiled:
+            lines = one.ptx.splitlines()
+            for entry in dict.fromkeys(one.entry(launch.function) for launch in part.launches):
+                for costly in find_costly(lines, run.report.executed.get(entry, {}), part.source.name):
+                    places = ", ".join(map(str, costly.lines))
+                    said = f"line{'s' if len(costly.lines) > 1 else ''} {places}"
+                    notes.append(warning(costly.kind, lines=said, count=costly.instructions))
+        return notes
 
     def _machine_code(self, run: sim.Run, compiled: Sequence[tuple[Case, Compiled]]) -> MachineCode | None:
         images = []

@@ -91,7 +91,7 @@ def _strongly_connected(
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[number])
                 if low[number] == index[number]:
-                    piece = []
+                    piece: list[int] = []
                     while not piece or piece[-1] != number:
                         piece.append(stack.pop())
                         stacked.discard(piece[-1])
