@@ -76,3 +76,15 @@ def test_a_block_comes_after_all_that_lead_to_it() -> None:
     assert sorted(places) == list(range(8))
     order = [places.index(place) for place in range(8)]
     assert order == [0, 1, 4, 3, 7, 6, 2, 5]
+
+
+def test_jumps_from_everywhere_to_everywhere() -> None:
+    """An interpreter whose every step jumps to any other is no loop in a loop in a loop without end."""
+    blocks = []
+    for number in range(100):
+        block = Block(number)
+        block.successors = tuple(range(1, 101))
+        blocks.append(block)
+    blocks.append(Block(100))
+    assert sorted(rank(blocks)) == list(range(101))
+    assert rank(blocks)[100] == 100

@@ -13,6 +13,8 @@ from collections.abc import Collection, Sequence
 
 from cudabench.simulator.program.code import Block
 
+DEEPEST = 16  # loops in loops; jumps from everywhere to everywhere are as many, and keep the order of the code
+
 
 def rank(blocks: Sequence[Block]) -> list[int]:
     """Return each block's place in the order; where several orders would do, the one nearest to that of the code."""
@@ -25,9 +27,14 @@ def rank(blocks: Sequence[Block]) -> list[int]:
     return places
 
 
-def _arrange(members: Collection[int], successors: Sequence[Sequence[int]], found: list[int]) -> None:
+def _arrange(
+    members: Collection[int], successors: Sequence[Sequence[int]], found: list[int], left: int = DEEPEST
+) -> None:
     """Append some blocks in their order; a loop's head goes behind the rest of it."""
     inside = set(members)
+    if not left:
+        found += sorted(inside)
+        return
     pieces = _strongly_connected(sorted(inside), successors, inside)
     piece_of = {number: place for place, piece in enumerate(pieces) for number in piece}
     before = [0] * len(pieces)
@@ -47,7 +54,7 @@ def _arrange(members: Collection[int], successors: Sequence[Sequence[int]], foun
         piece = pieces[place]
         if len(piece) > 1:
             head = min(entered[place] or piece)
-            _arrange([number for number in piece if number != head], successors, found)
+            _arrange([number for number in piece if number != head], successors, found, left - 1)
             found.append(head)
         else:
             found.append(piece[0])
