@@ -1,120 +1,462 @@
-"""The simulator's counts against Nsight Compute's hardware counters: transposes at several sizes and blocks.
+"""The simulator's counts against Nsight Compute's hardware counters: all ladders at three sizes, and a corpus.
 
-    python benchmarks/counts_against_ncu.py
+    python benchmarks/counts_against_ncu.py prepare --folder build/ncu     # no GPU: compile, simulate, count
+    python benchmarks/counts_against_ncu.py measure --folder build/ncu     # GPU and ncu: launch the same machine code
+    python benchmarks/counts_against_ncu.py compare --folder build/ncu     # anywhere: the table, of the latest prepare
 
-Needs a GPU and ncu with access to its counters. Prints a row for each kernel, size and block where any count differs,
-and how many were equal. Sectors are to be equal always; shared wavefronts where ptxas left the accesses as they are.
+`prepare` keeps the cubins that it counted (nvcc's, or the compiler's that CUDABENCH_COMPILER names) and `measure`
+launches those, so that both look at the same instructions; it starts one process under ncu, which launches everything
+until --seconds are over, and writes measured.json with both sides and a table of what differs. ncu needs access to the
+hardware's counters. Inputs are made anew from their seeds.
+
+The corpus are the kernels of tests/corpus/right. Kernels that meet in atomics or locks execute a number of instructions
+that depends on their order (`ORDERED`); textures go another way than the counters here and are left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
+import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-SIZES = [("256", "256"), ("200", "1000"), ("333", "127")]
-BLOCKS = [("32", "8"), ("16", "16"), ("8", "32")]
-METRICS = {
-    "load sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    "store sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    "shared load wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-    "shared store wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from cudabench import operations, simulator  # noqa: E402
+from cudabench.explain import executed, machine_code, merged  # noqa: E402
+from cudabench.model import ByValue, Case, Texture  # noqa: E402
+from cudabench.plan import cases  # noqa: E402
+from cudabench.toolchain import nvdisasm  # noqa: E402
+
+ARCH = "sm_90"
+SIZES: dict[str, list[tuple[int, ...]]] = {
+    "transpose": [(256, 256), (200, 1000), (333, 127)],
+    "vecadd": [(65536,), (100_000,), (77_777,)],
+    "distance": [(65536,), (100_000,), (77_777,)],
+    "pi": [(65536,), (100_000,), (77_777,)],
+    "grayscale": [(128, 256), (135, 240), (67, 301)],
+    "blur": [(128, 256), (135, 240), (67, 301)],
+    "matvec": [(256, 512), (100, 1000), (333, 127)],
+    "matmul": [(256, 64, 256), (128, 128, 128), (100, 52, 200)],
+    "lookup": [(65536,), (20_000,), (77_777,)],
+    "solve": [(17,), (33,), (8,)],
 }
+ORDERED = ("spin_lock", "cas_double", "cas_maximum", "blocks_flag", "flag", "reduce_last_block", "distance/single-pass")
+# What is compared: the counters whose sum it is, and by how much the two may differ.
+COUNTS: dict[str, tuple[tuple[str, ...], float]] = {
+    "global load sectors": (
+        (
+            "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+            "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum",
+            "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_bypass.sum",
+        ),
+        0.0,
+    ),
+    "global store sectors": (("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",), 0.0),
+    "atomic sectors": (("l1tex__t_sectors_pipe_lsu_mem_global_op_atom.sum",), 0.0),
+    "reduction sectors": (("l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum",), 0.0),
+    "shared load wavefronts": (("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",), 0.0),
+    "shared store wavefronts": (("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",), 0.0),
+    "shared atomic wavefronts": (("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom.sum",), 0.04),
+    "local sectors": (
+        ("l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum"),
+        0.01,
+    ),
+    "instructions": (("smsp__inst_executed.sum",), 0.02),
+    "thread instructions": (("smsp__thread_inst_executed.sum",), 0.02),
+}
+# In every ncu; others are asked for only where ncu lists them.
+KNOWN = (
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    "smsp__inst_executed.sum",
+)  # fmt: skip
+
+
+@dataclass
+class Launch:
+    """One launch: the image that it comes from, its entry, geometry and arguments (arrays by name)."""
+
+    image: Any
+    entry: str
+    grid: Sequence[int]
+    block: Sequence[int]
+    arguments: Sequence[Any]
+    shared: int = 0
+
+
+@dataclass
+class Work:
+    """A kernel with its launches, which are counted together, and its arrays."""
+
+    name: str
+    launches: list[Launch]
+    arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------------------------------------------------------ the work
+
+
+def ladder_cases(names: Sequence[str]) -> Iterator[tuple[str, Case]]:
+    """Yield the rungs of the ladders at the first sizes, then at the next; solve, of many launches, last."""
+    for place in range(3):
+        for name in [name for name in SIZES if (name == "solve") is (names == ["solve"])]:
+            size = SIZES[name][place]
+            operation = operations.get(name)
+            options = {option.name: option.default for option in operation.options}
+            for case in cases.build(operation, cases.Request(size=size, options=options)):
+                textured = any(isinstance(a, Texture) for launch in case.launches for a in launch.arguments)
+                if not case.skip_reason and not textured:
+                    yield f"{name}/{case.kernel} {'x'.join(map(str, size))}", case
+
+
+def ladder_work(name: str, case: Case) -> Work:
+    """Return a rung's launches, whose images are the cases of their sources, and its arrays."""
+    operation = operations.get(case.operation)
+    arrays = {buffer.name: np.zeros(buffer.shape, buffer.dtype) for buffer in operation.buffers(case.problem)}
+    for key, value in operation.inputs(case.problem).items():
+        if key in arrays:
+            arrays[key] = np.array(value)
+    launches = []
+    of = {launch.function: part for part in case.parts for launch in part.launches}
+    for launch in case.launches:
+        image = of[launch.function]
+        launches.append(
+            Launch(image, launch.function, launch.grid, launch.block, launch.arguments, launch.shared_bytes)
+        )
+    return Work(name, launches, arrays)
+
+
+def corpus_works() -> Iterator[Work]:
+    """Yield the kernels of tests/corpus/right with the arguments of their test; the image is the path of the file."""
+    from tests import test_corpus
+
+    for name, (builder, sizes) in sorted(test_corpus.CASES.items()):
+        case = builder(np.random.default_rng(sizes[-1]), sizes[-1])
+        arrays, arguments = {}, []
+        for place, value in enumerate(case.arguments):
+            if isinstance(value, np.ndarray):
+                arrays[f"a{place}"] = value
+            arguments.append(f"a{place}" if isinstance(value, np.ndarray) else np.int32(value))
+            if isinstance(value, np.generic):
+                arguments[-1] = value
+        path = test_corpus.CORPUS / "right" / f"{name}.cu"
+        yield Work(f"corpus/{name}", [Launch(path, "", case.grid, case.block, arguments, case.shared)], arrays)
+
+
+def works() -> Iterator[Work]:
+    """Yield all that is measured, in the order of its worth."""
+    ladders = list(ladder_cases([]))
+    first = len({name.split()[0] for name, _ in ladders})
+    yield from (ladder_work(*one) for one in ladders[:first])
+    yield from corpus_works()
+    yield from (ladder_work(*one) for one in ladders[first:])
+    yield from (ladder_work(*one) for one in ladder_cases(["solve"]))
+
+
+# ------------------------------------------------------------------------------------------------------- the simulator
+
+
+@dataclass(frozen=True)
+class Image:
+    """A compiled source: its cubin, PTX and loaded program, and the entries by the names of the source."""
+
+    cubin: bytes
+    ptx: str
+    program: simulator.Program
+    entries: Mapping[str, str]
+
+    def entry(self, name: str) -> str:
+        """Return the entry of a function; without a name, of the only one."""
+        return self.entries.get(name, name) if name else next(iter(self.entries.values()))
+
+
+def compiled(image: Any, known: dict[Any, Image]) -> Image:
+    """Return a launch's image compiled; each is compiled once."""
+    from cudabench.devices.sim import SimDevice
+    from cudabench.toolchain.compiler import compile_cubin
+    from cudabench.toolchain.source import find, read
+
+    key = str(image) if isinstance(image, Path) else (image.source, tuple(image.defines.items()))
+    if key not in known:
+        if isinstance(image, Path):
+            kernel = find(read(image))
+            record = compile_cubin(image.read_text(), image.name, arch=ARCH, names=[kernel.expression])
+            program, entries = simulator.load(record.ptx), {kernel.expression: record.lowered[kernel.expression]}
+        else:
+            loaded = SimDevice(ARCH).load(image)
+            record, program = loaded.compiled, loaded.program
+            entries = {launch.function: record.entry(launch.function) for launch in image.launches}
+        assert record.cubin is not None
+        known[key] = Image(record.cubin, record.ptx, program, entries)
+    found = known[key]
+    if not isinstance(image, Path):
+        entries = {launch.function: found.entries.get(launch.function, launch.function) for launch in image.launches}
+        found = Image(found.cubin, found.ptx, found.program, {**found.entries, **entries})
+    return found
+
+
+def count(work: Work, known: dict[Any, Image]) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Return the simulator's counts of a work's launches, and the (name of the cubin, entry) of each."""
+    reports: dict[tuple[str, str], list[simulator.Report]] = defaultdict(list)
+    images, places = {}, []
+    for launch in work.launches:
+        image = compiled(launch.image, known)
+        entry, name = image.entry(launch.entry), hashlib.sha256(image.cubin).hexdigest()[:16]
+        images[name] = image
+        code, lines = nvdisasm.functions(image.cubin, entry), image.ptx.splitlines()
+        report = simulator.run(
+            image.program, entry, tuple(launch.grid), tuple(launch.block),
+            [work.arrays[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
+             for a in launch.arguments],
+            shared_bytes=launch.shared, merged=merged.merge(code, lines, image.program.lines(entry)).issued(),
+        )  # fmt: skip
+        reports[name, entry].append(report)
+        places.append((name, entry))
+    sums: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
+    for (name, entry), ran in reports.items():
+        sums.update(counted(images[name], entry, simulator.merge(ran)))
+    return dict(sums), places
+
+
+def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
+    """Return the sums of one entry's launches under the names of COUNTS."""
+    code, lines = nvdisasm.functions(image.cubin, entry), image.ptx.splitlines()
+    opcodes: dict[int, set[str]] = defaultdict(set)
+    for function in code:
+        for instruction in function.instructions:
+            opcodes[instruction.ptx_line].add(instruction.opcode)
+    sums: Counter[str] = Counter()
+    for access in report.accesses:
+        there = opcodes[access.instruction]
+        if access.space == "shared":
+            sums[f"shared {access.op} wavefronts"] += access.wavefronts or 0
+        elif access.space == "local":
+            sums["local sectors"] += (access.sectors or 0) if there & {"LDL", "STL"} else 0
+        elif access.space == "global":
+            op = f"global {access.op}"
+            if access.op == "atomic":
+                op = "reduction" if there & {"RED", "REDG"} else "atomic"
+            sums[f"{op} sectors"] += access.sectors or 0
+    counts = executed.count(code, report.executed[entry], lines)
+    for function, times in zip(code, counts, strict=True):
+        for block, ran in zip(function.blocks, times, strict=True):
+            sums["instructions"] += round(ran.warps * len(block.instructions))
+            sums["thread instructions"] += round(ran.lanes * len(block.instructions))
+    for local in machine_code.local_accesses(code, lines, counts):
+        sums["local sectors"] += round(local.lanes * local.bytes / 32) if local.spill else 0
+    return sums
+
+
+def prepare(folder: Path) -> None:
+    """Write the cubins and what the simulator counts of each work."""
+    os.environ.setdefault("CUDABENCH_COMPILER", "nvcc")
+    (folder / "cubins").mkdir(parents=True, exist_ok=True)
+    plan: dict[str, Any] = {}
+    known: dict[Any, Image] = {}
+    for work in works():
+        began = time.perf_counter()
+        try:
+            sums, places = count(work, known)
+        except Exception as error:  # one kernel less; said here and in the table
+            print(f"{work.name}: {type(error).__name__}: {error}", flush=True)
+            continue
+        plan[work.name] = {"counts": sums, "launches": places}
+        for image in known.values():
+            path = folder / "cubins" / f"{hashlib.sha256(image.cubin).hexdigest()[:16]}.cubin"
+            if not path.exists():
+                path.write_bytes(image.cubin)
+        print(f"{work.name}: {sums['instructions']} instructions, {time.perf_counter() - began:.1f} s", flush=True)
+    (folder / "plan.json").write_text(json.dumps({"arch": ARCH, "works": plan}))
+    print(f"{len(plan)} kernels with {sum(len(w['launches']) for w in plan.values())} launches: {folder}")
+
+
+# ------------------------------------------------------------------------------------------------------------- the GPU
+
+
+def launch_all(folder: Path, seconds: float) -> None:
+    """Launch everything once, for ncu to watch, and note what was launched; stop when the time is over."""
+    import pycuda.driver as cuda
+
+    from cudabench.devices.cuda import packing
+
+    began = time.monotonic()
+    plan = json.loads((folder / "plan.json").read_text())["works"]
+    cuda.init()
+    device = cuda.Device(0)
+    context = device.make_context()
+    modules: dict[str, Any] = {}
+    try:
+        with (folder / "launched.jsonl").open("w") as log:
+            print(json.dumps({"device": device.name()}), file=log, flush=True)
+            for work in works():
+                if work.name not in plan:
+                    continue
+                if time.monotonic() - began > seconds:
+                    print(json.dumps({"stopped": work.name}), file=log, flush=True)
+                    break
+                pointers = {name: cuda.mem_alloc(max(array.nbytes, 16)) for name, array in work.arrays.items()}
+                for name, array in work.arrays.items():
+                    if array.nbytes:
+                        cuda.memcpy_htod(pointers[name], np.ascontiguousarray(array))
+                done, fault = 0, None
+                try:
+                    for launch, (image, entry) in zip(work.launches, plan[work.name]["launches"], strict=True):
+                        if image not in modules:
+                            modules[image] = cuda.module_from_file(str(folder / "cubins" / f"{image}.cubin"))
+                        function = modules[image].get_function(entry)
+                        if launch.shared > 48 * 1024:
+                            function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared)
+                        function.prepare(packing(launch.arguments))
+                        block = (*launch.block, 1, 1)[:3]
+                        arguments = [
+                            pointers[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
+                            for a in launch.arguments
+                        ]
+                        grid = (*launch.grid, 1, 1)[:3]
+                        function.prepared_call(grid, block, *arguments, shared_size=launch.shared)
+                        done += 1
+                    context.synchronize()
+                except cuda.Error as error:
+                    fault = str(error)
+                print(json.dumps({"name": work.name, "launches": done, "fault": fault}), file=log, flush=True)
+                for pointer in pointers.values():
+                    pointer.free()
+    finally:
+        context.pop()
+
+
+def counters() -> list[str]:
+    """Return the counters to ask for: those of COUNTS that this ncu has for the GPU."""
+    wanted = list(dict.fromkeys(name for names, _ in COUNTS.values() for name in names))
+    ran = subprocess.run(["ncu", "--query-metrics", "--chips", "gh100"], capture_output=True, text=True, check=False)
+    listed = {line.split()[0] for line in ran.stdout.splitlines() if line.strip()}
+    return [name for name in wanted if name in KNOWN or name.removesuffix(".sum") in listed]
+
+
+def measure(folder: Path, seconds: float) -> None:
+    """Launch everything under one ncu, and write and print both sides."""
+    began = time.monotonic()
+    asked = counters()
+    options = ["--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
+    child = [sys.executable, __file__, "launch", "--folder", str(folder), "--seconds", str(seconds)]
+    command = ["ncu", *options, "--target-processes", "all", "--metrics", ",".join(asked), *child]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    (folder / "ncu.csv").write_text(ran.stdout)
+    lines = [line for line in ran.stdout.splitlines() if line.startswith('"')]
+    rows = [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row.get("ID")]
+    if not rows:
+        sys.exit(f"ncu saw no launch: {ran.stdout[-1500:]}{ran.stderr[-1500:]}")
+    plan = json.loads((folder / "plan.json").read_text())
+    log = [json.loads(line) for line in (folder / "launched.jsonl").read_text().splitlines()]
+    launched = [one for one in log if "name" in one]
+    total = sum(one["launches"] for one in launched)
+    if total != len(rows):
+        sys.exit(f"{total} kernels were launched and ncu saw {len(rows)}: the rows cannot be told apart; see ncu.csv.")
+    found, at = {}, 0
+    for one in launched:
+        mine = rows[at : at + one["launches"]]
+        at += one["launches"]
+        measured = {name: sum(value(row.get(name)) for row in mine) for name in asked}
+        hardware = {
+            name: sum(measured[counter] for counter in names if counter in measured)
+            for name, (names, _) in COUNTS.items()
+            if any(counter in measured for counter in names)
+        }
+        names = sorted({row.get("Kernel Name", "") for row in mine})
+        found[one["name"]] = {
+            "simulator": plan["works"][one["name"]]["counts"], "hardware": hardware, "fault": one["fault"],
+            "kernels": names,
+        }  # fmt: skip
+    content = {
+        "device": log[0]["device"], "arch": plan["arch"], "counters": asked, "works": found,
+        "left_out": [name for name in plan["works"] if name not in found],
+    }  # fmt: skip
+    (folder / "measured.json").write_text(json.dumps(content, indent=1) + "\n")
+    compare(content)
+    print(f"\n{len(rows)} launches in {time.monotonic() - began:.0f} s: {folder / 'measured.json'}")
+
+
+def value(text: str | None) -> int:
+    """Return a number of ncu's; 0 where it has none."""
+    digits = (text or "").replace(",", "")
+    return round(float(digits)) if digits.replace(".", "", 1).isdigit() else 0
+
+
+# ------------------------------------------------------------------------------------------------------------ the table
+
+
+def compare(content: Mapping[str, Any]) -> None:
+    """Print for each count how many kernels have it equal and within its bound, and every one that does not."""
+    works: Mapping[str, Any] = content["works"]
+    print(f"{content['device']}: {len(works)} kernels\n")
+    print(
+        "| count | kernels that have it | equal | within | bound | worst |\n| --- | ---: | ---: | ---: | ---: | --- |"
+    )
+    for name, (_, bound) in COUNTS.items():
+        pairs = [
+            (key, work["simulator"].get(name, 0), work["hardware"][name])
+            for key, work in works.items()
+            if name in work["hardware"] and (work["hardware"][name] or work["simulator"].get(name, 0))
+        ]
+        equal = sum(ours == theirs for _, ours, theirs in pairs)
+        within = sum(off(ours, theirs) <= bound for _, ours, theirs in pairs)
+        worst = max(pairs, key=lambda pair: off(*pair[1:]), default=None)
+        said = "" if worst is None or equal == len(pairs) else f"{worst[0]}: {worst[1]} for {worst[2]}"
+        print(f"| {name} | {len(pairs)} | {equal} | {within} | {bound:.0%} | {said} |")
+    print("\n| kernel | count | simulator | hardware | ratio |\n| --- | --- | ---: | ---: | ---: |")
+    for key, work in works.items():
+        for name, theirs in work["hardware"].items():
+            ours = work["simulator"].get(name, 0)
+            if ours != theirs:
+                ratio = f"{ours / theirs:.4f}" if theirs else "-"
+                note = " (order)" if key.split()[0].removeprefix("corpus/") in ORDERED else ""
+                print(f"| {key}{note} | {name} | {ours} | {theirs} | {ratio} |")
+    faults = [f"{key}: {work['fault']}" for key, work in works.items() if work["fault"]]
+    print("\n".join(faults))
+    if content["left_out"]:
+        print(f"not reached in time: {len(content['left_out'])}, {', '.join(content['left_out'][:8])} ...")
+
+
+def off(ours: int, theirs: int) -> float:
+    """Return by what part the simulator's count differs."""
+    return abs(ours - theirs) / max(theirs, 1)
 
 
 def main() -> None:
-    """Print what differs."""
-    equal = {name: [0, 0] for name in METRICS}
-    for size, block in zip(SIZES, BLOCKS, strict=True):
-        words = ["transpose", "--size", *size, "--block", *block]
-        simulated = {r["kernel"]: (r["function"], counts(r)) for r in simulate(words)}
-        measured = profile(words)
-        for kernel, (function, ours) in simulated.items():
-            theirs = measured.get(function)
-            if theirs is None:
-                print(f"{kernel}: ncu saw no launch of {function}")
-                continue
-            for name in METRICS:
-                same = ours[name] == theirs[name]
-                equal[name][0] += same
-                equal[name][1] += 1
-                if not same:
-                    print(
-                        f"{kernel:<17} {'x'.join(size):>9} block {'x'.join(block):<6} {name}: "
-                        f"simulator {ours[name]}, ncu {theirs[name]}"
-                    )
-    for name, (same, of) in equal.items():
-        print(f"{name}: {same} of {of} equal")
-
-
-def simulate(words: list[str]) -> list[dict[str, Any]]:
-    """Return the simulator's results."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "cudabench", *words, "--device", "sim", "--no-cpu", "-q", "--json", "-"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    results: list[dict[str, Any]] = json.loads(ran.stdout)["results"]
-    return results
-
-
-def counts(result: dict[str, Any]) -> dict[str, int]:
-    """Return a simulated result's sums under the names of the metrics."""
-
-    def total(space: str, op: str, key: str) -> int:
-        return sum(a[key] for a in result["access"] if (a["space"], a["op"]) == (space, op))
-
-    return {
-        "load sectors": total("global", "load", "sectors"),
-        "store sectors": total("global", "store", "sectors"),
-        "shared load wavefronts": total("shared", "load", "wavefronts"),
-        "shared store wavefronts": total("shared", "store", "wavefronts"),
-    }
-
-
-def profile(words: list[str]) -> dict[str, dict[str, int]]:
-    """Return ncu's counts of each kernel's first launch."""
-    options = ["--clock-control", "none", "--csv", "--page", "raw", "--target-processes", "all"]
-    choice = ["--kernel-name", "regex:transpose_", "--metrics", ",".join(METRICS.values())]
-    program = [sys.executable, __file__, "--launch", *words]
-    ran = subprocess.run(["ncu", *options, *choice, *program], capture_output=True, text=True, check=False)
-    return {row["Kernel Name"].split("(")[0]: row["counts"] for row in rows(ran.stdout)}
-
-
-def rows(text: str) -> Iterator[dict[str, Any]]:
-    """Yield ncu's raw rows, the first of a kernel last in line so that it wins."""
-    lines = [line for line in text.splitlines() if line.startswith('"')]
-    found = [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row.get("Kernel Name")]
-    for row in reversed(found):
-        row["counts"] = {name: int(float(row[metric].replace(",", ""))) for name, metric in METRICS.items()}  # type: ignore[assignment]
-        yield row
-
-
-def launch(words: list[str]) -> None:
-    """Launch every kernel of the ladder once, for ncu to watch."""
-    from cudabench import operations
-    from cudabench.devices.cuda import CudaDevice
-    from cudabench.plan import cases
-
-    size, block = words[2:4], words[5:7]
-    operation = operations.get("transpose")
-    ladder = cases.build(
-        operation, cases.Request(size=(int(size[0]), int(size[1])), block=(int(block[0]), int(block[1])))
-    )
-    with CudaDevice(0) as device:
-        nbytes = int(size[0]) * int(size[1]) * 4
-        pointers = {"in": device.allocate(nbytes), "out": device.allocate(nbytes)}
-        for case in ladder:
-            device.run(device.bind(device.load(case.source, case.defines), case.launches, pointers), case.kernel)
+    """Prepare, measure or compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("prepare", "measure", "compare", "launch"))
+    parser.add_argument("--folder", type=Path, default=Path("build/ncu"))
+    parser.add_argument("--seconds", type=float, default=90, help="after which nothing more is launched")
+    given = parser.parse_args()
+    folder = given.folder.resolve()
+    if given.what == "prepare":
+        prepare(folder)
+    elif given.what == "launch":
+        launch_all(folder, given.seconds)
+    elif given.what == "measure":
+        measure(folder, given.seconds)
+    else:
+        content = json.loads((folder / "measured.json").read_text())
+        for name, work in json.loads((folder / "plan.json").read_text())["works"].items():
+            if name in content["works"]:
+                content["works"][name]["simulator"] = work["counts"]
+        compare(content)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--launch"]:
-        launch(sys.argv[2:])
-    else:
-        main()
+    main()

@@ -1,23 +1,29 @@
 """Random kernels with defined results: what a GPU computes against what the simulator does, bit by bit.
 
     python benchmarks/random_kernels.py generate 2000 --folder build/random     # anywhere; takes minutes
-    python benchmarks/random_kernels.py check --folder build/random             # on a GPU; prints what differs
+    python benchmarks/random_kernels.py check --folder build/random             # on a GPU; names what differs
+    python benchmarks/random_kernels.py explain --folder build/random           # anywhere; the statements at fault
 
-`generate` writes .cu files of KERNELS_A_FILE kernels and the outputs that the simulator expects (expected.npz). `check`
-compiles each file for the GPU that is there and launches its kernels. Every kernel is a function of its seed alone.
+Every kernel is a function of its seed alone. `generate` computes kernels in the simulator and writes expected.npz, 8
+bytes a kernel: a digest of its outputs. `check` writes the same kernels again, compiles them for the GPU that is there,
+launches them, and keeps the outputs of those that differ (differing.npz, 4 KB each); `explain` compares those with the
+simulator's and names the variables that differ and the statement of the first.
 
 A kernel mixes integers of 8 to 128 bits, floats, doubles and halves with all roundings, conversions, shuffles, votes,
 shared memory, atomics, loops, switches, branches and local arrays. Its results are defined: shifts stay in range,
 divisors are no zeros, atomics commute, warp-wide functions stand where all lanes are, products and sums are of the kind
-that no compiler fuses, and a NaN counts as one value.
+that no compiler fuses, a NaN counts as one value and its sign is not used (docs/simulator.md: what PTX leaves open).
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
+import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -31,6 +37,7 @@ from cudabench.toolchain.compiler import compile_cubin, compile_ptx
 KERNELS_A_FILE = 25
 BLOCKS, THREADS, WORDS = 2, 64, 4
 INPUTS = 16  # 64-bit words that each thread reads
+MULTIPLIER = 0x9E3779B97F4A7C15
 Array = np.ndarray[Any, Any]
 
 HEAD = """#include <cuda_fp16.h>
@@ -131,7 +138,7 @@ class Writer:
         for word, names in enumerate(sums):
             self.add(f"u64 s{word} = 0;")
             for variable in names:
-                self.add(f"s{word} = s{word} * 0x9e3779b97f4a7c15ull + bits({variable});")
+                self.add(f"s{word} = s{word} * {MULTIPLIER:#x}ull + bits({variable});")
             self.add(f"out[at * {WORDS} + {word}] = s{word};")
         head = f'extern "C" __global__ void {name}(const u64 *in, u64 *out)\n{{\n'
         return head + "    __shared__ u64 tile[64];\n    __shared__ u32 cells[8];\n" + "\n".join(self.lines) + "\n}\n"
@@ -203,12 +210,13 @@ def floating(w: Writer) -> None:
     x, y, z = (w.any(type_) for _ in range(3))
     r, s = w.pick(*ROUNDINGS), "f" if letter == "f" else ""
     fused = f"__fma{'f' if s else ''}_{r}({x}, {y}, {z})"
+    sign = f"copysign{s}({x}, isnan({y}) ? {x} : {y})"
     w.let(
         type_,
         w.pick(
             f"__{letter}add_{r}({x}, {y})", f"__{letter}sub_{r}({x}, {y})", f"__{letter}mul_{r}({x}, {y})",
             fused, f"__{letter}div_{r}({x}, {y})", f"__{letter}sqrt_{r}(fabs{s}({x}))", f"__{letter}rcp_{r}({x})",
-            f"fmin{s}({x}, {y})", f"fmax{s}({x}, {y})", f"copysign{s}({x}, {y})", f"floor{s}({x})", f"ceil{s}({x})",
+            f"fmin{s}({x}, {y})", f"fmax{s}({x}, {y})", sign, f"floor{s}({x})", f"ceil{s}({x})",
             f"trunc{s}({x})", f"rint{s}({x})", f"-{x}", f"fabs{s}({x})",
         ),
     )  # fmt: skip
@@ -318,7 +326,7 @@ def loop(w: Writer) -> None:
     """A loop whose turns differ by lane, with a way out in the middle."""
     targets = results(w)
     w.count += 1
-    turn = f"i{w.count}"
+    turn = f"turn{w.count}"
     w.add(w.pick("", "#pragma unroll 1", "#pragma unroll 2"))
     w.add(f"for (u32 {turn} = 0; {turn} < ({w.any('u32')} & 7); {turn}++) {{")
     inside(w, targets, w.number(1, 4))
@@ -451,73 +459,123 @@ def parts(count: int, first: int) -> Iterator[tuple[int, int]]:
         yield start, min(KERNELS_A_FILE, first + count - start)
 
 
+def digest(*pieces: bytes) -> int:
+    """Return 64 bits that stand for some bytes."""
+    return int.from_bytes(hashlib.blake2b(b"".join(pieces), digest_size=8).digest(), "little")
+
+
+def text_digest(first: int, count: int) -> int:
+    """Return what must be equal where kernels are to be compared: their text and inputs."""
+    return digest(source(first, count).encode(), inputs().tobytes())
+
+
+def expected(first: int, count: int) -> Array:
+    """Return the digests of a file: of its text, then of its kernels' outputs in the simulator."""
+    outputs = [digest(out.tobytes()) for out in simulated(first, count)]
+    return np.array([text_digest(first, count), *outputs], np.uint64)
+
+
 def generate(count: int, first: int, folder: Path, jobs: int) -> None:
-    """Write the files and what their kernels compute in the simulator."""
+    """Write the digests of what kernels compute in the simulator."""
     folder.mkdir(parents=True, exist_ok=True)
-    for start, number in parts(count, first):
-        (folder / f"random_{start}.cu").write_text(source(start, number))
     starts, numbers = zip(*parts(count, first), strict=True)
+    began = time.perf_counter()
     with ProcessPoolExecutor(jobs) as pool:
-        found = pool.map(simulated, starts, numbers)
-        outputs = {f"random_{start}": values for start, values in zip(starts, found, strict=True)}
-    np.savez_compressed(folder / "expected.npz", **outputs)
+        found = {str(start): part for start, part in zip(starts, pool.map(expected, starts, numbers), strict=True)}
+    np.savez_compressed(folder / "expected.npz", **found)  # type: ignore[arg-type]
     size = (folder / "expected.npz").stat().st_size
-    print(f"{count} kernels in {len(outputs)} files, {size / 1e6:.1f} MB of expected outputs: {folder}")
+    print(f"{count} kernels in {time.perf_counter() - began:.0f} s, {size / 1e3:.0f} kB: {folder / 'expected.npz'}")
 
 
-def machine_code(path: str, arch: str) -> bytes:
-    """Return a file compiled for an architecture."""
-    cubin = compile_cubin(Path(path).read_text(), path, arch=arch, backend="nvrtc").cubin
+def machine_code(first: int, count: int, arch: str) -> tuple[int, bytes]:
+    """Return the digest of a file's text, and the file compiled for an architecture."""
+    cubin = compile_cubin(source(first, count), f"random_{first}.cu", arch=arch, backend="nvrtc").cubin
     assert cubin is not None
-    return cubin
+    return text_digest(first, count), cubin
 
 
 def check(folder: Path, jobs: int) -> int:
-    """Run the files' kernels on the GPU, print what differs from the simulator, and return how many kernels did."""
+    """Run kernels on the GPU, keep the outputs of those that differ from the simulator's; return how many do."""
     import pycuda.driver as cuda
 
     began = time.perf_counter()
     cuda.init()
     device = cuda.Device(0)
     arch = "sm_{}{}".format(*device.compute_capability())
-    expected = np.load(folder / "expected.npz")
-    paths = [str(folder / f"{name}.cu") for name in expected.files]
+    wanted = dict(np.load(folder / "expected.npz"))
+    starts = [int(name) for name in wanted]
+    counts = [digests.size - 1 for digests in wanted.values()]
     with ProcessPoolExecutor(jobs) as pool:  # before the context: forked processes must not have one
-        cubins = list(pool.map(machine_code, paths, [arch] * len(paths)))
+        files = list(pool.map(machine_code, starts, counts, [arch] * len(starts)))
     compiled = time.perf_counter()
+    differing: dict[str, Array] = {}
     context = device.make_context()
     try:
         data = cuda.to_device(inputs())
-        wrong = kernels = 0
-        for name, cubin in zip(expected.files, cubins, strict=True):
-            module, first = cuda.module_from_buffer(cubin), int(name.rpartition("_")[2])
-            for seed, want in enumerate(expected[name], first):
-                out = np.zeros_like(want)
+        for first, digests, (text, cubin) in zip(starts, wanted.values(), files, strict=True):
+            if text != int(digests[0]):
+                sys.exit(f"kernels from {first} on are written differently here: another NumPy than generate's?")
+            module = cuda.module_from_buffer(cubin)
+            for seed, want in enumerate(digests[1:].tolist(), first):
+                out = np.zeros(BLOCKS * THREADS * WORDS, np.uint64)
                 memory = cuda.to_device(out)
                 module.get_function(f"k{seed}")(data, memory, grid=(BLOCKS, 1), block=(THREADS, 1, 1))
                 cuda.memcpy_dtoh(out, memory)
-                kernels += 1
-                if np.array_equal(out, want):
-                    continue
-                wrong += 1
-                words = np.flatnonzero(out != want)
-                lane, word = divmod(int(words[0]), WORDS)
-                print(
-                    f"k{seed} in {name}.cu: {words.size} of {want.size} words differ, first word {word} of thread "
-                    f"{lane}: {int(out[words[0]]):#x}, simulator {int(want[words[0]]):#x}"
-                )
+                if digest(out.tobytes()) != want:
+                    differing[f"k{seed}"] = out
     finally:
         context.pop()
     ended = time.perf_counter()
-    print(f"{kernels - wrong} of {kernels} kernels equal on {device.name()} ({arch})")
+    kernels = sum(counts)
+    np.savez_compressed(folder / "differing.npz", **differing)  # type: ignore[arg-type]
+    if differing:
+        print(f"differ: {' '.join(differing)}; their outputs are in {folder / 'differing.npz'}, for explain")
+    print(f"{kernels - len(differing)} of {kernels} kernels equal on {device.name()} ({arch})")
     print(f"{compiled - began:.0f} s to compile with {jobs} processes, {ended - compiled:.0f} s to run")
-    return wrong
+    return len(differing)
+
+
+def explain(folder: Path) -> int:
+    """Print which variables differ in the kernels that `check` kept; return how many kernels still do."""
+    still = 0
+    for name, theirs in np.load(folder / "differing.npz").items():
+        seed = int(name[1:])
+        ours = simulated(seed, 1)[0]
+        if np.array_equal(ours, theirs):
+            print(f"{name}: equal")
+            continue
+        still += 1
+        writer = Writer(seed)
+        text = writer.kernel(name)
+        order = [variable for names in writer.variables.values() for variable in names]
+        types = {variable: type_ for type_, names in writer.variables.items() for variable in names}
+        places = np.flatnonzero(ours != theirs)
+        print(f"{name}: {places.size} of {ours.size} words differ")
+        found = Counter(blame(int(ours[p]), int(theirs[p]), order[int(p) % WORDS :: WORDS]) for p in places)
+        for (variable, change), times in sorted(found.items(), key=lambda item: int(item[0][0][1:]))[:5]:
+            print(f"  {types[variable]} {variable} by {change:#x}, {times} times:")
+            lines = [line.strip() for line in text.splitlines() if re.search(rf"\b{variable} = ", line)]
+            print("".join(f"    {line}\n" for line in lines), end="")
+    print(f"{still} kernels differ")
+    return still
+
+
+def blame(ours: int, theirs: int, variables: list[str]) -> tuple[str, int]:
+    """Return the variable of a word, and its change, that explains the other sum best: by the fewest bits."""
+    modulus, back = 2**64, pow(MULTIPLIER, -1, 2**64)
+    change, best = (theirs - ours) % modulus, []
+    for variable in reversed(variables):
+        signed = change - modulus if change >> 63 else change
+        best.append((abs(signed), variable, signed))
+        change = change * back % modulus
+    _, variable, signed = min(best)
+    return variable, signed
 
 
 def main() -> None:
-    """Generate or check."""
+    """Generate, check or explain."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("generate", "check"))
+    parser.add_argument("what", choices=("generate", "check", "explain"))
     parser.add_argument("count", type=int, nargs="?", default=2000, help="kernels to generate")
     parser.add_argument("--first", type=int, default=0, help="seed of the first kernel")
     parser.add_argument("--folder", type=Path, default=Path("build/random"))
@@ -525,7 +583,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "generate":
         generate(given.count, given.first, given.folder, given.jobs)
-    elif check(given.folder, given.jobs):
+    elif check(given.folder, given.jobs) if given.what == "check" else explain(given.folder):
         sys.exit(1)
 
 

@@ -121,8 +121,9 @@ def _number(value: float) -> str:
 def _local(row: Access) -> str:
     moved = row.sectors or 0
     return (
-        f"{_NOUNS[row.op].split()[0]} touch {_number(moved / row.requests)} sectors where registers need none: local "
-        "memory lives in device memory; index arrays with constants, or free registers"
+        f"{_NOUNS[row.op].split()[0]} touch {_number(moved / row.requests)} sectors where registers need none, "
+        f"{_number(moved * 32)} bytes in all: local memory lives in device memory; index arrays with constants, or "
+        "free registers"
     )
 
 

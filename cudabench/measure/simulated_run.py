@@ -13,6 +13,7 @@ from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.explain import advice, drawings, machine_code, recorded
+from cudabench.explain.costly import find as find_costly
 from cudabench.measure import verify
 from cudabench.measure.context import (
     Arrays,
@@ -43,8 +44,10 @@ from cudabench.model import (
     Problem,
     Result,
     StateVariable,
+    Warning,
     Watch,
 )
+from cudabench.results.warnings import warning
 from cudabench.toolchain.record import Compiled
 
 
@@ -135,6 +138,7 @@ class SimulatedRun(RunContext):
         notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem))]
         notes += arithmetic_warnings(result.machine_code, self.output_type(), verification)
         notes += [*launch_warnings(case), *state_warnings(state), *code_warnings(one.ptx for _, one in compiled)]
+        notes += self._costly(run, compiled)
         result = replace(result, warnings=tuple(notes), state=state, inputs="fixed" if self.fixed else "fresh")
         faults = self._faults(case, run, result, arrays)
         if state and not faults:
@@ -192,6 +196,18 @@ class SimulatedRun(RunContext):
         if again is None or not again.mismatches:
             return []
         return [f"{wrong_reason(again)}: {kept_sentence(state)}"]
+
+    def _costly(self, run: sim.Run, compiled: Sequence[tuple[Case, Compiled]]) -> list[Warning]:
+        """Return what is to be said of arithmetic that costs more than it looks."""
+        notes = []
+        for part, one in compiled:
+            lines = one.ptx.splitlines()
+            for entry in dict.fromkeys(one.entry(launch.function) for launch in part.launches):
+                for costly in find_costly(lines, run.report.executed.get(entry, {}), part.source.name):
+                    places = ", ".join(map(str, costly.lines))
+                    said = f"line{'s' if len(costly.lines) > 1 else ''} {places}"
+                    notes.append(warning(costly.kind, lines=said, count=costly.instructions))
+        return notes
 
     def _machine_code(self, run: sim.Run, compiled: Sequence[tuple[Case, Compiled]]) -> MachineCode | None:
         images = []

@@ -106,6 +106,20 @@ KINDS = {
             "--rtol",
         ),
         Kind(
+            "division",
+            "The kernel divides integers of 64 bits.",
+            "{lines}: {count} warp divisions of 64-bit integers are subroutines of about a hundred instructions: "
+            "give what fits 32 bits, or divide by a constant, such as one of --define",
+            "--define",
+        ),
+        Kind(
+            "double",
+            "The kernel computes in double precision between floats.",
+            "{lines}: floats become double for a literal and float again, {count} warp instructions at a fraction of "
+            "the rate: write 2.0f for 2.0, also in a --define",
+            "--define",
+        ),
+        Kind(
             "inputs",
             "The time depends on the inputs: one set of two is served faster.",
             "the inputs of --seed {slow} take {ratio:.2f} times as long as those of --seed {fast}: the time depends on "

@@ -1,8 +1,8 @@
 """Execution of one launch: chunks of blocks, divergence, barriers.
 
 All lanes of a chunk that are at the same basic block run it together. Where a branch splits them, each side waits at
-its block and the lowest block runs first, so that the sides meet again where their paths do. Lanes at a barrier are
-parked until no other lane of the chunk can run.
+its block and the block of the lowest rank runs first (`program.order`), so that the sides meet again where their paths
+do. Lanes at a barrier are parked until no other lane of the chunk can run.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Machine:
         self.hazards = Hazards(plan.code, space)
         self.instructions = 0
         self.executed = [Executed()] * len(plan.code.blocks)
+        self.ranks = [block.rank for block in plan.code.blocks]
         self.steps = 0
         self.output: list[str] = []
         self.textures: dict[int, Texture] = {}  # by handle
@@ -186,7 +187,7 @@ class Machine:
     def run_chunk(self, chunk: Chunk) -> None:
         """Run the blocks of a chunk to their end."""
         self.start(chunk)
-        blocks = self.code.blocks
+        blocks, rank = self.code.blocks, self.ranks.__getitem__
         ready: dict[int, Array | None] = {0: chunk.root}
         waiting: dict[int, Array | None] = {}
         parked: list[tuple[int, Array | None, Op, Barrier]] = []
@@ -204,20 +205,21 @@ class Machine:
                 else:
                     turn += 1
                     # Lanes that spin on a lock must not starve the lane that holds it.
-                    number = min(ready) if turn % FAIRNESS >= BURST else max(ready)
-                    if self.asleep:
+                    late = turn % FAIRNESS < BURST
+                    number = max(ready, key=rank) if late else min(ready, key=rank)
+                    if self.asleep and not late:
                         awake = ready.keys() - self.asleep
                         if not awake:
                             self.asleep.clear()
                             if parked and self.release(spinning=True):
                                 continue
-                        number = min(awake or ready)
+                        number = min(awake or ready, key=rank)
                     mask = ready.pop(number)
                     if number in waiting:
                         mask = self.union(mask, waiting.pop(number))
                     self.keep = self.others()
             elif waiting:
-                number = min(waiting)
+                number = min(waiting, key=rank)
                 mask = waiting.pop(number)
                 self.keep = self.others()
                 forced = True

@@ -36,7 +36,7 @@ def test_every_statement_is_written(kernels: ModuleType) -> None:
     """A few hundred kernels use all kinds of statements that there are."""
     text = kernels.source(0, 300)
     for word in (
-        "switch (", "for (u32 i", "} else {", "__shfl_", "_sync(", "atomicCAS(", "atomicAdd(&cells", "__int128",
+        "switch (", "for (u32 turn", "} else {", "__shfl_", "_sync(", "atomicCAS(", "atomicAdd(&cells", "__int128",
         "__fma_rd(", "__fmaf_ru(", "__hfma(", "__ushort2half_rn(", "__double2ull_rz(", "__float2bfloat16_rd(",
         "__syncthreads_count(", "__vimin3_s32_relu(",
     ):  # fmt: skip

@@ -6,6 +6,7 @@ import numpy as np
 
 from cudabench.simulator.values import Array
 
+DENSE = 8  # entries of a table for each value, up to which it is faster than sorting
 MOST_KEPT = 1 << 21  # addresses, and pairs of address and block, that are told apart for an instruction
 
 
@@ -24,9 +25,9 @@ class Contention:
         """Note the lanes of one execution: an address and the number of the block for each."""
         if self.full:
             return
-        places, hits = np.unique(addresses, return_counts=True)
-        self.more.append((places, hits, distinct_pairs(addresses, blocks)))
-        pairs = self.more[-1][2]
+        places, which, hits = told_apart(addresses)
+        pairs = distinct_pairs(places, which, blocks)
+        self.more.append((places, hits, pairs))
         self.waiting += len(pairs)
         if self.waiting > MOST_KEPT:
             self.merge()
@@ -35,11 +36,12 @@ class Contention:
         """Bring together what was noted."""
         places = np.concatenate([self.places, *(each[0] for each in self.more)])
         hits = np.concatenate([self.hits, *(each[1] for each in self.more)])
-        self.places, where = np.unique(places, return_inverse=True)
-        self.hits = np.bincount(where.reshape(-1), weights=hits).astype(np.int64)
+        self.places, where, _ = told_apart(places)
+        self.hits = np.bincount(where, weights=hits).astype(np.int64)
         if self.pairs is not None:
             pairs = np.concatenate([self.pairs, *(each[2] for each in self.more)])
-            self.pairs = distinct_pairs(pairs[:, 0], pairs[:, 1])
+            places, which, _ = told_apart(pairs[:, 0])
+            self.pairs = distinct_pairs(places, which, pairs[:, 1])
             if len(self.pairs) > MOST_KEPT:
                 self.pairs = None
         self.full = len(self.places) > MOST_KEPT
@@ -60,9 +62,24 @@ class Contention:
         return int(self.hits[most]), int(np.count_nonzero(self.pairs[:, 0] == self.places[most]))
 
 
-def distinct_pairs(addresses: Array, blocks: Array) -> Array:
-    """Return the different pairs as rows of two columns; by one number a pair, since rows are slow to compare."""
-    places, which = np.unique(addresses, return_inverse=True)
+def told_apart(values: Array) -> tuple[Array, Array, Array]:
+    """Return the different integers, which of them each is, and how often each is there: np.unique, in a table of
+    what is between the least and the most where that is not much longer than the values."""
+    if not values.size:
+        return values, np.empty(0, np.int64), np.empty(0, np.int64)
+    least, most = int(values.min()), int(values.max())
+    if most - least > DENSE * values.size:
+        places, which, hits = np.unique(values, return_inverse=True, return_counts=True)
+        return places, which.reshape(-1), hits
+    counts = np.bincount(values - least)
+    there = counts.nonzero()[0]
+    which = (np.cumsum(counts > 0) - 1)[values - least]
+    return there + least, which, counts[there]
+
+
+def distinct_pairs(places: Array, which: Array, blocks: Array) -> Array:
+    """Return the different pairs of places[which] and blocks as rows of two columns; by one number a pair, since rows
+    are slow to compare."""
     width = int(blocks.max(initial=0)) + 1
-    found = np.unique(which.reshape(-1) * width + blocks)
+    found = told_apart(which * width + blocks)[0]
     return np.stack([places[found // width], found % width], axis=1)

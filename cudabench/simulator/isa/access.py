@@ -95,10 +95,12 @@ class Lanes:
     def extremes(self) -> tuple[int, int, int]:
         """Return (lowest, highest, bitwise or) of the active addresses."""
         address = self.address
-        if self.mask is not None:
-            address = np.broadcast_to(address, np.broadcast_shapes(address.shape, self.mask.shape))[
-                np.broadcast_to(self.mask, np.broadcast_shapes(address.shape, self.mask.shape))
-            ]
+        mask = self.mask
+        if mask is not None:
+            if address.shape != mask.shape:
+                shape = np.broadcast_shapes(address.shape, mask.shape)
+                address, mask = broadcast(address, shape), broadcast(mask, shape)
+            address = address[mask]
         return int(address.min()), int(address.max()), int(np.bitwise_or.reduce(address, axis=None))
 
     def fill(self, value: int) -> Array:

@@ -156,8 +156,8 @@ def _fma(ins: Instruction) -> Function:
         return _directed(ins, rounding.fma32, rounding.fma)
     if type_ == "f64":
         return _directed(ins, rounding.fma64, rounding.fma)
-    # The product of two halves is exact in float64.
-    return lambda x, y, z: x * y + z
+    # The product of two halves is exact in float64; the sum with a bfloat16 may not be.
+    return lambda x, y, z: rounding.odd_sum(x * y, z)
 
 
 @instruction("fma")

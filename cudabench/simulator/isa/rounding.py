@@ -1,7 +1,7 @@
 """Correctly rounded arithmetic that NumPy lacks: fused multiply-add, directed rounding, narrow formats.
 
 Results are found in a wider precision or as an exact sum of two floats (Knuth's TwoSum, Dekker's product), then
-rounded once.
+rounded once; where float64 ends, in whole numbers (`exact`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cudabench import floats
+from cudabench.simulator.isa import exact
 from cudabench.simulator.values import Array, broadcast
 
 F32: np.dtype[Any] = np.dtype(np.float32)
@@ -41,7 +42,7 @@ def two_product(x: Array, y: Array) -> tuple[Array, Array]:
     return product, ((x1 * y1 - product) + x1 * y0 + x0 * y1) + x0 * y0
 
 
-def _odd_sum(x: Array, y: Array) -> Array:
+def odd_sum(x: Array, y: Array) -> Array:
     """Return x + y rounded to odd: inexact results get an odd last bit, so that a second rounding does no harm."""
     total, error = two_sum(x, y)
     bits = total.view(np.int64)
@@ -91,22 +92,17 @@ def _fma32(x: Array, y: Array, z: Array, result: Array) -> Array:
 def _mend(result: Array, x: Array, y: Array, z: Array, where: Array) -> None:
     """Round the chosen elements by way of an exact sum."""
     a, b, c = (np.broadcast_to(value, result.shape)[where].astype(F64) for value in (x, y, z))
-    result[where] = _odd_sum(a * b, c).astype(F32)
+    result[where] = odd_sum(a * b, c).astype(F32)
 
 
 def fma64(x: Array, y: Array, z: Array) -> Array:
-    """Return x * y + z with one rounding; float64 arrays that broadcast (Boldo and Melquiond, IEEE Trans. Comp. 2008).
-
-    Where the product over- or underflows its error term is lost and the result may be off by one unit in the last
-    place.
-    """
+    """Return x * y + z with one rounding; float64 arrays that broadcast (Boldo, Melquiond, IEEE Trans. Comp. 2008)."""
     high, low = two_product(x, y)
     plain = high + z
-    safe = np.isfinite(low) & np.isfinite(plain) & (np.abs(high) > 1e-290)
     top, rest = two_sum(np.broadcast_to(z, high.shape) if z.shape != high.shape and z.size < high.size else z, low)
     head, tail = two_sum(high, top)
-    result = head + _odd_sum(tail, rest)
-    return np.where(safe & np.isfinite(result), result, plain)
+    result = head + odd_sum(tail, rest)
+    return exact.mend_fma(np.where(np.isfinite(result) & (high != 0), result, plain), x, y, z, high, low, "rn")
 
 
 def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
@@ -150,10 +146,9 @@ def add(x: Array, y: Array, mode: str) -> Array:
     dtype = x.dtype
     high, low = two_sum(x.astype(F64), y.astype(F64))
     if mode == "rm":
-        # x - x is -0 when rounding down (IEEE 754, 6.3).
-        exact_zero = (high == 0) & (low == 0) & ~((x == 0) & (y == 0) & (np.signbit(x) == np.signbit(y)))
+        zero = _cancelled(high, low, x, y)
         low = np.where(np.isfinite(high), low, 0)
-        return _bounded(np.where(exact_zero, dtype.type(-0.0), directed(high, low, dtype, mode)), mode, x, y)
+        return _bounded(np.where(zero, dtype.type(-0.0), directed(high, low, dtype, mode)), mode, x, y)
     return _bounded(directed(high, np.where(np.isfinite(high), low, 0), dtype, mode), mode, x, y)
 
 
@@ -161,22 +156,34 @@ def multiply(x: Array, y: Array, mode: str) -> Array:
     """Return x * y with a directed rounding."""
     if x.dtype == F64:
         high, low = two_product(x, y)
-        return _bounded(directed(high, np.where(np.isfinite(low), low, 0), F64, mode), mode, x, y)
+        found = directed(high, np.where(np.isfinite(low), low, 0), F64, mode)
+        return exact.mend_product(found, x, y, low, mode)
     high = x.astype(F64) * y
     return directed(high, np.zeros_like(high), F32, mode)
 
 
 def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
     """Return x * y + z with a directed rounding."""
-    dtype = x.dtype
-    if dtype == F64:
+    error = np.zeros((1, 1))
+    if x.dtype == F64:
         product, error = two_product(x, y)
         high, low = two_sum(product, z)
-        low = np.where(np.isfinite(low), low, 0) + np.where(np.isfinite(error), error, 0)
-        high, low = two_sum(high, low)
-        return _bounded(directed(high, low, F64, mode), mode, x, y, z)
-    high, low = two_sum(x.astype(F64) * y, np.asarray(z, dtype=F64))
-    return directed(high, np.where(np.isfinite(low), low, 0), F32, mode)
+        low = odd_sum(np.where(np.isfinite(low), low, 0), np.where(np.isfinite(error), error, 0))
+        total, low = two_sum(high, low)
+        high, low = np.where(total == 0, high, total), np.where(np.isfinite(total), low, 0)  # -0 + 0 is no -0
+    else:
+        product = x.astype(F64) * y
+        high, low = two_sum(product, np.asarray(z, dtype=F64))
+        low = np.where(np.isfinite(low), low, 0)
+    result = directed(high, low, x.dtype, mode)
+    if mode == "rm":
+        result = np.where(_cancelled(high, low, product, z), x.dtype.type(-0.0), result)
+    return exact.mend_fma(result, x, y, z, product, error, mode) if x.dtype == F64 else result
+
+
+def _cancelled(high: Array, low: Array, x: Array, y: Array) -> Array:
+    """Return where a sum of x and y is an exact zero that is -0 when rounding down (IEEE 754, 6.3)."""
+    return (high == 0) & (low == 0) & ~((x == 0) & (y == 0) & (np.signbit(x) == np.signbit(y)))
 
 
 def divide(x: Array, y: Array, mode: str) -> Array:
@@ -190,7 +197,10 @@ def divide(x: Array, y: Array, mode: str) -> Array:
         product, error = two_product(quotient, y)
         rest = (x - product) - error
     sign = np.where(np.isfinite(rest), np.sign(rest) * np.where(np.signbit(y), -1.0, 1.0), 0.0)
-    return _bounded(directed(wide, sign, x.dtype, mode), mode, x, np.where(y == 0, np.nan, y))
+    found = directed(wide, sign, x.dtype, mode)
+    if x.dtype == F64:
+        return exact.mend_quotient(found, x, y, mode)
+    return _bounded(found, mode, x, np.where(y == 0, np.nan, y))
 
 
 def square_root(x: Array, mode: str) -> Array:
@@ -203,7 +213,8 @@ def square_root(x: Array, mode: str) -> Array:
         wide = root
         product, error = two_product(root, root)
         rest = (x - product) - error
-    return directed(wide, np.where(np.isfinite(rest), rest, 0.0), x.dtype, mode)
+    found = directed(wide, np.where(np.isfinite(rest), rest, 0.0), x.dtype, mode)
+    return exact.mend_root(found, x, mode) if x.dtype == F64 else found
 
 
 # Formats that NumPy lacks.

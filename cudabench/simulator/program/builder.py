@@ -37,6 +37,7 @@ from cudabench.simulator.program.flow import (
     watch_undefined,
     written_memory,
 )
+from cudabench.simulator.program.order import rank
 from cudabench.simulator.program.ptx import (
     Address,
     Immediate,
@@ -404,6 +405,8 @@ class Builder:
         find_local_bounds(found, self.local_arrays(), self.local_accesses)
         granule = {space: min(value, 8) for space, value in self.granule.items()}
         blocks = cut_blocks(self.stream, self.kernel.location)
+        for block, place in zip(blocks, rank(blocks), strict=True):
+            block.rank = place
         behind = {id(op): block.weight - place for block in blocks for place, op in enumerate(block.ops)}
         for op, before in self.clocks:
             before[0] = behind.get(id(op), 0)

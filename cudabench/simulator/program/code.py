@@ -92,10 +92,11 @@ class Block:
     """A basic block: straight-line ops, then at most one op that may split, stop or park the lanes.
 
     live: a bit for each register that a lane waiting before the block may still read. runs: of the ops, where none has
-    a guard (`simple`). weight: instructions. lines: of the PTX, where they stand.
+    a guard (`simple`). weight: instructions. lines: of the PTX, where they stand. rank: its place in the order in which
+    blocks run (see `order.rank`).
     """
 
-    __slots__ = ("lines", "live", "number", "ops", "runs", "simple", "successors", "terminator", "weight")
+    __slots__ = ("lines", "live", "number", "ops", "rank", "runs", "simple", "successors", "terminator", "weight")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -106,6 +107,7 @@ class Block:
         self.simple = True
         self.runs: list[Run] = []
         self.weight = 0
+        self.rank = number
         self.lines: frozenset[int] = frozenset()
 
 

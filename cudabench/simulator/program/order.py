@@ -1,0 +1,106 @@
+"""In which order lanes that are apart run: so that they meet again as early as their paths do.
+
+Hardware lets the lanes that a branch parted meet at its immediate post-dominator. Here always the first block of an
+order runs in which every block comes after all from which lanes may still reach it: forward edges run forward, a loop
+is one piece without a gap, and its head is that piece's last block, so that lanes that begin another turn, or that
+have left, wait for those that are still inside.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Sequence
+
+from cudabench.simulator.program.code import Block
+
+DEEPEST = 16  # loops in loops; jumps from everywhere to everywhere are as many, and keep the order of the code
+
+
+def rank(blocks: Sequence[Block]) -> list[int]:
+    """Return each block's place in the order; where several orders would do, the one nearest to that of the code."""
+    successors = [block.successors for block in blocks]
+    found: list[int] = []
+    _arrange(range(len(blocks)), successors, found)
+    places = [0] * len(blocks)
+    for place, number in enumerate(found):
+        places[number] = place
+    return places
+
+
+def _arrange(
+    members: Collection[int], successors: Sequence[Sequence[int]], found: list[int], left: int = DEEPEST
+) -> None:
+    """Append some blocks in their order; a loop's head goes behind the rest of it."""
+    inside = set(members)
+    if not left:
+        found += sorted(inside)
+        return
+    pieces = _strongly_connected(sorted(inside), successors, inside)
+    piece_of = {number: place for place, piece in enumerate(pieces) for number in piece}
+    before = [0] * len(pieces)
+    after: list[set[int]] = [set() for _ in pieces]
+    entered: list[set[int]] = [set() for _ in pieces]
+    for number in inside:
+        for following in successors[number]:
+            if following in inside and piece_of[following] != piece_of[number]:
+                entered[piece_of[following]].add(following)
+                if piece_of[following] not in after[piece_of[number]]:
+                    after[piece_of[number]].add(piece_of[following])
+                    before[piece_of[following]] += 1
+    waiting = [(min(piece), place) for place, piece in enumerate(pieces) if not before[place]]
+    heapq.heapify(waiting)
+    while waiting:
+        _, place = heapq.heappop(waiting)
+        piece = pieces[place]
+        if len(piece) > 1:
+            head = min(entered[place] or piece)
+            _arrange([number for number in piece if number != head], successors, found, left - 1)
+            found.append(head)
+        else:
+            found.append(piece[0])
+        for following in after[place]:
+            before[following] -= 1
+            if not before[following]:
+                heapq.heappush(waiting, (min(pieces[following]), following))
+
+
+def _strongly_connected(
+    roots: Sequence[int], successors: Sequence[Sequence[int]], inside: Collection[int]
+) -> list[list[int]]:
+    """Return the strongly connected parts of a graph (Tarjan, 1972, without recursion)."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    stacked: set[int] = set()
+    found: list[list[int]] = []
+    for root in roots:
+        if root in index:
+            continue
+        work = [(root, iter(successors[root]))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        stacked.add(root)
+        while work:
+            number, ways = work[-1]
+            for following in ways:
+                if following not in inside:
+                    continue
+                if following not in index:
+                    index[following] = low[following] = len(index)
+                    stack.append(following)
+                    stacked.add(following)
+                    work.append((following, iter(successors[following])))
+                    break
+                if following in stacked:
+                    low[number] = min(low[number], index[following])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[number])
+                if low[number] == index[number]:
+                    piece: list[int] = []
+                    while not piece or piece[-1] != number:
+                        piece.append(stack.pop())
+                        stacked.discard(piece[-1])
+                    found.append(sorted(piece))
+    return found
