@@ -99,7 +99,7 @@ def test_driver_without_pycuda_is_no_silent_simulation(cudabench: Runner, monkey
     monkeypatch.setattr(probe, "find_spec", lambda name: None)
     ran = cudabench("transpose")
     assert (ran.code, ran.out) == (5, "")
-    assert "PyCUDA is not installed; install it with pip install 'cudabench[gpu]'" in ran.err
+    assert "PyCUDA is not installed; install it with cudabench setup-gpu" in ran.err
 
 
 def test_driver_without_compiler(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

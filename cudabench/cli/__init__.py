@@ -30,6 +30,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of the results file, or its keys as a page.",
     "plot": "Draw results: a ladder, time over size, a sweep.",
     "info": "Show what this machine can do, and what would mend each lack.",
+    "setup-gpu": "Build PyCUDA where there is a driver and no CUDA toolkit.",
     "completion": "Print the script that completes commands in bash, zsh or fish.",
 }
 
@@ -66,7 +67,7 @@ def make_command(name: str) -> click.Command:
         from cudabench.cli.operation import operation_command
 
         return operation_command(name)
-    command: click.Command = import_module(f"{__name__}.{name}").command
+    command: click.Command = import_module(f"{__name__}.{name.replace('-', '_')}").command
     return command
 
 

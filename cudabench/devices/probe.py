@@ -153,7 +153,7 @@ def nvcc() -> Part:
 
 def pycuda() -> Part:
     """Return PyCUDA, which runs kernels on a GPU."""
-    return _package("PyCUDA", "pycuda", "pycuda", "pip install 'cudabench[gpu]'")
+    return _package("PyCUDA", "pycuda", "pycuda", "cudabench setup-gpu")
 
 
 def nvml() -> Part:
