@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import click
@@ -52,8 +53,8 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
         build.refuse_foreign(where)
         if not driver.usable:
             raise DeviceUnusable(
-                f"PyCUDA has no use here, since {driver.problem}: {driver.repair}; --yes builds it all the same, for an "
-                "image that goes to another machine."
+                f"PyCUDA has no use here, since {driver.problem}: {driver.repair}; --yes builds it all the same, for "
+                "an image that goes to another machine."
             )
     if driver.usable:
         build.refuse_old_driver(driver.version, nvrtc)
@@ -61,9 +62,10 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
         build.refuse_without_compiler()
     if there and not rebuild:
         click.echo(f"PyCUDA {there} is in {where.prefix} already.")
-    elif why and probe.pycuda().usable:
+    elif not there and probe.pycuda().usable:
         click.echo(f"The PyCUDA that is here does not load ({text.line(why)}), so it is built anew.")
-    with build.work_folder() as work:
+    with tempfile.TemporaryDirectory(prefix="cudabench-setup-") as folder:
+        work = Path(folder)
         for at, step in enumerate([*steps, *check], 1):
             click.echo(f"{at}/{len(steps) + len(check)} {step.title}: {step.why} ... ", nl=False)
             try:

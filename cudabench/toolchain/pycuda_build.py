@@ -18,10 +18,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -36,6 +34,11 @@ NVCC = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runti
 GPU_EXTRA = ("pycuda>=2024.1", "nvidia-ml-py>=12")  # where the package's metadata does not tell
 WORK = "work"  # the variable of the commands that holds the temporary folder
 CHECKED_ELEMENTS = 1 << 24  # of the first kernel: 201 MB moved, over the L2 cache of any card of today
+# pip and uv read their settings from the home folder, and PyCUDA's build its configuration, so both get theirs.
+_BUILD_SETTINGS = (
+    'XDG_CONFIG_HOME="${XDG_CONFIG_HOME:-${HOME:-}/.config}" NETRC="${NETRC:-${HOME:-}/.netrc}" '
+    f'HOME="${WORK}" CC="${{CC:-gcc}}" CXX="${{CXX:-g++}}" CFLAGS="-O1 -g0"'
+)
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,8 @@ def refuse_old_driver(version: str | None, nvrtc: tuple[int, int] | None) -> Non
     needed = max(13, nvrtc[0] if nvrtc else 13)
     if match and int(match[1]) < needed:
         raise DeviceUnusable(
-            f"The driver serves CUDA {match[1]}.{match[2]} and kernels are compiled for CUDA {needed}: update the driver "
-            f"to one that serves it (release 580 or later for CUDA 13), or install a CUDA toolkit of {match[1]}.x and "
+            f"The driver serves CUDA {match[1]}.{match[2]} and kernels are compiled for CUDA {needed}: update it to "
+            f"one that serves {needed} (release 580 or later for CUDA 13), or install a CUDA toolkit of {match[1]}.x and "
             "`cudabench[gpu]`."
         )
 
@@ -162,7 +165,10 @@ def build_steps(where: Environment, find_links: str | None, *, again: bool) -> l
     """Return what builds PyCUDA and installs it; `again` puts it in the place of one that does not load."""
     install = _install(where, find_links)
     consent = " --break-system-packages" if where.managed else ""
-    replace = " --force-reinstall" if again else ""
+    wanted = f"{install}{consent} --no-cache-dir"
+    extra = shlex.join(gpu_extra())
+    # What is replaced comes without what it needs, which pip would replace as well.
+    replace = f"{_BUILD_SETTINGS} \\\n    {wanted} --force-reinstall --no-deps {extra}\n" if again else ""
     first = [Step("pip", "this environment lacks it", shlex.join(where.first))] if where.first else []
     include = f"${WORK}/cuda/nvidia/cu13/include"
     config = "\\n".join(
@@ -185,7 +191,8 @@ def build_steps(where: Environment, find_links: str | None, *, again: bool) -> l
             "names of libcuda",
             "an empty library with the driver's names, for the linker",
             f'mkdir -p "${WORK}/lib"\n'
-            f"grep -oE '\\bcu[A-Z][A-Za-z0-9_]*' \"{include}/cuda.h\" | sort -u | sed 's/.*/void &(void) {{}}/' "
+            f'cat "{include}/cuda.h" "{include}/cudaProfiler.h" | grep -oE \'\\bcu[A-Z][A-Za-z0-9_]*\' | sort -u |\n'
+            f"    sed 's/.*/void &(void) {{}}/' "
             f'> "${WORK}/lib/libcuda.c"\n'
             f'"${{CC:-gcc}}" -shared -fPIC -w -Wl,-soname,libcuda.so.1 -o "${WORK}/lib/libcuda.so" '
             f'"${WORK}/lib/libcuda.c"',
@@ -193,11 +200,8 @@ def build_steps(where: Environment, find_links: str | None, *, again: bool) -> l
         Step(
             "PyCUDA",
             "built here, in one to five minutes",
-            # PyCUDA's build reads its configuration from the home folder; pip and uv read theirs there too.
             f"printf '{config}\\n' > \"${WORK}/.aksetup-defaults.py\"\n"
-            f'XDG_CONFIG_HOME="${{XDG_CONFIG_HOME:-${{HOME:-}}/.config}}" NETRC="${{NETRC:-${{HOME:-}}/.netrc}}" '
-            f'HOME="${WORK}" CC="${{CC:-gcc}}" CXX="${{CXX:-g++}}" CFLAGS="-O1 -g0" \\\n'
-            f"    {install}{consent} --no-cache-dir{replace} {shlex.join(gpu_extra())}",
+            f"{replace}{_BUILD_SETTINGS} \\\n    {wanted} {extra}",
         ),
     ]
 
@@ -228,16 +232,8 @@ def script(steps: Sequence[Step]) -> str:
     return "\n".join(lines) + "\n"
 
 
-@contextmanager
-def work_folder() -> Iterator[Path]:
-    """Give a temporary folder for as long as the steps need it."""
-    with tempfile.TemporaryDirectory(prefix="cudabench-setup-") as folder:
-        yield Path(folder)
-
-
-def carry_out(step: Step, work: Path, began: Callable[[], None] = lambda: None) -> tuple[float, str]:
-    """Run a step; return the seconds that it took and what it printed. Raises StepFailed."""
-    began()
+def carry_out(step: Step, work: Path) -> tuple[float, str]:
+    """Run a step in a temporary folder; return the seconds that it took and what it printed. Raises StepFailed."""
     start = time.monotonic()
     settings = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_USER": "0", "LC_ALL": "C"}
     with subprocess.Popen(
@@ -272,20 +268,26 @@ class StepFailed(CudabenchError):
 # What a log says, and what that means with its repair. The first that is found counts.
 _REASONS: Mapping[str, str] = {
     r"No space left on device": "the disk is full: make room, or set TMPDIR to a folder with 1 GB",
-    r"(?:Temporary failure in name resolution|Failed to establish a new connection|Network is unreachable|"
-    r"ConnectTimeoutError|tcp connect error|dns error|Name or service not known|ProxyError)": "the package index cannot "
-    "be reached: go online, or give a folder of wheels with --find-links DIR",
-    r"(?:No matching distribution found for|because) (?P<what>[\w.-]+[^\s]*)(?: was not found)?": "there is no "
-    "{what} to be had for this Python and machine: try another Python, or a folder that has it with --find-links DIR",
-    r"fatal error: (?P<what>\S+): No such file": "{what} is missing, which the build includes: install the package that "
-    "has it",
-    r"(?:Permission denied|\[Errno 13\])": "this environment cannot be written: set up in one of your own, made with "
-    "`python3 -m venv .venv`",
+    r"Temporary failure in name resolution|Failed to establish a new connection|Network is unreachable|ProxyError|"
+    r"ConnectTimeoutError|tcp connect error|dns error|Name or service not known": (
+        "the package index cannot be reached: go online, or give a folder of wheels with --find-links DIR"
+    ),
+    r"No matching distribution found for (?P<what>\S+)|Because (?P<what_uv>\S+) was not found": (
+        "there is no {what} to be had: the package index cannot be reached, or has none for this Python and machine; "
+        "go online, take another Python, or give a folder that has it with --find-links DIR"
+    ),
+    r"fatal error: (?P<what>\S+): No such file": (
+        "{what} is missing, which the build includes: install the package that has it"
+    ),
+    r"Permission denied|\[Errno 13\]": (
+        "this environment cannot be written: set up in one of your own, made with `python3 -m venv .venv`"
+    ),
     r"Killed (?:signal|process)|out of memory": "the compiler ran out of memory: set up where 2 GB are free",
-    r"hash(?:es)? (?:are|is) required|THESE PACKAGES DO NOT MATCH THE HASHES": "pip is set to demand hashes here: unset "
-    "PIP_REQUIRE_HASHES for this command",
+    r"hash(?:es)? (?:are|is) required|DO NOT MATCH THE HASHES": (
+        "pip is set to demand hashes here: unset PIP_REQUIRE_HASHES for this command"
+    ),
     r"^Error: (?P<what>.+?)\.?$": "{what}",
-    r"^.*?\berror: (?P<what>.+?)\.?$": "{what}; the whole log is shown with --verbose",
+    r"\berror: (?P<what>.+?)\.?$": "{what}; the whole log is shown with --verbose",
 }
 
 
@@ -293,7 +295,8 @@ def reason(log: str) -> str:
     """Return why a step failed, in a clause with the repair, from what it printed."""
     for pattern, sentence in _REASONS.items():
         if match := re.search(pattern, log, re.MULTILINE):
-            return sentence.format(**match.groupdict())
+            found = [word for word in match.groupdict().values() if word]
+            return sentence.format(what=found[0] if found else "")
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "it ended without a word")
     return f"{last}; the whole log is shown with --verbose"
 
