@@ -132,7 +132,7 @@ def refuse_old_driver(version: str | None, nvrtc: tuple[int, int] | None) -> Non
     if match and int(match[1]) < needed:
         raise DeviceUnusable(
             f"The driver serves CUDA {match[1]}.{match[2]} and kernels are compiled for CUDA {needed}: update it to "
-            f"one that serves {needed} (release 580 or later for CUDA 13), or install a CUDA toolkit of {match[1]}.x and "
+            f"one that serves {needed} (release 580 or later for CUDA 13), or install a toolkit of CUDA {match[1]} and "
             "`cudabench[gpu]`."
         )
 
