@@ -30,7 +30,8 @@ from cudabench import confined
 from cudabench.errors import CudabenchError, DeviceUnusable, UsageError
 
 HEADERS = ("nvidia-cuda-runtime>=13.0,<13.1", "nvidia-cuda-profiler-api>=13.0,<13.1")  # cuda.h, cudaProfiler.h
-NVCC = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
+NVCC = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime")  # of one release
+CCCL = "nvidia-cuda-cccl>=13,<14"  # the C++ library, which counts its releases by itself
 GPU_EXTRA = ("pycuda>=2024.1", "nvidia-ml-py>=12")  # where the package's metadata does not tell
 WORK = "work"  # the variable of the commands that holds the temporary folder
 CHECKED_ELEMENTS = 1 << 24  # of the first kernel: 201 MB moved, over the L2 cache of any card of today
@@ -210,7 +211,7 @@ def nvcc_step(where: Environment, find_links: str | None, nvrtc: tuple[int, int]
     """Return what installs nvcc's wheels, of the release of the NVRTC that is there, so that their headers agree."""
     consent = " --break-system-packages" if where.managed else ""
     release = f"=={nvrtc[0]}.{nvrtc[1]}.*" if nvrtc else ">=13.0"
-    wanted = shlex.join(f"{name}{release}" for name in NVCC)
+    wanted = shlex.join([*(f"{name}{release}" for name in NVCC), CCCL])
     return Step("nvcc", "from NVIDIA's wheels, about 600 MB", f"{_install(where, find_links)}{consent} {wanted}")
 
 
