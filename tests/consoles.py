@@ -1,8 +1,8 @@
 """Console blocks of the documents: what they show is what the tool prints.
 
-A block begins with `$ cudabench ...` and goes on with what that prints; a line of `...` stands for lines left out. Blocks
-of the simulator are run. What needs a GPU is recorded in `benchmarks/results`. `python -m tests.consoles` writes the
-simulator's blocks afresh; after a run on a GPU, paste its lines from the record.
+A block begins with `$ cudabench ...` and goes on with what that prints; a line of `...` stands for lines left out.
+Blocks of the simulator are run. What needs a GPU is recorded in `benchmarks/results`. `python -m tests.consoles` writes
+the simulator's blocks afresh; after a run on a GPU, paste its lines from the record.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ the page is built. Pages that nobody put in order below are taken up by themselv
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,8 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     for name in chapters():
-        files.append(File.generated(config, f"ladders/{name}.svg", content=picture(name)))
+        if counted(name):
+            files.append(File.generated(config, f"ladders/{name}.svg", content=picture(name)))
         files.append(File.generated(config, f"ladders/{name}.md", content=chapter(name)))
     for path in measurements():
         files.append(File.generated(config, f"measured/{path.name}", content=path.read_text(encoding="utf-8")))
@@ -65,6 +67,12 @@ def chapters() -> list[str]:
     from cudabench import operations
 
     return [*operations.SUMMARIES]
+
+
+def counted(name: str) -> bool:
+    """Tell whether a ladder is simulated: all are, or those that CUDABENCH_DOCS_LADDERS names, for a quick build."""
+    wanted = os.environ.get("CUDABENCH_DOCS_LADDERS")
+    return wanted is None or name in wanted.split(",")
 
 
 def measurements() -> list[Path]:
@@ -111,11 +119,13 @@ def chapter(name: str) -> str:
     recorded = measured(name)
     if recorded:
         lines += ["", "## Measured", "", *recorded]
-    lines += ["", "## Counted", "", "The simulator's counts, which need no GPU:", "", f"![{name}]({name}.svg)", ""]
-    lines += ["```text", str(simulated(name)).rstrip(), "```", "", "## The chapter", ""]
+    if counted(name):
+        lines += ["", "## Counted", "", "The simulator's counts, which need no GPU:", "", f"![{name}]({name}.svg)", ""]
+        lines += ["```text", str(simulated(name)).rstrip(), "```"]
+    lines += ["", "## The chapter", ""]
     for at, (kind, text) in enumerate(parts[1:], 1):
         code = text if kind == "code" else parts[at + 1][1] if at + 1 < len(parts) else ""
-        headings = [names[one] for one in re.findall(r"__global__[^;{]*?\b(\w+)\s*\(", code) if one in names]
+        headings = [names[one] for one in re.findall(r"__global__[^;{]*?\bvoid\s+(\w+)\s*\(", code) if one in names]
         if headings and (kind == "prose" or parts[at - 1][0] == "code"):
             lines += [f"### {', '.join(headings)}", ""]
         lines += ["```cuda", text, "```", ""] if kind == "code" else [prose(text), ""]
