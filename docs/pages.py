@@ -125,7 +125,7 @@ def chapter(name: str) -> str:
     lines += ["", "## The chapter", ""]
     for at, (kind, text) in enumerate(parts[1:], 1):
         code = text if kind == "code" else parts[at + 1][1] if at + 1 < len(parts) else ""
-        headings = [names[one] for one in re.findall(r"__global__[^;{]*?\bvoid\s+(\w+)\s*\(", code) if one in names]
+        headings = [names[one] for one in names if re.search(rf"\b{one}\s*\(", code)]
         if headings and (kind == "prose" or parts[at - 1][0] == "code"):
             lines += [f"### {', '.join(headings)}", ""]
         lines += ["```cuda", text, "```", ""] if kind == "code" else [prose(text), ""]
@@ -155,9 +155,9 @@ def measured(name: str) -> list[str]:
     for path in measurements():
         sections = re.split(r"^(?=#{1,3} )", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         own = path.stem.startswith(name)
-        for section in sections:
+        for at, section in enumerate(sections):
             heading = section.partition("\n")[0].lstrip("# ")
-            if heading.lower().startswith(name) or (own and heading == "The ladder"):
+            if heading.lower().startswith(name) or (own and (at == 1 or heading == "The ladder")):
                 body = section.partition("\n")[2].strip()
                 if "|" in body or "```" in body:
                     lines += [

@@ -125,7 +125,7 @@ def test_compare(pair: Report, tmp_path: Path) -> None:
         "smem": "same",
         "smem-pad": "mixed",
     }  # more wavefronts, fewer instructions
-    assert [failure.key.kernel for failure in found.failures(0.0)] == ["smem-pad"]
+    assert [failure.row.key.kernel for failure in found.failures(0.0)] == ["smem-pad"]
     assert "base.json" in str(found)
     assert not package.compare(pair, pair).failures(0.0)
 
