@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from cudabench import devices, operations, outputs
 from cudabench.errors import UsageError, did_you_mean
@@ -31,9 +31,6 @@ from cudabench.plan.series import Series
 from cudabench.results import compare as comparing
 from cudabench.results import file as files
 from cudabench.userkernel.request import UserRequest
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Words = str | int | Sequence[str | int]
 Values = Mapping[str, object]
@@ -111,7 +108,7 @@ class Report:
         if timed:
             raise UsageError(f"{timed.kernel} was not simulated, and only the simulator sees accesses: use simulate().")
 
-        def show(out: Console) -> None:
+        def show(out: Any) -> None:
             for result in chosen:
                 explanation.show(out, result, threads=threads, banks=banks)
 
@@ -296,7 +293,7 @@ def sweep(
     one = _collected([series], [choice], asdict(request), False, sweeping.coarse(settings))
     one.note({"sweep": [list(case.block) for case in plan.cases]})
 
-    def show(out: Console) -> None:
+    def show(out: Any) -> None:
         if one.file.device:
             (outcome,) = one.outcomes
             heatmap.report(
@@ -372,7 +369,7 @@ def _collected(
     return one
 
 
-def _tables(outcomes: Sequence[Outcome], one: Run, out: Console) -> None:
+def _tables(outcomes: Sequence[Outcome], one: Run, out: Any) -> None:
     from cudabench.render import table
 
     for outcome in outcomes:
@@ -380,7 +377,7 @@ def _tables(outcomes: Sequence[Outcome], one: Run, out: Console) -> None:
         table.show(out, out, outcome.operation, one.file.devices, outcome.results, cpus, outcome.settings)
 
 
-def _captured(show: Callable[[Console], None]) -> str:
+def _captured(show: Callable[[Any], None]) -> str:
     from cudabench.render import console
 
     return console.captured(show)
