@@ -76,6 +76,7 @@ RANKS = [
     {"results"},
     {"measure"},
     {"render"},
+    {"api"},
     {"cli", "__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}

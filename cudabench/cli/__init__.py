@@ -32,6 +32,7 @@ COMMANDS = {
     "report": "Write results files as one HTML page to look at, offline.",
     "plot": "Draw results: a ladder, time over size, a sweep.",
     "info": "Show what this machine can do, and what would mend each lack.",
+    "setup-gpu": "Build PyCUDA where there is a driver and no CUDA toolkit.",
     "completion": "Print the script that completes commands in bash, zsh or fish.",
 }
 
@@ -68,7 +69,7 @@ def make_command(name: str) -> click.Command:
         from cudabench.cli.operation import operation_command
 
         return operation_command(name)
-    command: click.Command = import_module(f"{__name__}.{name}").command
+    command: click.Command = import_module(f"{__name__}.{name.replace('-', '_')}").command
     return command
 
 

@@ -138,7 +138,7 @@ def nvcc() -> Part:
     from cudabench.toolchain import toolkit
 
     path = toolkit.nvcc()
-    repair = "install the CUDA toolkit and put its bin folder on PATH"
+    repair = "install the CUDA toolkit and put its bin folder on PATH, or run cudabench setup-gpu --nvcc"
     if path is None and shutil.which("nvcc"):
         return Part("nvcc", problem="nvcc has no host compiler", repair="install g++")
     if path is None:
@@ -153,7 +153,7 @@ def nvcc() -> Part:
 
 def pycuda() -> Part:
     """Return PyCUDA, which runs kernels on a GPU."""
-    return _package("PyCUDA", "pycuda", "pycuda", "pip install 'cudabench[gpu]'")
+    return _package("PyCUDA", "pycuda", "pycuda", "cudabench setup-gpu")
 
 
 def nvml() -> Part:

@@ -1,0 +1,428 @@
+"""The commands as functions, for scripts and notebooks: the same records, without a terminal.
+
+    import cudabench
+
+    ladder = cudabench.bench("transpose", ["naive-row", "smem", "smem-pad"])
+    print(ladder["smem-pad"].bandwidth_gbps, ladder.ok)
+    ladder.write("r.json")
+
+A notebook shows what these functions return as a table, and `picture()` as a drawing. What cannot run raises a
+subclass of `CudabenchError`, whose `exit_code` is that of the command; a kernel that ran and is wrong, or failed, is a
+result with that status, and `ok` is false.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from cudabench import devices, operations, outputs
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.measure.provenance import COMMAND
+from cudabench.measure.run import Outcome, Run
+from cudabench.model import Dim, Result, Settings, Watch
+from cudabench.plan import cases
+from cudabench.plan.series import Series
+from cudabench.results import compare as comparing
+from cudabench.results import file as files
+from cudabench.userkernel.request import UserRequest
+
+Words = str | int | Sequence[str | int]
+Values = Mapping[str, object]
+SIMULATED_TIMEOUT_S = 600.0  # as of the commands: the simulator takes a second for what a GPU does in a microsecond
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing that a notebook shows; `svg` is its text."""
+
+    svg: str
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the SVG file. Raises CudabenchError where that cannot be."""
+        outputs.write_whole(Path(path), self.svg.encode())
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run gave: the content of its results file, and the text that the command prints of it.
+
+    `report["smem-pad"]` is the result of a kernel; with several of its sizes or blocks, the first.
+    """
+
+    file: files.ResultsFile
+    text: str
+
+    @property
+    def results(self) -> list[Result]:
+        """The results, in the order in which they ended; `docs/results.md` describes each key."""
+        return self.file.results
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are results and every kernel that ran is right and without hazards."""
+        return any(r.status == "ok" for r in self.results) and all(r.status in ("ok", "skipped") for r in self.results)
+
+    def __getitem__(self, kernel: str) -> Result:
+        """Return the first result of a kernel; KeyError names the ones that are there."""
+        for result in self.results:
+            if result.kernel == kernel:
+                return result
+        raise KeyError(f"no result of {kernel}.{did_you_mean(kernel, {result.kernel for result in self.results})}")
+
+    def document(self) -> dict[str, Any]:
+        """Return what `--json` writes, as plain values."""
+        return self.file.document()
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the results file. Raises CudabenchError where that cannot be."""
+        self.file.write(Path(path))
+
+    def picture(self, kind: Literal["ladder", "size", "sweep"] | None = None) -> Picture:
+        """Return the drawing of `cudabench plot`: a ladder, time over size, or the map of a sweep.
+
+        Raises CudabenchError where matplotlib is not installed or there is nothing to draw.
+        """
+        from cudabench.results import plot
+
+        return Picture(plot.render(plot.draw([self.file], ["results"], kind), "svg").decode())
+
+    def explanation(self, kernel: str | None = None, *, threads: bool = False, banks: bool = False) -> Text:
+        """Return what `cudabench explain` prints of simulated kernels, or of one: accesses, hazards, advice.
+
+        `threads` and `banks` draw what `simulate` was told to watch. Raises UsageError for results that the simulator
+        did not make.
+        """
+        from cudabench.render import explanation
+
+        chosen = [self[kernel]] if kernel else self.results
+        timed = next((result for result in chosen if result.access is None and result.status != "skipped"), None)
+        if timed:
+            raise UsageError(f"{timed.kernel} was not simulated, and only the simulator sees accesses: use simulate().")
+
+        def show(out: Any) -> None:
+            for result in chosen:
+                explanation.show(out, result, threads=threads, banks=banks)
+
+        return Text(_captured(show))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return Text(self.text)._repr_html_()
+
+
+class Text(str):
+    """Text for a terminal, which a notebook shows in columns as it is."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="line-height:1.25;white-space:pre;overflow-x:auto">{html.escape(self)}</pre>'
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two runs side by side: `rows` with their verdicts, and the text that `cudabench compare` prints."""
+
+    comparison: comparing.Comparison
+    text: str
+
+    @property
+    def rows(self) -> Sequence[comparing.Row]:
+        """One row a kernel: its verdict, both results, the ratio of their times with its interval."""
+        return self.comparison.rows
+
+    def failures(self, threshold: float | None = None, *, strict: bool = False) -> list[comparing.Failure]:
+        """Return what `--fail-on-regression` would exit for; `threshold` is a fraction, 0.05 for 5%."""
+        return comparing.failures(self.comparison, threshold, strict)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return Text(self.text)._repr_html_()
+
+
+# Running --------------------------------------------------------------------------------------------------------------
+
+
+def bench(
+    operation: str,
+    kernels: Words = (),
+    *,
+    block: Sequence[int] | int | None = None,
+    grid: Sequence[int] | int | None = None,
+    size: Sequence[int] | int | None = None,
+    dtype: str | None = None,
+    source: str | os.PathLike[str] | None = None,
+    defines: Values | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    options: Values | None = None,
+    watch: Watch = False,
+    **measuring: Any,
+) -> Report:
+    """Run kernels of an operation: `cudabench OPERATION`.
+
+    `kernels` are names, ids or globs; none is the whole ladder. `block`, `grid` and `size` are numbers of threads,
+    blocks and elements, x first in the first two. `options` are the operation's own (`{"radius": 3}`), `measuring`
+    the fields of `cudabench.model.Settings`: cache, min_time, max_time and timeout in seconds, min_samples, cpu,
+    cpu_threads.
+
+    Raises CudabenchError and its subclasses: UsageError for what cannot be, DeviceUnusable for a device that is not
+    there, as the command does.
+    """
+    of = _operation(operation)
+    request = cases.Request(
+        kernels=tuple(str(word) for word in ([kernels] if isinstance(kernels, (str, int)) else kernels)),
+        block=_numbers(block, of.block_dimensions, "block"),
+        grid=_numbers(grid, of.block_dimensions, "grid"),
+        size=_numbers(size, len(of.dimensions), "size"),
+        dtype=dtype or next(iter(of.dtypes)),
+        seed=seed,
+        source=os.fspath(source) if source else None,
+        defines={name: str(value) for name, value in (defines or {}).items()},
+        options=_options(of, options or {}),
+    )
+    if request.size is None and of.size(request.options) is None and devices.simulates(device):
+        request = replace(request, size=of.simulated_size)
+    series = Series(partial(operations.get, operation), tuple(cases.build(of, request)))
+    return _report([series], devices.choose_all(device), asdict(request), watch, measuring)
+
+
+def simulate(operation: str, kernels: Words = (), *, device: str = "sim", **given: Any) -> Report:
+    """Run kernels in the simulator, also where there is a GPU; takes what `bench` does.
+
+    `watch=(0, 0)` keeps the accesses of block 0's warp 0 for `explanation(threads=True, banks=True)`; True keeps all.
+    """
+    if not device.startswith("sim"):
+        raise UsageError(f"device {device} is no simulator: use sim or sim:sm_90, or bench().")
+    return bench(operation, kernels, device=device, **{"cpu": False, **given})
+
+
+def run(
+    file: str | os.PathLike[str],
+    kernel: Words = (),
+    *,
+    grid: object = None,
+    block: object = None,
+    args: Values | None = None,
+    expect: Values | None = None,
+    bytes: object = None,
+    flops: object = None,
+    shared: object = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    constants: Values | None = None,
+    defines: Values | None = None,
+    include: Sequence[str] = (),
+    std: str = "",
+    device: str = "auto",
+    seed: int = 0,
+    watch: Watch = False,
+    **measuring: Any,
+) -> Report:
+    """Run kernels of a .cu file: `cudabench run`.
+
+    `args`, in the order of the kernel's parameters, `expect` and `constants` map names to what the command line takes
+    behind the `=`: `{"n": 1 << 20, "x": "float32[n]:random"}`. `measuring` and errors are those of `bench`.
+    """
+    from cudabench.userkernel import plan
+
+    request = UserRequest(
+        file=os.fspath(file),
+        kernels=tuple(str(word) for word in ([kernel] if isinstance(kernel, (str, int)) else kernel)),
+        grid=_dim(grid),
+        block=_dim(block),
+        arguments=_pairs(args),
+        expect=_pairs(expect),
+        constants=_pairs(constants),
+        bytes=None if bytes is None else str(bytes),
+        flops=None if flops is None else str(flops),
+        shared=None if shared is None else str(shared),
+        rtol=rtol,
+        atol=atol,
+        defines={name: str(value) for name, value in (defines or {}).items()},
+        include=tuple(include),
+        std=std,
+        seed=seed,
+    )
+    return _report(plan.series([request]), [devices.choose(device)], asdict(request), watch, measuring)
+
+
+def sweep(
+    operation: str,
+    kernel: str,
+    blocks: Iterable[Sequence[int] | int] = (),
+    *,
+    size: Sequence[int] | int | None = None,
+    dtype: str | None = None,
+    device: str = "auto",
+    options: Values | None = None,
+    **measuring: Any,
+) -> Report:
+    """Run a kernel with every sensible block, or with those given: `cudabench sweep`, its first pass.
+
+    `picture()` is the map. On a GPU the command measures the best blocks once more; `bench` does that here.
+    """
+    from cudabench.measure import sweep as sweeping
+    from cudabench.render import heatmap
+
+    of = _operation(operation)
+    choice = devices.choose(device)
+    request = cases.Request(
+        kernels=(kernel,),
+        size=_numbers(size, len(of.dimensions), "size") or (of.simulated_size if choice.kind == "sim" else None),
+        dtype=dtype or next(iter(of.dtypes)),
+        options=_options(of, options or {}),
+    )
+    given = [_block(one, of.block_dimensions) for one in blocks]
+    plan = sweeping.plan(of, request, given or sweeping.blocks(of.block_dimensions))
+    settings = _settings(measuring, choice.kind == "sim")
+    series = Series(partial(operations.get, operation), plan.cases)
+    one = _collected([series], [choice], asdict(request), False, sweeping.coarse(settings))
+    one.note({"sweep": [list(case.block) for case in plan.cases]})
+
+    def show(out: Any) -> None:
+        if one.file.device:
+            (outcome,) = one.outcomes
+            heatmap.report(
+                out,
+                heatmap.Swept(
+                    outcome.operation, one.file.device, outcome.settings, tuple(one.file.results), plan.refused, ()
+                ),
+            )
+
+    return Report(one.file, _captured(show))
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def load(path: str | os.PathLike[str]) -> Report:
+    """Return the report of a results file. Raises CudabenchError for what is none."""
+    from cudabench.results.export import markdown
+    from cudabench.results.export.run import Run as Exported
+
+    file = files.load(Path(path))
+    return Report(file, markdown.text([Exported(file, os.fspath(path))]))
+
+
+def compare(
+    base: Report | str | os.PathLike[str],
+    new: Report | str | os.PathLike[str],
+    *,
+    threshold: float | None = None,
+    noise: float = 0.015,
+    same_model: bool = False,
+) -> Compared:
+    """Say for each kernel whether it got faster, slower, stayed the same or cannot be told: `cudabench compare`.
+
+    `threshold` and `noise`, how far two runs of one unchanged kernel lie apart, are fractions.
+    """
+    from cudabench.render import comparison
+
+    old, later = (one if isinstance(one, Report) else load(one) for one in (base, new))
+    names = [name if isinstance(name, (str, os.PathLike)) else word for name, word in ((base, "base"), (new, "new"))]
+    made = comparing.compare(old.file, later.file, threshold=threshold, run_to_run=noise, same_model=same_model)
+    view = comparison.View([os.fspath(name) for name in names], [made], noise)
+    return Compared(made, _captured(view.show))
+
+
+# What these share -----------------------------------------------------------------------------------------------------
+
+
+def _report(
+    series: Sequence[Series],
+    chosen: Sequence[devices.Choice],
+    request: Mapping[str, Any],
+    watch: Watch,
+    measuring: Mapping[str, Any],
+) -> Report:
+    one = _collected(series, chosen, request, watch, _settings(measuring, chosen[0].kind == "sim"))
+    return Report(one.file, _captured(partial(_tables, one.outcomes, one)))
+
+
+def _collected(
+    series: Sequence[Series],
+    chosen: Sequence[devices.Choice],
+    request: Mapping[str, Any],
+    watch: Watch,
+    settings: Settings,
+) -> Run:
+    told = COMMAND.set(("(from Python)",))
+    try:
+        one = Run(series, chosen, settings, request, trace=watch)
+        one.collect()
+    finally:
+        COMMAND.reset(told)
+    return one
+
+
+def _tables(outcomes: Sequence[Outcome], one: Run, out: Any) -> None:
+    from cudabench.render import table
+
+    for outcome in outcomes:
+        cpus = [outcome.cpu] if outcome.cpu else []
+        table.show(out, out, outcome.operation, one.file.devices, outcome.results, cpus, outcome.settings)
+
+
+def _captured(show: Callable[[Any], None]) -> str:
+    from cudabench.render import console
+
+    return console.captured(show)
+
+
+def _operation(name: str) -> Any:
+    if name not in operations.SUMMARIES:
+        raise UsageError(f"'{name}' is no operation.{did_you_mean(name, operations.SUMMARIES)}")
+    return operations.get(name)
+
+
+def _settings(measuring: Mapping[str, Any], simulated: bool) -> Settings:
+    standard = Settings(timeout=SIMULATED_TIMEOUT_S) if simulated else Settings()
+    unknown = next((key for key in measuring if not hasattr(standard, key)), None)
+    if unknown:
+        raise UsageError(f"'{unknown}' is no argument.{did_you_mean(unknown, asdict(standard))}")
+    found = replace(standard, **measuring)
+    return replace(found, max_time=max(found.max_time, found.min_time))
+
+
+def _options(of: Any, given: Values) -> dict[str, Any]:
+    known = {option.name: option.default for option in of.options}
+    unknown = next((name for name in given if name not in known), None)
+    if unknown:
+        raise UsageError(f"{of.name} has no option '{unknown}'.{did_you_mean(unknown, known)}")
+    return {**known, **given}
+
+
+def _numbers(given: Sequence[int] | int | None, most: int, what: str) -> tuple[int, ...] | None:
+    if given is None:
+        return None
+    found = (given,) if isinstance(given, int) else tuple(given)
+    if not 1 <= len(found) <= most or not all(isinstance(one, int) and one > 0 for one in found):
+        raise UsageError(f"{what} {given!r} is not 1 to {most} positive whole numbers.")
+    return found
+
+
+def _block(given: Sequence[int] | int, dimensions: int) -> Dim:
+    x, y, z = (*(_numbers(given, dimensions, "block") or ()), 1, 1)[:3]
+    return x, y, z
+
+
+def _dim(given: object) -> str | None:
+    return ",".join(map(str, given)) if isinstance(given, (tuple, list)) else None if given is None else str(given)
+
+
+def _pairs(given: Values | None) -> tuple[str, ...]:
+    return tuple(f"{name}={value}" for name, value in (given or {}).items())

@@ -1,0 +1,87 @@
+"""Console blocks of the documents: what they show is what the tool prints.
+
+A block begins with `$ cudabench ...` and goes on with what that prints; a line of `...` stands for lines left out.
+Blocks of the simulator are run. What needs a GPU is recorded in `benchmarks/results`. `python -m tests.consoles` writes
+the simulator's blocks afresh; after a run on a GPU, paste its lines from the record.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import tempfile
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"```console\n\$ (?P<command>cudabench .*)\n(?P<shown>(?:(?!```).*\n)*)```")
+
+
+@dataclass(frozen=True)
+class Console:
+    """One block: the document, the command line, what the document shows of its output."""
+
+    document: Path
+    command: str
+    shown: str
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the block shows a GPU's output."""
+        return "NVIDIA" in self.shown.partition("\n")[0]
+
+
+def consoles() -> list[Console]:
+    """Return the blocks of all documents."""
+    return [
+        Console(document, match["command"], match["shown"])
+        for document in DOCUMENTS
+        for match in BLOCK.finditer(document.read_text(encoding="utf-8"))
+    ]
+
+
+def printed(command: str) -> str:
+    """Return what a command prints to a pipe, without blanks at the ends of lines."""
+    from cudabench import cli
+    from cudabench.render import console
+
+    console.out.cache_clear()
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(out):
+        cli.invoke(shlex.split(command)[1:])
+    console.out.cache_clear()
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+
+
+def agrees(shown: str, text: str) -> bool:
+    """Tell whether a text has the shown lines, in order and without gaps but for those that `...` stands for."""
+    parts = re.split(r"^ ?\.\.\.\n", shown, flags=re.MULTILINE)
+    return re.search(".*?".join(map(re.escape, parts)), text, re.DOTALL) is not None
+
+
+def renew() -> None:
+    """Write what the simulator prints into the documents."""
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+
+        def fresh(match: re.Match[str], document: Path = document) -> str:
+            console = Console(document, match["command"], match["shown"])
+            shown = console.shown if console.on_gpu else printed(console.command)
+            return f"```console\n$ {console.command}\n{shown}```"
+
+        new = BLOCK.sub(fresh, text)
+        if new != text:
+            document.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    os.environ["TERM"] = "dumb"
+    here = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        renew()
+        os.chdir(here)

@@ -1,0 +1,122 @@
+"""The site: it builds without a warning, has every page, and shows what the tool prints."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cudabench import operations
+from tests import consoles
+from tests.conftest import Ran
+
+ROOT = Path(__file__).resolve().parent.parent
+Runner = Callable[..., Ran]
+FOUND = consoles.consoles()
+SAXPY = """__global__ void saxpy(int n, float a, const float *x, float *y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def pages() -> ModuleType:
+    """Return the module that makes pages."""
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("console", [one for one in FOUND if not one.on_gpu], ids=lambda one: one.command)
+def test_simulated_consoles(console: consoles.Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of the simulator shows what the command prints; `python -m tests.consoles` writes it afresh."""
+    monkeypatch.chdir(tmp_path)
+    assert consoles.agrees(console.shown, consoles.printed(console.command)), consoles.printed(console.command)
+
+
+@pytest.mark.parametrize("console", [one for one in FOUND if one.on_gpu], ids=lambda one: one.command)
+def test_recorded_consoles(console: consoles.Console) -> None:
+    """A block of a GPU shows lines of one recorded measurement, in their order."""
+    lines = [line for line in console.shown.splitlines() if line.strip() not in ("", "...") and "..." not in line]
+    wanted = ".*?".join(re.escape(line) for line in lines)
+    records = (path.read_text(encoding="utf-8") for path in sorted((ROOT / "benchmarks" / "results").glob("*.md")))
+    assert any(re.search(wanted, record, re.DOTALL) for record in records)
+
+
+def test_consoles_are_found() -> None:
+    """There are blocks of both kinds, and a block that differs in one digit does not agree."""
+    assert {one.on_gpu for one in FOUND} == {False, True}
+    assert consoles.agrees("a\n...\nd\n", "a\nb\nc\nd\n")
+    assert not consoles.agrees("a\nc\n", "a\nb\nc\n")
+    assert not consoles.agrees("1.00\n", "1.01\n")
+
+
+def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of the page on Python run one after the other, as in a notebook."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "saxpy.cu").write_text(SAXPY)
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    cells = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(cells) >= 4
+    names: dict[str, object] = {}
+    for cell in cells:
+        exec(compile(cell, "python.md", "exec"), names)
+    assert (tmp_path / "r.json").exists()
+
+
+def test_chapter_pages(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kernel of every chapter has its heading, in the ladder's order or the file's, and no line is lost."""
+    monkeypatch.setenv("CUDABENCH_DOCS_LADDERS", "")
+    for name in operations.SUMMARIES:
+        page = pages.chapter(name)
+        headings = {word for line in re.findall(r"^### (.+)$", page, re.MULTILINE) for word in line.split(", ")}
+        assert {kernel.name for kernel in operations.get(name).kernels} <= headings, name
+        source = (ROOT / "kernels_cu" / f"{name}.cu").read_text(encoding="utf-8")
+        code = [line for line in source.splitlines() if line.strip() and not line.startswith("//")]
+        assert [line for line in code if line not in page] == []
+        assert "## Measured" in page, name
+
+
+def test_menu_has_every_page(pages: ModuleType) -> None:
+    """A page that is not put in order stands in the menu all the same, and one that is not there does not."""
+    menu = pages.on_config({"docs_dir": str(ROOT / "docs")})["nav"]
+    listed = [page for section in menu for group in section.values() for page in group]
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} <= set(listed)
+    assert len(set(listed)) == len(listed)
+    for page in listed:
+        folder, _, file = page.rpartition("/")
+        assert folder or (ROOT / "docs" / file).exists()
+
+
+@pytest.mark.parametrize("ladders", ["vecadd", pytest.param(None, marks=pytest.mark.slow)])
+def test_site_builds(ladders: str | None, tmp_path: Path) -> None:
+    """The site builds with warnings as errors, and its pages fetch nothing from elsewhere."""
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    environment |= {"CUDABENCH_DOCS_LADDERS": ladders} if ladders else {}
+    ran = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "-d", tmp_path / "site"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=environment,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    built = sorted((tmp_path / "site").rglob("*.html"))
+    assert {f"{name}.html" for name in operations.SUMMARIES} <= {path.name for path in built}
+    fetched = re.compile(r"""<(?:script|img|link|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//""")
+    for page in built:
+        assert not fetched.search(page.read_text(encoding="utf-8")), page.name
+    assert "<svg" in (tmp_path / "site" / "ladders" / "vecadd.svg").read_text(encoding="utf-8")

@@ -1,0 +1,57 @@
+"""What is shipped: the metadata, and a wheel that works outside the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from cudabench import operations
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_metadata() -> None:
+    """The index shows what a reader looks for, and the Pythons named begin with the oldest that is taken."""
+    assert {"name", "description", "readme", "license", "keywords", "classifiers", "scripts"} <= PROJECT.keys()
+    named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if "Python :: 3." in line]
+    assert PROJECT["requires-python"] == f">={named[0]}"
+    assert [f"3.{minor}" for minor in range(10, 10 + len(named))] == named
+    assert (ROOT / PROJECT["readme"]).exists()
+
+
+@pytest.mark.slow
+def test_wheel_outside_the_checkout(tmp_path: Path) -> None:
+    """The wheel holds the chapters and data, and runs a kernel from an empty folder."""
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    assert {f"cudabench/kernels_cu/{name}.cu" for name in operations.SUMMARIES} <= inside
+    assert "cudabench/devices/protocol.cu" in inside
+    assert not [name for name in inside if name.startswith(("tests/", "benchmarks/", "docs/"))]
+    site = tmp_path / "site"
+    install = ["install", "-q", "--no-deps", "--no-index", "--target", site, wheel]
+    subprocess.run([sys.executable, "-m", "pip", *install], check=True)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    words = ["transpose", "--kernel", "smem-pad", "--block", "32", "8", "-d", "sim", "--size", "64", "64", "--no-cpu"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "cudabench", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=empty,
+        env={**os.environ, "PYTHONPATH": str(site)},
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "smem-pad" in ran.stdout
