@@ -580,7 +580,7 @@ def _limits(order: Sequence[Entry], labels: Sequence[str]) -> tuple[Limited, ...
     rows = []
     for entry in order:
         for run, (_, result) in sorted(entry.results.items()):
-            limits = getattr(result, "limits", None) or ()
+            limits = result.limits or ()
             if limits:
                 rows.append((entry, run, result, limits))
     most = max(
@@ -593,7 +593,7 @@ def _limits(order: Sequence[Entry], labels: Sequence[str]) -> tuple[Limited, ...
         Limited(
             kernel=entry.name,
             run=labels[run] if len(labels) > 1 else "",
-            on=getattr(result, "limits_on", None) or "",
+            on=result.limits_on or "",
             limits=tuple(
                 Limit(one.resource, units.seconds(one.time_s), one.time_s / most * 100, one.detail or "")
                 for one in limits
