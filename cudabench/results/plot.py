@@ -94,7 +94,8 @@ def kind_of(files: Sequence[ResultsFile]) -> str:
     kernels = {result.kernel for result in results}
     blocks = {result.block for result in results if result.status == "ok"}
     sizes = {tuple(result.size.items()) for result in results}
-    if len(kernels) == 1 and len(blocks) > 2 and len(sizes) == 1 and len(files) == 1:
+    one = len({units.variant(result) for result in results}) == 1
+    if one and len(kernels) == 1 and len(blocks) > 2 and len(sizes) == 1 and len(files) == 1:
         return "sweep"
     return "size" if len(sizes) > 1 else "ladder"
 
@@ -143,6 +144,7 @@ def _shown_file(file: ResultsFile) -> ResultsFile:
             kernel=_shown(result.kernel),
             dtype=_shown(result.dtype),
             size={_shown(name): value for name, value in result.size.items()},
+            parameters={_shown(name): _shown(value) for name, value in result.parameters.items()},
         )
         for result in file.results
     ]
@@ -218,7 +220,8 @@ def row_name(result: Result, results: Sequence[Result]) -> str:
     same = [other for other in results if other.kernel == result.kernel]
     block = f" {dim_text(result.block, 2)}" if len({other.block for other in same}) > 1 else ""
     dtype = f" {result.dtype}" if len({other.dtype for other in results}) > 1 else ""
-    return f"{result.kernel}{block}{dtype}"
+    variant = f" {units.variant(result)}" if units.variant(result) else ""
+    return f"{result.kernel}{block}{dtype}{variant}"
 
 
 def _ladder(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
