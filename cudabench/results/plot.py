@@ -353,6 +353,10 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
             curves.setdefault(f"{row_name(result, file.results)}{on}", {})[extent] = value
             if result.copy_gbps and result.bytes:
                 scales.setdefault(f"copy{on}", {}).setdefault(extent, []).append(result.bytes / result.copy_gbps / 1e3)
+            least = least_time(result)
+            if least is not None and result.time:
+                name = f"least of {row_name(result, file.results)}{on}"
+                scales.setdefault(name, {}).setdefault(extent, []).append(least * 1e6)
             peak = _peak(file)
             if peak and result.bytes and result.time:
                 scales.setdefault(f"peak{on}", {}).setdefault(extent, []).append(result.bytes / peak / 1e3)
@@ -368,6 +372,8 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     for label, found in scales.items():
         xs = sorted(found)
         style, width = ("--", 2.0) if label.startswith("copy") else ("-", 0.9)
+        if label.startswith("least of "):
+            style, width = ":", 1.4
         axes.plot(xs, [median(found[x]) for x in xs], color="k", linestyle=style, linewidth=width, label=label)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -381,6 +387,12 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     axes.grid(axis="y", color="0.88", linewidth=0.6)
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     figure.suptitle(heading(files), fontsize=10)
+
+
+def least_time(result: Result) -> float | None:
+    """Return the longest of a result's limits in seconds, under which no run of it can be; None where none is known."""
+    limits = getattr(result, "limits", None)
+    return float(limits[0].time_s) if limits else None
 
 
 def elements(result: Result) -> float:
