@@ -325,13 +325,16 @@ def _carry_out(asked: _Asked, given: Mapping[str, Any]) -> int:
 
     def both_passes() -> None:
         plan = asked.plan
-        if asked.space:
-            from cudabench.measure.search import search
+        try:
+            if asked.space:
+                from cudabench.measure.search import search
 
-            searched.append(plan := search(run, asked.space, given["strategy"], given["evaluations"], before))
-        else:
-            sweep.first_pass(run, plan.points, before)
-        finals.extend(sweep.second_pass(run, plan, settings))
+                searched.append(plan := search(run, asked.space, given["strategy"], given["evaluations"], before))
+            else:
+                sweep.first_pass(run, plan.points, before)
+            finals.extend(sweep.second_pass(run, plan, settings))
+        finally:
+            run.write()  # an interruption may come between a result and its file
         done.append(True)
 
     def show(run: Run, output: Output) -> None:
