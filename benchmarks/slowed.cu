@@ -4,7 +4,7 @@
 #ifndef PERCENT
 #define PERCENT 0
 #endif
-#define MORE(amount) ((amount) + (amount) / 100 * PERCENT)
+#define MORE(amount) ((amount) + (int)((amount) / 100 * PERCENT)) // PERCENT may be 0.5
 
 // Bytes of device memory: the first PERCENT of the elements are copied once more, long after the L2 forgot them.
 __global__ void stream(const float4 *in, float4 *out, int n, float zero)

@@ -389,6 +389,8 @@ class Case:
     constants: Mapping[str, bytes] = field(default_factory=dict)
     # Those that the kernel reads and nothing sets.
     unset_constants: tuple[str, ...] = ()
+    # Of a point of a sweep: what it varies, by name.
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -802,6 +804,9 @@ class Result:
         Literal["fresh", "fixed"] | None,
         "Whether two sets of inputs, of different seeds, took turns, or the same ones.",
     ] = None
+    parameters: Annotated[Mapping[str, str], "Of a point of a sweep: what it varies besides the block, by name."] = (
+        field(default_factory=dict)
+    )
     threads: Annotated[tuple[ThreadAccess, ...] | None, "Single accesses, with --threads."] = None
     banks: Annotated[
         tuple[BankRequest, ...] | None,
@@ -908,3 +913,24 @@ class CodeDifference:
     first: Annotated[FirstChange | None, "The first instruction that differs; null where none does."] = None
     lines: Annotated[tuple[LineChange, ...], "Source lines whose code or counts differ, most changed first."] = ()
     reason: Annotated[str | None, "Why a side does not compile, in its first sentence."] = None
+
+
+@dataclass(frozen=True)
+class Ab:
+    """Two kernels whose samples were interleaved in one run: the i-th samples of both are a pair."""
+
+    old_label: Annotated[str, "What the old side is called."]
+    new_label: Annotated[str, "What the new side is called."]
+    old: Annotated[Result, "The result of the old side."]
+    new: Annotated[Result, "The result of the new side."]
+    verdict: Annotated[
+        Literal["faster", "slower", "same", "unclear", "same code", "wrong", "failed"],
+        "Of the new side. faster, slower: the whole interval lies on one side of 1. same: it holds 1 and reaches no "
+        "further than 0.5%, twice the noise, or the change that is asked about. same code: nothing was measured.",
+    ]
+    ratio: Annotated[float | None, "Time of the new side over the old one's, from their pairs."] = None
+    ratio_low: Annotated[float | None, "Lower end of its 99% interval."] = None
+    ratio_high: Annotated[float | None, "Upper end of its 99% interval."] = None
+    pairs: Annotated[int, "Pairs of samples."] = 0
+    noise: Annotated[float, "What two equal kernels may differ by, as a fraction; the interval has it in."] = 0.0
+    reason: Annotated[str | None, "Why there is no verdict, in a sentence."] = None

@@ -152,7 +152,7 @@ if __name__ == "__main__":
     gpu.WARM_UP_S = 0.0
     spoilt = os.environ.get("CEILINGS_DIE", "")
 
-    def run(job: Any, emit: Callable[[Any], None]) -> None:
+    def run(job: Any, emit: Callable[[Any], None], *_: Any) -> None:
         """Measure on the simulated GPU; the kernel that the environment names spoils its context."""
         device = SimulatedGpu()
         device.dying = {spoilt} if spoilt else set()

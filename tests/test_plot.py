@@ -115,6 +115,18 @@ def test_no_colours() -> None:
                 assert red == green == blue or alpha == 0
 
 
+def test_limits_over_sizes_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a kernel's limits are known, the longest of them is a dotted line below its curve."""
+    monkeypatch.setattr(
+        plot, "least_time", lambda result: result.time.median_s / 2 if result.kernel == "smem" else None
+    )
+    (axes,) = plot.draw([of_size(512), of_size(1024)], ["a", "b"]).axes
+    curves = {line.get_label(): line for line in axes.lines}
+    assert [label for label in curves if str(label).startswith("least")] == ["least of smem"]
+    assert list(curves["least of smem"].get_ydata()) == [y / 2 for y in curves["smem"].get_ydata()]
+    assert curves["least of smem"].get_linestyle() == ":"
+
+
 def test_sizes_are_curves() -> None:
     """Each kernel's time is a curve with a marker of its own over the sizes in their order, both logarithmic; the times
     of the copy and of the peak are curves too."""

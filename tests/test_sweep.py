@@ -225,9 +225,11 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequence[Case]]]
         sessions: list[Sequence[Case]] = []
 
         def run(choice: Any, make: Any, cases: Sequence[Case], settings: Settings, **_: Any) -> Iterator[session.Event]:
-            sessions.append(cases)
+            ran: list[Case] = []
+            sessions.append(ran)
             yield session.Started(device)
             for at, case in enumerate(cases):
+                ran.append(case)
                 yield session.Finished(result(case, at))
 
         monkeypatch.setattr(session, "run", run)

@@ -127,7 +127,7 @@ def command(
     first = not Path(files[0]).exists()
     if first and require_base:
         results.load(files[0])  # says what is missing
-    base = results.ResultsFile({}, {}, {}) if first else results.load(files[0])
+    base = results.ResultsFile({}, {}, {}) if first else results.load(files[0]).measured(files[0])
     others = [_measured(name) for name in files[1:]]
     if ceilings.all_ceilings(others if first else [base, *others], files[1:] if first else files):
         asked = cards.Asked(files, threshold, strict, target, file, output, json_path is not None)
@@ -159,7 +159,7 @@ def _target(target: str | None, markdown: bool) -> str:
 def _measured(name: str) -> ResultsFile:
     from cudabench.results import file as results
 
-    file = results.load(name)
+    file = results.load(name).measured(name)
     if not file.results and not file.ceilings:
         raise CudabenchError(f"{name} holds no results: its run ended before the first kernel did; measure again.")
     return file

@@ -43,6 +43,6 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
         near = did_you_mean(suffix, SUFFIXES)
         raise UsageError(f"--output {output} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}")
     outputs.check_target(target, "--output")
-    figure = plot.draw([results.load(name) for name in files], files, kind)
+    figure = plot.draw([results.load(name).measured(name) for name in files], files, kind)
     outputs.write_whole(target, plot.render(figure, suffix))
     return 0

@@ -1,49 +1,102 @@
-"""`cudabench sweep OPERATION --kernel K`: one kernel over every sensible block, the best ones measured again."""
+"""`cudabench sweep OPERATION|FILE.cu`: one kernel over blocks, macros and more; the best points measured again."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudabench import operations
-from cudabench.cli.groups import LazyGroup
-from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_WRONG
+from cudabench.cli import options as families
+from cudabench.cli.groups import FILE, LazyGroup
+from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, EXIT_WRONG, UsageError
 
 if TYPE_CHECKING:
     from cudabench.cli.output import Output
+    from cudabench.devices import Choice
     from cudabench.measure.run import Run
-    from cudabench.measure.sweep import Final, Plan
-    from cudabench.model import Result
+    from cudabench.measure.sweep import Final
+    from cudabench.model import Operation, Result
+    from cudabench.plan.space import Axis, Plan, Point
+    from cudabench.userkernel.space import Space
 
-HELP = """Measure one kernel of OPERATION with every sensible block, and the best ones again, in turns.
+HELP = """Measure one kernel over many blocks, macros, template arguments and sizes; the best points again, in turns.
 
 \b
   cudabench sweep transpose --kernel smem-pad
   cudabench sweep transpose --kernel naive-row --block 8:64 4:32
-  cudabench sweep transpose --kernel naive-row --device sim --size 512
+  cudabench sweep transpose --kernel smem-pad --block 32 8 -D IPAD=0,1,2 --size 1024
+  cudabench sweep saxpy.cu --block 64:1024 --grid 'cdiv(n,bx)' ARGUMENTS
+  cudabench sweep gemm.cu -k 'gemm<{BM},{BN}>' --param BM=32,64 --param BN=64,128 ARGUMENTS
 
-Blocks are ranges: 32, 8:64 (doubling), 8:64:8 (steps of 8), 8,16,32. In the simulator the sweep is over its counts.
+Blocks are ranges: 32, 8:64 (doubling), 8:64:8 (steps of 8), 8,16,32. The best is printed as the command that repeats
+it. In the simulator points are ordered by their counts.
+"""
+
+FILE_HELP = """Measure a kernel of FILE.cu at every point of a space: the options of 'cudabench run' with lists in them.
+
+\b
+-D TILE=8,16,32               macros; the name is a number in --grid, --block, --shared too
+--param BM=32,64,128          put for {BM} in -k, --arg, --expect and others; a number named BM in --grid and others
+--block 64:1024               ranges as 32:1024 (doubling) or 32:256:32 (steps); bx, by, bz are the block in --grid
+--arg n=1024..65536*4         sizes, or n=1000,2000; --sizes does the same
+--arg 'x=float32[n]:random,zeros'    what an array starts with
+--param T=float32,float64 --arg 'x={T}[n]:random'    types
+
+All are combined with all but those of --zip A,B, which go together; --where keeps what is meant. What --arg varies is a
+problem of its own each, with a best of its own. What cannot be launched is left out, with the reason.
 """
 
 REPLACED = ("words", "kernels", "block", "grid")  # options of an operation that a sweep has its own of, or none
+LEFT_OUT = ("save", "profile", "where")  # of `run`
+STRATEGIES = (
+    "random_sample", "greedy_ils", "greedy_mls", "mls", "genetic_algorithm", "simulated_annealing", "dual_annealing",
+    "basinhopping", "diff_evo", "pso", "firefly_algorithm", "bayes_opt",
+)  # fmt: skip
 
 
-def sweep_command(name: str) -> click.Command:
+def make_command(name: str) -> click.Command:
+    """Return the sweep of an operation, or of a file."""
+    return file_command() if name == FILE else operation_command(name)
+
+
+def _shared_options() -> list[click.Parameter]:
+    """Return what both forms take besides the problem."""
+    from cudabench.results.thresholds import THRESHOLDS
+
+    return [
+        *(p for p in families.timing_options() if p.name not in THRESHOLDS),
+        *(p for p in families.baseline_options() if p.name == "seed"),
+        families.option(
+            "--resume",
+            type=click.Path(),
+            metavar="FILE",
+            help="Keep the results in FILE and take those that are there already: goes on after an interruption.",
+        ),
+        *families.limits_options(timed=False),
+        *families.output_options(),
+    ]
+
+
+def operation_command(name: str) -> click.Command:
     """Return the sweep of an operation: its own options, with ranges of blocks for the block."""
-    from cudabench.cli import complete, options
+    from cudabench.cli import complete
     from cudabench.cli.arguments import SpreadCommand
     from cudabench.cli.operation import problem_options
-    from cudabench.results.thresholds import THRESHOLDS
 
     operation = operations.get(name)
     dims = operation.block_dimensions
     return SpreadCommand(
         name,
         params=[
-            options.option(
+            families.option(
                 "-k",
                 "--kernel",
                 "kernel",
@@ -52,7 +105,7 @@ def sweep_command(name: str) -> click.Command:
                 help="One kernel: name or id.",
                 shell_complete=complete.kernels(operation),
             ),
-            options.option(
+            families.option(
                 "-b",
                 "--block",
                 "axes",
@@ -61,14 +114,48 @@ def sweep_command(name: str) -> click.Command:
                 help="Blocks, a range each: 32, 8:64, 8:64:8, 8,16,32.",
             ),
             *(p for p in problem_options(operation) if p.name not in REPLACED),
-            *options.compiler_options(),
-            *(p for p in options.timing_options() if p.name not in THRESHOLDS),
-            *(p for p in options.baseline_options() if p.name == "seed"),
-            *options.limits_options(timed=False),
-            *options.output_options(),
+            *families.compiler_options(),
+            *_shared_options(),
         ],
-        callback=partial(_run, name),
-        help=f"Measure one kernel of {name} with every sensible block, or those of --block.",
+        callback=partial(_sweep_operation, name),
+        help=f"Measure one kernel of {name} with every sensible block, or those of --block, and each value of "
+        "-D NAME=V1,V2.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def file_command() -> click.Command:
+    """Return the sweep of a user's kernel: the options of `run`, lists in them, and how to go through the space."""
+    from cudabench.cli import run
+    from cudabench.cli.arguments import SpreadCommand
+
+    option = families.option
+    return SpreadCommand(
+        FILE,
+        params=[
+            *(p for p in run.problem_options() if p.name not in LEFT_OUT),
+            option("--param", "parameters", multiple=True, metavar="NAME=V1,V2", help="Values of {NAME}; repeatable."),
+            option("--zip", "zips", multiple=True, metavar="A,B", help="These go together, value by value."),
+            option("--where", metavar="EXPR", help="Points that are meant: 'BM*BN<=4096'."),
+            families.sizes_option("[NAME=]A..B*2", "Values of one number: 'n=1024..1048576*2'."),
+            option(
+                "--strategy",
+                type=click.Choice(STRATEGIES),
+                metavar="NAME",
+                help="Search instead of measuring all: a strategy of Kernel Tuner (pip install 'cudabench[tune]'), as "
+                "greedy_ils, genetic_algorithm, bayes_opt, random_sample.",
+            ),
+            option(
+                "--evaluations",
+                type=click.IntRange(2),
+                metavar="N",
+                help="Of --strategy: at most N points; left out, 100.",
+            ),
+            *families.compiler_options(),
+            *_shared_options(),
+        ],
+        callback=_sweep_file,
+        help=FILE_HELP,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
@@ -77,79 +164,281 @@ def sweep_command(name: str) -> click.Command:
     "sweep",
     cls=LazyGroup,
     help=HELP,
-    sections={"Operations": operations.SUMMARIES},
-    make=sweep_command,
-    kind="no operation",
-    subcommand_metavar="OPERATION --kernel NAME [OPTIONS]",
+    sections={
+        "Operations": operations.SUMMARIES,
+        "Files": {FILE: "A kernel of your own, with the arguments of 'cudabench run'."},
+    },
+    make=make_command,
+    kind="neither an operation nor a .cu file",
+    subcommand_metavar="OPERATION|FILE.cu [OPTIONS]",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 def command() -> None:
-    """Carry the operations; the help text is HELP."""
+    """Carry the forms; the help text is HELP."""
 
 
-def _run(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: Any) -> int:
-    """Sweep, show the map and the best blocks, and return the exit code."""
-    from cudabench import devices
-    from cudabench.cli import options
-    from cudabench.cli import output as outputs
+# What is swept -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A sweep before it runs: its points, what no point varies, and the line that repeats one."""
+
+    operation: Operation
+    plan: Plan
+    record: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    repeat: Callable[[Result], str]
+    blocks_only: bool = False
+    space: Space | None = None
+
+
+def _sweep_operation(name: str, kernel: str, axes: tuple[str, ...] | str | None, **given: Any) -> int:
+    """Sweep a rung of a ladder and return the exit code."""
     from cudabench.cli.operation import request_of
     from cudabench.measure import sweep
-    from cudabench.measure.run import Run
-    from cudabench.plan.series import Series
+    from cudabench.plan.space import Axis, values_of, zipped
 
     operation = operations.get(name)
-    given["device"] = options.on_device(given)
     given |= {"words": (), "kernels": (kernel,), "block": None, "grid": None}
     request = request_of(operation, given)
-    output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     ranges = [sweep.axis(text) for text in ((axes,) if isinstance(axes, str) else axes or ())]
-    plan = sweep.plan(operation, request, sweep.blocks(operation.block_dimensions, ranges))
-    choice = devices.choose(given["device"])
-    settings = options.settings(given, simulated=choice.kind == "sim")
-    run = Run(
-        [Series(partial(operations.get, name), plan.cases)],
-        [choice],
-        sweep.coarse(settings),
-        asdict(request),
-        path=output.path,
-        listener=outputs.Screen(output),
-        record=bool(output.report),
-        card=options.priced(given, choice),
+    defined = [Axis(one, values_of(text, f"-D {one}="), "define") for one, text in request.defines.items()]
+    varied = [axis for axis in defined if len(axis.values) > 1]
+    candidates = sweep.blocks(operation.block_dimensions, ranges)
+    plan = sweep.plan(operation, request, candidates, zipped(varied, ()))
+    swept = {axis.name for axis in varied}
+    fixed = asdict(request) | {"defines": {n: text for n, text in request.defines.items() if n not in swept}}
+    return _carry_out(
+        _Asked(operation, plan, asdict(request), fixed, partial(_operation_line, operation, given), not varied), given
     )
-    run.note(
-        {
-            "min_time": settings.min_time,
-            "max_time": settings.max_time,
-            "sweep": [list(case.block) for case in plan.cases],
-        }
+
+
+def _operation_line(operation: Operation, given: Mapping[str, Any], result: Result) -> str:
+    """Return the command that repeats a result of a ladder's kernel."""
+    words = ["cudabench", operation.name, "-k", given["kernels"][0], "--block"]
+    words += map(str, result.block[: operation.block_dimensions])
+    words += ["--size", *(str(int(value)) for value in result.size.values())] if given["size"] else []
+    words += ["--dtype", result.dtype] if result.dtype != next(iter(operation.dtypes)) else []
+    words += ["--source", given["source"]] if given["source"] else []
+    for option in operation.options:
+        if given[option.name] != option.default:
+            words += [f"--{option.name}", str(given[option.name])]
+    for text in given["defines"]:
+        name, _, value = text.partition("=")
+        words += ["-D", f"{name}={result.parameters.get(name, value)}"]
+    return shlex.join(words + _protocol_words(given))
+
+
+def _protocol_words(given: Mapping[str, Any]) -> list[str]:
+    """Return how a measurement is repeated: what is not as it would be anyhow."""
+    words = ["--cache", given["cache"]] if given["cache"] != "cold" else []
+    words += ["--seed", str(given["seed"])] if given["seed"] else []
+    words += ["--on", given["card"]] if given["card"] else []
+    return words + (["-d", given["device"]] if given["device"] != "auto" else [])
+
+
+def _sweep_file(**given: Any) -> int:
+    """Sweep a kernel of the user's own and return the exit code."""
+    from cudabench.cli.run import request_of
+    from cudabench.userkernel.space import space_of
+
+    if not given["file"]:
+        raise UsageError("sweep needs a file: cudabench sweep FILE.cu -k NAME -D TILE=8,16 ...; --help shows more.")
+    if given["evaluations"] and not given["strategy"]:
+        raise UsageError(f"--evaluations {given['evaluations']} is of --strategy: name one, as greedy_ils.")
+    request = request_of(given)
+    space = space_of(request, given["parameters"], given["zips"], given["where"], given["sizes"])
+    points, plan = _planned(space, given)
+    operation = points[0].series.make()
+    record = {**asdict(request), "parameters": list(given["parameters"]), "zip": list(given["zips"])}
+    asked = _Asked(
+        operation,
+        plan,
+        record,
+        space.fixed(),
+        partial(_file_line, space, given),
+        space=space if given["strategy"] else None,
     )
+    return _carry_out(asked, given)
+
+
+def _file_line(space: Space, given: Mapping[str, Any], result: Result) -> str:
+    seedless = {**given, "seed": 0}  # the request has it
+    return shlex.join(space.command(result.parameters) + _protocol_words(seedless))
+
+
+def _planned(space: Space, given: Mapping[str, Any]) -> tuple[list[Point], Plan]:
+    """Return the points of a space, or, where it is searched, the first that can be launched, with the plan of it.
+
+    Raises UsageError where there are too many to measure one by one, or none.
+    """
+    from cudabench.plan.space import MOST_POINTS, Plan, Refusal, text_of
+
+    limit = None if given["strategy"] else MOST_POINTS + 1
+    meant: Iterable[Any] = list(islice(space.combinations(), limit)) if limit else space.combinations()
+    if isinstance(meant, list) and len(meant) == limit:
+        raise UsageError(
+            f"The sweep has over {MOST_POINTS} points (of {space.count} combinations): search it with --strategy "
+            "greedy_ils, restrict it with --where, or take fewer values."
+        )
+    points: list[Point] = []
+    refused: list[Refusal] = []
+    for values in meant:
+        try:
+            points.append(space.point(values))
+        except UsageError as error:
+            refused.append(Refusal((0, 0, 0), str(error), values))
+        if points and limit is None:  # the search plans as it goes
+            break
+    if not points and not refused:
+        raise UsageError(f"--where '{given['where']}' holds for none of the {space.count} combinations.")
+    if not points:
+        first = refused[0]
+        raise UsageError(f"No point of the sweep can be launched; {text_of(first.values)}: {first.reason}")
+    plan = Plan(() if given["strategy"] else tuple(points), tuple(refused), space.axes)
+    return points, plan
+
+
+# Running it ----------------------------------------------------------------------------------------------------------
+
+
+def _carry_out(asked: _Asked, given: Mapping[str, Any]) -> int:
+    """Measure a sweep in two passes, show it and return the exit code."""
+    from cudabench import devices
+    from cudabench.cli import output as outputs
+    from cudabench.measure import sweep
+
+    output = outputs.Output.of(_results_path(given), given["quiet"], report_path=given["report_path"])
+    if given["device"] == "all":
+        raise UsageError("--device all: a sweep finds the best of one card; use --device cuda:0.")
+    choice = devices.choose(families.on_device(dict(given)))
+    settings = families.settings(dict(given), simulated=choice.kind == "sim")
+    run = _run_of(
+        asked, choice, sweep.coarse(settings), outputs.Screen(output), output, families.priced(dict(given), choice)
+    )
+    run.note({"min_time": settings.min_time, "max_time": settings.max_time, "sweep": _swept(asked, given)})
+    before: dict[tuple[Any, ...], Result] = {}
+    if given["resume"] and Path(given["resume"]).exists():
+        from cudabench.results import file as results
+
+        before = sweep.known(results.load(given["resume"]), given["resume"], run, _plain(asked.fixed))
     finals: list[Final] = []
+    done: list[bool] = []
+    searched: list[Plan] = []
 
     def both_passes() -> None:
-        run.collect()
-        finals.extend(sweep.second_pass(run, plan, settings))
+        plan = asked.plan
+        try:
+            if asked.space:
+                from cudabench.measure.search import search
 
-    outputs.carry_out(run, output, both_passes, partial(_show, plan=plan, finals=finals))
+                searched.append(plan := search(run, asked.space, given["strategy"], given["evaluations"], before))
+            else:
+                sweep.first_pass(run, plan.points, before)
+            finals.extend(sweep.second_pass(run, plan, settings))
+        finally:
+            run.write()  # an interruption may come between a result and its file
+        done.append(True)
+
+    def show(run: Run, output: Output) -> None:
+        _show(run, output, asked, searched[0] if searched else asked.plan, finals, bool(done), given)
+
+    outputs.carry_out(run, output, both_passes, show)
     return _exit_code(run.file.results)
 
 
-def _exit_code(results: list[Result]) -> int:
-    """Return 3 where a block gave a wrong result; 1 where none ran: a block that fails alone is one not to take."""
+def _results_path(given: Mapping[str, Any]) -> str | None:
+    """Return where the results file goes: --json, else the file that --resume keeps."""
+    path: str | None = given["json_path"]
+    if path is None and given["resume"]:
+        return str(given["resume"])
+    return path
+
+
+def _run_of(asked: _Asked, choice: Choice, settings: Any, screen: Any, output: Output, card: Card | None) -> Run:
+    """Return the run, with a series for each set of arguments and no case yet."""
+    from cudabench.measure.run import Run
+
+    plan: Plan = asked.plan
+    points = plan.points or (asked.space.first(),) if asked.space else plan.points
+    firsts: dict[int, Point] = {}
+    for point in points:
+        firsts.setdefault(id(point.series.make), point)
+    run = Run(
+        [replace(point.series, cases=(point.case,)) for point in firsts.values()],
+        [choice],
+        settings,
+        asked.record,
+        path=output.path,
+        listener=screen,
+        record=bool(output.report),
+        card=card,
+    )
+    for outcome in run.outcomes:
+        outcome.series = replace(outcome.series, cases=())
+    run.note({"kernels": list(dict.fromkeys(point.case.kernel for point in points))})
+    return run
+
+
+def _swept(asked: _Asked, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the results file says of the sweep: its axes or blocks, and what no point varies."""
+    axes: Iterable[Axis] = asked.plan.axes
+    told: dict[str, Any] = {"axes": {axis.name: list(axis.values) for axis in axes}, "fixed": _plain(asked.fixed)}
+    if not asked.space and not any(axis.kind == "block" for axis in asked.plan.axes):
+        told["blocks"] = list(dict.fromkeys(",".join(map(str, case.block)) for case in asked.plan.cases))
+    for name in ("where", "strategy", "evaluations"):
+        if given.get(name):
+            told[name] = given[name]
+    return told
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it, so that what was written and what is asked compare."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _exit_code(results: Sequence[Result]) -> int:
+    """Return 3 where a point gave a wrong result; 1 where none ran, 5 where the simulator lacks what all use: a point
+    that fails alone is one not to take."""
     if any(result.status == "wrong" for result in results):
         return EXIT_WRONG
-    return EXIT_OK if any(result.status == "ok" for result in results) else EXIT_FAILED
+    if any(result.status == "ok" for result in results):
+        return EXIT_OK
+    return EXIT_UNUSABLE if results and all(result.status == "skipped" for result in results) else EXIT_FAILED
 
 
-def _show(run: Run, output: Output, *, plan: Plan, finals: list[Final]) -> None:
-    """Print the map and the best blocks."""
+def _show(
+    run: Run,
+    output: Output,
+    asked: _Asked,
+    plan: Plan,
+    finals: Sequence[Final],
+    complete: bool,
+    given: Mapping[str, Any],
+) -> None:
+    """Print the map or the table, and the best points."""
     if output.quiet or run.file.device is None:
         return
     from cudabench.render import console, heatmap
+    from cudabench.render import sweep as view
 
-    (outcome,) = run.outcomes
-    heatmap.report(
-        console.tables(output.to_stdout),
-        heatmap.Swept(
-            outcome.operation, run.file.device, outcome.settings, tuple(run.file.results), plan.refused, finals
-        ),
+    swept = heatmap.Swept(
+        asked.operation,
+        run.file.device,
+        run.outcomes[0].settings,
+        tuple(run.file.results),
+        plan.refused,
+        finals,
+        complete,
+        asked.repeat,
+        plan.axes,
+        None if asked.space else len(plan.points),
+        given["resume"] or given["json_path"],
     )
+    out = console.tables(output.to_stdout)
+    (heatmap if asked.blocks_only else view).report(out, swept)

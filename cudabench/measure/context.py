@@ -177,6 +177,7 @@ def describe(case: Case, device: str) -> Result:
         grid=case.grid,
         device=device,
         status="ok",
+        parameters=case.parameters,
     )
 
 

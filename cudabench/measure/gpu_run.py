@@ -68,12 +68,45 @@ MAX_GROUP = 16
 CLOCK_DROP = 0.05
 
 
-class _WrongOutput(Exception):
+class WrongOutput(Exception):
     """A result is wrong: why, and what was found; ends the measurement of one kernel."""
 
     def __init__(self, reason: str, verification: Verification | None = None, hazards: tuple[Hazard, ...] = ()) -> None:
         super().__init__(reason)
         self.reason, self.verification, self.hazards = reason, verification, hazards
+
+
+@dataclass
+class Loaded:
+    """A case with its compiled code and what is known of it so far."""
+
+    case: Case
+    result: Result
+    module: Module
+    state: KernelState
+    images: Sequence[machine_code.Image]
+
+    def found(self, wrong: WrongOutput) -> Result:
+        """Return the result of a kernel that is wrong."""
+        return replace(
+            self.result,
+            status="wrong",
+            reason=wrong.reason,
+            verification=wrong.verification,
+            hazards=wrong.hazards or None,
+            state=self.state.kept,
+        )
+
+
+@dataclass
+class Bound:
+    """A kernel at every place: what its outputs are held against, how its first runs compared, and the digests that the
+    inputs had then."""
+
+    sites: list[Site]
+    check: OutputCheck
+    before: Verification | None
+    written: Sequence[tuple[int, ...]]
 
 
 @dataclass
@@ -120,6 +153,20 @@ class GpuRun(RunContext):
             return replace(blank, status="failed", reason=str(error))
 
     def _measure(self, case: Case, result: Result) -> Result:
+        loaded = self._loaded(case, result)
+        try:
+            bound = self._bound(loaded)
+            timing, copy, notes = self._time(loaded, bound)
+            return self._concluded(loaded, bound, timing, copy, notes)
+        except WrongOutput as wrong:
+            return loaded.found(wrong)
+        finally:
+            if self.device.alive():
+                loaded.state.release()
+
+    def _loaded(self, case: Case, result: Result) -> Loaded:
+        """Return the case compiled, with what its code needs in its result. Raises DeviceError for a block that does
+        not fit, and the errors of the compiler."""
         self.progress("compiling", 0)
         module = load(self.device, case)
         for name, content in case.constants.items():
@@ -146,55 +193,45 @@ class GpuRun(RunContext):
         ]
         for image in images:
             machine_code.begin(image.cubin)  # beside the measurement
-        state = KernelState(self.device, module.variables)
-        try:
-            return self._verify_and_time(case, result, module, state, images)
-        except _WrongOutput as wrong:
-            return replace(
-                result,
-                status="wrong",
-                reason=wrong.reason,
-                verification=wrong.verification,
-                hazards=wrong.hazards or None,
-                state=state.kept,
-            )
-        finally:
-            if self.device.alive():
-                state.release()
+        return Loaded(case, result, module, KernelState(self.device, module.variables), images)
 
-    def _verify_and_time(
-        self, case: Case, result: Result, module: Module, state: KernelState, images: Sequence[machine_code.Image]
-    ) -> Result:
-        sites = self._sites(case, module)
+    def _bound(self, loaded: Loaded) -> Bound:
+        """Return the kernel bound to every place after its first runs; WrongOutput where one of them is wrong."""
+        case = loaded.case
+        sites = self._sites(case, loaded.module)
         check = OutputCheck(self.operation, case.expects, self.operation.saves)
-        before = self._first_runs(case, sites, check, state)
-        written = [site.buffers.digests(_inputs(site)) for site in sites]
+        before = self._first_runs(case, sites, check, loaded.state)
+        return Bound(sites, check, before, [site.buffers.digests(_inputs(site)) for site in sites])
 
-        timing, copy, notes = self._time(case, sites, check, state, module)
+    def _concluded(
+        self, loaded: Loaded, bound: Bound, timing: Timing, copy: Timing | None, notes: Sequence[Warning]
+    ) -> Result:
+        """Return the result of a timed kernel whose outputs lie at the sites; WrongOutput where a last look says so."""
+        case, state, check = loaded.case, loaded.state, bound.check
         self.progress("verifying", 1)
-        verification, outputs = self._last_looks(case, sites, check, before)
+        verification, outputs = self._last_looks(case, bound.sites, check, bound.before)
         if not case.source.builtin:
-            self._inputs_unchanged(sites, written)
-        self._nothing_outside(case, sites)
+            self._inputs_unchanged(bound.sites, bound.written)
+        self._nothing_outside(case, bound.sites)
         state.look()
         figures = right_output(self.operation, self.problem, self.inputs, outputs)
         notes = [
             *unverified_warnings(verification, self.expected(case.expects), self.operation.buffers(self.problem)),
-            *code_warnings([module.ptx]),
+            *code_warnings([loaded.module.ptx]),
             *state_warnings(state.kept),
             *notes,
         ]
         if verification:
             verification = replace(verification, samples=check.samples)
-        architecture = "sm_" + self.device.info.compute_capability.replace(".", "")
-        code = machine_code.describe_all(images, architecture, module.ptx)
-        result = replace(result, verification=verification, figures=figures, state=state.kept, machine_code=code)
+        arch = "sm_" + self.device.info.compute_capability.replace(".", "")
+        code = machine_code.describe_all(loaded.images, arch, loaded.module.ptx)
+        result = replace(loaded.result, verification=verification, figures=figures, state=state.kept, machine_code=code)
         notes += arithmetic_warnings(code, self.output_type(), verification)
         measured = self._figures(result, case, timing, copy, notes)
         formats = code.arithmetic if code and code.arithmetic else ()
         reason = floors.impossible(timing.median_s, measured.bytes, measured.flops, formats, self.device.info)
         if reason:
-            raise _WrongOutput(reason, verification)
+            raise WrongOutput(reason, verification)
         return measured
 
     # Verify -----------------------------------------------------------------------------------------------------
@@ -220,7 +257,7 @@ class GpuRun(RunContext):
     def _first_runs(
         self, case: Case, sites: Sequence[Site], check: OutputCheck, state: KernelState
     ) -> Verification | None:
-        """Run the kernel once at every site and return how its outputs compare; _WrongOutput where one is wrong."""
+        """Run the kernel once at every site and return how its outputs compare; WrongOutput where one is wrong."""
         self.progress("running", 0)
         for site in sites:
             self._run(case, site, state)
@@ -236,7 +273,7 @@ class GpuRun(RunContext):
                 self._run(case, site, None)
                 again = check.by_digest(site, "again")
                 if again:
-                    raise _WrongOutput(f"{wrong_reason(again)}: {kept_sentence(state.kept)}", again)
+                    raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(state.kept)}", again)
         return first
 
     def _run(self, case: Case, site: Site, state: KernelState | None) -> None:
@@ -248,7 +285,7 @@ class GpuRun(RunContext):
     def _last_looks(
         self, case: Case, sites: Sequence[Site], check: OutputCheck, before: Verification | None
     ) -> tuple[Verification | None, dict[str, np.ndarray]]:
-        """Return what all looks say together, with the outputs at the first site; _WrongOutput where one is wrong."""
+        """Return what all looks say together, with the outputs at the first site; WrongOutput where one is wrong."""
         for site in sites[1:]:
             self._raise_if_wrong(case, check.by_digest(site, "after"), sites)
         after, outputs = check.in_full(sites[0], "after")
@@ -260,10 +297,10 @@ class GpuRun(RunContext):
             return
         if not case.source.builtin:  # an input that was written into explains a wrong output, not the other way round
             self._inputs_unchanged(sites)
-        raise _WrongOutput(wrong_reason(verification), verification)
+        raise WrongOutput(wrong_reason(verification), verification)
 
     def _inputs_unchanged(self, sites: Sequence[Site], digests: Sequence[tuple[int, ...]] = ()) -> None:
-        """Raise _WrongOutput where a kernel wrote into an input; `digests` are of inputs known to be unchanged."""
+        """Raise WrongOutput where a kernel wrote into an input; `digests` are of inputs known to be unchanged."""
         for at, site in enumerate(sites):
             if digests and site.buffers.digests(_inputs(site)) == digests[at]:
                 continue
@@ -271,37 +308,33 @@ class GpuRun(RunContext):
                 if buffer.role == "in":
                     found = verify.changed(site.inputs.arrays, site.buffers.download([buffer]))
                     if found:
-                        raise _WrongOutput(found)
+                        raise WrongOutput(found)
             if digests:
-                raise _WrongOutput("the kernel wrote behind the end of an array that is const in its signature")
+                raise WrongOutput("the kernel wrote behind the end of an array that is const in its signature")
 
     def _nothing_outside(self, case: Case, sites: Sequence[Site]) -> None:
-        """Raise _WrongOutput where a kernel wrote outside an array."""
+        """Raise WrongOutput where a kernel wrote outside an array."""
         for site in sites:
             stray = site.buffers.stray()
             if stray:
                 nowhere = (0, 0, 0)
                 hazard = Hazard("out-of-bounds", 0, "", nowhere, nowhere, stray.count, str(stray))
-                raise _WrongOutput(f"{stray}; --device sim names the line", None, (hazard,))
+                raise WrongOutput(f"{stray}; --device sim names the line", None, (hazard,))
 
     # Time -------------------------------------------------------------------------------------------------------
 
-    def _time(
-        self, case: Case, sites: Sequence[Site], check: OutputCheck, state: KernelState, module: Module
-    ) -> tuple[Timing, Timing | None, list[Warning]]:
-        """Return the kernel's timing, the copy's, and warnings; _WrongOutput where a timed sample's output is wrong.
+    def _time(self, loaded: Loaded, bound: Bound) -> tuple[Timing, Timing | None, list[Warning]]:
+        """Return the kernel's timing, the copy's, and warnings; WrongOutput where a timed sample's output is wrong.
 
         Leaves an output of the kernel at each site.
         """
         device = self.device
-        local_bytes = module.resources(case.function).local_bytes
-        befores = [self._before_sample(site, state, module, local_bytes) for site in sites]
+        sites, check = bound.sites, bound.check
+        befores = self._befores(loaded, bound)
         copies_of = [site.buffers.copy() for site in sites]
         self.progress("warming up", 0)
         typical = warm_up(lambda: self._sample(sites[0].work, "warming up", befores[0]))
-        # Back to back, only launches on changing inputs have to work each time, and only those without a state.
-        may_repeat = sites[0].other is not None and not state.kept and not _restored(sites[0])
-        runs = hot_runs(typical) if self.settings.cache == "hot" and may_repeat else 1
+        runs = hot_runs(typical) if self.settings.cache == "hot" and may_repeat(loaded, bound) else 1
         copy_runs = 1
         copy_work = copies_of[0]
         if copy_work is not None:
@@ -324,7 +357,7 @@ class GpuRun(RunContext):
                 device.use_stream(turn)
                 if copy is not None:
                     copies += [device.sample([copy] * copy_runs, settings.cache) for _ in range(group)]
-                works = [site.work] if site.other is None or runs == 1 else [site.other, site.work] * (runs // 2)
+                works = site.works(runs)
                 for left in range(group - 1, -1, -1):
                     samples.append(device.sample(works, settings.cache, befores[turn]))
                     of_place.append(turn)
@@ -347,19 +380,24 @@ class GpuRun(RunContext):
             notes.append(warning("clocks", before=clock_before, after=clock_after))
         return timing, stats.summarize(copies, settings.cache, copy_runs, len(sites)) if copies else None, notes
 
-    def _before_sample(self, site: Site, state: KernelState, module: Module, local_bytes: int) -> list[Work]:
-        """Return what is queued before a sample at a site and is not timed."""
-        works = [*site.reset(), *state.reset(), self.device.scrub(local_bytes)]
-        if self.settings.cache == "cold" and kept_in_cache(module.ptx):
-            works += [self.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers]
-        return works
+    def _befores(self, loaded: Loaded, bound: Bound) -> list[list[Work]]:
+        """Return, by site, what is queued before a sample and is not timed."""
+        local_bytes = loaded.module.resources(loaded.case.function).local_bytes
+        kept = self.settings.cache == "cold" and kept_in_cache(loaded.module.ptx)
+        found = []
+        for site in bound.sites:
+            works = [*site.reset(), *loaded.state.reset(), self.device.scrub(local_bytes)]
+            if kept:
+                works += [self.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers]
+            found.append(works)
+        return found
 
     def _raise_if_sample_wrong(self, verification: Verification | None, number: int, site: Site) -> None:
         if verification:
             seed = site.inputs.problem.seed
             inputs = "" if self.fixed else f" (inputs of --seed {seed})"
             reason = f"timed sample {number}{inputs}: {wrong_reason(verification)}"
-            raise _WrongOutput(reason, replace(verification, samples=number))
+            raise WrongOutput(reason, replace(verification, samples=number))
 
     def _sample(self, work: Work, phase: str, before: Sequence[Work] = ()) -> float:
         self.progress(phase, 0)
@@ -394,6 +432,12 @@ class GpuRun(RunContext):
 
 def _inputs(site: Site) -> list[str]:
     return [buffer.name for buffer in site.buffers.buffers if buffer.role == "in"]
+
+
+def may_repeat(loaded: Loaded, bound: Bound) -> bool:
+    """Tell whether launches back to back have work to do each time: on changing inputs, without a state."""
+    site = bound.sites[0]
+    return site.other is not None and not loaded.state.kept and not _restored(site)
 
 
 def _restored(site: Site) -> bool:

@@ -35,6 +35,10 @@ class Site:
         """Return what sets back all that the kernel writes, and gives constant memory this site's content."""
         return [*self.buffers.reset(self.poison), *self.constants]
 
+    def works(self, runs: int) -> list[Work]:
+        """Return the launches of a sample of `runs` runs back to back, one or an even number."""
+        return [self.work] if self.other is None or runs == 1 else [self.other, self.work] * (runs // 2)
+
 
 @dataclass
 class OutputCheck:

@@ -5,11 +5,14 @@ Nothing here prints: a `Listener` is told what is being done, and whoever starte
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +20,12 @@ import numpy as np
 
 from cudabench.cards.load import Card
 from cudabench.devices import Choice, probe
+from cudabench.errors import OutOfMemory, UnsupportedFeature, UsageError
 from cudabench.explain.limits import roofs
 from cudabench.measure import provenance as origin
 from cudabench.measure import session
 from cudabench.measure.budget import Budget
+from cudabench.measure.context import describe
 from cudabench.model import Case, CpuTime, Operation, Result, Settings, Watch
 from cudabench.plan.series import Series
 from cudabench.results.file import ResultsFile
@@ -114,6 +119,10 @@ class Run:
         """Add to what the file says was asked for."""
         self.file.settings = {**self.file.settings, **settings}
 
+    def finish(self) -> None:
+        """Note in what state the card is now."""
+        origin.finish(self.file.provenance, self._uuid)
+
     def write(self) -> None:
         """Write the file, where there is to be one."""
         if self.path:
@@ -141,9 +150,8 @@ class Run:
                     with closing(self._events(outcome, device, outcome.series.cases, outcome.settings)) as events:
                         for event in events:
                             if isinstance(event, session.Finished):
-                                outcome.results.append(event.result)
-                                self.file.results.append(event.result)
-                                origin.finish(self.file.provenance, self._uuid)
+                                self.keep(outcome, event.result)
+                                self.finish()
                                 self.write()
             if self.counted:
                 self._count()
@@ -162,16 +170,80 @@ class Run:
                 self.replace(result, counting.limited(result, case, device, tell))
                 self.write()
 
+    @contextmanager
+    def one_by_one(self, kernels: int) -> Generator[Callable[[Series, Case], Result], None, None]:
+        """Give what runs one case on the first device, keeps its result and returns it; about `kernels` will run.
+
+        Cases of one series after the other share a worker, with its inputs and references. What a problem asks for and
+        cannot have, such as too much memory, is a failed result.
+        """
+        with self._told(kernels), ExitStack() as stack:
+            current: _Lane | None = None
+
+            def measure(series: Series, case: Case) -> Result:
+                nonlocal current
+                outcome = self.outcome(series)
+                if current is None or current.outcome is not outcome or current.over:
+                    stack.close()
+                    current = stack.enter_context(_Lane(self, outcome))
+                try:
+                    result = current.measure(case)
+                except (OutOfMemory, UsageError, UnsupportedFeature) as error:
+                    skipped = isinstance(error, UnsupportedFeature)
+                    blank = describe(case, self.devices[0].name)
+                    result = replace(blank, status="skipped" if skipped else "failed", reason=str(error))
+                    self._done += 1
+                outcome.series = replace(outcome.series, cases=(*outcome.series.cases, case))
+                self.keep(outcome, result)
+                self.finish()
+                self.write()
+                return result
+
+            yield measure
+
+    def keep(self, outcome: Outcome, result: Result) -> None:
+        """Add a result to the file and to its series."""
+        outcome.results.append(result)
+        self.file.results.append(result)
+
+    def outcome(self, series: Series) -> Outcome:
+        """Return what comes of a series, which is new or one of this run."""
+        found = next((one for one in self.outcomes if one.series.make is series.make), None)
+        if found is None:
+            found = Outcome(series, self.outcomes[0].settings, series.make())
+            self.outcomes.append(found)
+        return found
+
     def again(self, cases: Sequence[Case], settings: Settings) -> Generator[session.Event, None, None]:
-        """Run cases of the first series once more on the first device; what they give is yielded, and kept nowhere.
+        """Run cases of this run once more on the first device; what they give is yielded, and kept nowhere.
 
         Closed before its end, it ends the worker.
         """
-        with (
-            self._told(len(cases)),
-            closing(self._events(self.outcomes[0], self.devices[0], cases, settings)) as events,
-        ):
-            yield from events
+        whose = [
+            next((one for one in self.outcomes if any(each is case for each in one.series.cases)), self.outcomes[0])
+            for case in cases
+        ]
+        with self._told(len(cases)):
+            for _, group in groupby(range(len(cases)), key=lambda at: id(whose[at])):
+                at = [*group]
+                outcome = whose[at[0]]
+                chosen = [cases[one] for one in at]
+                with closing(self._events(outcome, self.devices[0], chosen, settings)) as events:
+                    yield from events
+
+    def pair(self, always: bool) -> Generator[session.Event, None, None]:
+        """Measure the two cases of the only series as a pair; yields as `session.pair` does, and keeps no result."""
+        outcome, device = self.outcomes[0], self.devices[0]
+        with self._told(2):
+            events = session.pair(
+                device,
+                outcome.series.make,
+                outcome.series.cases,
+                outcome.settings,
+                always=always,
+                progress=self._working(device),
+            )
+            yield from self._noted(outcome, events)
 
     @contextmanager
     def _told(self, kernels: int) -> Generator[None, None, None]:
@@ -183,27 +255,35 @@ class Run:
             self.listener.end()
 
     def _events(
-        self, outcome: Outcome, device: Choice, cases: Sequence[Case], settings: Settings
+        self, outcome: Outcome, device: Choice, cases: Sequence[Case] | Iterator[Case], settings: Settings
     ) -> Generator[session.Event, None, None]:
-        """Yield a session's events, after what every one of them means for the run has been noted."""
-
-        def working(now: session.Working) -> None:
-            kernel = f"{now.kernel} on {device.name}" if len(self.devices) > 1 else now.kernel
-            self.listener.working(self._done, kernel, now.phase, now.fraction)
-
+        """Yield the events of a session that runs the cases, as `_noted` does."""
         budget = Budget(settings.budget, self._end, self._later) if settings.budget and self._end else None
         events = session.run(
             device,
             outcome.series.make,
             cases,
             settings,
-            progress=working,
+            progress=self._working(device),
             trace=self.trace,
             record=self.record,
             cpu=outcome.cpu,
             budget=budget,
             card=self.card,
         )
+        yield from self._noted(outcome, events)
+
+    def _working(self, device: Choice) -> Callable[[session.Working], None]:
+        def working(now: session.Working) -> None:
+            kernel = f"{now.kernel} on {device.name}" if len(self.devices) > 1 else now.kernel
+            self.listener.working(self._done, kernel, now.phase, now.fraction)
+
+        return working
+
+    def _noted(
+        self, outcome: Outcome, events: Generator[session.Event, None, None]
+    ) -> Generator[session.Event, None, None]:
+        """Yield a session's events, after what every one of them means for the run has been noted."""
         # An interrupted session must end its worker now: the traceback would keep both alive.
         with closing(events):
             for event in events:
@@ -226,6 +306,37 @@ def listing(text: str) -> str:
     if len(text) <= MOST_LISTED:
         return text
     return text[: text.rfind("\n", 0, MOST_LISTED) + 1]
+
+
+class _Lane:
+    """A session that is fed cases of one series one by one, and is over once it has ended by itself."""
+
+    def __init__(self, run: Run, outcome: Outcome) -> None:
+        self.outcome, self.over = outcome, False
+        self._waiting: deque[Case] = deque()
+        self._events = run._events(outcome, run.devices[0], self._cases(), outcome.settings)
+
+    def _cases(self) -> Iterator[Case]:
+        while self._waiting:
+            yield self._waiting.popleft()
+
+    def measure(self, case: Case) -> Result:
+        """Return the result of a case. Raises what ends the session."""
+        self._waiting.append(case)
+        try:
+            return next(event.result for event in self._events if isinstance(event, session.Finished))
+        except BaseException:
+            self.over = True
+            raise
+
+    def __enter__(self) -> _Lane:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.over and sys.exc_info()[0] is None:
+            for _event in self._events:  # without a case more it ends
+                pass
+        self._events.close()
 
 
 def versions(device: Choice) -> dict[str, Any]:

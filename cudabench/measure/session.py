@@ -14,10 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -62,7 +64,11 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker does: `operation` makes the operation, whose functions cannot travel themselves."""
+    """What a worker does: `operation` makes the operation, whose functions cannot travel themselves.
+
+    With `more`, cases follow one by one, each sent once the one before is finished. With `paired` the two cases are
+    measured as a pair (`measure.ab`), `always` also where their code is the same.
+    """
 
     operation: Callable[[], Operation]
     cases: tuple[Case, ...]
@@ -70,6 +76,9 @@ class Job:
     index: int
     cpu: CpuTime | None = None
     budget: Budget | None = None
+    more: bool = False
+    paired: bool = False
+    always: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,11 +97,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Working:
-    """A kernel is in a phase, of which a fraction is done."""
+    """A kernel is in a phase, of which a fraction is done. `at`: which of a pair it is."""
 
     kernel: str
     phase: str
     fraction: float
+    at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -100,13 +110,14 @@ class Finished(Generic[Outcome]):
     """A kernel is done; `output` is what it printed.
 
     `context_lost`: a fault spoilt the worker's CUDA context, so the worker ends now. `printed` is how many bytes the
-    worker's kernels have printed so far, so that each gets its own.
+    worker's kernels have printed so far, so that each gets its own. `at`: which of a pair it is.
     """
 
     result: Outcome
     output: str = ""
     context_lost: bool = False
     printed: int | None = None
+    at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +133,7 @@ Event = Started | Measured | Working | Finished[Result] | Refused
 def run(
     choice: Choice,
     operation: Callable[[], Operation],
-    cases: Sequence[Case],
+    cases: Sequence[Case] | Iterator[Case],
     settings: Settings,
     *,
     progress: Callable[[Working], None] = lambda working: None,
@@ -132,7 +143,8 @@ def run(
     card: Card | None = None,
     budget: Budget | None = None,
 ) -> Generator[Event, None, None]:
-    """Run the cases in order and yield what happens: Started once, Finished once a case.
+    """Run the cases in order and yield what happens: Started once, Finished once a case. An iterator is asked for the
+    next case once the one before is finished.
 
     `progress` is called often with what is being done. `trace` keeps single accesses in the simulator, `record` what a
     report's page draws. `cpu` is the baseline where it is known already. With a `budget` the cases share its time, and
@@ -145,11 +157,12 @@ def run(
             choice.architecture, operation(), cases, settings, progress, trace, record, cpu, card, budget
         )
         return
-    left = list(cases)
+    more = isinstance(cases, Iterator)
+    left = list(islice(cases, 1)) if isinstance(cases, Iterator) else list(cases)
     started = False
     while left:
-        with Worker(Job(operation, tuple(left), settings, choice.index, cpu, budget)) as worker:
-            for event in worker.events(left[0]):
+        with Worker(Job(operation, tuple(left), settings, choice.index, cpu, budget, more)) as worker:
+            for event in worker.events():
                 if isinstance(event, Refused):
                     raise event.error
                 if isinstance(event, Measured):
@@ -163,14 +176,44 @@ def run(
                     continue
                 started = started or isinstance(event, Started)
                 yield event
+                if isinstance(event, Finished) and isinstance(cases, Iterator):
+                    left = list(islice(cases, 1))
+                    if left and not event.context_lost:
+                        worker.feed(left[0])
                 if isinstance(event, Finished) and (event.context_lost or not left):
                     break
+
+
+def pair(
+    choice: Choice,
+    operation: Callable[[], Operation],
+    cases: Sequence[Case],
+    settings: Settings,
+    *,
+    always: bool = False,
+    progress: Callable[[Working], None] = lambda working: None,
+) -> Generator[Event, None, None]:
+    """Measure two cases with interleaved samples on a GPU and yield Started, then Finished of each; where the process
+    with the GPU is lost, only of the one that it ran. Otherwise as `run`."""
+    job = Job(operation, tuple(cases), settings, choice.index, paired=True, always=always)
+    finished = 0
+    with Worker(job) as worker:
+        for event in worker.events():
+            if isinstance(event, Refused):
+                raise event.error
+            if isinstance(event, Working):
+                progress(event)
+                continue
+            finished += isinstance(event, Finished)
+            yield event
+            if finished == 2 or (isinstance(event, Finished) and event.context_lost):
+                break
 
 
 def _simulate(
     architecture: str,
     operation: Operation,
-    cases: Sequence[Case],
+    cases: Iterable[Case],
     settings: Settings,
     progress: Callable[[Working], None],
     trace: Watch,
@@ -184,8 +227,11 @@ def _simulate(
 
     device = SimDevice(architecture)
     yield Started(device.info)
-    simulated = SimulatedRun(operation, cases[0].problem, settings, device, trace, card=card, record=record, cpu=cpu)
+    simulated = None
     for case in cases:
+        simulated = simulated or SimulatedRun(
+            operation, case.problem, settings, device, trace, card=card, record=record, cpu=cpu
+        )
         if budget and budget.until(1) is None:
             yield Finished(budget.left_out(case, f"sim:{architecture}"))
             continue
@@ -210,6 +256,7 @@ class Worker:
         from multiprocessing.connection import Connection
 
         self._job = job
+        self._waiting = deque(job.cases)
         ours, theirs = os.pipe()
         back_read, back_write = os.pipe()
         # What libraries and kernels print goes to files, never between the lines of a report.
@@ -236,6 +283,7 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
+            self._to.close()  # one that waits for more cases ends
             try:
                 self._process.wait(0 if sys.exc_info()[0] else 5)  # profilers want a clean end
             except subprocess.TimeoutExpired:
@@ -243,10 +291,16 @@ class Worker:
         for closing in (self._to, self._from, self._output, self._noise):
             closing.close()
 
-    def events(self, first: Any) -> Iterator[Any]:
+    def feed(self, case: Any) -> None:
+        """Send one case more."""
+        self._waiting.append(case)
+        with suppress(BrokenPipeError):  # as below
+            self._to.send(case)
+
+    def events(self) -> Iterator[Any]:
         """Yield the worker's events; a death or a hang becomes a failed result of the kernel in hand."""
-        cases = iter(self._job.cases)
-        case, phase, started = next(cases), "starting", False
+        case, phase, started = self._waiting.popleft(), "starting", False
+        at = 0 if getattr(self._job, "paired", False) else None
         with suppress(BrokenPipeError):  # a worker that died at once: reading tells
             self._to.send(self._job)
         while True:
@@ -256,7 +310,8 @@ class Worker:
                 if not started:
                     raise DeviceError(f"The GPU did not start within {START_TIMEOUT_S:g} s; check it with nvidia-smi.")
                 more = f"{limits.VARIABLE}=SECONDS gives it longer" if phase == COMPILING else "raise --timeout"
-                yield self._failed(case, f"no sign of life for {limit:g} s while {phase}; {more} if it is just slow")
+                why = f"no sign of life for {limit:g} s while {phase}; {more} if it is just slow"
+                yield self._failed(case, why, at)
                 return
             try:
                 event: Any = self._from.recv()
@@ -264,16 +319,20 @@ class Worker:
                 self._process.wait()
                 if not started:
                     raise DeviceError(f"The GPU did not start: {self._last_words()}.") from None
-                yield self._failed(case, f"the process that ran it ended ({self._last_words()})")
+                yield self._failed(case, f"the process that ran it ended ({self._last_words()})", at)
                 return
             if isinstance(event, Started):
                 started = True
             elif isinstance(event, Working):
                 phase = event.phase
+                if event.at is not None:
+                    at, case = event.at, self._job.cases[event.at]
             elif isinstance(event, Finished):
-                case, phase = next(cases, case), "between"
+                phase = "between"
                 event = replace(event, output=self._printed(event.printed))
             yield event
+            if isinstance(event, Finished) and self._waiting:  # whoever was told of it may have fed the next
+                case = self._waiting.popleft()
 
     def _limit(self, phase: str) -> float | None:
         """Return how long the worker may be silent in a phase; None where only this machine is at work."""
@@ -284,8 +343,8 @@ class Worker:
         left = self._job.budget.end - time.monotonic() if self._job.budget else math.inf
         return min(self._job.settings.timeout, max(left, LEAST_PATIENCE_S))
 
-    def _failed(self, case: Any, reason: str) -> Finished[Any]:
-        return Finished(self.failure(case, reason), self._printed(), context_lost=True)
+    def _failed(self, case: Any, reason: str, at: int | None = None) -> Finished[Any]:
+        return Finished(self.failure(case, reason), self._printed(), context_lost=True, at=at)
 
     def failure(self, case: Any, reason: str) -> Any:
         """Return the failed result of what was in hand."""

@@ -1,29 +1,39 @@
-"""One kernel over many blocks: which blocks, in two passes, and which is best.
+"""One kernel over many blocks, macros, template arguments and problems: in two passes, and which is best.
 
-The first pass measures every block for a short time, one after the other. Blocks that come out close to the best are
+The first pass measures every point for a short time, one after the other. Points that come out close to the best are
 then measured again in rounds, each round in the opposite order of the one before, so that a card that warms up or
-throttles does not favour the block that came first. Their samples of all rounds together give the final figures, and
-what a block's median moves from round to round says how much a difference between two blocks means.
+throttles does not favour the point that came first. Their samples of all rounds together give the final figures, and
+what a point's median moves from round to round says how much a difference between two points means.
 
-The simulator has no noise: one pass, and blocks are ordered by the unit that their counts keep busiest.
+The simulator has no noise: one pass, and points are ordered by the longest of their limits where a card is priced, else
+by the unit that their counts keep busiest.
+
+Points of one problem compete; each problem, another size, type or distribution of the inputs, has a best of its own.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
+from typing import Any
 
+from cudabench import operations
 from cudabench.errors import UsageError
 from cudabench.measure.run import Run
 from cudabench.measure.session import Event, Finished
-from cudabench.model import WARP, Case, Dim, Operation, Result, Settings, dim3
+from cudabench.model import Case, Dim, Operation, Result, Settings
 from cudabench.plan import cases
+from cudabench.plan.blocks import axis as axis
+from cudabench.plan.blocks import blocks as blocks
 from cudabench.plan.cases import Request
-from cudabench.plan.limits import MAX_BLOCK, MAX_THREADS_PER_BLOCK
+from cudabench.plan.limits import MAX_THREADS_PER_BLOCK
+from cudabench.plan.series import Series
+from cudabench.plan.space import Axis, Plan, Point, Refusal, combinations
 from cudabench.results import compare, stats
+from cudabench.results.file import ResultsFile
 from cudabench.results.ratio import time_ratio
 
 COARSE_S = 0.1  # of sampling a block in the first pass
@@ -37,72 +47,15 @@ SECTOR_CYCLES = 1.75
 WAVEFRONT_CYCLES = 1.0
 INSTRUCTION_CYCLES = 0.25
 
-SENSIBLE_X = (4, 8, 16, 32, 64, 128, 256, 512)
-SENSIBLE_Y = (1, 2, 4, 8, 16, 32, 64)
-SENSIBLE_LINE = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
-FEWEST_THREADS = 64  # two warps: fewer leave most of an SM's 64 warps empty, since it holds at most 32 blocks
+
+# Which points ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A block that the kernel cannot take, and why."""
-
-    block: Dim
-    reason: str
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The blocks to measure, as cases, and those that were refused."""
-
-    cases: tuple[Case, ...]
-    refused: tuple[Refusal, ...]
-
-
-# Which blocks --------------------------------------------------------------------------------------------------------
-
-
-def axis(text: str) -> tuple[int, ...]:
-    """Return the numbers of a range: 32, 8:64 (doubling), 8:64:8 (in steps of 8), or several of them with commas.
-
-    Raises UsageError for what is none.
-    """
-    found: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?", part.strip(), re.ASCII)
-        if not match:
-            raise UsageError(f"--block '{text}' is no range: write 32, 8:64 (doubling), 8:64:8 (steps), or 8,16,32.")
-        first, last, step = (int(group) if group else None for group in match.groups())
-        assert first is not None
-        last = first if last is None else last
-        if not 1 <= first <= last or step == 0:
-            raise UsageError(f"--block '{text}' is no range: it starts at 1 or more, does not fall, and has a step.")
-        if last > MAX_BLOCK[0]:
-            raise UsageError(f"--block '{text}' is out of range: CUDA allows at most {MAX_BLOCK[0]} threads a block.")
-        while first <= last:
-            found.add(first)
-            first = first + step if step else first * 2
-    return tuple(sorted(found))
-
-
-def blocks(dimensions: int, axes: Sequence[Sequence[int]] = ()) -> list[Dim]:
-    """Return the blocks of the given axes, or the sensible ones: whole warps, and enough of them."""
-    if axes:
-        ys = axes[1] if len(axes) > 1 else (1,)
-        return [dim3((x, y)) for y in ys for x in axes[0] if x * y <= MAX_THREADS_PER_BLOCK]
-    if dimensions == 1:
-        return [dim3((x,)) for x in SENSIBLE_LINE]
-    return [
-        dim3((x, y))
-        for y in SENSIBLE_Y
-        for x in SENSIBLE_X
-        if FEWEST_THREADS <= x * y <= MAX_THREADS_PER_BLOCK and x * y % WARP == 0
-    ]
-
-
-def plan(operation: Operation, request: Request, candidates: Sequence[Dim]) -> Plan:
-    """Return a case for each block that the kernel takes. Raises UsageError where the request does not name one kernel
-    or the kernel takes none of the blocks."""
+def plan(
+    operation: Operation, request: Request, candidates: Sequence[Dim], groups: Sequence[Sequence[Axis]] = ()
+) -> Plan:
+    """Return a point for each block that the kernel takes, with each combination of the axes in `groups`, which are
+    macros. Raises UsageError where the request does not name one kernel or the kernel takes none of the blocks."""
     if request.source is None:
         named = [kernel for kernel, _ in cases.select(operation, request.kernels)]
         if len(named) != 1:
@@ -110,21 +63,93 @@ def plan(operation: Operation, request: Request, candidates: Sequence[Dim]) -> P
             raise UsageError(
                 f"A sweep takes one kernel; '{' '.join(request.kernels)}' means {names}: name one of them."
             )
-    made: list[Case] = []
+    series = Series(partial(operations.get, operation.name), ())
+    made: list[Point] = []
     refused: list[Refusal] = []
-    # Other mistakes than the block's show with the kernel's own block, and are no refusals.
-    cases.build(operation, replace(request, block=None))
-    for block in candidates:
-        try:
-            (case,) = cases.build(operation, replace(request, block=block[: operation.block_dimensions]))
-        except UsageError as error:
-            refused.append(Refusal(block, str(error)))
-        else:
-            made.append(case)
+    # Other mistakes than the point's show with the kernel's own block, and are no refusals.
+    first = next(combinations(groups))
+    cases.build(operation, replace(request, block=None, defines={**request.defines, **first}))
+    for values in combinations(groups):
+        for block in candidates:
+            own = replace(request, block=block[: operation.block_dimensions], defines={**request.defines, **values})
+            try:
+                (case,) = cases.build(operation, own)
+            except UsageError as error:
+                refused.append(Refusal(block, str(error), values))
+            else:
+                made.append(Point(values, series, replace(case, parameters=values)))
     if not made:
         detail = f" {refused[0].reason}" if refused else f" They have over {MAX_THREADS_PER_BLOCK} threads."
         raise UsageError(f"None of the blocks can be swept.{detail}")
-    return Plan(tuple(made), tuple(refused))
+    return Plan(tuple(made), tuple(refused), tuple(axis for group in groups for axis in group))
+
+
+def identity(result: Result | Case) -> tuple[Any, ...]:
+    """Return what tells a point from the others of a sweep."""
+    problem = result.problem if isinstance(result, Case) else result
+    size = tuple((name, float(value)) for name, value in problem.size.items())
+    return tuple(sorted(result.parameters.items())), result.kernel, result.block, result.grid, size, problem.dtype
+
+
+def problem_of(result: Result, axes: Sequence[Axis]) -> tuple[tuple[str, str], ...]:
+    """Return the problem that a result is of: the values of the axes that make one."""
+    names = {axis.name for axis in axes if axis.problem}
+    return tuple((name, value) for name, value in result.parameters.items() if name in names)
+
+
+def by_problem(results: Iterable[Result], axes: Sequence[Axis]) -> dict[tuple[tuple[str, str], ...], list[Result]]:
+    """Return results by the problem that they are of, in the order in which problems first come."""
+    found: dict[tuple[tuple[str, str], ...], list[Result]] = {}
+    for result in results:
+        found.setdefault(problem_of(result, axes), []).append(result)
+    return found
+
+
+# The first pass ------------------------------------------------------------------------------------------------------
+
+
+def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...], Result]) -> None:
+    """Measure every point but those in `known`, whose results are taken over."""
+    left = [point for point in points if identity(point.case) not in known]
+    for point in points:
+        if identity(point.case) in known:
+            take(run, point, known[identity(point.case)])
+    run.write()
+    with run.one_by_one(len(left)) as measure:
+        for point in left:
+            measure(point.series, point.case)
+
+
+def take(run: Run, point: Point, result: Result) -> Result:
+    """Keep a result of a point that an earlier run measured."""
+    outcome = run.outcome(point.series)
+    outcome.series = replace(outcome.series, cases=(*outcome.series.cases, point.case))
+    run.keep(outcome, result)
+    return result
+
+
+def known(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, Any]) -> dict[tuple[Any, ...], Result]:
+    """Return the results of an earlier sweep by their points, with what it knows of the device put into `run`.
+
+    `fixed` is what neither sweep varies. Raises UsageError for a file of something else: another kernel, source,
+    problem, protocol, compiler or device, whose figures would not belong to those of this run.
+    """
+    before = file.settings.get("sweep")
+    if not isinstance(before, dict) or not isinstance(before.get("fixed"), dict):
+        raise UsageError(f"--resume {name}: it is no sweep's results file; name one, or leave --resume out.")
+    differing = [key for key, value in fixed.items() if before["fixed"].get(key) != value]
+    protocol = ("cache", "min_time", "max_time", "min_samples", "device")
+    differing += [key for key in protocol if file.settings.get(key) != run.file.settings.get(key)]
+    differing += [key for key, version in run.file.tool.items() if file.tool.get(key) != version]
+    if file.provenance.get("sources") != run.file.provenance.get("sources"):
+        differing.append("source")
+    if differing:
+        raise UsageError(
+            f"--resume {name}: its {', '.join(dict.fromkeys(differing))} is not this sweep's, so its figures do not "
+            "belong here: start anew without --resume."
+        )
+    run.file.devices.extend(file.devices)
+    return {identity(result): result for result in file.results if result.status in ("ok", "wrong")}
 
 
 # The second pass -----------------------------------------------------------------------------------------------------
@@ -161,26 +186,31 @@ class Final:
 
 
 def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
-    """Measure the best blocks of a run again; what comes out takes the place of their first results."""
-    chosen = {result.block: result for result in finalists(run.file.results)}
-    if not chosen:
-        return []
-    by_block = {case.block: case for case in plan.cases}
-    finals = again(lambda cases: run.again(cases, fine(settings)), [by_block[block] for block in chosen])
-    for final in finals:
-        run.replace(chosen[final.result.block], final.result)
-    run.write()
+    """Measure the best points of each problem again; what comes out takes the place of their first results."""
+    finals: list[Final] = []
+    by_point = {identity(case): case for outcome in run.outcomes for case in outcome.series.cases}
+    for results in by_problem(run.file.results, plan.axes).values():
+        chosen = {identity(result): result for result in finalists(results)}
+        if not chosen:
+            continue
+        found = again(lambda cases: run.again(cases, fine(settings)), [by_point[point] for point in chosen])
+        for final in found:
+            run.replace(chosen[identity(final.result)], final.result)
+        finals += found
+        run.write()
     return finals
 
 
 def again(run: Callable[[Sequence[Case]], Generator[Event, None, None]], chosen: Sequence[Case]) -> list[Final]:
     """Measure the cases in rounds and return their results, best first; one that ever went wrong is that result."""
-    found: dict[Dim, list[Result]] = {case.block: [] for case in chosen}
+    found: dict[tuple[Any, ...], list[Result]] = {identity(case): [] for case in chosen}
     with closing(run(rounds(chosen))) as events:
         for event in events:
             if isinstance(event, Finished):
-                found[event.result.block].append(event.result)
-    return sorted((merge(results) for results in found.values() if results), key=lambda final: cost(final.result))
+                found[identity(event.result)].append(event.result)
+    # One that is right, and not timed, is none: a wrong one comes last.
+    merged = (merge(results) for results in found.values() if results)
+    return sorted(merged, key=lambda final: (final.result.status != "ok", cost(final.result)))
 
 
 def merge(results: Sequence[Result]) -> Final:
@@ -233,13 +263,17 @@ def ties(finals: Sequence[Final]) -> list[Final]:
 
 
 def cost(result: Result) -> tuple[float, ...]:
-    """Return what orders blocks, least first: the time; in the simulator the cycles of the busiest unit, then counts.
+    """Return what orders points, least first: the time; in the simulator the longest limits on the card that is priced,
+    else the cycles of the busiest unit, then counts.
 
     Adding counts up would let a unit that is idle decide. The cycles are no time and are shown nowhere: latency and
     occupancy are not in them.
     """
     if result.time:
         return (result.time.median_s,)
+    limits = getattr(result, "limits", None)
+    if limits:
+        return (limits[0].time_s, *(limit.time_s for limit in limits[1:]))
     counted = compare.counts(result)
     sectors = counted.get("global sectors", 0) + counted.get("local sectors", 0)
     wavefronts, instructions = counted.get("shared wavefronts", 0), counted.get("instructions", 0)

@@ -6,13 +6,15 @@ import ctypes
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from cudabench.devices.protocol import Device
 from cudabench.errors import CudabenchError
 from cudabench.measure.session import Event, Finished, Job, Measured, Refused, Started, Working
+from cudabench.model import Case, Operation
 
 HEARTBEAT_S = 0.1
 
@@ -22,13 +24,15 @@ def main(receive: int, send: int) -> None:
     serve(receive, send, _run)
 
 
-def serve(receive: int, send: int, work: Callable[[Any, Callable[[Any], None]], None]) -> None:
-    """Give what arrives on one pipe to `work`, with what sends events through the other, and end the process."""
+def serve(receive: int, send: int, work: Callable[..., None]) -> None:
+    """Give what arrives on one pipe to `work`, with what sends events through the other and what receives more from the
+    first, and end the process."""
     _die_with_parent()
-    job = Connection(receive, writable=False).recv()
+    incoming = Connection(receive, writable=False)
+    job = incoming.recv()
     channel = Connection(send, readable=False)
     try:
-        work(job, channel.send)
+        work(job, channel.send, incoming.recv)
     except CudabenchError as error:
         channel.send(Refused(error))
     sys.stdout.flush()
@@ -36,7 +40,7 @@ def serve(receive: int, send: int, work: Callable[[Any, Callable[[Any], None]], 
     os._exit(0)
 
 
-def _run(job: Job, emit: Callable[[Event], None]) -> None:
+def _run(job: Job, emit: Callable[[Event], None], receive: Callable[[], Case]) -> None:
     from cudabench.devices.cuda import CudaDevice
     from cudabench.measure.gpu_run import GpuRun
 
@@ -44,8 +48,11 @@ def _run(job: Job, emit: Callable[[Event], None]) -> None:
     operation = job.operation()
     with CudaDevice(job.index) as device:
         send(Started(device.info))
+        if job.paired:
+            _run_pair(job, operation, device, send)
+            return
         gpu_run = GpuRun(operation, job.cases[0].problem, job.settings, device, cpu=job.cpu)
-        for at, case in enumerate(job.cases):
+        for at, case in enumerate(_cases(job, receive)):
             if job.budget:
                 gpu_run.until = job.budget.until(len(job.cases) - at)
                 if gpu_run.until is None:
@@ -60,6 +67,30 @@ def _run(job: Job, emit: Callable[[Event], None]) -> None:
             send(Finished(result, context_lost=context_lost, printed=printed_bytes()))
             if context_lost:
                 return
+
+
+def _cases(job: Job, receive: Callable[[], Case]) -> Iterator[Case]:
+    yield from job.cases
+    while job.more:
+        try:
+            yield receive()
+        except EOFError:
+            return
+
+
+def _run_pair(job: Job, operation: Operation, device: Device, send: Send) -> None:
+    from cudabench.measure.ab import PairedRun
+
+    def progress(at: int) -> Callable[[str, float], None]:
+        return send.progress(job.cases[at].kernel, at)
+
+    paired = PairedRun(operation, job.cases[0].problem, job.settings, device, progress=progress(0), of=progress)
+    results = paired.measure_pair(job.cases, job.always)
+    context_lost = any(result.status == "failed" for result in results) and not device.alive()
+    printed = printed_bytes()
+    # The one that is to blame first: nothing is read after it where the context is lost.
+    for at in sorted((0, 1), key=lambda at: results[at].status != "failed"):
+        send(Finished(results[at], context_lost=context_lost, printed=printed, at=at))
 
 
 def printed_bytes() -> int | None:
@@ -78,20 +109,20 @@ class Send:
 
     def __init__(self, emit: Callable[[Any], None]) -> None:
         self._emit = emit
-        self._last = ("", "", 0.0)
+        self._last: tuple[str, str, int | None, float] = ("", "", None, 0.0)
 
     def __call__(self, event: Any) -> None:
         """Send an event."""
         self._emit(event)
 
-    def progress(self, kernel: str) -> Callable[[str, float], None]:
-        """Return what a kernel reports its phase to."""
+    def progress(self, kernel: str, at: int | None = None) -> Callable[[str, float], None]:
+        """Return what a kernel reports its phase to; `at`: which of a pair it is."""
 
         def report(phase: str, fraction: float) -> None:
             now = time.monotonic()
-            if (kernel, phase) != self._last[:2] or now - self._last[2] > HEARTBEAT_S:
-                self._last = (kernel, phase, now)
-                self(Working(kernel, phase, fraction))
+            if (kernel, phase, at) != self._last[:3] or now - self._last[3] > HEARTBEAT_S:
+                self._last = (kernel, phase, at, now)
+                self(Working(kernel, phase, fraction, at))
 
         return report
 

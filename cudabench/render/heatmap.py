@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cudabench.measure import sweep
 from cudabench.model import DeviceInfo, Dim, Operation, Result, Settings, dim_text
+from cudabench.plan.space import Axis, Refusal
 from cudabench.render.table import device_line, problem_line
 from cudabench.results import compare, stats, units
 
@@ -45,12 +46,19 @@ class Swept:
     device: DeviceInfo
     settings: Settings
     results: tuple[Result, ...]
-    refused: tuple[sweep.Refusal, ...]
+    refused: tuple[Refusal, ...]
     finals: Sequence[sweep.Final]
+    complete: bool = True  # an interrupted sweep has no best
+    repeat: Callable[[Result], str] | None = None  # the command that repeats a result
+    axes: tuple[Axis, ...] = ()
+    planned: int | None = None  # points; None where they are searched
+    file: str | None = None  # where the results are kept
 
     @property
     def best(self) -> list[Dim]:
-        """The best block; several of the simulator's where their counts are equal."""
+        """The best block; several of the simulator's where their counts are equal, none of an interrupted sweep."""
+        if not self.complete:
+            return []
         if self.finals:
             return [self.finals[0].result.block] if self.finals[0].result.status == "ok" else []
         return [result.block for result in sweep.best(self.results)]
@@ -70,7 +78,7 @@ def report(out: Console, swept: Swept) -> None:
     show(out, swept.results, [refusal.block for refusal in swept.refused], swept.best)
     out.print()
     for line in best_lines(swept):
-        out.print(line)
+        out.print(Text(line), soft_wrap=True)
     if swept.device.kind == "sim":
         out.print(Text(ORDER, style="dim"))
     for line in trouble_lines(swept):
@@ -79,6 +87,8 @@ def report(out: Console, swept: Swept) -> None:
 
 def best_lines(swept: Swept) -> list[str]:
     """Return the best block with its figures and spread, what cannot be told from it, and where the default stands."""
+    if not swept.complete:
+        return [interrupted(swept)]
     chosen = [result for result in swept.results if result.block in swept.best]
     if not chosen:
         return ["No block gave a right result."]
@@ -100,7 +110,16 @@ def best_lines(swept: Swept) -> list[str]:
         if measured.time and best.time:
             line += f", {measured.time.median_s / best.time.median_s - 1:.1%} slower"
         lines.append(line)
+    if swept.repeat:
+        lines.append(f"Repeat: {swept.repeat(best)}")
     return lines
+
+
+def interrupted(swept: Swept) -> str:
+    """Return what is said of a sweep that did not come to its end."""
+    measured = f"{len(swept.results)} of {swept.planned} points" if swept.planned else f"{len(swept.results)} points"
+    more = f"; --resume {swept.file} goes on" if swept.file and swept.file != "-" else ""
+    return f"Interrupted after {measured}: no best is announced{more}."
 
 
 def figures(result: Result) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, UsageError
 from cudabench.explain.accesses import total, unit
 from cudabench.model import DeviceInfo, Dim, Result, dim_text
+from cudabench.results import units
 from cudabench.results.file import ResultsFile
 from cudabench.results.ratio import RUN_TO_RUN, RUN_TO_RUN_S, Ratio, time_ratio
 from cudabench.results.thresholds import THRESHOLDS
@@ -190,9 +191,8 @@ def index(file: ResultsFile) -> dict[Key, Result]:
         if result.status == "skipped":
             continue
         kind = "sim" if result.device.startswith("sim") else "cuda" if result.device else _kind(file.device)
-        key = Key(
-            result.operation, result.kernel, tuple(result.size.items()), result.dtype, result.block, kind or "cuda"
-        )
+        kernel = f"{result.kernel} {units.variant(result)}".rstrip()
+        key = Key(result.operation, kernel, tuple(result.size.items()), result.dtype, result.block, kind or "cuda")
         seen[key] += 1
         found[Key(**{**vars(key), "occurrence": seen[key] - 1})] = result
     return found

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from cudabench import __version__
 from cudabench.cards import Ceiling
 from cudabench.errors import CudabenchError, no_such_file
-from cudabench.model import CodeDifference, DeviceInfo, Dim, Result, Timing
+from cudabench.model import Ab, CodeDifference, DeviceInfo, Dim, Result, Timing
 from cudabench.outputs import write_whole
 from cudabench.text import json as json_text
 
@@ -38,6 +38,7 @@ ESSENTIAL: dict[type, frozenset[str]] = {
     DeviceInfo: frozenset({"name", "kind"}),
     CodeDifference: frozenset({"kernel", "arch", "verdict"}),
     Ceiling: frozenset({"name", "group", "unit"}),
+    Ab: frozenset({"old", "new", "verdict"}),
 }
 
 
@@ -65,6 +66,23 @@ class ResultsFile:
     ceilings: Annotated[list[Ceiling], "Of cudabench ceilings: one entry for each thing that a card can do."] = field(
         default_factory=list
     )
+
+    ab: Annotated[list[Ab], "Of cudabench ab: the two sides with their ratio."] = field(default_factory=list)
+
+    def measured(self, name: str) -> ResultsFile:
+        """Return this file, called `name`, as one that has results to compare or to show. Raises CudabenchError for
+        the record of another command, which has none, with what can be done with it."""
+        if self.ab and not self.results:
+            raise CudabenchError(
+                f"{name} is of 'cudabench ab' and holds its verdict on two kernels, not results to compare: 'cudabench "
+                f"export {name} --to markdown' shows it; 'cudabench run --json' writes results."
+            )
+        if self.diff and not self.results:
+            raise CudabenchError(
+                f"{name} is of 'cudabench diff' and holds machine code, not results: 'cudabench diff --to markdown' "
+                "shows it; 'cudabench run --json' writes results."
+            )
+        return self
 
     @property
     def device(self) -> DeviceInfo | None:
@@ -98,6 +116,7 @@ class ResultsFile:
             **({"diff": [asdict(each) for each in self.diff]} if self.diff else {}),
             **({"listings": self.listings} if self.listings else {}),
             **({"ceilings": [asdict(each) for each in self.ceilings]} if self.ceilings else {}),
+            **({"ab": [_plain_ab(each) for each in self.ab]} if self.ab else {}),
         }
 
     def text(self) -> str:
@@ -115,6 +134,10 @@ def _plain(result: Result) -> dict[str, Any]:
     if values["time"]:
         values["time"]["samples_s"] = [float(f"{sample:.7g}") for sample in values["time"]["samples_s"]]
     return values
+
+
+def _plain_ab(each: Ab) -> dict[str, Any]:
+    return {**asdict(each), "old": _plain(each.old), "new": _plain(each.new)}
 
 
 def _dump(value: Any, indent: str = "") -> str:
@@ -210,6 +233,7 @@ def parse(text: str, name: str) -> ResultsFile:
             diff=[_decode(CodeDifference, each, f"diff[{at}]") for at, each in enumerate(document.get("diff") or [])],
             listings=_decode(dict[str, str], document.get("listings") or {}, "listings"),
             ceilings=[_decode(Ceiling, each, f"ceilings[{at}]") for at, each in enumerate(_list(document, "ceilings"))],
+            ab=[_decode(Ab, each, f"ab[{at}]") for at, each in enumerate(document.get("ab") or [])],
         )
     except _Misfit as error:
         raise CudabenchError(f"{name} does not follow {schema}: {error}.") from None

@@ -96,7 +96,8 @@ def kind_of(files: Sequence[ResultsFile]) -> str:
     kernels = {result.kernel for result in results}
     blocks = {result.block for result in results if result.status == "ok"}
     sizes = {tuple(result.size.items()) for result in results}
-    if len(kernels) == 1 and len(blocks) > 2 and len(sizes) == 1 and len(files) == 1:
+    one = len({units.variant(result) for result in results}) == 1
+    if one and len(kernels) == 1 and len(blocks) > 2 and len(sizes) == 1 and len(files) == 1:
         return "sweep"
     return "size" if len(sizes) > 1 else "ladder"
 
@@ -146,6 +147,7 @@ def _shown_file(file: ResultsFile) -> ResultsFile:
             kernel=_shown(result.kernel),
             dtype=_shown(result.dtype),
             size={_shown(name): value for name, value in result.size.items()},
+            parameters={_shown(name): _shown(value) for name, value in result.parameters.items()},
         )
         for result in file.results
     ]
@@ -221,7 +223,8 @@ def row_name(result: Result, results: Sequence[Result]) -> str:
     same = [other for other in results if other.kernel == result.kernel]
     block = f" {dim_text(result.block, 2)}" if len({other.block for other in same}) > 1 else ""
     dtype = f" {result.dtype}" if len({other.dtype for other in results}) > 1 else ""
-    return f"{result.kernel}{block}{dtype}"
+    variant = f" {units.variant(result)}" if units.variant(result) else ""
+    return f"{result.kernel}{block}{dtype}{variant}"
 
 
 def _ladder(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
@@ -353,6 +356,10 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
             curves.setdefault(f"{row_name(result, file.results)}{on}", {})[extent] = value
             if result.copy_gbps and result.bytes:
                 scales.setdefault(f"copy{on}", {}).setdefault(extent, []).append(result.bytes / result.copy_gbps / 1e3)
+            least = least_time(result)
+            if least is not None and result.time:
+                name = f"least of {row_name(result, file.results)}{on}"
+                scales.setdefault(name, {}).setdefault(extent, []).append(least * 1e6)
             peak = _peak(file)
             if peak and result.bytes and result.time:
                 scales.setdefault(f"peak{on}", {}).setdefault(extent, []).append(result.bytes / peak / 1e3)
@@ -368,6 +375,8 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     for label, found in scales.items():
         xs = sorted(found)
         style, width = ("--", 2.0) if label.startswith("copy") else ("-", 0.9)
+        if label.startswith("least of "):
+            style, width = ":", 1.4
         axes.plot(xs, [median(found[x]) for x in xs], color="k", linestyle=style, linewidth=width, label=label)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -381,6 +390,12 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     axes.grid(axis="y", color="0.88", linewidth=0.6)
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     figure.suptitle(heading(files), fontsize=10)
+
+
+def least_time(result: Result) -> float | None:
+    """Return the longest of a result's limits in seconds, under which no run of it can be; None where none is known."""
+    limits = getattr(result, "limits", None)
+    return float(limits[0].time_s) if limits else None
 
 
 def elements(result: Result) -> float:

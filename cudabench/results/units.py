@@ -52,3 +52,9 @@ def size(result: Result) -> str:
     if result.operation == "run":
         return ", ".join(f"{name}={value}" for name, value in result.size.items())
     return " x ".join(str(value) for value in result.size.values())
+
+
+def variant(result: Result) -> str:
+    """Return what a point of a sweep varies besides its block and size, as 'TILE=8 VEC=2'; empty for other results."""
+    shown = {**result.size, "bx": 0, "by": 0, "bz": 0}
+    return " ".join(f"{name}={value}" for name, value in result.parameters.items() if name not in shown)

@@ -33,14 +33,19 @@ def series(requests: Sequence[UserRequest], command: str = "run") -> list[Series
 
     `command` is what errors suggest a line of.
     """
-    groups: dict[Any, list[UserRequest]] = {}
+    groups: dict[str, list[UserRequest]] = {}
     for request in requests:
-        texts = " ".join((*request.arguments, *request.expect, request.bytes or "", request.flops or ""))
-        words = set(re.findall(r"\w+", texts))
-        shaping = {name: value for name, value in request.defines.items() if name.partition("(")[0] in words}
-        key = replace(request, kernels=(), grid=None, block=None, shared=None, defines=shaping)
-        groups.setdefault(repr(key), []).append(request)
+        groups.setdefault(same_problem(request), []).append(request)
     return [build(group, command) for group in groups.values()]
+
+
+def same_problem(request: UserRequest) -> str:
+    """Return what is the same for requests on the same file, arguments and expectations."""
+    texts = " ".join((*request.arguments, *request.expect, request.bytes or "", request.flops or ""))
+    words = set(re.findall(r"\w+", texts))
+    shaping = {name: value for name, value in request.defines.items() if name.partition("(")[0] in words}
+    numbers = {name: value for name, value in request.numbers.items() if name in words}
+    return repr(replace(request, kernels=(), grid=None, block=None, shared=None, defines=shaping, numbers=numbers))
 
 
 def build(requests: Sequence[UserRequest], command: str = "run") -> Series:

@@ -15,6 +15,25 @@ WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, with its type o
 def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
     """Return a request for each size of --sizes: 'n=A..B*2', or without a name where one --arg is a whole number.
 
+    Raises UsageError as `sized` does.
+    """
+    name, kind, values = sized(request, text)
+    if request.save:
+        raise UsageError(f"--save {request.save[0]} with --sizes would keep the last one's: leave one of them out.")
+    return [
+        replace(
+            request,
+            arguments=tuple(
+                f"{name}={kind}{size}" if one.partition("=")[0].strip() == name else one for one in request.arguments
+            ),
+        )
+        for size in values
+    ]
+
+
+def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
+    """Return which number --sizes varies, its type as it is written ('int32:', or none), and the sizes.
+
     Raises UsageError for a name that no --arg is called, and where there is none or a choice.
     """
     given = {name.strip(): value for name, _, value in (one.partition("=") for one in request.arguments)}
@@ -32,15 +51,5 @@ def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
         raise UsageError(
             f"--sizes {text}: there is no --arg {name}, but {', '.join(given) or 'none'}.{did_you_mean(name, given)}"
         )
-    if request.save:
-        raise UsageError(f"--save {request.save[0]} with --sizes would keep the last one's: leave one of them out.")
     kind = match[1] if (match := WHOLE.fullmatch(given[name])) and match[1] else ""
-    return [
-        replace(
-            request,
-            arguments=tuple(
-                f"{name}={kind}{size}" if one.partition("=")[0].strip() == name else one for one in request.arguments
-            ),
-        )
-        for size in sizes(values)
-    ]
+    return name, kind, sizes(values)

@@ -143,7 +143,7 @@ class CeilingsRun:
         left = list(self.names)
         while left:
             with _Worker(Job(tuple(left), self.settings, self.choice.index), WORKER) as worker:
-                for event in worker.events(left[0]):
+                for event in worker.events():
                     if isinstance(event, session.Refused):
                         raise event.error
                     if isinstance(event, session.Started):

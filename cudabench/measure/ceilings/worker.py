@@ -26,7 +26,7 @@ def measure(job: Job, device: HostDevice, emit: Callable[[Any], None], **how: An
             return
 
 
-def _run(job: Job, emit: Callable[[Any], None]) -> None:
+def _run(job: Job, emit: Callable[[Any], None], _: Callable[[], Any]) -> None:
     from cudabench.devices.cuda import CudaDevice
 
     with CudaDevice(job.index) as device:

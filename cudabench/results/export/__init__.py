@@ -47,4 +47,10 @@ def export(target_format: str, runs: Sequence[Run], **options: object) -> str:
         if target_format not in writers.WRITERS:
             cards.refuse(files, names, f"--to {target_format} has no place for", "use --to csv or --to markdown")
         return writers.WRITERS[target_format](runs)
+    if target_format == "markdown" and runs and all(run.file.ab for run in runs):
+        from cudabench.results.export import pairs
+
+        return pairs.markdown(runs)
+    for run in runs:
+        run.file.measured(run.name)
     return FORMATS[target_format].text(runs, **options)

@@ -49,7 +49,7 @@ def name(result: Result, file: ResultsFile) -> str:
     """
     block = dim_text(result.block, 2).replace(" ", "") if result.block[0] else ""
     card = result.device if len(file.devices) > 1 else ""
-    parts = (result.operation, result.kernel, block, short_size(result), result.dtype, card)
+    parts = (result.operation, result.kernel, units.variant(result), block, short_size(result), result.dtype, card)
     return " ".join(part for part in parts if part)
 
 

@@ -1,0 +1,117 @@
+"""Does `cudabench ab` call what is there, and nothing else? Needs a GPU:
+
+    python benchmarks/ab_runs.py SECONDS [ROUNDS]
+
+Kernels of slowed.cu against themselves, and against the same slower by 0.5, 1 and 3% of bytes, arithmetic or latency,
+each round on freshly allocated memory. `ratio` is the median over the rounds, `spread` the largest distance from it;
+then how often the verdict was what, how often the gate at half of the slow-down (of itself: at 0.2%) failed, and how
+often A against A lay outside 0.2%. Stops after ROUNDS (20) or when SECONDS are spent, with what is measured by then.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cudabench.devices.cuda import CudaDevice
+from cudabench.measure.ab import PairedRun
+from cudabench.model import Ab, Settings
+from cudabench.results import ab
+from cudabench.userkernel.pair import pair
+from cudabench.userkernel.request import UserRequest
+
+PERCENTS = ("0", "0.5", "1", "3")
+WORDS = ("faster", "same", "unclear", "slower")
+AIM = 0.002  # A against A
+SETTINGS = Settings(min_time=0.3, max_time=2.0, cpu=False)
+# name: kernel, elements, grid; on an H200 about 15, 150, 70 and 150 us
+TASKS = {
+    "stream 2^22": ("stream", 1 << 22, "2112"),
+    "stream 2^26": ("stream", 1 << 26, "2112"),
+    "arithmetic": ("arithmetic", 1 << 21, "2112"),
+    "chase": ("chase", 4096, "cdiv(n,256)"),
+}
+
+
+def request(kernel: str, n: int, grid: str, percent: str) -> UserRequest:
+    """Return one side."""
+    return UserRequest(
+        file=str(Path(__file__).with_name("slowed.cu")),
+        kernels=(kernel,),
+        grid=grid,
+        block="256",
+        arguments=("in=float32[n]:random", "out=float32[n]:empty", f"n={n}", "zero=0"),
+        expect=("out=in",),
+        bytes="8*n",
+        defines={"PERCENT": percent},
+    )
+
+
+def rounds(device: Any, count: int, until: float) -> Iterator[tuple[str, str, Ab, float]]:
+    """Yield task, percent, record and the seconds that it took, until the time is up."""
+    runs: dict[str, PairedRun] = {}
+    for _ in range(count):
+        for name, (kernel, n, grid) in TASKS.items():
+            for percent in PERCENTS:
+                begin = time.monotonic()
+                if begin > until:
+                    return
+                series = pair(request(kernel, n, grid, "0"), request(kernel, n, grid, percent))
+                if name not in runs:
+                    runs[name] = PairedRun(series.make(), series.cases[0].problem, SETTINGS, device)
+                old, new = runs[name].measure_pair(series.cases, always=True)
+                runs[name].release()  # the next one gets other addresses
+                threshold = max(float(percent) / 200, AIM)
+                yield name, percent, ab.verdict(old, new, ("old", "new"), threshold), time.monotonic() - begin
+
+
+def table(found: dict[tuple[str, str], list[tuple[Ab, float]]]) -> None:
+    """Print a line for each task and slow-down."""
+    print(f"{'task':<13}{'slower by':>10}{'time us':>9}{'ratio':>9}{'spread':>9}{'runs':>6}{'s/run':>7}", end="")
+    print("".join(f"{word:>9}" for word in (*WORDS, "exit 4", ">0.2%")))
+    for (name, percent), records in found.items():
+        bad = [f"{record.verdict}: {record.reason}" for record, _ in records if record.ratio is None]
+        ratios = np.array([record.ratio for record, _ in records if record.ratio is not None])
+        for line in dict.fromkeys(bad):
+            print(f"{name} {percent}%: {line}")
+        if not len(ratios):
+            continue
+        middle = float(np.median(ratios))
+        spread = float(np.abs(ratios / middle - 1).max())
+        micro = 1e6 * float(np.median([r.old.time.median_s for r, _ in records if r.old.time]))
+        seconds = float(np.mean([s for _, s in records]))
+        print(
+            f"{name:<13}{percent + '%':>10}{micro:>9.2f}{middle:>9.4f}{spread:>9.2%}{len(ratios):>6}{seconds:>7.2f}",
+            end="",
+        )
+        shares = [sum(record.verdict == word for record, _ in records) for word in WORDS]
+        shares.append(sum(ab.exit_code(record, max(float(percent) / 200, AIM)) == 4 for record, _ in records))
+        shares.append(int((np.abs(ratios - 1) > AIM).sum()) if percent == "0" else -1)
+        print("".join(f"{share if share >= 0 else '':>9}" for share in shares), flush=True)
+
+
+def main() -> None:
+    """Measure and print."""
+    if not sys.argv[1:] or not all(word.isdecimal() for word in sys.argv[1:]):
+        sys.exit(__doc__)
+    seconds, count = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    found: dict[tuple[str, str], list[tuple[Ab, float]]] = {(t, p): [] for t in TASKS for p in PERCENTS}
+    until = time.monotonic() + seconds
+    with suppress(KeyboardInterrupt), CudaDevice(0) as device:
+        print(device.info.name)
+        for name, percent, record, took in rounds(device, count, until):
+            found[name, percent].append((record, took))
+    table(found)
+    equal = [record for (_, percent), records in found.items() if percent == "0" for record, _ in records]
+    called = sum(record.verdict in ("faster", "slower") for record in equal)
+    print(f"{called} false calls of {len(equal)} pairs of a kernel with itself")
+
+
+if __name__ == "__main__":
+    main()

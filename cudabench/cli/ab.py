@@ -1,0 +1,326 @@
+"""`cudabench ab OLD NEW`: is the new kernel faster, and by how much? Samples of both interleaved in one run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from cudabench import operations
+from cudabench.cli import options as families
+from cudabench.cli.arguments import SpreadCommand
+from cudabench.cli.compare import Percentage
+from cudabench.cli.groups import FILE, LazyGroup
+from cudabench.errors import CudabenchError, DeviceUnusable, UsageError
+
+if TYPE_CHECKING:
+    from cudabench.cli.output import Output
+    from cudabench.devices import Choice
+    from cudabench.measure.run import Run
+    from cudabench.model import Ab
+    from cudabench.plan.revisions import Checkout
+    from cudabench.plan.series import Series
+
+HELP = """Measure two kernels on the same memory, their samples interleaved at random in one run: the ratio of their
+times with its interval, and a verdict.
+
+\b
+  cudabench ab HEAD~1:k.cu k.cu -k f ARGUMENTS             two revisions, each with its headers
+  cudabench ab old.cu new.cu -k f ARGUMENTS                two files
+  cudabench ab k.cu -k f -k g ARGUMENTS                    two kernels of a file
+  cudabench ab k.cu -k f --a '-D TILE=8' --b '-D TILE=16' ARGUMENTS
+  cudabench ab transpose -k smem -k smem-pad               two of a ladder
+
+ARGUMENTS are those of 'cudabench run', --grid to --bytes, for both sides; --a and --b hold what only the old or only
+the new side gets, in quotes: -k, -D, --grid, --block, --shared, --std, -I.
+
+\b
+faster, slower   the whole interval of the ratio (99%) lies on one side of 1
+same             it holds 1 and reaches no further than 0.5%, or the PERCENT asked about
+unclear          anything else: a longer --max-time narrows it
+
+Where the machine code and the launch are the same there is nothing to measure; --always measures all the same. It takes
+a GPU; 'cudabench diff' compares machine code and counts without one.
+"""
+
+SHORT = "Measure two kernels interleaved: the ratio with its interval."
+LEFT_OUT = ("file", "save", "profile", "where")  # of `run`
+OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "include", "std")  # what --a and --b may hold
+OF_A_LADDERS_SIDE = ("kernels", "grid", "block", "defines", "source")
+
+
+def make_command(name: str) -> click.Command:
+    """Return the form for files, or for an operation's ladder."""
+    return _file_command() if name == FILE else _ladder_command(name)
+
+
+@click.group(
+    "ab",
+    cls=LazyGroup,
+    help=HELP,
+    sections={
+        "Operations": operations.SUMMARIES,
+        "Files": {FILE: "Kernels of your own, with the arguments of 'cudabench run'."},
+    },
+    make=make_command,
+    kind="neither an operation nor a .cu file",
+    short_help=SHORT,
+    subcommand_metavar="OLD.cu [NEW.cu] | OPERATION [OPTIONS]",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+def command() -> None:
+    """Carry the forms; the help text is HELP."""
+
+
+def _common() -> list[click.Parameter]:
+    """Return the options that both forms share, behind those of the problem."""
+    option = families.option
+    return [
+        option("--a", "old_words", metavar="OPTIONS", help="For the old side only, as in '-D TILE=8 --block 64'."),
+        option("--b", "new_words", metavar="OPTIONS", help="For the new side only."),
+        *families.compiler_options(),
+        *(p for p in families.timing_options() if p.name in ("cache", "min_time", "max_time", "min_samples")),
+        *(p for p in families.baseline_options() if p.name == "seed"),
+        option(
+            "--fail-on-regression",
+            "threshold",
+            type=Percentage(),
+            metavar="PERCENT",
+            help="Exit 4 where the new side is slower by more than PERCENT, as in 5%, and its interval says slower.",
+        ),
+        option(
+            "--noise",
+            type=Percentage(),
+            default="0.2%",
+            show_default=True,
+            metavar="PERCENT",
+            help="What a kernel differs by from itself, besides 20 ns.",
+        ),
+        option("--always", is_flag=True, help="Measure also where the machine code is the same."),
+        *(p for p in families.output_options() if p.name != "report_path"),
+    ]
+
+
+def _file_command() -> click.Command:
+    from cudabench.cli import run
+
+    return SpreadCommand(
+        FILE,
+        params=[
+            click.Argument(["old"], metavar="OLD.cu"),
+            click.Argument(["new"], required=False, metavar="[NEW.cu]"),
+            *(p for p in run.problem_options() if p.name not in LEFT_OUT),
+            *_common(),
+        ],
+        callback=_ab_files,
+        help=HELP,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def _ladder_command(name: str) -> click.Command:
+    from cudabench.cli.operation import problem_options
+
+    operation = operations.get(name)
+    return SpreadCommand(
+        name,
+        params=[*(p for p in problem_options(operation) if p.name != "words"), *_common()],
+        callback=partial(_ab_ladder, name),
+        help=f"Measure two kernels of {name} interleaved: -k OLD -k NEW, or one with --a and --b.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+# Two sides -----------------------------------------------------------------------------------------------------------
+
+
+def _sides(ctx: click.Context, given: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options of either side: the common ones with those of --a and --b, and of two kernels one each."""
+    params = [param for param in ctx.command.params if param.name in names]
+    made = []
+    for at, (flag, key) in enumerate((("--a", "old_words"), ("--b", "new_words"))):
+        own = dict(given)
+        if len(given["kernels"]) == 2:
+            own["kernels"] = (given["kernels"][at],)
+        for name, value in _own_options(flag, given[key], params).items():
+            own[name] = (*given[name], *value) if name in ("defines", "include") else value
+        made.append(own)
+    old, new = made
+    return old, new
+
+
+def _own_options(flag: str, text: str | None, params: Sequence[click.Parameter]) -> dict[str, Any]:
+    """Return what the words of --a or --b set."""
+    if text is None:
+        return {}
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{flag} '{text}' cannot be read: {error}.") from None
+    known = ", ".join(max(param.opts, key=len) for param in params)
+    try:
+        ctx = SpreadCommand(flag, params=list(params)).make_context(flag, words)
+    except click.UsageError as error:
+        raise UsageError(f"{flag} '{text}': {error.format_message()} It holds of {known}.") from None
+    return {
+        name: value
+        for name, value in ctx.params.items()
+        if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE
+    }
+
+
+def _labels(files: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what tells the sides apart: their files, else their kernels, else what --a and --b say."""
+    if files[0] != files[1]:
+        return files
+    if old["kernels"] != new["kernels"]:
+        return old["kernels"][0], new["kernels"][0]
+    return old["old_words"] or "as given", new["new_words"] or "as given"
+
+
+def _check_apart(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapping[str, Any], example: str) -> None:
+    if len(given["kernels"]) > 2:
+        raise UsageError(f"ab takes two kernels; {', '.join(given['kernels'])} are {len(given['kernels'])}: keep two.")
+    if (
+        not given["always"]
+        and all(old[name] == new[name] for name in OF_A_SIDE if name in old)
+        and (old.get("source") == new.get("source"))
+    ):
+        raise UsageError(
+            f"Both sides are the same: name a second file, a second kernel (-k), or options of one side, as in "
+            f"{example}; --always measures a kernel against itself."
+        )
+
+
+@click.pass_context
+def _ab_files(ctx: click.Context, /, **given: Any) -> int:
+    """Measure two kernels of the user's own and return the exit code."""
+    from cudabench.cli.run import request_of
+    from cudabench.plan.revisions import checked_out
+    from cudabench.userkernel.pair import pair
+
+    choice = _gpu(given)
+    files = given["old"], given["new"] or given["old"]
+    old, new = _sides(ctx, given, OF_A_SIDE)
+    if files[0] == files[1]:
+        _check_apart(old, new, given, "--a '-D TILE=8' --b '-D TILE=16'")
+    with ExitStack() as stack:
+        checkouts = [
+            stack.enter_context(checked_out(file, side["include"]))
+            for file, side in zip(files, (old, new), strict=True)
+        ]
+        with _named_as_given(checkouts):
+            requests = [
+                request_of({**side, "file": checkout.path, "include": checkout.include})
+                for side, checkout in zip((old, new), checkouts, strict=True)
+            ]
+            series = pair(*requests)
+            cases = tuple(
+                replace(case, source=replace(case.source, name=checkout.label))
+                for case, checkout in zip(series.cases, checkouts, strict=True)
+            )
+            record = {"requests": [asdict(request) for request in requests], "files": list(files)}
+            return _measured(replace(series, cases=cases), choice, record, _labels(files, old, new), given)
+
+
+@contextmanager
+def _named_as_given(checkouts: Sequence[Checkout]) -> Iterator[None]:
+    """Let errors call a revision's file as the user does: where it lies is no business of theirs."""
+    try:
+        yield
+    except CudabenchError as error:
+        shown = str(error)
+        for checkout in checkouts:
+            if checkout.root is not None:
+                shown = shown.replace(checkout.path, checkout.label)
+        raise type(error)(shown) if shown != str(error) else error from None
+
+
+@click.pass_context
+def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
+    """Measure two kernels of a ladder and return the exit code."""
+    from cudabench.cli.operation import request_of
+    from cudabench.plan import cases as planning
+    from cudabench.plan.series import Series
+
+    choice = _gpu(given)
+    operation = operations.get(name)
+    old, new = _sides(ctx, given, OF_A_LADDERS_SIDE)
+    _check_apart(old, new, given, "--a '--block 32 8' --b '--block 64 4'")
+    requests = [request_of(operation, {**side, "words": ()}) for side in (old, new)]
+    cases = []
+    for request in requests:
+        found = planning.build(operation, request)
+        if len(found) != 1:
+            names = ", ".join(case.kernel for case in found)
+            raise UsageError(f"A side is one kernel; {names} are {len(found)}: name two, -k OLD -k NEW.")
+        cases += found
+    series = Series(partial(operations.get, name), tuple(cases))
+    record = {"requests": [asdict(request) for request in requests]}
+    return _measured(series, choice, record, _labels((name, name), old, new), given)
+
+
+# Measuring -----------------------------------------------------------------------------------------------------------
+
+
+def _gpu(given: Mapping[str, Any]) -> Choice:
+    """Return the GPU. Raises DeviceUnusable where there is none."""
+    from cudabench import devices
+
+    if given["device"] == "all":
+        raise UsageError("--device all: ab compares two kernels on one card; use --device cuda:0.")
+    choice = devices.choose(given["device"])
+    if choice.kind == "sim":
+        lack = (choice.note or "the simulator measures no time.").removeprefix("No GPU is used: ").partition(", so ")[0]
+        raise DeviceUnusable(
+            f"ab needs a GPU: {lack.rstrip('.')}; without one 'cudabench diff OLD NEW' compares machine code, and with "
+            "the arguments of 'cudabench run' sectors, wavefronts and instructions."
+        )
+    return choice
+
+
+def _measured(
+    series: Series, choice: Choice, request: Mapping[str, Any], labels: tuple[str, str], given: Mapping[str, Any]
+) -> int:
+    """Measure the pair, show the verdict and return the exit code."""
+    from cudabench.cli import output as outputs
+    from cudabench.measure.run import Run
+    from cudabench.results import ab
+
+    output = outputs.Output.of(given["json_path"], given["quiet"])
+    settings = replace(families.settings(dict(given), simulated=False), cpu=False)
+    run = Run([series], [choice], settings, request, path=output.path, listener=outputs.Screen(output))
+    run.note({"noise": given["noise"], "fail_on_regression": given["threshold"]})
+
+    def work() -> None:
+        from cudabench.measure.ab import measure
+
+        old, new = measure(run, always=given["always"])
+        run.file.ab.append(ab.verdict(old, new, labels, given["threshold"], given["noise"]))
+        run.write()
+
+    outputs.carry_out(run, output, work, _show)
+    (record,) = run.file.ab
+    slower = ab.regression(record, given["threshold"])
+    if slower:
+        outputs.say(f"{slower}.")
+    return ab.exit_code(record, given["threshold"])
+
+
+def _show(run: Run, output: Output) -> None:
+    """Print the two sides and the verdict."""
+    found: list[Ab] = run.file.ab
+    if output.quiet or not found or run.file.device is None:
+        return
+    from cudabench.render import ab, console
+
+    (outcome,) = run.outcomes
+    ab.show(
+        console.tables(output.to_stdout), console.err(), outcome.operation, run.file.device, found[0], outcome.settings
+    )

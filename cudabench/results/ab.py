@@ -1,0 +1,190 @@
+"""The ratio of two kernels whose samples were taken in pairs, and the verdict on it: pure.
+
+A pair are two samples, one of each kernel, at one place of the memory one after the other, in an order drawn at random.
+The logarithm of their ratio is free of what moves both: clocks, temperature, addresses, neighbours. Under the
+hypothesis that the kernels are equal, its sign is a coin's. The estimate is the mean of these logarithms without the
+tenth at either end, because a median of times that a clock counts in ticks of 32 ns cannot tell a third of a percent
+at 10 us, and a mean can. Its interval is a block bootstrap's, as in `ratio`, of the winsorised logarithms (Tukey and
+McLaughlin 1963), widened in quadrature by the noise that remains of A against A and by the grain of the clock.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG
+from cudabench.model import Ab, Result, Settings
+from cudabench.results.compare import MIN_SAMPLES
+from cudabench.results.ratio import CONFIDENCE, RESAMPLES, Ratio, resolution
+
+# What remains between two equal kernels in one run: a part of the time from 10 us on, a time below. The aim of the
+# protocol; benchmarks/ab_runs.py measures it.
+NOISE = 0.002
+NOISE_S = 20e-9
+SAME_WITHIN = 0.005  # an interval that holds 1 and reaches no further says same, unless a larger change is asked about
+TRIMMED = 0.1  # of the pairs, at either end
+PRECISE = 0.001  # sampling stops once the interval, noise left out, reaches no further to either side
+
+
+def pair_logs(old: Sequence[float], new: Sequence[float]) -> np.ndarray:
+    """Return the logarithms of new over old, pair by pair."""
+    logs: np.ndarray = np.log(np.asarray(new, dtype=np.float64) / np.asarray(old, dtype=np.float64))
+    return logs
+
+
+def trimmed_mean(logs: np.ndarray) -> tuple[float, float, float]:
+    """Return the mean without the tenth at either end, and half the width of its interval at `CONFIDENCE`, down and up.
+
+    The bootstrap is circular with blocks of sqrt(n) neighbours (Politis and Romano 1992), of the mean of the winsorised
+    values over the share that is kept. Seeded by the values, so that a verdict is repeatable.
+    """
+    n = len(logs)
+    cut = int(TRIMMED * n)
+    ordered = np.sort(logs)
+    middle = float(ordered[cut : n - cut].mean())
+    winsorised = np.clip(logs, ordered[cut], ordered[n - cut - 1])
+    block = max(1, round(math.sqrt(n)))
+    sums = np.cumsum(np.concatenate([[0.0], winsorised, winsorised[:block]]))
+    of_block = sums[block:] - sums[:-block]  # by start; the last start is the first again
+    rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(logs).tobytes()))
+    drawn = rng.integers(0, n, (RESAMPLES, max(1, round(n / block))))
+    means = of_block[drawn].mean(axis=1) / block
+    low, high = np.quantile(means - winsorised.mean(), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]) / (1 - 2 * cut / n)
+    # Blocks understate the spread of few pairs: by sqrt(k / (k - 1)) of their number.
+    few = math.sqrt(n / (n - block)) if n > block else 1.0
+    return middle, max(-float(low), 0.0) * few, max(float(high), 0.0) * few
+
+
+def pair_ratio(old: Sequence[float], new: Sequence[float], noise: float = NOISE) -> Ratio:
+    """Return the ratio of two kernels, new over old, from the samples of their pairs in seconds, with its interval.
+
+    noise: what A against A differs by, as a fraction; for kernels under NOISE_S / NOISE at least NOISE_S.
+    """
+    middle, down, up = trimmed_mean(pair_logs(old, new))
+    level = noise_at(old, new, noise)
+    grain = math.hypot(*(_grain(side) for side in (old, new)))
+    return Ratio(
+        math.exp(middle),
+        math.exp(middle - math.hypot(down, math.log1p(level), grain)),
+        math.exp(middle + math.hypot(up, math.log1p(level), grain)),
+    )
+
+
+def noise_at(old: Sequence[float], new: Sequence[float], noise: float = NOISE) -> float:
+    """Return the noise between two equal kernels of such times, as a fraction."""
+    return max(noise, NOISE_S / float(min(np.median(old), np.median(new)))) if noise else 0.0
+
+
+def _grain(samples: Sequence[float]) -> float:
+    """Return what the ticks of the clock hide, as a fraction of the time: half a tick, by the share of the samples that
+    sit on one level. Where they spread over several levels, their mean knows more than a tick."""
+    levels, counts = np.unique(np.asarray(samples), return_counts=True)
+    share = float(counts.max() / counts.sum())
+    return resolution(samples) / 2 / float(np.median(samples)) * share if len(levels) > 1 else 0.0
+
+
+def settled(old: Sequence[float], new: Sequence[float], elapsed: float, settings: Settings) -> bool:
+    """Tell whether to stop: at least min_samples pairs, min_time and an interval within PRECISE; or max_time.
+
+    The rule looks at the width of the interval alone, never at where it lies.
+    """
+    if elapsed >= settings.max_time:
+        return True
+    if len(old) < max(settings.min_samples, MIN_SAMPLES) or elapsed < settings.min_time:
+        return False
+    _, down, up = trimmed_mean(pair_logs(old, new))
+    return max(down, up) < PRECISE
+
+
+# The verdict ---------------------------------------------------------------------------------------------------------
+
+
+def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float | None, noise: float = NOISE) -> Ab:
+    """Return the record of two results whose samples are pairs.
+
+    threshold: the slow-down that is asked about, as a fraction; None for none.
+    """
+    record = partial(Ab, *labels, old, new)
+    bad = next((one for one in (new, old) if one.status in ("wrong", "failed")), None)
+    if bad:
+        side = labels[1] if bad is new else labels[0]
+        return record("wrong" if bad.status == "wrong" else "failed", reason=f"{side}: {bad.reason}")
+    if old.time is None or new.time is None:
+        return record("same code", reason=new.reason)
+    before, after = old.time.samples_s, new.time.samples_s
+    if len(before) < MIN_SAMPLES:
+        few = f"{len(before)} pairs are too few: {MIN_SAMPLES} are the least for an interval"
+        return record("unclear", pairs=len(before), noise=noise, reason=few)
+    found = pair_ratio(before, after, noise)
+    measured = partial(record, ratio=found.value, ratio_low=found.low, ratio_high=found.high, pairs=len(before))
+    if found.low > 1:
+        return measured("slower", noise=noise)
+    if found.high < 1:
+        return measured("faster", noise=noise)
+    margin = max(threshold or 0.0, SAME_WITHIN, 2 * noise_at(before, after, noise))
+    if found.reach <= margin:
+        return measured("same", noise=noise)
+    why = f"the interval holds 1 and reaches {found.reach:.2%}, over the {margin:.2%} that would be the same"
+    return measured("unclear", noise=noise, reason=why)
+
+
+def regression(record: Ab, threshold: float | None) -> str | None:
+    """Return the sentence of a new side that is slower by more than the threshold, and surely slower; else None."""
+    if threshold is None or record.verdict != "slower" or record.ratio is None or record.ratio - 1 <= threshold:
+        return None
+    return f"{record.new_label} is {record.ratio - 1:.2%} slower than {record.old_label}, over {threshold:.3g} allowed"
+
+
+def exit_code(record: Ab, threshold: float | None) -> int:
+    """Return the exit code: a wrong side outweighs a failed one, that a regression."""
+    if record.verdict in ("wrong", "failed"):
+        wrong = any(one.status == "wrong" for one in (record.old, record.new))
+        return EXIT_WRONG if wrong else EXIT_FAILED
+    return EXIT_THRESHOLD if regression(record, threshold) else EXIT_OK
+
+
+# In words ------------------------------------------------------------------------------------------------------------
+
+
+def sentence(record: Ab) -> str:
+    """Return the verdict in a sentence, with the ratio and its interval where there is one."""
+    old, new = record.old_label, record.new_label
+    if record.verdict == "same code":
+        return f"Same code: {new} is the same machine code and launch as {old}, so there is nothing to measure."
+    if record.ratio is None or record.ratio_low is None or record.ratio_high is None:
+        return f"{record.verdict.capitalize()}: {record.reason}."
+    interval = f"ratio {record.ratio:.4f}, {record.ratio_low:.4f} to {record.ratio_high:.4f}, {record.pairs} pairs"
+    change = abs(record.ratio - 1)
+    says = {
+        "slower": f"Slower: {new} takes {change:.2%} longer than {old}",
+        "faster": f"Faster: {new} takes {change:.2%} less time than {old}",
+        "same": f"Same: {new} and {old} take the same time",
+    }.get(record.verdict, f"Unclear: {record.reason}")
+    return f"{says} ({interval})."
+
+
+def code_lines(record: Ab) -> list[str]:
+    """Return what the machine code of the sides differs in, in one line; none where it is not known."""
+    old, new = record.old.machine_code, record.new.machine_code
+    if record.verdict == "same code" or (old is None and new is None):
+        return []
+    if old is not None and new is not None and old.sha256 == new.sha256:
+        return ["The instructions are the same."]
+    figures = [
+        ("registers", record.old.registers, record.new.registers),
+        ("shared bytes", record.old.shared_bytes, record.new.shared_bytes),
+        ("spilled bytes", old.spill_bytes if old else None, new.spill_bytes if new else None),
+        ("local bytes", record.old.local_bytes, record.new.local_bytes),
+    ]
+    occupancies = (record.old.occupancy, record.new.occupancy)
+    told = [f"{name} {before} -> {after}" for name, before, after in figures if before != after]
+    if all(occupancies) and occupancies[0] != occupancies[1]:
+        before, after = (f"{one.fraction:.0%}" for one in occupancies if one)
+        told += [f"occupancy {before} -> {after}"] if before != after else []
+    also = f": {', '.join(told)}" if told else ""
+    return [f"The machine code differs{also}; 'cudabench diff' shows where."]

@@ -1,0 +1,286 @@
+"""The space of a sweep over a kernel of the user's own: lists in the options of `run`, and what each point asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.plan.limits import MAX_THREADS_PER_BLOCK
+from cudabench.plan.series import Series
+from cudabench.plan.space import MOST_COMBINATIONS, Axis, Point, Values, alternatives, combinations, values_of, zipped
+from cudabench.plan.space import count as count_of
+from cudabench.userkernel import expressions, plan
+from cudabench.userkernel.arguments import named
+from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.sizes import sized
+
+BLOCK_NAMES = ("bx", "by", "bz")
+RANGE = re.compile(r"\s*\d+:\d+(:\d+)?\s*", re.ASCII)
+NUMBER = r"(\w+\s*:)?\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
+# What is substituted in: the texts of a request, and those that a number may be named in.
+EXPRESSIONS = ("grid", "block", "bytes", "flops", "shared")
+LISTS = ("arguments", "expect", "constants")
+
+
+@dataclass
+class Space:
+    """What a sweep varies around a request. `points` plans them one by one."""
+
+    request: UserRequest
+    axes: tuple[Axis, ...]
+    groups: list[tuple[Axis, ...]]
+    where: str | None = None
+
+    def __post_init__(self) -> None:
+        self._series: dict[str, Series] = {}
+
+    @property
+    def count(self) -> int:
+        """How many combinations there are, before --where."""
+        return count_of(self.groups)
+
+    def combinations(self) -> Iterator[Values]:
+        """Yield the combinations that --where allows. Raises UsageError where there are too many to look at."""
+        if self.count > MOST_COMBINATIONS:
+            raise UsageError(
+                f"The sweep has {self.count} combinations; at most {MOST_COMBINATIONS} are looked at: take fewer "
+                "values, or let values go together with --zip."
+            )
+        for values in combinations(self.groups):
+            if self.admits(values):
+                yield values
+
+    def admits(self, values: Values) -> bool:
+        """Tell whether --where allows a combination, and its block is one that a device launches."""
+        if too_large(values):
+            return False
+        if not self.where:
+            return True
+        request = self.at(values)
+        given = dict(one.partition("=")[::2] for one in request.arguments)
+        texts = {name.strip(): text.rpartition(":")[2] for name, text in given.items() if "[" not in text}
+        known = {**plan.numeric(texts), **plan.numeric(request.defines), **request.numbers}
+        return bool(expressions.parse(self.where, "--where", known).evaluate(known))
+
+    def at(self, values: Values) -> UserRequest:
+        """Return what a combination asks for."""
+        by_kind = {kind: {axis.name for axis in self.axes if axis.kind == kind} for kind in
+                   ("define", "parameter", "argument", "block", "kernel")}  # fmt: skip
+        texts = {name: values[name] for name in by_kind["parameter"]}
+
+        def put(text: str) -> str:
+            return re.sub(r"\{(\w+)\}", lambda match: texts.get(match[1], match[0]), text)
+
+        def argument(text: str) -> str:
+            name = text.partition("=")[0].strip()
+            return f"{name}={values[name]}" if name in by_kind["argument"] else text
+
+        block = self.request.block
+        if by_kind["block"]:
+            parts = alternatives(block) if block else [""] * len(by_kind["block"])
+            block = ",".join(values.get(own, part) for own, part in zip(BLOCK_NAMES, parts, strict=False))
+        numbers = plan.numeric({name: values[name] for name in (*by_kind["parameter"], *by_kind["block"])})
+        kernels = (values["kernel"],) if by_kind["kernel"] else self.request.kernels
+        changed: dict[str, Any] = {
+            name: put(text) for name in EXPRESSIONS if (text := getattr(self.request, name)) is not None
+        }
+        changed |= {name: tuple(put(text) for text in getattr(self.request, name)) for name in LISTS}
+        changed["arguments"] = tuple(put(argument(text)) for text in self.request.arguments)
+        changed["block"] = put(block) if block is not None else None
+        return replace(
+            self.request,
+            **changed,
+            kernels=tuple(put(kernel) for kernel in kernels),
+            defines={name: put(values.get(name, text)) for name, text in self.request.defines.items()},
+            numbers={**self.request.numbers, **numbers},
+        )
+
+    def point(self, values: Values) -> Point:
+        """Return a combination planned. Raises UsageError for one that cannot be launched, else as `plan.build`."""
+        request = self.at(values)
+        own = plan.build([request], "sweep")
+        if len(own.cases) != 1:
+            names = ", ".join(case.kernel for case in own.cases)
+            raise UsageError(f"A sweep takes kernels by name; '{request.kernels[0]}' means {names}: name one of them.")
+        case = replace(own.cases[0], named=False, parameters=dict(values))
+        # Points on the same arguments share their inputs and references.
+        series = self._series.setdefault(plan.same_problem(request), replace(own, cases=()))
+        return Point(values, series, case)
+
+    def first(self) -> Point:
+        """Return the first combination that can be launched. Raises UsageError where there is none."""
+        refused: UsageError | None = None
+        for values in self.combinations():
+            try:
+                return self.point(values)
+            except UsageError as error:
+                refused = refused or error
+        raise refused or UsageError(f"--where '{self.where}' holds for none of the {self.count} combinations.")
+
+    def command(self, values: Values) -> list[str]:
+        """Return the words of the `run` that repeats a point."""
+        request = self.at(values)
+
+        def put(text: str) -> str:
+            for name, value in request.numbers.items():
+                text = re.sub(rf"\b{name}\b", str(value), text)
+            return text
+
+        words = ["cudabench", "run", request.file]
+        words += [word for kernel in request.kernels for word in ("-k", kernel)]
+        for name in EXPRESSIONS:
+            text = getattr(request, name)
+            words += [f"--{name}", put(text)] if text is not None else []
+        words += [word for name, text in request.defines.items() for word in ("-D", f"{name}={text}")]
+        for option, texts in (
+            ("--arg", request.arguments),
+            ("--const", request.constants),
+            ("--expect", request.expect),
+        ):
+            words += [word for text in texts for word in (option, _put_value(text, put))]
+        words += [word for folder in request.include for word in ("-I", folder)]
+        words += ["--std", request.std] if request.std else []
+        for option, number in (("--rtol", request.rtol), ("--atol", request.atol)):
+            words += [option, f"{number:g}"] if number is not None else []
+        return words + (["--seed", str(request.seed)] if request.seed else [])
+
+    def fixed(self) -> dict[str, Any]:
+        """Return what is not varied, as plain values: two sweeps that agree in it are of one space."""
+        swept = {axis.name for axis in self.axes}
+        kept = {name: getattr(self.request, name) for name in ("file", *EXPRESSIONS, "rtol", "atol", "std", "seed")}
+        kept |= {name: list(getattr(self.request, name)) for name in ("expect", "constants", "include")}
+        kept["arguments"] = [one for one in self.request.arguments if one.partition("=")[0].strip() not in swept]
+        kept["defines"] = {name: text for name, text in self.request.defines.items() if name not in swept}
+        kept["kernels"] = [] if "kernel" in swept else list(self.request.kernels)
+        return kept
+
+
+def _put_value(text: str, put: Any) -> str:
+    """Return NAME=VALUE with numbers put into the value alone."""
+    name, equals, value = text.partition("=")
+    return f"{name}{equals}{put(value)}" if equals else text
+
+
+# From the options ----------------------------------------------------------------------------------------------------
+
+
+def space_of(
+    request: UserRequest,
+    parameters: Sequence[str] = (),
+    zips: Sequence[str] = (),
+    where: str | None = None,
+    sizes: str | None = None,
+) -> Space:
+    """Return the space that lists in a request's texts, and NAME=V1,V2 in `parameters`, mean.
+
+    Raises UsageError for a list that is none, for a name that is varied twice or means nothing, and where nothing is
+    varied.
+    """
+    axes: list[Axis] = []
+    if len(request.kernels) > 1:
+        axes.append(Axis("kernel", request.kernels, "kernel"))
+    block_axes, automatic = _block_axes(request)
+    defined = [Axis(name, values, "define") for name, text in request.defines.items()
+               if len(values := values_of(text, f"-D {name}=") if text else ("",)) > 1]  # fmt: skip
+    given = [_parameter(text, request) for text in parameters]
+    args = [axis for text in request.arguments if (axis := _argument(text))]
+    if sizes is not None:
+        args = _with_size(args, request, sizes)
+    axes += [*given, *defined, *block_axes, *args]
+    names = [axis.name for axis in axes]
+    taken = [*names, *(one.partition("=")[0].strip() for one in request.arguments if not _argument(one)),
+             *(name for name in request.defines if name not in names)]  # fmt: skip
+    for name in names:
+        if taken.count(name) > 1 and not (sizes is not None and name in {a.name for a in args}):
+            raise UsageError(f"{name} is the name of two things in this sweep: rename one of them.")
+    for text in request.kernels:
+        for name in re.findall(r"\{(\w+)\}", text):
+            if name not in {axis.name for axis in given}:
+                known = [axis.name for axis in given]
+                raise UsageError(
+                    f"-k '{text}' has {{{name}}}, and there is no --param {name}.{did_you_mean(name, known)}"
+                )
+    if not axes:
+        raise UsageError(
+            "A sweep has nothing to vary: give a list, as in -D TILE=8,16,32, --param BM=32,64 for {BM} in -k, "
+            "--block 64:1024, --arg n=1024,4096."
+        )
+    groups = zipped(axes, [*zips, *([automatic] if automatic else [])])
+    return Space(request, tuple(axes), groups, where)
+
+
+def _parameter(text: str, request: UserRequest) -> Axis:
+    """Return the axis of NAME=V1,V2. Raises UsageError for one that nothing names."""
+    name, value = named(text, "--param", "BM=32,64,128")
+    inside = [*request.arguments, *request.constants]
+    elsewhere = [*request.kernels, *request.expect, *request.defines.values()]
+    shown = [one for field in EXPRESSIONS if (one := getattr(request, field))]
+    bare = re.compile(rf"\b{re.escape(name)}\b")
+    if not any(f"{{{name}}}" in one for one in (*inside, *elsewhere)) and not any(
+        bare.search(one) for one in (*shown, *inside, *request.expect)
+    ):
+        raise UsageError(f"--param {text}: nothing names it; write {{{name}}} in -k or --arg, or {name} in --grid.")
+    return Axis(name, values_of(value, f"--param {name}="), "parameter", any(f"{{{name}}}" in one for one in inside))
+
+
+def _argument(text: str) -> Axis | None:
+    """Return the axis of an --arg that lists values: numbers, whole arrays, or what one array starts with."""
+    name, equals, value = text.partition("=")
+    name, value = name.strip(), value.strip()
+    if not equals or value.startswith("@"):
+        return None
+    if re.fullmatch(r"(\w+\s*:)?\d+\.\.\d+([*+]\d+)?", value, re.ASCII):
+        kind, _, numbers = value.rpartition(":")
+        values = values_of(numbers, f"--arg {name}=")
+        return Axis(name, tuple(f"{kind}:{one}" if kind else one for one in values), "argument", True)
+    parts = [part.strip() for part in alternatives(value)]
+    if len(parts) < 2:
+        return None
+    values_of(value, f"--arg {name}=")
+    if all(re.fullmatch(NUMBER, part, re.I | re.ASCII) for part in parts):
+        kind = parts[0].rpartition(":")[0]
+        return Axis(name, tuple(p if ":" in p or not kind else f"{kind}:{p}" for p in parts), "argument", True)
+    head, bracket, _ = parts[0].rpartition("]:")
+    if not bracket:
+        return None
+    whole = tuple(part if "]:" in part else f"{head}]:{part}" for part in parts)
+    return Axis(name, whole, "argument", True)
+
+
+def _with_size(args: Sequence[Axis], request: UserRequest, text: str) -> list[Axis]:
+    name, kind, values = sized(request, text)
+    if any(axis.name == name for axis in args):
+        raise UsageError(f"--sizes {text} and --arg {name} both list values of {name}: keep one.")
+    return [*args, Axis(name, tuple(f"{kind}{value}" for value in values), "argument", True)]
+
+
+def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
+    """Return an axis for each range in --block, named bx, by, bz; without --block those of the blocks that make sense,
+    where --grid names them, and the --zip that they take."""
+    from cudabench.plan.blocks import axis, blocks
+
+    if request.block is not None:
+        parts = alternatives(request.block)
+        found = [
+            Axis(own, tuple(map(str, axis(part.strip()))), "block")
+            for own, part in zip(BLOCK_NAMES, parts, strict=False)
+            if RANGE.fullmatch(part)
+        ]
+        return found, ""
+    grid = request.grid or ""
+    dimensions = 2 if re.search(r"\bby\b", grid) else 1 if re.search(r"\bbx\b", grid) else 0
+    chosen = blocks(dimensions) if dimensions else []
+    found = [Axis(BLOCK_NAMES[at], tuple(str(block[at]) for block in chosen), "block") for at in range(dimensions)]
+    return found, "bx,by" if dimensions == 2 else ""
+
+
+def too_large(values: Mapping[str, str]) -> bool:
+    """Tell whether ranges of a block make one that no device launches: such pairs are no points of the sweep."""
+    extents = [int(values[name]) for name in BLOCK_NAMES if name in values]
+    threads = 1
+    for extent in extents:
+        threads *= extent
+    return threads > MAX_THREADS_PER_BLOCK
