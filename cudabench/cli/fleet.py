@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from cudabench.cards.fleet import Fleet
     from cudabench.fleet.findings import Report
     from cudabench.fleet.shard import Plan, Written
+    from cudabench.fleet.submit import Engine, Submission
 
 COMMANDS = {
     "shard": "Measure every visible card, and write a file for each into DIR.",
@@ -26,6 +26,8 @@ COMMANDS = {
     "report": "Say which cards are slow, wrong, missing, or get slower.",
 }
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+POLL_S = 2.0  # between two looks at the jobs
+LOOK_AT_SHARDS_S = 10.0  # between two looks for slow cards
 SUFFIXES = ("svg", "png", "pdf")
 
 
@@ -33,7 +35,7 @@ SUFFIXES = ("svg", "png", "pdf")
     "fleet",
     cls=LazyGroup,
     sections={"Commands": COMMANDS},
-    make=lambda name: {"shard": shard, "report": report}[name],
+    make=lambda name: _commands()[name],
     kind="no command of fleet",
     short_help="Find the slow card among many.",
     context_settings=HELP_OPTIONS,
@@ -50,6 +52,10 @@ def command() -> None:
     """
 
 
+def _commands() -> dict[str, click.Command]:
+    return {"shard": shard, "submit": submit, "resume": resume, "report": report}
+
+
 # shard ---------------------------------------------------------------------------------------------------------------
 
 
@@ -59,7 +65,10 @@ def command() -> None:
 @click.option("--host", metavar="NAME", help="Of this machine; left out, Slurm's name of the node, or its own.")
 @click.option("--rack", metavar="NAME", help="Where it stands; left out, the switch above it where Slurm knows it.")
 @click.option(
-    "--expect", multiple=True, metavar="UUID|FILE", help="Cards that should be here; FILE has a UUID a line. Repeatable."
+    "--expect",
+    multiple=True,
+    metavar="UUID|FILE",
+    help="Cards that should be here; FILE has a UUID a line. Repeatable.",
 )
 @click.option("--in-turn", is_flag=True, help="One card after the other; left out, all at once.")
 @click.option("-q", "--quiet", is_flag=True, help="No line for each card.")
@@ -79,8 +88,8 @@ def shard(
       cudabench fleet shard runs/today -- run saxpy.cu --profile saxpy.toml
       cudabench fleet shard runs/trial -- transpose --device sim
 
-    A card whose run failed has a shard too, and so has one that should be there and is not. The exit code is that of the
-    worst card. An interrupted run writes no shard.
+    A card whose run failed has a shard too, and so has one that should be there and is not. The exit code is that of
+    the worst card. An interrupted run writes no shard.
     """
     from cudabench.fleet import shard as shards
 
@@ -150,6 +159,131 @@ def _ids(words: Sequence[str]) -> list[str]:
     return found
 
 
+# submit and resume ---------------------------------------------------------------------------------------------------
+
+
+@click.command("submit", short_help=COMMANDS["submit"], context_settings=HELP_OPTIONS)
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("words", nargs=-1, required=True, metavar="-- COMMAND ...")
+@click.option(
+    "--engine", type=click.Choice(["slurm", "local"]), default="slurm", show_default=True,
+    help="Slurm's array of jobs, or processes on this machine.",
+)  # fmt: skip
+@click.option("--gpus", type=click.IntRange(1, 100_000), required=True, metavar="N", help="How many cards: a job each.")
+@click.option("--partition", metavar="NAME", help="Slurm's partition.")
+@click.option("--account", metavar="NAME", help="Slurm's account.")
+@click.option("--qos", metavar="NAME", help="Slurm's quality of service.")
+@click.option(
+    "--time", "minutes", type=click.IntRange(1), default=60, show_default=True, metavar="MIN", help="Limit of a job."
+)
+@click.option("--cpus", type=click.IntRange(1), metavar="N", help="CPUs of a job.")
+@click.option(
+    "--slurm", "more", multiple=True, metavar="NAME=VALUE",
+    help="Any other option of sbatch, as in exclude=n7 or reservation=burn-in; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--hold", type=Finite(0), default=60.0, show_default=True, metavar="S",
+    help="A job that is done keeps its card until all have started, or none does for S seconds, so that no card is "
+    "measured twice.",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Nothing while it runs.")
+def submit(
+    folder: Path,
+    words: tuple[str, ...],
+    engine: str,
+    gpus: int,
+    partition: str | None,
+    account: str | None,
+    qos: str | None,
+    minutes: int,
+    cpus: int | None,
+    more: tuple[str, ...],
+    hold: float,
+    quiet: bool,
+) -> int:
+    """Run 'cudabench fleet shard DIR -- COMMAND' on N cards, a job each, and watch until all are done.
+
+    \b
+      cudabench fleet submit --gpus 64 --partition gpu runs/today -- transpose
+      cudabench fleet submit --engine local --gpus 2 runs/trial -- transpose --device sim
+
+    A job that is preempted or whose node dies is submitted again. Ctrl-C cancels what waits and keeps what is done;
+    'cudabench fleet resume DIR' goes on. DIR must be one that all nodes see.
+    """
+    from cudabench.fleet import submit as submissions
+
+    settings: dict[str, Any] = {"gpus_per_node": 1, "time": minutes}
+    given = {"partition": partition, "account": account, "qos": qos, "cpus_per_task": cpus}
+    settings |= {key: value for key, value in given.items() if value is not None}
+    settings["additional_parameters"] = _pairs(more)
+    plan = planned(folder.absolute(), words)
+    made = submissions.new(plan, gpus, "local" if engine == "local" else "slurm", settings, hold)
+    running = submissions.engine_of(made)
+    made.start(running, made.entries)
+    return _watch(made, running, folder, quiet)
+
+
+@click.command("resume", short_help=COMMANDS["resume"], context_settings=HELP_OPTIONS)
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing while it runs.")
+def resume(folder: Path, quiet: bool) -> int:
+    """Go on with a submission: watch the jobs that are still there, and submit again what failed, was cancelled, or
+    was given a card that another job had measured.
+    """
+    from cudabench.fleet import submit as submissions
+
+    made = submissions.load(folder.absolute())
+    planned(made.plan.folder, made.plan.words)  # a record that somebody changed is no way around what submit refuses
+    running = submissions.engine_of(made)
+    submissions.resume(made, running)
+    return _watch(made, running, folder, quiet)
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.strip("-"):
+            raise UsageError(f"--slurm '{word}' is no NAME=VALUE, as in exclude=n7.")
+        found[name.strip("-")] = value
+    return found
+
+
+def _watch(made: Submission, running: Engine, folder: Path, quiet: bool) -> int:
+    """Look at a submission until nothing of it waits or runs, and return its exit code."""
+    import time
+
+    from cudabench.cli.process import Terminated
+    from cudabench.fleet import submit as submissions
+    from cudabench.render import console, fleet
+
+    done, slow, looked = -1, None, 0.0
+    with fleet.Live(console.err(), shown=not quiet) as live:
+        try:
+            while True:
+                counts = made.counts(slow)
+                if counts.done != done and (not made.open or time.monotonic() - looked > LOOK_AT_SHARDS_S):
+                    done, slow, looked = counts.done, made.slow(), time.monotonic()
+                    counts = made.counts(slow)
+                live.update(counts)
+                if not made.open:
+                    break
+                time.sleep(POLL_S)
+                made.look(running)
+        except (KeyboardInterrupt, Terminated):
+            left = made.cancel(running)
+            live.close()
+            console.err().print(fleet.cancelled(left, folder), soft_wrap=True)
+            raise
+        except BaseException:
+            if made.engine == "local":
+                made.cancel(running)  # nobody else would end them
+            raise
+    for line in fleet.ended(made.entries, folder, submissions.logs(folder)):
+        console.err().print(line, soft_wrap=True)
+    return made.exit_code()
+
+
 # report --------------------------------------------------------------------------------------------------------------
 
 
@@ -160,17 +294,26 @@ def _ids(words: Sequence[str]) -> list[str]:
     help="Slow is what lies over its model's median by more than K scaled MADs ...",
 )  # fmt: skip
 @click.option(
-    "--over", type=Percentage(), default="3%", show_default=True, metavar="PERCENT", help="... and by more than PERCENT."
+    "--over",
+    type=Percentage(),
+    default="3%",
+    show_default=True,
+    metavar="PERCENT",
+    help="... and by more than PERCENT.",
 )
 @click.option(
     "--expect", multiple=True, metavar="ID|FILE", help="Cards that should be there; FILE has one a line. Repeatable."
 )
 @click.option("--fail-on-slow", is_flag=True, help="Exit 4 where a card is slow or gets slower.")
-@click.option("--fail-on-missing", is_flag=True, help="Exit 1 where a card failed or is missing, or a file is no shard.")
+@click.option(
+    "--fail-on-missing", is_flag=True, help="Exit 1 where a card failed or is missing, or a file is no shard."
+)
 @click.option(
     "--json", "json_path", type=click.Path(), metavar="PATH", help="Write all findings; '-' = standard output."
 )
-@click.option("--to", "target", type=click.Choice(["table", "markdown"]), default="table", show_default=True, help="Form.")
+@click.option(
+    "--to", "target", type=click.Choice(["table", "markdown"]), default="table", show_default=True, help="Form."
+)
 @click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write what --to says to FILE.")
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw every card as a dot: .svg, .png or .pdf.")
 @click.option("-q", "--quiet", is_flag=True, help="No table.")

@@ -272,7 +272,7 @@ def _value(label: reading.Label, cost: float) -> float:
 
 
 def usual_clocks(cards: Iterable[Card]) -> dict[str, tuple[float | None, float | None]]:
-    """Return by model the median clock of multiprocessors and of memory under load, in MHz; None where none is known."""
+    """Return by model the median clocks of multiprocessors and memory under load, in MHz; None where none is known."""
     seen: dict[str, tuple[list[float], list[float]]] = {}
     for card in cards:
         if card.load and card.model:

@@ -60,7 +60,9 @@ class Nvml:
             return found
 
         rows = ask("nvmlDeviceGetRemappedRows", handle)
-        links = [ask("nvmlDeviceGetNvLinkState", handle, link) for link in range(constant("NVML_NVLINK_MAX_LINKS") or 0)]
+        links = [
+            ask("nvmlDeviceGetNvLinkState", handle, link) for link in range(constant("NVML_NVLINK_MAX_LINKS") or 0)
+        ]
         limit = ask("nvmlDeviceGetEnforcedPowerLimit", handle)
         corrected, uncorrected = "NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"
         return Health(

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -93,7 +93,7 @@ def listed(folder: Path) -> list[str]:
 def read(folder: Path, names: Sequence[str]) -> Iterator[list[Shard | Damaged]]:
     """Yield what a folder's files hold, some hundred files at a time; many files are read by several processes."""
     chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
-    processes = min(len(_processors()), len(chunks))
+    processes = min(_processors(), len(chunks))
     if len(names) < MANY or processes < 2:
         yield from map(_read_chunk, chunks)
         return
@@ -104,8 +104,8 @@ def read(folder: Path, names: Sequence[str]) -> Iterator[list[Shard | Damaged]]:
         yield from pool.map(_read_chunk, chunks)
 
 
-def _processors() -> Iterable[int]:
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _read_chunk(chunk: tuple[str, Sequence[str]]) -> list[Shard | Damaged]:
@@ -155,7 +155,9 @@ def shards(name: str, text: bytes) -> list[Shard]:
     ceilings = [each for each in _list(document.get("ceilings"))[:MOST_KERNELS] if isinstance(each, dict)]
     found = []
     for device in devices:
-        own = [r for r in results if len(devices) < 2 or r.get("device") == f"{device.get('kind')}:{device.get('index')}"]
+        own = [
+            r for r in results if len(devices) < 2 or r.get("device") == f"{device.get('kind')}:{device.get('index')}"
+        ]
         given = _object(fleet.get("card")) if len(devices) == 1 else {}
         card = _card(given, device, host, name.removesuffix(".json"))
         status, reason = _judged(own, ceilings)
@@ -190,7 +192,9 @@ def _document(text: bytes) -> dict[str, Any]:
     return dict(document)
 
 
-def _judged(results: Sequence[Mapping[str, Any]], ceilings: Sequence[Mapping[str, Any]]) -> tuple[CardStatus, str | None]:
+def _judged(
+    results: Sequence[Mapping[str, Any]], ceilings: Sequence[Mapping[str, Any]]
+) -> tuple[CardStatus, str | None]:
     """Return what the results say of a card, whatever it is called in the file."""
 
     def named(status: str, word: str) -> str:
@@ -205,7 +209,10 @@ def _judged(results: Sequence[Mapping[str, Any]], ceilings: Sequence[Mapping[str
         return "failed", named("failed", "failed")
     unproven = [row for row in results if row.get("status") == "ok" and not _object(row.get("verification"))]
     if unproven:
-        return "unverified", f"compared with nothing: {', '.join(str(_text(row.get('kernel'))) for row in unproven[:5])}"
+        return (
+            "unverified",
+            f"compared with nothing: {', '.join(str(_text(row.get('kernel'))) for row in unproven[:5])}",
+        )
     return "ok", None
 
 
@@ -232,7 +239,7 @@ def _plain_record(kind: type, given: Any) -> Any:
     """Return a record of numbers, flags and lists of text; what is of another type is left out."""
     if not isinstance(given, dict):
         return None
-    values = {}
+    values: dict[str, Any] = {}
     for spec in fields(kind):
         value, hint = given.get(spec.name), str(spec.type)
         if "tuple" in hint:

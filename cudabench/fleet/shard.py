@@ -23,9 +23,7 @@ from cudabench.cards.fleet import Card, CardStatus, Fleet
 from cudabench.devices import probe
 from cudabench.errors import (
     EXIT_FAILED,
-    EXIT_INTERRUPTED,
     EXIT_OK,
-    EXIT_TERMINATED,
     EXIT_THRESHOLD,
     EXIT_UNUSABLE,
     EXIT_USAGE,
@@ -47,7 +45,8 @@ SEVERITY = (EXIT_WRONG, EXIT_FAILED, EXIT_UNUSABLE, EXIT_USAGE, EXIT_THRESHOLD)
 class Plan:
     """What is to be run where: the words behind `cudabench`, the folder of shards, and who we are.
 
-    `device` is what the command's own --device says, None where it does not say; `quiet` whether it has that option.
+    `device` is what the command's own --device says, None where it does not say; `quiet` whether it has that option;
+    `name` what the simulator is called in the place of a card.
     """
 
     folder: Path
@@ -56,6 +55,7 @@ class Plan:
     quiet: bool = True
     host: str = field(default_factory=place.host)
     rack: str | None = field(default_factory=place.rack)
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def visible(plan: Plan) -> list[Target]:
     """Return the cards that the plan's command is to be run on: the visible ones, the one of --device cuda:N, or the
     simulator where the command asks for it by name."""
     if plan.device is not None and plan.device.startswith("sim"):
-        return [Target(place.stand_in(plan.host))]
+        return [Target(plan.name or place.stand_in(plan.host))]
     count = probe.driver().device_count if probe.driver().usable else 0
     cards = [probe.gpu(index) for index in range(count)]
     _, _, number = (plan.device or "").partition(":")
@@ -310,5 +310,3 @@ def _write(plan: Plan, card: Card, document: Mapping[str, Any], exit_code: int, 
     whole = {**document, "fleet": asdict(Fleet(card=card))}
     outputs.write_whole(path, results.document_text(whole).encode())
     return Written(path, card, exit_code, kernels)
-
-

@@ -124,6 +124,9 @@ def limit(mad: Any, rule: Rule) -> Any:
 # In memory -----------------------------------------------------------------------------------------------------------
 
 
+_KIND = [("folder", "i8"), ("card", "i8"), ("model", "i8"), ("label", "i8"), ("cost", "f8")]
+
+
 class InMemory:
     """Rows in arrays, sums by NumPy."""
 
@@ -133,14 +136,13 @@ class InMemory:
 
     def add(self, rows: Iterable[Row]) -> None:
         """Take rows."""
-        kind = [("folder", "i8"), ("card", "i8"), ("model", "i8"), ("label", "i8"), ("cost", "f8")]
-        self._parts.append(np.array([*rows], dtype=kind))
+        self._parts.append(np.array([*rows], dtype=_KIND))
         self._rows = None
 
     def _ratios(self, folder: int) -> tuple[NDArray[Any], NDArray[Any], Ints, Floats, Floats]:
         """Return a folder's rows, its groups (model, label), each row's group, the medians, and each row's ratio."""
         if self._rows is None:
-            self._rows = np.concatenate(self._parts) if self._parts else np.array([], dtype=[("folder", "i8")])
+            self._rows = np.concatenate([np.array([], _KIND), *self._parts])
         rows = self._rows[self._rows["folder"] == folder]
         keys, group = _grouped(rows, ("model", "label"))
         medians = _medians(group, rows["cost"], len(keys))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cudabench import text
 from cudabench.cards.fleet import Card, Cause, Fleet, Group, Measurement, SlowCard, Slowing
@@ -13,9 +13,12 @@ from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column, markdown_table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from cudabench.fleet.shard import Written
+    from cudabench.fleet.submit import Counts, Entry
 
 Row = TypeVar("Row")
 
@@ -37,6 +40,83 @@ def shard_line(written: Written) -> str:
     kernels = f" {written.kernels} kernel{'' if written.kernels == 1 else 's'}," if written.kernels else ""
     reason = f" ({card.reason})" if card.reason else ""
     return text.line(f"{card.id} on {card.host}:{kernels} {card.status}{reason} -> {written.path}")
+
+
+# A submission --------------------------------------------------------------------------------------------------------
+
+
+class Live:
+    """Shows how a submission stands: a table that changes on a terminal, a line a change elsewhere."""
+
+    def __init__(self, out: Console, *, shown: bool) -> None:
+        self._out, self._shown = out, shown
+        self._last: Counts | None = None
+        self._live: Any = None
+
+    def __enter__(self) -> Live:
+        if self._shown and self._out.is_terminal:
+            from rich.live import Live as RichLive
+
+            self._live = RichLive(console=self._out, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the table as it is."""
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def update(self, counts: Counts) -> None:
+        """Show how it stands, if that has changed."""
+        if not self._shown or counts == self._last:
+            return
+        self._last = counts
+        cells = {
+            "pending": counts.pending,
+            "running": counts.running,
+            "done": counts.done,
+            "slow so far": NOTHING if counts.slow is None else counts.slow,
+            **({"failed": counts.failed} if counts.failed else {}),
+            **({"given twice": counts.repeated} if counts.repeated else {}),
+            **({"submitted again": counts.resubmitted} if counts.resubmitted else {}),
+        }
+        if self._live is None:
+            self._out.print(", ".join(f"{value} {name}" for name, value in cells.items()), soft_wrap=True)
+            return
+        from rich.table import Table
+
+        table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
+        for name in cells:
+            table.add_column(name, justify="right")
+        table.add_row(*map(str, cells.values()))
+        self._live.update(table, refresh=True)
+
+
+def ended(entries: Sequence[Entry], folder: Path, logs: Path) -> list[str]:
+    """Return what is to be said at the end of a submission: what failed, and what to do next."""
+    lines = [f"Task {e.number} failed: {e.reason}." for e in entries if e.state == "failed"]
+    if len(lines) > MOST_ROWS:
+        lines = [*lines[:MOST_ROWS], f"... and {len(lines) - MOST_ROWS} more tasks failed; their logs are in {logs}."]
+    repeated = sum(entry.state == "repeated" for entry in entries)
+    if repeated:
+        was = "1 task was given a card" if repeated == 1 else f"{repeated} tasks were given cards"
+        lines.append(f"{was} that another had measured; others may have been busy.")
+    if repeated or lines:
+        lines.append(f"To try these again: cudabench fleet resume {folder}")
+    return [text.line(each) for each in (*lines, f"What was found: cudabench fleet report {folder}")]
+
+
+def cancelled(left: Sequence[str], folder: Path) -> str:
+    """Return what is to be said after an interrupt."""
+    goes_on = ""
+    if left:
+        many = f"{len(left)} job{' goes' if len(left) == 1 else 's go'} on and will write"
+        goes_on = f" {many}; 'scancel {' '.join(left[:8])}{' ...' if len(left) > 8 else ''}' ends what runs."
+    return text.line(f"What waited is cancelled.{goes_on} To go on: cudabench fleet resume {folder}")
 
 
 # The report ----------------------------------------------------------------------------------------------------------
@@ -193,16 +273,10 @@ class View:
             for column in kept:
                 table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
             for at in range(len(shown)):
-                table.add_row(*(_plain(texts[id(column)][at]) for column in kept), style=style)
+                table.add_row(*(texts[id(column)][at] for column in kept), style=style)
             out.print(table)
         if len(rows) > len(shown):
             self._line(out, f"... and {units.count(len(rows) - len(shown))} more, all of them in the file of --json.")
-
-
-def _plain(value: str) -> object:
-    from rich.text import Text
-
-    return Text(value)
 
 
 def _cut(column: Column[Row]) -> Callable[[Row], str]:
