@@ -11,7 +11,15 @@ import click
 from cudabench.cli.arguments import Finite
 from cudabench.cli.compare import Percentage
 from cudabench.cli.groups import LazyGroup
-from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, CudabenchError, UsageError
+from cudabench.errors import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_TERMINATED,
+    EXIT_THRESHOLD,
+    EXIT_WRONG,
+    CudabenchError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from cudabench.cards.fleet import Fleet
@@ -91,10 +99,14 @@ def shard(
     A card whose run failed has a shard too, and so has one that should be there and is not. The exit code is that of
     the worst card. An interrupted run writes no shard.
     """
+    from cudabench.cli.process import Terminated
     from cudabench.fleet import shard as shards
 
     plan = planned(folder, words, host, rack)
-    return shards.run(plan, _ids(expect), in_turn=in_turn, told=lambda written: None if quiet else _say(written))
+    code = shards.run(plan, _ids(expect), in_turn=in_turn, told=lambda written: None if quiet else _say(written))
+    if code == EXIT_TERMINATED:
+        raise Terminated
+    return code
 
 
 def planned(folder: Path, words: Sequence[str], host: str | None = None, rack: str | None = None) -> Plan:

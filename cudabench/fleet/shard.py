@@ -23,7 +23,9 @@ from cudabench.cards.fleet import Card, CardStatus, Fleet
 from cudabench.devices import probe
 from cudabench.errors import (
     EXIT_FAILED,
+    EXIT_INTERRUPTED,
     EXIT_OK,
+    EXIT_TERMINATED,
     EXIT_THRESHOLD,
     EXIT_UNUSABLE,
     EXIT_USAGE,
@@ -38,7 +40,8 @@ from cudabench.results import file as results
 LOOK_S = 0.5  # between two looks at the cards from outside
 GRACE_S = 10.0  # in which an interrupted run may end by itself
 MOST_WORDS = 400  # characters of what a failed run said
-SEVERITY = (EXIT_WRONG, EXIT_FAILED, EXIT_UNUSABLE, EXIT_USAGE, EXIT_THRESHOLD)
+INTERRUPTS = (EXIT_INTERRUPTED, EXIT_TERMINATED, -signal.SIGINT, -signal.SIGTERM)
+SEVERITY = (EXIT_TERMINATED, EXIT_WRONG, EXIT_FAILED, EXIT_UNUSABLE, EXIT_USAGE, EXIT_THRESHOLD)
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,8 @@ def run(
 ) -> int:
     """Measure every card of the plan, all at once or in turn, and write a shard for each; return the exit code of all.
 
-    `told` is called for every shard that is written. Raises CudabenchError where the folder cannot be written.
+    `told` is called for every shard that is written. A run that somebody ended, as Slurm does when it preempts a job,
+    leaves none, and the exit code is EXIT_TERMINATED. Raises CudabenchError where the folder cannot be written.
     """
     make_folder(plan.folder)
     nvml = Nvml()
@@ -151,7 +155,9 @@ def run(
     for card in absent(plan, targets, expected, nvml):
         note(_write(plan, card, {"schema": results.SCHEMA, "results": []}, EXIT_UNUSABLE))
     for batch in [[target] for target in targets] if in_turn else [targets]:
-        _together(plan, batch, nvml, note)
+        if not _together(plan, batch, nvml, note):
+            codes.append(EXIT_TERMINATED)
+            break
     return worst(codes)
 
 
@@ -171,7 +177,8 @@ def worst(codes: Sequence[int]) -> int:
     return next((code for code in SEVERITY if code in codes), max(codes, default=EXIT_OK))
 
 
-def _together(plan: Plan, targets: Sequence[Target], nvml: Nvml, told: Callable[[Written], None]) -> None:
+def _together(plan: Plan, targets: Sequence[Target], nvml: Nvml, told: Callable[[Written], None]) -> bool:
+    """Run the command on cards at once; return whether nobody ended a run."""
     runs = [_Run(plan, target) for target in targets]
     try:
         left = list(runs)
@@ -184,7 +191,9 @@ def _together(plan: Plan, targets: Sequence[Target], nvml: Nvml, told: Callable[
                 time.sleep(0.02)
             for each in [each for each in left if each.ended()]:
                 left.remove(each)
-                told(each.finish(nvml))
+                if not each.interrupted():
+                    told(each.finish(nvml))
+        return not any(each.interrupted() for each in runs)
     finally:
         for each in runs:
             each.close()
@@ -220,6 +229,10 @@ class _Run:
     def ended(self) -> bool:
         """Tell whether the process has ended."""
         return self._process.poll() is not None
+
+    def interrupted(self) -> bool:
+        """Tell whether somebody ended the process."""
+        return self._process.returncode in INTERRUPTS
 
     def finish(self, nvml: Nvml) -> Written:
         """Write the shard of a run that has ended."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cudabench import outputs
-from cudabench.errors import EXIT_OK, CudabenchError
+from cudabench.errors import EXIT_OK, EXIT_TERMINATED, CudabenchError
 from cudabench.fleet import shard
 from cudabench.fleet.shard import Plan
 
@@ -51,6 +52,8 @@ class Task:
         repeated = bool(cards) and {*cards} <= taken
         self._mark({**note, "cards": [] if repeated else cards})
         code = EXIT_OK if repeated else shard.run(plan)
+        if code == EXIT_TERMINATED:
+            sys.exit(code)  # not done: whoever ended it knows why, and the submission sees it
         self._mark({**note, "cards": [] if repeated else cards, "exit_code": code, "repeated": repeated})
         if not repeated:
             hold(lambda: sum(read(self.plan.folder, number) is not None for number in range(self.tasks)), self)

@@ -93,7 +93,7 @@ class Cluster:
         for name in ("state", *(f"{node}.spool" for node in NODES)):
             (self.folder / name).mkdir()
         for gpu in range(GPUS):
-            (self.folder / f"gpu{gpu}").touch()  # Slurm asks that a card's file exists, not that it is a device
+            (self.folder / f"gpu{gpu}").symlink_to("/dev/null")  # Slurm wants a device, and opens none
         text = CONF.format(host=host, ports=ports, user=getpass.getuser(), folder=self.folder, gpus=GPUS)
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "gres.conf").write_text(f"NodeName=n[1-3] Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\n")
