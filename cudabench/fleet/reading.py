@@ -126,16 +126,18 @@ def content(path: str) -> bytes:
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         raise Unreadable(f"it cannot be opened: {error.strerror}") from None
-    with open(number, "rb") as stream:
+    try:
         state = os.fstat(number)
         if not stat.S_ISREG(state.st_mode):
             raise Unreadable("it is no regular file")
         if state.st_size > MOST_BYTES:
             raise Unreadable(f"it has {state.st_size:,} bytes, and a shard has at most {MOST_BYTES:,}")
-        try:
+        with open(number, "rb", closefd=False) as stream:
             return stream.read(MOST_BYTES)
-        except OSError as error:
-            raise Unreadable(f"it cannot be read: {error.strerror}") from None
+    except OSError as error:
+        raise Unreadable(f"it cannot be read: {error.strerror}") from None
+    finally:
+        os.close(number)
 
 
 # A file --------------------------------------------------------------------------------------------------------------

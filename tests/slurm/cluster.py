@@ -133,12 +133,15 @@ class Cluster:
         )  # type: ignore[call-overload, no-any-return]
 
     def kill_node(self, node: str) -> None:
-        """Let a node die: its daemon and all that runs on it are gone at once."""
-        self._processes.pop(node).kill()
+        """Let a node die: its daemon and all that runs on it are gone, and Slurm has heard nothing from them."""
+        daemon = self._processes.pop(node)
+        daemon.send_signal(signal.SIGSTOP)
+        self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=dead")
+        daemon.kill()
+        daemon.wait()
         for process in _of_node(node, self.folder):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-        self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=dead")
 
     def stop(self) -> None:
         """End all jobs and daemons."""
