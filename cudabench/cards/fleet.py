@@ -160,8 +160,8 @@ class Damaged:
 class Rule:
     """When a card is slow: its cost lies over the median by both."""
 
-    mads: Annotated[float, "So many MADs, scaled by 1.4826 to the standard deviation of normal noise,"]
-    over: Annotated[float, "and such a part of the median."]
+    mads: Annotated[float, "By so many MADs, each scaled by 1.4826 to the standard deviation of normal noise."]
+    over: Annotated[float, "And by such a part of the median."]
 
 
 @dataclass(frozen=True)

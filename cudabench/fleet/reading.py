@@ -98,10 +98,16 @@ def read(folder: Path, names: Sequence[str]) -> Iterator[list[Shard | Damaged]]:
         yield from map(_read_chunk, chunks)
         return
     from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        yield from pool.map(_read_chunk, chunks)
+    try:
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+            yield from pool.map(_read_chunk, chunks)
+    except BrokenProcessPool:
+        raise CudabenchError(
+            f"A process that read shards of {folder} was ended, as for want of memory: try again with more of it."
+        ) from None
 
 
 def _processors() -> int:
