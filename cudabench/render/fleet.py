@@ -131,22 +131,22 @@ class View:
     markdown: bool = False
 
     def show(self, out: Console) -> None:
-        """Print the head, then each table that has rows."""
+        """Print the head, then each table that has rows: first what is wrong, then all kernels and groups."""
         found = self.found
         for line in head(found, self.simulated):
             self._line(out, line)
         by_model: dict[str, list[Measurement]] = {}
         for each in found.measurements:
             by_model.setdefault(each.model, []).append(each)
-        for model, rows in by_model.items():
-            problems = {(row.operation, row.problem) for row in rows}
-            common = " ".join(problems.pop()) if len(problems) == 1 else ""
-            self._table(out, f"{model}{': ' if common else ''}{common}", self._measured(bool(common)), rows)
         several = len(by_model) > 1
         self._table(out, "Slow cards", self._slow(several), found.slow, "red")
         self._table(out, "Cards that get slower", self._slowing(), found.slowing, "red")
         faulty = sorted((card for card in found.cards if card.status != "ok"), key=lambda card: card.status)
         self._table(out, "Cards without a right result", self._faulty(), faulty, "yellow")
+        for model, rows in by_model.items():
+            problems = {(row.operation, row.problem) for row in rows}
+            common = " ".join(problems.pop()) if len(problems) == 1 else ""
+            self._table(out, f"{model}{': ' if common else ''}{common}", self._measured(bool(common)), rows)
         for kind in ("rack", "host"):
             groups = [group for group in found.groups if group.kind == kind]
             if len(groups) > 1:
@@ -331,7 +331,7 @@ def rule_text(found: Fleet) -> str:
 
 def slower(ratio: float) -> str:
     """Return a ratio of costs as '+5.0%'."""
-    return f"{(ratio - 1) * 100:+.1f}%"
+    return f"{round((ratio - 1) * 100, 1) + 0.0:+.1f}%"  # no -0.0
 
 
 def value_text(value: float, unit: str) -> str:
