@@ -136,7 +136,7 @@ def test_interrupted_submissions_go_on(slurm: Cluster, tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     said = running.communicate(timeout=30)[0]
     assert running.returncode == 130, said
-    assert "What waited is cancelled. 2 jobs go on" in said
+    assert "What waited is cancelled." in said
     assert "_2" not in slurm.run("squeue", "-h", "-o", "%i").stdout
     resumed = slurm.run(*FLEET, "resume", str(folder), cwd=ROOT)
     assert resumed.returncode == 0, resumed.stderr
