@@ -75,6 +75,7 @@ RANKS = [
     {"userkernel", "explain"},
     {"results"},
     {"measure"},
+    {"fleet"},
     {"render"},
     {"api"},
     {"cli", "__main__"},

@@ -29,6 +29,7 @@ COMMANDS = {
     "export": "Convert results files: CSV, Markdown, JUnit, SARIF, Bencher and more.",
     "sweep": "Measure a kernel over blocks, macros, template arguments, sizes: the best.",
     "ceilings": "Measure what a card can do at most, each figure verified.",
+    "fleet": "Find the slow card among many: shards, Slurm, a report.",
     "schema": "Print the JSON Schema of the results file, or its keys as a page.",
     "report": "Write results files as one HTML page to look at, offline.",
     "plot": "Draw results: a ladder, time over size, a sweep.",

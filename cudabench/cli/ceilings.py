@@ -93,4 +93,4 @@ def command(
     return EXIT_WRONG if "wrong" in found else EXIT_FAILED if "failed" in found else EXIT_OK
 
 
-command.params += families.output_options()
+command.params += [option for option in families.output_options() if option.name != "report_path"]

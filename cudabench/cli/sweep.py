@@ -19,6 +19,7 @@ from cudabench.cli.groups import FILE, LazyGroup
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, EXIT_WRONG, UsageError
 
 if TYPE_CHECKING:
+    from cudabench.cards.load import Card
     from cudabench.cli.output import Output
     from cudabench.devices import Choice
     from cudabench.measure.run import Run

@@ -127,6 +127,15 @@ def gpu(index: int) -> DeviceInfo:
     )
 
 
+def pci_address(index: int) -> str | None:
+    """Return where a GPU sits in its host, as 0000:17:00.0; None where the driver does not say."""
+    library, device, address = _libcuda(), ctypes.c_int(), ctypes.create_string_buffer(32)
+    if library is None or library.cuDeviceGet(ctypes.byref(device), index):
+        return None
+    failed = library.cuDeviceGetPCIBusId(address, len(address), device)
+    return None if failed else address.value.decode()
+
+
 def _uuid_text(raw: bytes) -> str:
     text = raw.hex()
     return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

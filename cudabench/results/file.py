@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cudabench import __version__
 from cudabench.cards import Ceiling
+from cudabench.cards.fleet import Card, Fleet, Group, SlowCard
 from cudabench.errors import CudabenchError, no_such_file
 from cudabench.model import Ab, CodeDifference, DeviceInfo, Dim, Result, Timing
 from cudabench.outputs import write_whole
@@ -39,6 +40,9 @@ ESSENTIAL: dict[type, frozenset[str]] = {
     CodeDifference: frozenset({"kernel", "arch", "verdict"}),
     Ceiling: frozenset({"name", "group", "unit"}),
     Ab: frozenset({"old", "new", "verdict"}),
+    Card: frozenset({"id", "status"}),
+    Group: frozenset({"kind", "name"}),
+    SlowCard: frozenset({"id", "cause"}),
 }
 
 
@@ -66,6 +70,7 @@ class ResultsFile:
     ceilings: Annotated[list[Ceiling], "Of cudabench ceilings: one entry for each thing that a card can do."] = field(
         default_factory=list
     )
+    fleet: Annotated[Fleet | None, "Of cudabench fleet: the card of a shard, or the findings of a report."] = None
 
     ab: Annotated[list[Ab], "Of cudabench ab: the two sides with their ratio."] = field(default_factory=list)
 
@@ -117,15 +122,21 @@ class ResultsFile:
             **({"listings": self.listings} if self.listings else {}),
             **({"ceilings": [asdict(each) for each in self.ceilings]} if self.ceilings else {}),
             **({"ab": [_plain_ab(each) for each in self.ab]} if self.ab else {}),
+            **({"fleet": asdict(self.fleet)} if self.fleet else {}),
         }
 
     def text(self) -> str:
         """Return the file's text: one line a value, but lists of samples on one line."""
-        return json_text(_dump(self.document())) + "\n"
+        return document_text(self.document())
 
     def write(self, path: Path) -> None:
         """Write the file whole; see `write_whole`."""
         write_whole(path, self.text().encode())
+
+
+def document_text(document: Mapping[str, Any]) -> str:
+    """Return plain values as the text of a results file."""
+    return json_text(_dump(document)) + "\n"
 
 
 def _plain(result: Result) -> dict[str, Any]:
@@ -234,6 +245,7 @@ def parse(text: str, name: str) -> ResultsFile:
             listings=_decode(dict[str, str], document.get("listings") or {}, "listings"),
             ceilings=[_decode(Ceiling, each, f"ceilings[{at}]") for at, each in enumerate(_list(document, "ceilings"))],
             ab=[_decode(Ab, each, f"ab[{at}]") for at, each in enumerate(document.get("ab") or [])],
+            fleet=_decode(Fleet | None, document.get("fleet"), "fleet"),
         )
     except _Misfit as error:
         raise CudabenchError(f"{name} does not follow {schema}: {error}.") from None

@@ -18,7 +18,7 @@ FIRST_DEVICE = "The device, or the first of several; null where the run ended be
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 # Keys of the file that are there only where they have something to say.
-SOMETIMES = ("devices", "diff", "ceilings", "listings", "ab")
+SOMETIMES = ("devices", "diff", "ceilings", "listings", "ab", "fleet")
 
 UNITS = (
     (r"(.*_)?bytes", "bytes"),

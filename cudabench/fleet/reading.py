@@ -1,0 +1,340 @@
+"""Shards, read: what a report needs of each, whoever wrote it.
+
+A folder of shards is filled by many machines over a network and may hold anything: files that are cut off, no JSON, of
+gigabytes, pipes. Each is named with what is wrong with it, and the rest is read. Only what is used is looked at, and
+every value of it is checked: a record decoded in full takes too long for a hundred thousand.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from cudabench.cards import KINDS
+from cudabench.cards.fleet import Card, CardStatus, Damaged, Health, Load
+from cudabench.errors import CudabenchError
+from cudabench.model import dim_text
+from cudabench.results.file import SCHEMA
+
+MOST_BYTES = 16 << 20  # of a shard: thirteen kernels with ten thousand samples each have 2 MB
+MOST_TEXT = 200  # characters of a name
+MOST_KERNELS = 10_000  # of a shard
+LEAST = 1e-30  # of a value; its inverse is finite too
+CHUNK = 500  # files that a process reads at a time
+MANY = 2_000  # files from which on several processes read
+STATUSES: tuple[CardStatus, ...] = get_args(CardStatus)
+WORSE = ("ok", "unverified", "wrong", "missing", "failed")  # of a card's own word and its results, the later one holds
+
+
+class Label(NamedTuple):
+    """What was measured: the same on two cards is compared."""
+
+    operation: str
+    kernel: str
+    problem: str
+    unit: str
+    less_is_better: bool
+
+
+class Value(NamedTuple):
+    """A right value of a kernel or ceiling."""
+
+    label: Label
+    value: float
+
+    @property
+    def cost(self) -> float:
+        """Return the value, or its inverse where more is better: a larger cost is a slower card."""
+        return self.value if self.label.less_is_better else 1 / self.value
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One card in one file, and when it was measured."""
+
+    file: str
+    card: Card
+    values: tuple[Value, ...]
+    simulated: bool
+    utc: str
+
+
+class Unreadable(Exception):
+    """A file that is no shard: why, as the end of 'FILE: '."""
+
+
+# A folder ------------------------------------------------------------------------------------------------------------
+
+
+def listed(folder: Path) -> list[str]:
+    """Return the names of a folder's files that should be shards.
+
+    Raises CudabenchError where there is no such folder, or it cannot be read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(e.name for e in entries if e.name.endswith(".json") and not e.name.startswith("."))
+    except FileNotFoundError:
+        raise CudabenchError(f"{folder}: no such folder of shards; 'cudabench fleet shard' fills one.") from None
+    except NotADirectoryError:
+        raise CudabenchError(f"{folder} is a file: name the folder that the shards are in.") from None
+    except OSError as error:
+        raise CudabenchError(f"{folder} cannot be read: {error.strerror or error}.") from None
+
+
+def read(folder: Path, names: Sequence[str]) -> Iterator[list[Shard | Damaged]]:
+    """Yield what a folder's files hold, some hundred files at a time; many files are read by several processes."""
+    chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
+    processes = min(_processors(), len(chunks))
+    if len(names) < MANY or processes < 2:
+        yield from map(_read_chunk, chunks)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    try:
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+            yield from pool.map(_read_chunk, chunks)
+    except BrokenProcessPool:
+        raise CudabenchError(
+            f"A process that read shards of {folder} was ended, as for want of memory: try again with more of it."
+        ) from None
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _read_chunk(chunk: tuple[str, Sequence[str]]) -> list[Shard | Damaged]:
+    folder, names = chunk
+    found: list[Shard | Damaged] = []
+    for name in names:
+        try:
+            found += shards(name, content(os.path.join(folder, name)))
+        except Unreadable as error:
+            found.append(Damaged(name, str(error)))
+    return found
+
+
+def content(path: str) -> bytes:
+    """Return the bytes of a regular file of a shard's size. Raises Unreadable."""
+    try:
+        # A pipe that nobody writes to must not hold the report up.
+        number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        raise Unreadable(f"it cannot be opened: {error.strerror}") from None
+    try:
+        state = os.fstat(number)
+        if not stat.S_ISREG(state.st_mode):
+            raise Unreadable("it is no regular file")
+        if state.st_size > MOST_BYTES:
+            raise Unreadable(f"it has {state.st_size:,} bytes, and a shard has at most {MOST_BYTES:,}")
+        with open(number, "rb", closefd=False) as stream:
+            return stream.read(MOST_BYTES)
+    except OSError as error:
+        raise Unreadable(f"it cannot be read: {error.strerror}") from None
+    finally:
+        os.close(number)
+
+
+# A file --------------------------------------------------------------------------------------------------------------
+
+
+def shards(name: str, text: bytes) -> list[Shard]:
+    """Return the cards of a shard, or of any results file; none of a report's. Raises Unreadable."""
+    document = _document(text)
+    fleet = _object(document.get("fleet"))
+    if _object(fleet.get("rule")):
+        return []  # a report, which was written beside its shards
+    devices = [each for each in _list(document.get("devices")) if isinstance(each, dict)]
+    devices = devices or [_object(document.get("device"))]
+    utc = _text(_object(document.get("provenance")).get("utc")) or ""
+    host = _text(_object(document.get("host")).get("name"))
+    results = [each for each in _list(document["results"])[:MOST_KERNELS] if isinstance(each, dict)]
+    ceilings = [each for each in _list(document.get("ceilings"))[:MOST_KERNELS] if isinstance(each, dict)]
+    found = []
+    for device in devices:
+        own = [
+            r for r in results if len(devices) < 2 or r.get("device") == f"{device.get('kind')}:{device.get('index')}"
+        ]
+        given = _object(fleet.get("card")) if len(devices) == 1 else {}
+        card = _card(given, device, host, name.removesuffix(".json"))
+        status, reason = _judged(own, ceilings)
+        if WORSE.index(status) > WORSE.index(card.status):
+            card = replace(card, status=status, reason=reason)
+        simulated = device.get("kind") == "sim"
+        values = () if simulated else (*_times(own), *_ceilings(ceilings))
+        found.append(Shard(name, card, values, simulated, utc))
+    return found
+
+
+def _document(text: bytes) -> dict[str, Any]:
+    if not text.strip():
+        raise Unreadable("it is empty")
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise Unreadable("its JSON is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise Unreadable("it is not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
+        raise Unreadable("it is cut off" if cut else f"it is no JSON (line {error.lineno}: {error.msg})") from None
+    except ValueError:  # a number of more digits than Python reads
+        raise Unreadable("it has a number of thousands of digits") from None
+    schema = document.get("schema") if isinstance(document, dict) else None
+    known = re.fullmatch(r"cudabench/(\d{1,4})", schema, re.ASCII) if isinstance(schema, str) else None
+    if not known or not isinstance(document.get("results"), list):
+        raise Unreadable("it is no results file of cudabench")
+    if int(known[1]) > int(SCHEMA.partition("/")[2]):
+        raise Unreadable(f"its schema is {schema}, newer than {SCHEMA}")
+    return dict(document)
+
+
+def _judged(
+    results: Sequence[Mapping[str, Any]], ceilings: Sequence[Mapping[str, Any]]
+) -> tuple[CardStatus, str | None]:
+    """Return what the results say of a card, whatever it is called in the file."""
+
+    def named(status: str, word: str) -> str:
+        names = [_text(row.get("kernel")) or _text(row.get("name")) or "?" for row in (*results, *ceilings)]
+        rows = [n for n, row in zip(names, (*results, *ceilings), strict=True) if row.get("status") == status]
+        return f"{word}: {', '.join(rows[:5])}{', ...' if len(rows) > 5 else ''}"
+
+    statuses = {row.get("status") for row in (*results, *ceilings) if isinstance(row.get("status"), str)}
+    if "wrong" in statuses:
+        return "wrong", named("wrong", "wrong")
+    if "failed" in statuses:
+        return "failed", named("failed", "failed")
+    unproven = [row for row in results if row.get("status") == "ok" and not _object(row.get("verification"))]
+    if unproven:
+        return (
+            "unverified",
+            f"compared with nothing: {', '.join(str(_text(row.get('kernel'))) for row in unproven[:5])}",
+        )
+    return "ok", None
+
+
+def _card(given: Mapping[str, Any], device: Mapping[str, Any], host: str | None, stem: str) -> Card:
+    status = given.get("status")
+    slurm = {str(k)[:MOST_TEXT]: str(v)[:MOST_TEXT] for k, v in _object(given.get("slurm")).items()}
+    return Card(
+        id=_text(given.get("id")) or _text(device.get("uuid")) or stem[:MOST_TEXT],
+        status=status if status in STATUSES else "ok",
+        reason=_text(given.get("reason"), 500),
+        model=_text(given.get("model")) or _text(device.get("name")),
+        host=_text(given.get("host")) or host,
+        rack=_text(given.get("rack")),
+        pci_address=_text(given.get("pci_address")),
+        serial=_text(given.get("serial")),
+        exit_code=_whole(given.get("exit_code")),
+        load=_plain_record(Load, given.get("load")),
+        health=_plain_record(Health, given.get("health")),
+        slurm=slurm,
+    )
+
+
+def _plain_record(kind: type, given: Any) -> Any:
+    """Return a record of numbers, flags and lists of text; what is of another type is left out."""
+    if not isinstance(given, dict):
+        return None
+    values: dict[str, Any] = {}
+    for spec in fields(kind):
+        value, hint = given.get(spec.name), str(spec.type)
+        if "tuple" in hint:
+            values[spec.name] = tuple(text for each in _list(value)[:20] if (text := _text(each)))
+        elif "bool" in hint:
+            values[spec.name] = value if isinstance(value, bool) else None
+        elif "float" in hint:
+            values[spec.name] = _number(value)
+        else:
+            values[spec.name] = _whole(value) if "None" in hint else _whole(value) or 0
+    return kind(**values)
+
+
+# Values --------------------------------------------------------------------------------------------------------------
+
+
+def _times(results: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
+    """Yield the median times of right results; what nobody verified has no number."""
+    for result in results:
+        time = result.get("time")
+        if result.get("status") != "ok" or not isinstance(time, dict) or not _object(result.get("verification")):
+            continue
+        seconds = _number(time.get("median_s"))
+        if seconds and seconds > LEAST:
+            size = _object(result.get("size"))
+            yield Value(
+                _label(
+                    _text(result.get("operation")) or "?",
+                    _text(result.get("kernel")) or "?",
+                    tuple((str(name)[:MOST_TEXT], str(value)[:MOST_TEXT]) for name, value in [*size.items()][:20]),
+                    _text(result.get("dtype")) or "",
+                    tuple(n for n in _list(result.get("block"))[:3] if isinstance(n, int)),
+                    _text(time.get("cache")) or "",
+                ),
+                seconds,
+            )
+
+
+@lru_cache(maxsize=10_000)
+def _label(
+    operation: str, kernel: str, size: tuple[tuple[str, str], ...], dtype: str, block: tuple[int, ...], cache: str
+) -> Label:
+    """Return what was measured; the same object for the same, which travels between processes once."""
+    if operation == "run":
+        problem = ", ".join(f"{name}={value}" for name, value in size)
+    else:
+        problem = " x ".join(value for _, value in size)
+    threads = f"block {dim_text(block, 2)}" if block else ""
+    parts = [problem, dtype, threads, cache if cache != "cold" else ""]
+    return Label(operation, kernel, " ".join(part for part in parts if part)[:MOST_TEXT], "s", True)
+
+
+def _ceilings(ceilings: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
+    for row in ceilings:
+        name, unit, value = _text(row.get("name")) or "?", _text(row.get("unit")) or "", _number(row.get("value"))
+        if row.get("status", "ok") == "ok" and row.get("source", "measured") == "measured" and value and value > LEAST:
+            kind = KINDS.get(name)
+            less = kind.less_is_better if kind else unit == "s" or unit.startswith("J/")
+            yield Value(_ceiling(name, unit, less), value)
+
+
+@lru_cache(maxsize=10_000)
+def _ceiling(name: str, unit: str, less_is_better: bool) -> Label:
+    return Label("ceilings", name, "", unit, less_is_better)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any, most: int = MOST_TEXT) -> str | None:
+    return value[:most] if isinstance(value, str) and value else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and abs(number) < 1 / LEAST else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62 else None

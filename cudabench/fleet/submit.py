@@ -1,0 +1,371 @@
+"""A submission: a task a card, through an engine, watched until all are done, and gone on with later.
+
+The engine is submitit's: an array of Slurm jobs, or processes on this machine. What a submission knows is kept in the
+folder of shards, under `.fleet`: the request, the jobs, what every task says of itself, and the jobs' logs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from cudabench import outputs
+from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError
+from cudabench.fleet import findings, place, shard, task
+from cudabench.fleet.shard import Plan
+
+State = Literal["pending", "running", "done", "repeated", "failed"]
+
+JOB_NAME = "cudabench-fleet"
+ATTEMPTS = 5  # of a task that is preempted or whose node dies
+SLURM_TIMEOUT_S = 60.0
+SBATCH = "sbatch: error: "
+MOST_SILENCE = 10  # times in a row that Slurm may not answer
+MOST_LOOKS = 5  # at a job that has ended, or that is not known, before it counts as lost
+MOST_TASKS = 100_000
+# Slurm's states (squeue(1), JOB STATE CODES).
+WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+AT_WORK = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+TRY_AGAIN = {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"}
+
+
+@dataclass
+class Entry:
+    """A task as its submission sees it."""
+
+    number: int
+    job: str = ""
+    attempts: int = 0
+    state: State = "pending"
+    host: str = ""
+    reason: str = ""
+    exit_code: int | None = None
+    silent: int = 0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How a submission stands; `slow` is None before anything can be said."""
+
+    pending: int
+    running: int
+    done: int
+    failed: int
+    repeated: int
+    resubmitted: int
+    slow: int | None
+
+
+class Engine(Protocol):
+    """What runs tasks."""
+
+    def submit(self, tasks: Sequence[task.Task]) -> list[str]:
+        """Submit tasks together and return the job of each."""
+
+    def states(self, jobs: Iterable[str]) -> Mapping[str, str]:
+        """Return the state of jobs in Slurm's words; one that is not known is left out."""
+
+    def cancel(self, jobs: Sequence[str], *, running: bool) -> None:
+        """Cancel jobs: those that wait, and those that run if so asked."""
+
+
+@dataclass
+class Submission:
+    """Tasks in a folder. `save` after every change lets `load` go on."""
+
+    plan: Plan
+    engine: Literal["slurm", "local"]
+    settings: dict[str, Any] = field(default_factory=dict)
+    hold_s: float = 60.0
+    entries: list[Entry] = field(default_factory=list)
+
+    def save(self) -> None:
+        """Write what is known."""
+        known = {
+            "words": [*self.plan.words],
+            "device": self.plan.device,
+            "quiet": self.plan.quiet,
+            "engine": self.engine,
+            "settings": self.settings,
+            "hold_s": self.hold_s,
+            "tasks": [asdict(entry) for entry in self.entries],
+        }
+        outputs.write_whole(record(self.plan.folder), json.dumps(known, indent=1).encode())
+
+    # Submitting
+
+    def start(self, engine: Engine, entries: Sequence[Entry]) -> None:
+        """Submit tasks, as one array."""
+        if not entries:
+            return
+        cards = self._cards()
+        tasks = []
+        for entry in entries:
+            task.forget(self.plan.folder, entry.number)
+            card, name = cards.get(entry.number, (None, None))
+            tasks.append(task.Task(self.plan, entry.number, len(self.entries), self.hold_s, card, name))
+        for entry, job in zip(entries, engine.submit(tasks), strict=True):
+            entry.job, entry.state, entry.reason = job, "pending", ""
+            entry.attempts, entry.silent = entry.attempts + 1, 0
+        self.save()
+
+    def _cards(self) -> dict[int, tuple[str | None, str | None]]:
+        """Return by task the card and the simulator's name where the engine grants none."""
+        if self.engine == "slurm":
+            return {}
+        if self.plan.device is not None and self.plan.device.startswith("sim"):
+            host = place.host()
+            several = len(self.entries) > 1
+            return {e.number: (None, f"{host}-{e.number}" if several else host) for e in self.entries}
+        found = [target.id for target in shard.visible(self.plan)]
+        if len(self.entries) > len(found):
+            there = f"{len(found)} cards are" if len(found) != 1 else "1 card is"
+            raise DeviceUnusable(f"--gpus {len(self.entries)} is too many: {there} visible here; ask for fewer.")
+        return {entry.number: (card, None) for entry, card in zip(self.entries, found, strict=False)}
+
+    # Watching
+
+    def look(self, engine: Engine) -> None:
+        """Note how every task stands, and submit again what was preempted or lost its node."""
+        open_ones = [entry for entry in self.entries if entry.state in ("pending", "running")]
+        states = engine.states([entry.job for entry in open_ones])
+        again = []
+        for entry in open_ones:
+            said = task.read(self.plan.folder, entry.number) or {}
+            entry.host = str(said.get("host") or entry.host)[: place.MOST_NAME]
+            word = states.get(entry.job, "")
+            if isinstance(said.get("exit_code"), int):
+                entry.state = "repeated" if said.get("repeated") is True else "done"
+                entry.exit_code = said["exit_code"]
+            elif word in WAITING:
+                entry.state = "pending"
+            elif word in AT_WORK:
+                entry.state = "running"
+            elif word in ("", "COMPLETED") and entry.silent < MOST_LOOKS:
+                entry.silent += 1  # Slurm does not know it yet, or the shared folder does not show yet what it wrote
+            elif word in TRY_AGAIN and entry.attempts < ATTEMPTS:
+                again.append(entry)
+            else:
+                known = f"job {entry.job} is {word.lower() or 'known no more'}" + (
+                    f" on {entry.host}" * bool(entry.host)
+                )
+                entry.state, entry.reason = "failed", f"{known}; its log is in {logs(self.plan.folder)}"
+        self.save()
+        self.start(engine, again)
+
+    @property
+    def open(self) -> bool:
+        """Tell whether a task waits or runs."""
+        return any(entry.state in ("pending", "running") for entry in self.entries)
+
+    def counts(self, slow: int | None) -> Counts:
+        """Return how many tasks stand how."""
+
+        def of(state: State) -> int:
+            return sum(entry.state == state for entry in self.entries)
+
+        return Counts(
+            of("pending"), of("running"), of("done"), of("failed"), of("repeated"),
+            sum(max(entry.attempts - 1, 0) for entry in self.entries), slow,
+        )  # fmt: skip
+
+    def slow(self) -> int | None:
+        """Return how many cards are slow so far."""
+        report = findings.load([self.plan.folder])
+        try:
+            found = report.findings()
+        finally:
+            report.sums.close()
+        return len(found.slow) if found.measurements else None
+
+    def cancel(self, engine: Engine) -> list[str]:
+        """Cancel what waits, on this machine also what runs, and return the jobs that go on; what is done stays."""
+        waiting = [entry.job for entry in self.entries if entry.state == "pending"]
+        running = [entry.job for entry in self.entries if entry.state == "running"]
+        engine.cancel(waiting, running=False)
+        if self.engine == "local":
+            engine.cancel(running, running=True)
+        self.save()
+        return [] if self.engine == "local" else running
+
+    def exit_code(self) -> int:
+        """Return the exit code of all tasks."""
+        codes = [entry.exit_code for entry in self.entries if entry.exit_code is not None]
+        failed = any(entry.state == "failed" for entry in self.entries)
+        return shard.worst([*codes, *([EXIT_FAILED] if failed else [])])
+
+
+def record(folder: Path) -> Path:
+    """Return the file that keeps a submission."""
+    return folder / task.STATE / "submission.json"
+
+
+def logs(folder: Path) -> Path:
+    """Return where the jobs' logs are."""
+    return folder / task.STATE / "jobs"
+
+
+def new(
+    plan: Plan, gpus: int, engine: Literal["slurm", "local"], settings: Mapping[str, Any], hold_s: float
+) -> Submission:
+    """Return a submission of so many tasks that nothing of is submitted yet.
+
+    Raises UsageError where the folder holds one already, and CudabenchError where it cannot be written.
+    """
+    if record(plan.folder).exists():
+        raise UsageError(
+            f"{plan.folder} holds a submission already: go on with 'cudabench fleet resume {plan.folder}', or name "
+            "another folder."
+        )
+    made = Submission(plan, engine, dict(settings), hold_s, [Entry(number) for number in range(gpus)])
+    shard.make_folder(task.marker(plan.folder, 0).parent)
+    return made
+
+
+def load(folder: Path) -> Submission:
+    """Return the submission that a folder keeps. Raises CudabenchError where it keeps none, or a damaged one."""
+    path = record(folder)
+    damaged = CudabenchError(f"{path} is damaged: submit anew, into another folder.")
+    try:
+        known = json.loads(path.read_bytes())
+        words, tasks, settings = known["words"], known["tasks"], known["settings"]
+        entries = [Entry(**each) for each in tasks]
+        device, quiet, engine, hold_s = known["device"], known["quiet"], known["engine"], float(known["hold_s"])
+    except FileNotFoundError:
+        raise CudabenchError(f"{folder} holds no submission: 'cudabench fleet submit' makes one.") from None
+    except OSError as error:
+        raise CudabenchError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise damaged from None
+    right = (
+        isinstance(words, list)
+        and all(isinstance(word, str) for word in words)
+        and (device is None or isinstance(device, str))
+        and isinstance(settings, dict)
+        and engine in ("slurm", "local")
+        and 0 < len(entries) <= MOST_TASKS
+        and all(
+            e.number == at and isinstance(e.job, str) and isinstance(e.attempts, int) for at, e in enumerate(entries)
+        )
+    )
+    if not right:
+        raise damaged
+    return Submission(Plan(folder, tuple(words), device, bool(quiet)), engine, settings, hold_s, entries)
+
+
+def resume(submission: Submission, engine: Engine) -> list[Entry]:
+    """Submit what a submission left undone and return it; what still waits or runs is only looked at."""
+    for entry in submission.entries:
+        if entry.state in ("pending", "running") and not entry.job:
+            entry.state = "failed"
+    # A job that was cancelled while nobody looked is failed to `look`, and one that is preempted goes on there.
+    submission.look(engine)
+    left = [entry for entry in submission.entries if entry.state in ("failed", "repeated")]
+    for entry in left:
+        entry.attempts, entry.exit_code = 0, None
+    submission.start(engine, left)
+    return left
+
+
+# Engines -------------------------------------------------------------------------------------------------------------
+
+
+def engine_of(submission: Submission) -> Engine:
+    """Return the engine of a submission. Raises CudabenchError where it is not to be had here."""
+    try:
+        import submitit  # noqa: F401
+    except ImportError:
+        raise CudabenchError(
+            "fleet submit needs submitit, which is not here: pip install 'cudabench[fleet]'; or start "
+            "'cudabench fleet shard' with srun."
+        ) from None
+    folder = logs(submission.plan.folder)
+    return Slurm(folder, submission.settings) if submission.engine == "slurm" else Local(folder, submission.settings)
+
+
+class Slurm:
+    """Arrays of Slurm jobs, made by submitit; their states are squeue's, since sacct needs a database."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        from submitit import SlurmExecutor
+
+        try:
+            self._executor = SlurmExecutor(folder)
+            self._executor.update_parameters(job_name=JOB_NAME, **settings)
+        except RuntimeError:
+            raise DeviceUnusable(
+                "Slurm is not here: there is no srun on PATH; submit from a login node, or use --engine local."
+            ) from None
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"submitit refuses the settings: {str(error).splitlines()[0]}.") from None
+        self._silence = 0
+
+    def submit(self, tasks: Sequence[task.Task]) -> list[str]:
+        """Submit tasks as one array."""
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+        try:
+            with self._executor.batch():
+                jobs = [self._executor.submit(each) for each in tasks]
+        except (FailedJobError, FailedSubmissionError, subprocess.SubprocessError, OSError) as error:
+            said = str(getattr(error, "stderr", None) or error).splitlines() or ["it does not say why"]
+            why = next((line for line in said if line.startswith(SBATCH)), said[0]).removeprefix(SBATCH)
+            raise CudabenchError(f"Slurm takes no such jobs: {why[:300]}.") from None
+        return [str(job.job_id) for job in jobs]
+
+    def states(self, jobs: Iterable[str]) -> Mapping[str, str]:
+        """Ask squeue, which knows ended jobs for some minutes."""
+        wanted = {*jobs}
+        ask = ["squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", "--format=%i|%T"]
+        try:
+            answer = subprocess.run(ask, capture_output=True, text=True, timeout=SLURM_TIMEOUT_S, check=True).stdout
+        except (OSError, subprocess.SubprocessError):
+            self._silence += 1
+            if self._silence > MOST_SILENCE:
+                raise CudabenchError(
+                    f"Slurm has not answered {self._silence} times: what was submitted goes on; "
+                    "'cudabench fleet resume' looks again."
+                ) from None
+            return dict.fromkeys(wanted, "RUNNING")
+        self._silence = 0
+        pairs = (line.strip().split("|", 1) for line in answer.splitlines() if "|" in line)
+        return {job: state for job, state in pairs if job in wanted}
+
+    def cancel(self, jobs: Sequence[str], *, running: bool) -> None:
+        """Cancel with scancel; jobs that have started meanwhile are spared."""
+        for at in range(0, len(jobs), 500):
+            states = [] if running else ["--state=PENDING"]
+            subprocess.run(["scancel", *states, *jobs[at : at + 500]], capture_output=True, check=False)
+
+
+class Local:
+    """Processes on this machine."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        from submitit import LocalExecutor
+
+        self._executor = LocalExecutor(folder)
+        self._executor.update_parameters(timeout_min=int(settings.get("time", 60)))
+        self._jobs: dict[str, Any] = {}
+
+    def submit(self, tasks: Sequence[task.Task]) -> list[str]:
+        """Start a process for each task."""
+        jobs = [self._executor.submit(each) for each in tasks]
+        self._jobs |= {str(job.job_id): job for job in jobs}
+        return [str(job.job_id) for job in jobs]
+
+    def states(self, jobs: Iterable[str]) -> Mapping[str, str]:
+        """Return which processes run; those of an earlier submission are not known."""
+        known = {job: self._jobs[job] for job in jobs if job in self._jobs}
+        return {name: "FAILED" if job.done() else "RUNNING" for name, job in known.items()}
+
+    def cancel(self, jobs: Sequence[str], *, running: bool) -> None:
+        """End processes."""
+        for name in jobs:
+            if name in self._jobs:
+                self._jobs[name].cancel()

@@ -1,0 +1,105 @@
+"""A task of a submission: one card, or what of a machine a job is given, measured where the job runs.
+
+Jobs of an array may be given one card after the other, so that a card is measured twice and another never. A task that
+is done therefore keeps its card until every task has started, or no further one starts for `hold_s` seconds; and one
+that is given a card that another task has measured says so and measures nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cudabench import outputs
+from cudabench.errors import EXIT_OK, EXIT_TERMINATED, CudabenchError
+from cudabench.fleet import shard
+from cudabench.fleet.shard import Plan
+
+STATE = ".fleet"  # what a submission keeps in the folder of shards; a report looks at no such name
+LOOK_S = 0.5
+MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Task:
+    """One of `tasks` tasks; called, it measures and returns the exit code. It travels to where the job runs, pickled.
+
+    `card` is the GPU to use where no engine grants one, `name` what the simulator is called.
+    """
+
+    plan: Plan
+    number: int
+    tasks: int
+    hold_s: float
+    card: str | None = None
+    name: str | None = None
+
+    def __call__(self) -> int:
+        """Measure, say so in the folder, and keep the card while others may be waiting for one."""
+        if self.card is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = self.card
+        # Host and rack are of where the job runs, not of where it was submitted.
+        plan = replace(Plan(self.plan.folder, self.plan.words, self.plan.device, self.plan.quiet), name=self.name)
+        cards = [target.id for target in shard.visible(plan)]
+        note = {"host": plan.host, "cards": cards, "exit_code": None, "repeated": False, "job": _job()}
+        taken = {card for number in range(self.tasks) if number != self.number for card in self._cards(number)}
+        repeated = bool(cards) and {*cards} <= taken
+        self._mark({**note, "cards": [] if repeated else cards})
+        code = EXIT_OK if repeated else shard.run(plan)
+        if code == EXIT_TERMINATED:
+            sys.exit(code)  # not done: whoever ended it knows why, and the submission sees it
+        self._mark({**note, "cards": [] if repeated else cards, "exit_code": code, "repeated": repeated})
+        if not repeated:
+            hold(lambda: sum(read(self.plan.folder, number) is not None for number in range(self.tasks)), self)
+        return code
+
+    def _cards(self, number: int) -> list[str]:
+        cards = (read(self.plan.folder, number) or {}).get("cards")
+        return [each for each in cards if isinstance(each, str)] if isinstance(cards, list) else []
+
+    def _mark(self, note: dict[str, Any]) -> None:
+        outputs.write_whole(marker(self.plan.folder, self.number), json.dumps(note).encode())
+
+
+def hold(started: Callable[[], int], task: Task) -> None:
+    """Wait until all tasks have started, or none does for `hold_s` seconds."""
+    count, since = started(), time.monotonic()
+    while count < task.tasks and time.monotonic() - since < task.hold_s:
+        time.sleep(LOOK_S)
+        now = started()
+        if now > count:
+            count, since = now, time.monotonic()
+
+
+def _job() -> str:
+    array, element = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{element}" if array else os.environ.get("SLURM_JOB_ID", "")
+
+
+def marker(folder: Path, number: int) -> Path:
+    """Return the file in which a task says how far it is."""
+    return folder / STATE / "tasks" / f"{number}.json"
+
+
+def read(folder: Path, number: int) -> dict[str, Any] | None:
+    """Return what a task said of itself last; None before it has started."""
+    try:
+        with marker(folder, number).open("rb") as stream:
+            found = json.loads(stream.read(MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def forget(folder: Path, number: int) -> None:
+    """Take away what a task said of itself, before it is submitted again. Raises CudabenchError where it cannot be."""
+    try:
+        marker(folder, number).unlink(missing_ok=True)
+    except OSError as error:
+        raise CudabenchError(f"{marker(folder, number)} cannot be deleted: {error.strerror}.") from None

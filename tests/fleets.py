@@ -1,0 +1,50 @@
+"""Fleets for tests: shards with times that a test decides on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+MODEL = "NVIDIA H100 80GB HBM3"
+UTC = "2026-11-20T10:00:00+00:00"
+USUAL_MHZ = 1980.0
+
+
+def uuid(number: int) -> str:
+    """Return the UUID of a card by its number."""
+    return f"GPU-{number:08x}-0000-0000-0000-{number:012x}"
+
+
+def result(kernel: str, seconds: float, **more: Any) -> dict[str, Any]:
+    """Return a right result of a kernel."""
+    return {
+        "operation": "transpose", "kernel": kernel, "size": {"rows": 4096, "cols": 4096}, "dtype": "float32",
+        "block": [32, 8, 1], "device": "cuda:0", "status": "ok",
+        "verification": {"mismatches": 0, "first": None, "rtol": 0, "atol": 0, "checked": ["before", "after"]},
+        "time": {"median_s": seconds, "cache": "cold", "samples_s": [seconds] * 3}, **more,
+    }  # fmt: skip
+
+
+def document(
+    number: int, times: Mapping[str, float], *, model: str = MODEL, host: str | None = None, utc: str = UTC,
+    sm_mhz: float | None = USUAL_MHZ, results: Sequence[Any] | None = None, **card: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Return a card's shard with a time for each kernel; `card` sets further keys of its card."""
+    load = None if sm_mhz is None else {"sm_mhz": sm_mhz, "memory_mhz": 2619.0, "throttle": [], "looks": 9}
+    device = {"name": model, "kind": "cuda", "uuid": uuid(number), "index": 0}
+    own = {"id": uuid(number), "status": "ok", "model": model, "host": host or f"node{number // 8}", "load": load}
+    return {
+        "schema": "cudabench/1", "device": device, "provenance": {"utc": utc},
+        "results": [result(*each) for each in times.items()] if results is None else [*results],
+        "fleet": {"card": {**own, **card}},
+    }  # fmt: skip
+
+
+def write(folder: Path, *documents: Mapping[str, Any]) -> Path:
+    """Write shards into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in documents:
+        (folder / f"{each['fleet']['card']['id']}.json").write_text(json.dumps(each))
+    return folder

@@ -1,0 +1,1 @@
+"""A Slurm of several nodes on one host."""
