@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
 from cudabench.toolchain import cache, diagnostics, includes, names, nvcc, nvrtc, outside, prelude, toolkit
+from cudabench.toolchain.declarations import macros_of
 from cudabench.toolchain.host_code import without_faults, without_host_code
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused
-from cudabench.toolchain.source import macros_of
 
 nvrtc_version = nvrtc.version
 nvcc_version = nvcc.version

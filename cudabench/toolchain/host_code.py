@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from cudabench.toolchain.declarations import Declaration, blanked, declarations
 from cudabench.toolchain.diagnostics import Fault
-from cudabench.toolchain.source import Declaration, blanked, declarations
 
 DEVICE_WORDS = frozenset(
     ["__global__", "__device__", "__constant__", "__shared__", "__managed__", "constexpr", "consteval"]

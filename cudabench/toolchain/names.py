@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from cudabench.errors import UsageError
-from cudabench.toolchain.source import parse
+from cudabench.toolchain.kernels import parse
 
 QUERY_FILE = "cudabench-names"
 _QUERY = "_Z19cudabench_name_"  # with four digits: the length stands in the mangled name

@@ -1,0 +1,31 @@
+"""What the comments of a source say: their words, and the first sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+
+def cleaned(comments: Iterable[str]) -> str:
+    """The words of comments: no slashes, stars or ruled lines, paragraphs kept."""
+    lines: list[str] = []
+    for comment in comments:
+        if comment.startswith("//"):
+            lines += [re.sub(r"^\s*//+[!<]?\s?", "", line) for line in comment.split("\n")]
+        else:
+            first, *rest = re.sub(r"^/\*+!?|\*+/$", "", comment).split("\n")
+            rest = [re.sub(r"^\s*\*+(?!\w)\s?", "", line) for line in rest]
+            margin = min((len(line) - len(line.lstrip()) for line in rest if line.strip()), default=0)
+            lines += [first.lstrip(), *(line[margin:] for line in rest)]
+    lines = ["" if re.fullmatch(r"[-=*#~_/\s]+", line) else line.rstrip() for line in lines]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
+
+
+def first_sentence(comment: str) -> str:
+    """Return the first sentence of a cleaned comment on one line, '' for none.
+
+    A full stop ends a sentence where the text ends or the next word does not begin in lower case ('e.g. this' goes on).
+    """
+    paragraph = " ".join(comment.strip().split("\n\n")[0].split())
+    end = re.search(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)[.!?](?=\s+[^a-z\s]|\s*$)", paragraph)
+    return paragraph[: end.end()] if end else paragraph

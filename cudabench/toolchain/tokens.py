@@ -1,0 +1,200 @@
+"""CUDA source text into tokens, comments and directives, and what the words of a declaration are put together from."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+_LEXEME = re.compile(
+    r"""
+      (?P<directive> ^[ \t]*\#(?: \\\n | "(?:\\.|[^"\\\n])*" | /\*.*?\*/ | [^\n] )* )
+    | (?P<comment>   //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )
+    | (?P<string>    (?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)" | "(?:\\.|[^"\\\n])*"? )
+    | (?P<number>    \.?\d(?:[eEpP][+-]|'?\w|\.)* )
+    | (?P<character> '(?:\\.|[^'\\\n])*'? )
+    | (?P<word>      [^\W\d]\w* )
+    | (?P<mark>      ::|\S )
+    """,
+    re.X | re.S | re.M,
+)
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass(frozen=True)
+class Token:
+    """A lexeme with its span in the text; `kind` is the name of its group in the pattern."""
+
+    text: str
+    start: int
+    end: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class Directive:
+    """A line of the preprocessor: its word, the rest without comments, its span in the text."""
+
+    word: str
+    rest: str
+    start: int
+    end: int
+
+
+class Scan:
+    """The lexemes of a text in order, and the spans that no compiler sees."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
+        self.comments: list[Token] = []
+        self.directives: list[Directive] = []
+        self.tokens: list[Token] = []
+        for match in _LEXEME.finditer(text):
+            kind = str(match.lastgroup)
+            if match["directive"] is not None:
+                parts = re.match(r"\s*#\s*(\w*)(.*)", match[0], re.S)
+                assert parts is not None
+                rest = re.sub(r"/\*.*?\*/|//.*|\\\n", " ", parts[2], flags=re.S).strip()
+                self.directives.append(Directive(parts[1], rest, match.start(), match.end()))
+            elif match["comment"] is not None:
+                self.comments.append(Token(match[0], match.start(), match.end(), "comment"))
+            else:
+                kind = "string" if match["string"] is not None else kind
+                self.tokens.append(Token(match[0], match.start(), match.end(), kind))
+
+    def hidden_spans(self) -> list[tuple[int, int]]:
+        """The spans that no compiler sees, or that would break the balance of braces.
+
+        Hidden are the branch of `#if 0`, the rest behind `#if 1`, and, where the branches of one `#if` open or close
+        different numbers of braces (two heads for one body), all but the first.
+        """
+        spans: list[tuple[int, int]] = []
+        stack: list[list[Directive]] = []
+        for directive in self.directives:
+            if directive.word in ("if", "ifdef", "ifndef"):
+                stack.append([directive])
+            elif directive.word in ("else", "elif", "elifdef", "elifndef") and stack:
+                stack[-1].append(directive)
+            elif directive.word == "endif" and stack:
+                group = [*stack.pop(), directive]
+                branches = [(one.end, two.start) for one, two in pairwise(group)]
+                condition = group[0].rest.strip("() \t") if group[0].word == "if" else ""
+                if condition in ("0", "false"):
+                    spans.append(branches[0])
+                elif condition in ("1", "true") or (len(branches) > 1 and any(map(self._unbalanced, branches))):
+                    spans += branches[1:]
+        return spans
+
+    def _unbalanced(self, span: tuple[int, int]) -> bool:
+        braces = Counter(token.text for token in self.tokens if span[0] <= token.start < span[1])
+        return braces["{"] != braces["}"]
+
+    def leave_out(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Drop the tokens that start within spans."""
+        self.tokens = [one for one in self.tokens if not any(start <= one.start < end for start, end in spans)]
+
+    def head(self, position: int) -> tuple[list[Token], int]:
+        """The tokens of a declaration up to its ';', '{' or a scope's '}', and that one's index."""
+        depth = 0
+        for index in range(position, len(self.tokens)):
+            text = self.tokens[index].text
+            if text in "([":
+                depth += 1
+            elif text in ")]":
+                depth = max(depth - 1, 0)
+            elif depth == 0 and text in ("{", "}", ";"):
+                return self.tokens[position:index], index
+        return self.tokens[position:], len(self.tokens)
+
+    def matching(self, position: int) -> int:
+        """The index of the brace that closes the one at `position`, or the last token where the file ends before."""
+        depth = 0
+        for index in range(position, len(self.tokens)):
+            depth += {"{": 1, "}": -1}.get(self.tokens[index].text, 0)
+            if depth == 0:
+                return index
+        return len(self.tokens) - 1
+
+    def is_label(self, position: int) -> bool:
+        """Whether `public:` or the like stands here."""
+        words = [token.text for token in self.tokens[position : position + 2]]
+        return words[1:] == [":"] and words[0] in ("public", "protected", "private")
+
+
+def opens_scope(words: Sequence[str]) -> bool:
+    """Return whether the words before a brace open a namespace or an `extern "C"`."""
+    if list(words) == ["extern", '"C"'] or list(words) == ["extern", '"C++"']:
+        return True
+    return words[:1] == ["namespace"] or words[:2] == ["inline", "namespace"]
+
+
+# Words ----------------------------------------------------------------------------------------------------------------
+
+
+def words_of(text: str) -> list[str]:
+    """Return the lexemes of a text, comments left out."""
+    return [match[0] for match in _LEXEME.finditer(text) if match["comment"] is None]
+
+
+def spell(words: Iterable[str]) -> str:
+    """Words in one spelling: a space between names and behind commas, none elsewhere."""
+    text = ""
+    for word in words:
+        gap = text[-1:].isalnum() or text[-1:] in ("_", ">")
+        if text and (text[-1] == "," or (gap and (word[0].isalnum() or word[0] in "_("))):
+            text += " "
+        text += word
+    return text
+
+
+def split(words: Sequence[str], separator: str) -> list[list[str]]:
+    """Split at separators outside all brackets, angle ones included; a shift opens none."""
+    parts: list[list[str]] = [[]]
+    depth = 0
+    for index, word in enumerate(words):
+        shift = word == "<" and "<" in (*words[max(index - 1, 0) : index], *words[index + 1 : index + 2])
+        if word in ("(", "[", "{", "<") and not shift:
+            depth += 1
+        elif word in (")", "]", "}", ">") and depth > 0:
+            depth -= 1
+        if word == separator and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def closing_bracket(words: Sequence[str], position: int) -> int:
+    """The index of what closes the bracket at `position`, or of the last word where nothing does."""
+    opening, closing, depth = words[position], _BRACKETS[words[position]], 0
+    for index in range(position, len(words)):
+        depth += (words[index] == opening) - (words[index] == closing)
+        if depth == 0:
+            return index
+    return len(words) - 1
+
+
+def closing_angle(words: Sequence[str], position: int) -> int:
+    """The '>' that closes the '<' at `position`; comparisons of a default stand in brackets, as C++ demands."""
+    depth, index = 0, position
+    while index < len(words):
+        if words[index] in _BRACKETS:
+            index = closing_bracket(words, index)
+        depth += {"<": 1, ">": -1}.get(words[index], 0)
+        if depth == 0:
+            return index
+        index += 1
+    return len(words) - 1
+
+
+def opening_angle(words: Sequence[str], position: int) -> int:
+    """The index of the '<' that the '>' at `position` closes, or 0 where there is none."""
+    depth = 0
+    for index in range(position, -1, -1):
+        depth += {">": 1, "<": -1}.get(words[index], 0)
+        if depth == 0:
+            return index
+    return 0
