@@ -22,6 +22,7 @@ from typing import Any
 
 from cudabench import operations
 from cudabench.errors import UsageError
+from cudabench.launchable import MAX_THREADS_PER_BLOCK
 from cudabench.measure.run import Run
 from cudabench.measure.session import Event, Finished
 from cudabench.model import Case, Dim, Operation, Result, Settings
@@ -29,7 +30,6 @@ from cudabench.plan import cases
 from cudabench.plan.blocks import axis as axis
 from cudabench.plan.blocks import blocks as blocks
 from cudabench.plan.cases import Request
-from cudabench.plan.limits import MAX_THREADS_PER_BLOCK
 from cudabench.plan.series import Series
 from cudabench.plan.space import Axis, Plan, Point, Refusal, combinations
 from cudabench.results import compare, stats

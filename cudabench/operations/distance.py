@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from cudabench.errors import UsageError
+from cudabench.launchable import MAX_REGISTERS
 from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Launch, Operation, Problem, Rule, Tolerance
 from cudabench.operations.flat import in_strips, striding
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import number
-from cudabench.plan.limits import MAX_REGISTERS
 
 Arrays = dict[str, np.ndarray]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.launchable import MAX_GRID, MAX_STATIC_SHARED
 from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Problem, Tolerance, cdiv
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import in_registers, number
 from cudabench.operations.warps import MAX_WARPS, needs_warps
-from cudabench.plan.limits import MAX_GRID, MAX_STATIC_SHARED
 
 Arrays = dict[str, np.ndarray]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cudabench.launchable import MAX_REGISTERS, MAX_STATIC_SHARED
 from cudabench.model import Geometry, Rule
-from cudabench.plan.limits import MAX_REGISTERS, MAX_STATIC_SHARED
 
 Check = Callable[[Geometry], str | None]
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import CudabenchError
+from cudabench.launchable import MAX_GRID, MAX_THREADS_PER_BLOCK
 from cudabench.model import (
     WARP,
     Baseline,
@@ -28,7 +29,6 @@ from cudabench.model import (
 from cudabench.operations import blas
 from cudabench.operations.rules import in_registers, number
 from cudabench.operations.warps import needs_warps
-from cudabench.plan.limits import MAX_GRID, MAX_THREADS_PER_BLOCK
 
 Arrays = dict[str, np.ndarray]
 

@@ -1,21 +1,12 @@
-"""What no CUDA device launches, in one place: sizes of blocks and grids, shared memory, registers.
-
-The figures are those of the CUDA C++ programming guide, technical specifications by compute capability; where
-capabilities differ, the most that any card has, so that a kernel is refused here only where no card takes it.
-"""
+"""What is refused before it is compiled: what no card launches, by `launchable`, and what this machine's memory lacks."""
 
 from __future__ import annotations
 
 from cudabench.confined import host_memory
 from cudabench.errors import OutOfMemory, UsageError
+from cudabench.launchable import MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.model import Dim, Operation, Problem, dim_text
 
-MAX_THREADS_PER_BLOCK = 1024
-MAX_BLOCK: Dim = (1024, 1024, 64)
-MAX_GRID: Dim = (2**31 - 1, 65535, 65535)
-MAX_STATIC_SHARED = 48 * 1024  # bytes of arrays whose size the compiler knows
-MAX_SHARED = 227 * 1024  # bytes of a block in all (compute capability 9.0 and 10.0)
-MAX_REGISTERS = 255  # 4 bytes each, of a thread
 SURELY_FREE = 64 << 20  # bytes of memory that need no question
 MAX_DIMENSION = 2**31 - 1  # of a problem: sizes reach the kernels as int
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.launchable import MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.simulator.check.hazards import readable
 from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import NOWHERE, Row, executed_lines
@@ -24,11 +25,6 @@ from cudabench.simulator.textures import FIRST_HANDLE, Texture
 
 # Vector steps: each is one instruction for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
-MAX_THREADS = 1024
-MAX_BLOCK = (1024, 1024, 64)
-MAX_GRID = (2**31 - 1, 65535, 65535)
-MAX_STATIC_SHARED = 48 * 1024
-MAX_SHARED = 227 * 1024
 MAX_RESIDENT = 2048 * 192  # threads that run at once: of an SM, times more SMs than any GPU has
 
 
@@ -45,9 +41,10 @@ def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static
     for axis, value, limit in zip("xyz", block, MAX_BLOCK, strict=True):
         if value > limit:
             raise LaunchError(f"a block of {value} threads in {axis} is over the limit of {limit}.")
-    if threads > MAX_THREADS:
+    if threads > MAX_THREADS_PER_BLOCK:
         raise LaunchError(
-            f"a block of {block[0]} x {block[1]} x {block[2]} = {threads} threads is over the limit of {MAX_THREADS}."
+            f"a block of {block[0]} x {block[1]} x {block[2]} = {threads} threads is over the limit of "
+            f"{MAX_THREADS_PER_BLOCK}."
         )
     for axis, value, limit in zip("xyz", grid, MAX_GRID, strict=True):
         if value > limit:

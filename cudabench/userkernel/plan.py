@@ -14,8 +14,9 @@ from typing import Any, cast
 import numpy as np
 
 from cudabench.errors import UsageError
+from cudabench.launchable import MAX_SHARED
 from cudabench.model import Case, Dim, Launch, Problem, Source
-from cudabench.plan.limits import MAX_SHARED, check_block, check_grid
+from cudabench.plan.limits import check_block, check_grid
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile

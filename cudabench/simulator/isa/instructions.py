@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudabench.simulator.isa import (
+from cudabench.simulator.isa import (  # noqa: F401 - imported for what they register
     async_copy,
     atomics,
     bits,
@@ -45,23 +45,4 @@ def _refusal(feature: str) -> None:
 for _feature in _REFUSED:
     _refusal(_feature)
 
-__all__ = ["MODULES", "OPCODES"]
-
-MODULES = (
-    async_copy,
-    atomics,
-    bits,
-    control,
-    floating,
-    integer,
-    load_store,
-    matrix,
-    mbarrier,
-    moves,
-    simd,
-    syscalls,
-    tensor,
-    textures,
-    warp,
-)
 OPCODES = Registered()
