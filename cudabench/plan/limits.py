@@ -1,4 +1,4 @@
-"""What is refused before it is compiled: what no card launches, by `launchable`, and what this machine's memory lacks."""
+"""What is refused before it is compiled: launches that no card takes, and memory that this machine lacks."""
 
 from __future__ import annotations
 
