@@ -231,10 +231,16 @@ extern "C" __global__ void solve_gather(const T *ab, const int *pivot, T *x, int
 //
 //     row p    2  1        becomes     0.5 -0.5     the inverse of  2 1
 //     row q    0  1                    0    1                       0 1
-//     row i    4  3                   -2   -1       4 3  - 2 (2 1)  - 1 (0 1)  =  0 0
+//     row i    1  1                   -0.5 -0.5     1 1  - 0.5 (2 1)  - 0.5 (0 1)  =  0 0
 //
-// A panel lies in `strip`, column by column with its rows in the order of the list `pivot`: neighbouring threads find
-// neighbouring elements, wherever in the matrix the rows are that are left.
+// What the kernels pass on:
+//     strip           the panel, column by column with its rows in the order of the list `pivot`: neighbouring threads
+//                     find neighbouring elements, wherever in the matrix the rows are that are left
+//     upper           A[P, K] for the other columns K of the OUTER ones, a row of outer_cols elements for each pivot
+//     inverse         inverse(A[P, J]), cols x cols
+//     pivot, place    the list of rows and where in it a row is: pivots in their order, then the rows that are left
+//     lifted          A[P, K] for the rest, P the pivots of all OUTER columns
+// A panel begins at column `col` and has `cols` of them; the OUTER columns are the outer_cols from `outer` on.
 #ifndef PANEL
 #define PANEL 512  // threads of the block that eliminates a panel
 #endif
@@ -269,6 +275,114 @@ __device__ __forceinline__ Peak warp_peak(Peak p)
         p = larger(p, {__shfl_xor_sync(~0u, p.size, distance), __shfl_xor_sync(~0u, p.at, distance)});
     return p;
 }
+
+// solve_panel holds its panel in registers: row r of thread idx is row idx + r * PANEL of those left. For each column
+// in turn every thread finds its largest unused element, every warp the largest of its threads, which it offers in
+// shared memory together with the whole row; after one barrier all pick the same pivot from the warps' offers, have its
+// row at hand and subtract it. The offers of successive columns take turns in two places: no second barrier is needed.
+//
+// Registers have no index, and unrolled the loop over the columns would be thousands of instructions. So the column in
+// hand is always held[r][0]: in each step the others move up by one, and it goes to the end as the factor F that it
+// became. The panel above, with the pivots in brackets:
+//
+//               a    b           b    F(a)        F(a) F(b)
+//     row p    [2]   1          0.5   0.5         0.5 -0.5
+//     row q     0    1          [1]   0           0    1
+//     row i     1    1          0.5  -0.5        -0.5 -0.5
+//
+// In the first step the scale is 1/2; row i is to lose (1 * 1/2) times row p, so that its b becomes 1 - 1/2 * 1 = 0.5
+// and the factor -0.5 takes the place of a. Row p itself becomes 1/2 times its b, and the scale.
+
+// Reads a thread's rows, with zeros for columns and rows that the panel does not have, and returns a bit for each row
+// that is there: none has been a pivot yet.
+template <int HOLDS, int COLS>
+__device__ __forceinline__ unsigned load_rows(T (&held)[HOLDS][COLS], const T *panel, int n, int left, int cols,
+                                              int idx)
+{
+    unsigned unused = 0;
+#pragma unroll
+    for (int r = 0; r < HOLDS; r++) {
+        bool inside = idx + r * PANEL < left;
+        const T *from = panel + idx + r * PANEL;
+        unused |= inside ? 1u << r : 0;
+#pragma unroll
+        for (int c = 0; c < COLS; c++, from += n)
+            held[r][c] = inside && c < cols ? *from : (T)0;
+    }
+    return unused;
+}
+
+template <int HOLDS, int COLS>
+__device__ __forceinline__ void store_rows(const T (&held)[HOLDS][COLS], T *panel, int n, int left, int cols, int idx)
+{
+#pragma unroll
+    for (int r = 0; r < HOLDS; r++)
+        if (idx + r * PANEL < left) {
+            T *to = panel + idx + r * PANEL;
+#pragma unroll
+            for (int c = 0; c < COLS; c++, to += n)
+                if (c < cols)
+                    *to = held[r][c];
+        }
+}
+
+// Takes the largest element of the thread's unused rows in the column in hand for `mine`.
+template <int HOLDS, int COLS>
+__device__ __forceinline__ void find_peak(Peak &mine, const T (&held)[HOLDS][COLS], unsigned unused, int idx)
+{
+#pragma unroll
+    for (int r = 0; r < HOLDS; r++)
+        if ((unused >> r & 1) && fabs(held[r][0]) > mine.size)
+            mine = {fabs(held[r][0]), idx + r * PANEL};
+}
+
+// Subtracts the pivot row from all the thread's rows, so that the column in hand becomes 0, and moves the columns up.
+template <int HOLDS, int COLS>
+__device__ __forceinline__ void subtract_row(T (&held)[HOLDS][COLS], const Vector (&line)[COLS / VEC], T scale)
+{
+#pragma unroll
+    for (int r = 0; r < HOLDS; r++) {
+        T factor = held[r][0] * scale;
+#pragma unroll
+        for (int c = 1; c < COLS; c++)
+            held[r][c - 1] = held[r][c] - factor * line[c / VEC].at[c % VEC];
+        held[r][COLS - 1] = -factor;
+    }
+}
+
+// Makes the pivot row, if the thread has it, what it is divided by the pivot, and marks it as used.
+template <int HOLDS, int COLS>
+__device__ __forceinline__ void scale_row(T (&held)[HOLDS][COLS], unsigned &unused, const Vector (&line)[COLS / VEC],
+                                          T scale, Peak best, int idx)
+{
+#pragma unroll
+    for (int r = 0; r < HOLDS; r++)
+        if (best.at == idx + r * PANEL) {
+            unused &= ~(1u << r);
+#pragma unroll
+            for (int c = 1; c < COLS; c++)
+                held[r][c - 1] = line[c / VEC].at[c % VEC] * scale;
+            held[r][COLS - 1] = scale;
+        }
+}
+
+// Moves the columns up by one without a step, as often as a panel has fewer than COLS columns: then the first factor is
+// held[r][0].
+template <int HOLDS, int COLS>
+__device__ __forceinline__ void move_columns(T (&held)[HOLDS][COLS])
+{
+#pragma unroll
+    for (int r = 0; r < HOLDS; r++) {
+        T first = held[r][0];
+#pragma unroll
+        for (int c = 1; c < COLS; c++)
+            held[r][c - 1] = held[r][c];
+        held[r][COLS - 1] = first;
+    }
+}
+
+// When a panel ends, its pivots' rows come to the front of the list and of the strip; the rows that stood there take the
+// places that the pivots leave. So the rows that are left stay together, and the next panel is a strip again.
 
 // Puts the pivots of a panel, which are at `chosen` in the list of unused rows, in front of the list: one warp, a lane
 // for each of the `cols` places in front. A row in front that is no pivot goes to the place that a pivot from behind
@@ -352,9 +466,6 @@ __device__ __forceinline__ void end_panel(const T *ab, T *strip, T *upper, T *in
 }
 
 // Eliminates a panel of up to COLS columns with one block, each thread holding HOLDS rows of it in registers.
-// For each column every thread finds its largest unused element, every warp the largest of its threads, which it offers
-// in shared memory together with the whole row; after one barrier all pick the same pivot from the warps' offers and
-// have its row at hand. The offers of successive columns take turns in two places, so that no second barrier is needed.
 template <int HOLDS, int COLS>
 __device__ __forceinline__ void eliminate_panel(const T *ab, T *strip, T *upper, T *inverse, int *place, int *pivot,
                                                 int n, int pitch, int col, int cols, int outer, int outer_cols)
@@ -366,26 +477,12 @@ __device__ __forceinline__ void eliminate_panel(const T *ab, T *strip, T *upper,
 
     int idx = threadIdx.x, lane = idx % 32, warp = idx / 32, left = n - col;
     T held[HOLDS][COLS];
-    unsigned unused = 0;
-#pragma unroll
-    for (int r = 0; r < HOLDS; r++) {
-        bool inside = idx + r * PANEL < left;
-        const T *from = strip + col + idx + r * PANEL;
-        unused |= inside ? 1u << r : 0;
-#pragma unroll
-        for (int c = 0; c < COLS; c++, from += n)
-            held[r][c] = inside && c < cols ? *from : (T)0;
-    }
-    // The column in hand is always held[r][0]; the others move up by one, and it goes to the end as the factor that it
-    // became: a b c d, b c d F(a), c d F(a) F(b), ... Registers have no index, and unrolled the loop would be thousands
-    // of instructions.
+    unsigned unused = load_rows(held, strip + col, n, left, cols, idx);
 #pragma unroll 1
     for (int t = 0; t < cols; t++) {
+        // The warp's best and its row
         Peak mine = {-1, 0};
-#pragma unroll
-        for (int r = 0; r < HOLDS; r++)
-            if ((unused >> r & 1) && fabs(held[r][0]) > mine.size)
-                mine = {fabs(held[r][0]), idx + r * PANEL};
+        find_peak(mine, held, unused, idx);
         Peak best = warp_peak(mine);
         if (best.at == mine.at && mine.size >= 0)
 #pragma unroll
@@ -402,51 +499,24 @@ __device__ __forceinline__ void eliminate_panel(const T *ab, T *strip, T *upper,
         if (lane == 0)
             peaks[t % 2][warp] = best;
         __syncthreads();
+
+        // The best of all and its row
         best = warp_peak(peaks[t % 2][lane % warps]);
         Vector line[COLS / VEC];
 #pragma unroll
         for (int c = 0; c < COLS / VEC; c++)
             line[c].all = *(const uint4 *)&lines[t % 2][best.at % PANEL / 32][c * VEC];
+
         T scale = 1 / line[0].at[0];
-#pragma unroll
-        for (int r = 0; r < HOLDS; r++) {
-            T factor = held[r][0] * scale;
-#pragma unroll
-            for (int c = 1; c < COLS; c++)
-                held[r][c - 1] = held[r][c] - factor * line[c / VEC].at[c % VEC];
-            held[r][COLS - 1] = -factor;
-        }
+        subtract_row(held, line, scale);
         if (best.at % PANEL == idx)
-#pragma unroll
-            for (int r = 0; r < HOLDS; r++)
-                if (best.at == idx + r * PANEL) {
-                    unused &= ~(1u << r);
-#pragma unroll
-                    for (int c = 1; c < COLS; c++)
-                        held[r][c - 1] = line[c / VEC].at[c % VEC] * scale;
-                    held[r][COLS - 1] = scale;
-                }
+            scale_row(held, unused, line, scale, best, idx);
         if (idx == 0)
             chosen[t] = best.at;
     }
     for (int t = cols; t < COLS; t++)
-#pragma unroll
-        for (int r = 0; r < HOLDS; r++) {
-            T first = held[r][0];
-#pragma unroll
-            for (int c = 1; c < COLS; c++)
-                held[r][c - 1] = held[r][c];
-            held[r][COLS - 1] = first;
-        }
-#pragma unroll
-    for (int r = 0; r < HOLDS; r++)
-        if (idx + r * PANEL < left) {
-            T *to = strip + col + idx + r * PANEL;
-#pragma unroll
-            for (int c = 0; c < COLS; c++, to += n)
-                if (c < cols)
-                    *to = held[r][c];
-        }
+        move_columns(held);
+    store_rows(held, strip + col, n, left, cols, idx);
     end_panel(ab, strip, upper, inverse, place, pivot, n, pitch, col, cols, outer, outer_cols, chosen);
 }
 
@@ -484,7 +554,8 @@ solve_panel(const T *ab, T *strip, T *upper, T *inverse, int *place, int *pivot,
             int outer, int outer_cols, int holds)
 {
 #define PANEL_OF(holds) \
-    eliminate_panel<holds, COLUMNS(holds)>(ab, strip, upper, inverse, place, pivot, n, pitch, col, cols, outer, outer_cols)
+    eliminate_panel<holds, COLUMNS(holds)>(ab, strip, upper, inverse, place, pivot, n, pitch, col, cols, outer, \
+                                           outer_cols)
     switch (holds) {
     case 2: PANEL_OF(2); break;
     case 4: PANEL_OF(4); break;
@@ -500,7 +571,15 @@ solve_panel(const T *ab, T *strip, T *upper, T *inverse, int *place, int *pivot,
 #define SPREAD (SPREAD_ROWS * WIDEST)  // threads of a block
 
 // Applies a panel to the other columns of its OUTER columns and lays the next panel's columns into the strip.
-// Blocks take SPREAD_ROWS rows each; in rows that were pivots before, the factors are still to be computed.
+// Blocks take SPREAD_ROWS rows each as they come; a row's place says what it is:
+//
+//     place < col          a pivot of an earlier panel. No thread of solve_panel held it, so the strip still has
+//                          A[i, J], and the factors are computed here: G = -A[i, J] inverse
+//     col <= place         a pivot of this panel: the strip has its G, and A[P, K] = G A[P, K]
+//       < col + cols
+//     place >= col + cols  a row that is left: the strip has its G, and A[i, K] += G A[P, K]
+//
+// The launch before the first panel of OUTER columns has cols = 0: it only lays out the strip.
 extern "C" __global__ void __launch_bounds__(SPREAD)
 solve_spread(T *ab, T *strip, const T *upper, const T *inverse, const int *place, int n, int pitch, int col, int cols,
              int outer, int outer_cols, int next_cols)
@@ -509,11 +588,12 @@ solve_spread(T *ab, T *strip, const T *upper, const T *inverse, const int *place
     __shared__ T inner[WIDEST][WIDEST];
     __shared__ T factors[WIDEST][SPREAD_ROWS + 1];
     __shared__ T next[WIDEST][SPREAD_ROWS + 1];
-    __shared__ int at[SPREAD_ROWS];  // places: under col the row was a pivot before, under col + cols it is one of this panel
+    __shared__ int at[SPREAD_ROWS];  // the rows' places
 
     unsigned idx = threadIdx.x, r = idx % SPREAD_ROWS, c = idx / SPREAD_ROWS;
     size_t row0 = (size_t)blockIdx.x * SPREAD_ROWS;
 
+    // A[P, K], the inverse, the places
     for (unsigned i = idx; i < cols * outer_cols; i += SPREAD)
         if (outer + i % outer_cols < col || outer + i % outer_cols >= col + cols)
             tile[i / outer_cols][i % outer_cols] = upper[i];
@@ -522,6 +602,8 @@ solve_spread(T *ab, T *strip, const T *upper, const T *inverse, const int *place
     if (idx < SPREAD_ROWS)
         at[idx] = row0 + idx < n ? place[row0 + idx] : n;
     __syncthreads();
+
+    // G: what the strip has, but for the pivots of earlier panels
     T *element_of_strip = strip + c * (size_t)n + at[r];
     factors[c][r] = c < cols && at[r] < n ? *element_of_strip : (T)0;
     __syncthreads();
@@ -534,6 +616,8 @@ solve_spread(T *ab, T *strip, const T *upper, const T *inverse, const int *place
     __syncthreads();
     factors[c][r] = own;
     __syncthreads();
+
+    // The OUTER columns: G in the panel's own, sums in the others
     for (unsigned i = idx; i < SPREAD_ROWS * outer_cols; i += SPREAD) {
         unsigned y = i / outer_cols, x = outer + i % outer_cols;
         if (row0 + y < n) {
@@ -552,6 +636,7 @@ solve_spread(T *ab, T *strip, const T *upper, const T *inverse, const int *place
         }
     }
     __syncthreads();
+
     if (c < next_cols && at[r] < n)
         *element_of_strip = next[c][r];
 }
@@ -566,7 +651,8 @@ extern "C" __global__ void solve_lift(const T *ab, const int *pivot, T *lifted, 
 }
 
 // The update is a matrix product like matmul's warp-tile: 4 x 8 lanes with SUMS_Y x SUMS_X sums each, 64 x 64 (float64:
-// 32 x 64) elements to a warp.
+// 32 x 64) elements to a warp. With 8 warps, 4 by 2, a block has a tile of 256 x 128 floats. One step takes 16 pivot
+// rows, for which 16 x (256 + 4 + 128) floats, 24.25 KiB, come to shared memory; 4 of 260 are padding.
 #ifndef SUMS_Y
 #define SUMS_Y (64 / (int)sizeof(T))  // rows that a thread sums up
 #endif
