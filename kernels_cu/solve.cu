@@ -381,8 +381,8 @@ __device__ __forceinline__ void move_columns(T (&held)[HOLDS][COLS])
     }
 }
 
-// When a panel ends, its pivots' rows come to the front of the list and of the strip; the rows that stood there take the
-// places that the pivots leave. So the rows that are left stay together, and the next panel is a strip again.
+// When a panel ends, its pivots' rows come to the front of the list and of the strip, and the rows that stood there
+// take the places that these leave. So the rows that are left stay together, and the next panel is a strip again.
 
 // Puts the pivots of a panel, which are at `chosen` in the list of unused rows, in front of the list: one warp, a lane
 // for each of the `cols` places in front. A row in front that is no pivot goes to the place that a pivot from behind

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.plan.limits import MAX_THREADS_PER_BLOCK
+from cudabench.launchable import MAX_THREADS_PER_BLOCK
 from cudabench.plan.series import Series
 from cudabench.plan.space import MOST_COMBINATIONS, Axis, Point, Values, alternatives, combinations, values_of, zipped
 from cudabench.plan.space import count as count_of
