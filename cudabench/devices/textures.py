@@ -82,7 +82,10 @@ class TextureObject:
         self._driver, self.texture, self.pointer = driver, texture, pointer
         self._array, self._object = c_void_p(), c_uint64()
         resource, how = self._resource(), TextureDescriptor()
-        how.address[:] = (ADDRESS_MODES[texture.address],) * 3
+        # Of its own axes only, as host code sets it: with a border beyond an axis that is not there, a one-dimensional
+        # texture is filtered with it (seen on an H200).
+        axes = 1 + sum(extent > 0 for extent in self._extents()[1:]) - texture.layered
+        how.address[:axes] = (ADDRESS_MODES[texture.address],) * axes
         how.filter = FILTERS[texture.filter]
         how.flags = READ_AS_INTEGER * (texture.read == "element") | NORMALIZED_COORDINATES * texture.normalized
         self._call("cuTexObjectCreate", ctypes.byref(self._object), ctypes.byref(resource), ctypes.byref(how), None)

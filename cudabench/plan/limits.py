@@ -29,7 +29,7 @@ def check_block(block: Dim) -> None:
 def _fitting_block(block: Dim) -> str:
     """Return the block with its largest dimension reduced until it fits, to a multiple of a warp where x is one."""
     x, y, z = block
-    if z == 1 and 32 < x <= 64 and y > 16:  # 33 x 33: the square of warps that was meant
+    if z == 1 and 32 < x < 64 and y > 16:  # 33 x 33: the square of warps that was meant
         return dim_text((32, min(y, 32), 1))
     while x * y * z > MAX_THREADS_PER_BLOCK:
         if z > 1:
