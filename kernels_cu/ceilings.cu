@@ -17,6 +17,7 @@
 
 #define WARP 32
 #define VECTORS 4  // of 16 bytes that a thread of a memory kernel has under way
+#define COPIED 1   // the same of a copy: more would read and write in bursts, which the memory turns round for
 #define CHAINS 8
 #define STEPS 64   // of each chain in a pass
 #define HOPS 16    // of a pointer chase, and additions of the atomics, in a pass
@@ -39,18 +40,18 @@ extern "C" __global__ void memory_write(uint4 *out, Bytes n)
     }
 }
 
-// Copies 16 bytes an access, VECTORS loads before the first store.
-// The loads of a turn are under way together, so that a thread waits once for VECTORS of them.
+// Copies 16 bytes an access, COPIED loads before the first store.
+// On an H200 one a thread copies 1 GiB at 4251 GB/s and four at 4069, while reading and writing alone gain from four.
 extern "C" __global__ void memory_copy(const uint4 *in, uint4 *out, Bytes n)
 {
 #pragma unroll 1
-    for (Bytes i = (Bytes)blockIdx.x * BDIMX * VECTORS + threadIdx.x; i < n; i += (Bytes)gridDim.x * BDIMX * VECTORS) {
-        uint4 x[VECTORS];
+    for (Bytes i = (Bytes)blockIdx.x * BDIMX * COPIED + threadIdx.x; i < n; i += (Bytes)gridDim.x * BDIMX * COPIED) {
+        uint4 x[COPIED];
 #pragma unroll
-        for (int v = 0; v < VECTORS; v++)
+        for (int v = 0; v < COPIED; v++)
             x[v] = in[i + v * BDIMX];
 #pragma unroll
-        for (int v = 0; v < VECTORS; v++)
+        for (int v = 0; v < COPIED; v++)
             out[i + v * BDIMX] = x[v];
     }
 }

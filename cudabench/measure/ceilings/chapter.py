@@ -35,6 +35,7 @@ def _constants() -> constants.Constants:
 THREADS = _constants()["BDIMX"]
 WARP = _constants()["WARP"]
 VECTORS = _constants()["VECTORS"]
+COPIED = _constants()["COPIED"]
 CHAINS = _constants()["CHAINS"]
 STEPS = _constants()["STEPS"]
 MMA_STEPS = _constants()["MMA_STEPS"]
@@ -106,7 +107,7 @@ class Microbenchmark:
     zeroed: arrays that are set to zero before each launch, and again before those behind it. blocks: 'fill', as many as
     the card holds at once; 'cover', one for each tile or as many as fill, whichever is faster; 'one'; 'single', one of
     one thread. cold: the L2 is flushed before each sample. least: the compute capability that its instruction needs,
-    `wanting` what lacks below.
+    `wanting` what lacks below. vectors: of 16 bytes that a thread of a memory kernel moves in a turn.
     """
 
     name: str
@@ -125,6 +126,11 @@ class Microbenchmark:
     cold: bool = False
     least: tuple[int, int] = (7, 0)
     wanting: str = ""  # what lacks below that
+    vectors: int = VECTORS
+
+    def tiles(self, scale: Scale) -> int:
+        """Return the blocks that move an array in one turn each."""
+        return scale.memory_bytes // (THREADS * self.vectors * VECTOR_BYTES)
 
     def launch(self, extent: Extent) -> Launch:
         """Return the launch that is timed."""
@@ -215,7 +221,8 @@ def _differs(what: str, got: float, expected: float) -> str | None:
 
 
 def _memory(name: str, function: str, **changes: Any) -> Microbenchmark:
-    loads, stores = {"LDG.128": VECTORS}, {"STG.128": VECTORS}
+    vectors = COPIED if function == "memory_copy" else VECTORS
+    loads, stores = {"LDG.128": vectors}, {"STG.128": vectors}
     holds = {"memory_copy": loads | stores, "memory_read": loads, "memory_write": stores}[function]
     factor = 2 if function == "memory_copy" else 1
     return Microbenchmark(
@@ -224,9 +231,10 @@ def _memory(name: str, function: str, **changes: Any) -> Microbenchmark:
         Claim(holds, others=24),
         amount=lambda e: factor * e.scale.memory_bytes,
         blocks="cover",
+        vectors=vectors,
         passes=lambda scale: 1,
         method=lambda e: (
-            f"{e.scale.memory_bytes / 2**20:g} MiB an array, {e.grid} blocks of {THREADS} threads, {VECTORS} x 16 "
+            f"{e.scale.memory_bytes / 2**20:g} MiB an array, {e.grid} blocks of {THREADS} threads, {vectors} x 16 "
             "bytes a thread; the sum of all words compared"
             + ("" if function == "memory_read" else f", and {PIECES} pieces word by word")
         ),

@@ -173,7 +173,7 @@ class Ceilings:
         full = replace(first, grid=scale.sms * self._blocks_per_sm(benchmark))
         if benchmark.blocks == "fill":
             return [full]
-        tiles = scale.memory_bytes // chapter.TILE_BYTES
+        tiles = benchmark.tiles(scale)
         return [replace(full, grid=min(full.grid, tiles)), replace(full, grid=tiles)]
 
     def _blocks_per_sm(self, benchmark: Microbenchmark) -> int:
