@@ -414,6 +414,15 @@ def test_what_does_not_go_together(cudabench: Runner, two: tuple[Path, Path], tm
     replace(card("None"), ceilings=nothing).write(tmp_path / "none.json")
     assert "no ceiling in common" in cudabench("compare", two[0], tmp_path / "none.json").err
     assert cudabench("compare", two[0], tmp_path / "nan.json").code == 0
+    sheet = [replace(one, source="datasheet") for one in card("Sheet").ceilings]
+    replace(card("Sheet"), ceilings=sheet).write(tmp_path / "sheet.json")
+    ran = cudabench("compare", two[0], tmp_path / "sheet.json")
+    assert (ran.code, "measured and the other's are of a datasheet" in ran.err) == (2, True)
+    replace(card("Part"), ceilings=[*sheet[:1], *card("Part").ceilings[1:]]).write(tmp_path / "part.json")
+    row = next(
+        line for line in cudabench("compare", two[0], tmp_path / "part.json").out.splitlines() if sheet[0].name in line
+    )
+    assert row.split()[-1] == "-"
 
 
 def test_export(cudabench: Runner, two: tuple[Path, Path]) -> None:

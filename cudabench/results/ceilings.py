@@ -90,6 +90,11 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
         shown = fresh or old
         assert shown is not None
         rows.append(Row(name, shown.group, shown.unit, old, fresh, better(old, fresh)))
+    if not any(row.better is not None for row in rows) and any(_has(row.base) and _has(row.new) for row in rows):
+        raise UsageError(
+            "One file's ceilings are measured and the other's are of a datasheet, which no measurement reaches: measure "
+            "both cards with 'cudabench ceilings'."
+        )
     if not any(row.better is not None for row in rows):
         raise UsageError(
             "The files have no ceiling in common that both have a value of: measure the same ones on a GPU with "
@@ -104,8 +109,9 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
 
 
 def better(base: Ceiling | None, new: Ceiling | None) -> float | None:
-    """Return how many times as good a ceiling is as that of another card; None where one has no value."""
-    if not (base and new and _has(base) and _has(new)) or base.unit != new.unit:
+    """Return how many times as good a ceiling is as that of another card; None where one has no value, or where one is
+    measured and the other a datasheet's, which says nothing of the cards."""
+    if not (base and new and _has(base) and _has(new)) or (base.unit, base.source) != (new.unit, new.source):
         return None
     assert base.value is not None
     assert new.value is not None
