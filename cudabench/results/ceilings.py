@@ -92,8 +92,8 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
         rows.append(Row(name, shown.group, shown.unit, old, fresh, better(old, fresh)))
     if not any(row.better is not None for row in rows) and any(_has(row.base) and _has(row.new) for row in rows):
         raise UsageError(
-            "One file's ceilings are measured and the other's are of a datasheet, which no measurement reaches: measure "
-            "both cards with 'cudabench ceilings'."
+            "One file's ceilings are measured and the other's are of a datasheet, which no measurement reaches: "
+            "measure both cards with 'cudabench ceilings'."
         )
     if not any(row.better is not None for row in rows):
         raise UsageError(
