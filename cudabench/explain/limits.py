@@ -18,7 +18,7 @@ kernel takes is at least the longest, and more where resources do not overlap.
 * latency: the fewest clocks that a warp spends on its way through the code, waiting for what it loads where it needs it
   (in order, every load at its own latency), times the warps that must take turns: Little's law.
 * tail: the busiest SM has ceil(blocks / SMs) blocks, also where the others have fewer.
-* launch: the gap between launches.
+* launch: the gaps between the launches of a kernel that has several.
 """
 
 from __future__ import annotations
@@ -231,9 +231,9 @@ def limits(work: Sequence[Work], card: Card, *, cache: str = "cold", moved: int 
         _atomics(spent, one, rates)
         _latency(spent, one, code, rates)
         _tail(spent, one, per_sm, rates)
-    if rates.gap:
-        launches = sum(one.times for one in work)
-        spent.add("launch", launches * rates.gap, launches=launches)
+    launches = sum(one.times for one in work)
+    if rates.gap and launches > 1:
+        spent.add("launch", (launches - 1) * rates.gap, launches=launches)
     note = _sampled(work)
     found = [
         Limit(resource, seconds, _detail(resource, spent, rates) + note)
