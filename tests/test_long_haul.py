@@ -28,7 +28,7 @@ def long_haul(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_parts_count_together(
     long_haul: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each part goes on where the one before ended, cut off or not; a promise broken in the first is held to the end."""
+    """Each part goes on where the one before ended, cut off or not; what the first broke is held to the end."""
     ran: list[tuple[str, Any]] = []
 
     def command(haul: Any, name: str, **arguments: Any) -> None:
@@ -40,7 +40,7 @@ def test_parts_count_together(
 
     monkeypatch.setattr(long_haul.Haul, "command", command)
     monkeypatch.setattr(sys, "argv", ["long_haul", "--device", "sim", "--state", str(tmp_path / "state.json")])
-    for stop in (5, 6, 11):
+    for stop in (5, 6, 11):  # noqa: B007 (command reads it)
         with pytest.raises(KeyboardInterrupt):
             long_haul.main()
     state = json.loads((tmp_path / "state.json").read_text())
