@@ -68,11 +68,10 @@ def test_heavy_packages_have_one_home() -> None:
 
 # A module may import those of its own rank and below.
 RANKS = [
-<<<<<<< HEAD
-    {"__init__", "cards", "confined", "errors", "floats", "launchable", "model", "occupancy", "outputs", "text"},
-=======
-    {"__init__", "cards", "confined", "errors", "floats", "model", "occupancy", "outputs", "reading", "text"},
->>>>>>> 67e4983 (Pipes, devices and sockets that are named to be read are refused, not opened)
+    {
+        "__init__", "cards", "confined", "errors", "floats", "launchable", "model", "occupancy", "outputs", "reading",
+        "text",
+    },  # fmt: skip
     {"toolchain", "simulator"},
     {"devices", "plan"},
     {"operations"},
