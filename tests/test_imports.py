@@ -69,9 +69,18 @@ def test_heavy_packages_have_one_home() -> None:
 # A module may import those of its own rank and below.
 RANKS = [
     {
-        "__init__", "cards", "confined", "errors", "floats", "launchable", "model", "occupancy", "outputs", "reading",
+        "__init__",
+        "cards",
+        "confined",
+        "errors",
+        "floats",
+        "launchable",
+        "model",
+        "occupancy",
+        "outputs",
+        "reading",
         "text",
-    },  # fmt: skip
+    },
     {"toolchain", "simulator"},
     {"devices", "plan"},
     {"operations"},
