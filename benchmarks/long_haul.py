@@ -1,6 +1,6 @@
 """Does a card's worker survive whatever kernels do? Needs a GPU:
 
-    python benchmarks/long_haul.py [--minutes 4] [--seed 0] [--device cuda:0]
+    python benchmarks/long_haul.py [--minutes 4] [--seed 0] [--device cuda:0] [--state FILE.json]
 
 Runs files of kernels through `cudabench run`, one process after the other, in random order: kernels that write outside
 their arrays, read where nothing is, never end, trap, fail an assertion, want more memory than the card has, leave a
@@ -10,7 +10,9 @@ bytes as at the first time, and that its results file is whole; of every bad one
 kernel's status. After each command it holds that no process of it is left and, where NVML is installed, that the GPU's
 memory is as it was before.
 
-Ends with exit code 0 and one line of what was done, or with 1 and every promise that was broken.
+Ends with exit code 0 and one line of what was done, or with 1 and every promise that was broken. With `--state` a run
+goes on where the one before it with that file ended, and the verdict is over all of them: five runs of three minutes
+are one of fifteen. The file is written after every command, so that a part that is cut off counts as far as it came.
 """
 
 from __future__ import annotations
@@ -29,8 +31,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from cudabench.outputs import write_whole
 
 N = 1 << 20
 TIMEOUT_S = 2  # of a kernel that never ends
@@ -78,6 +83,31 @@ class Haul:
     digests: set[str] = field(default_factory=set)
     done: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
+    minutes: float = 0.0
+    parts: int = 1
+
+    def resume(self, path: Path, seed: int) -> None:
+        """Go on from a state file; where there is none, begin. Raises SystemExit for one of another haul."""
+        if not path.exists():
+            return
+        state = json.loads(path.read_text())
+        if (state["seed"], state["device"]) != (seed, self.device):
+            sys.exit(f"{path} is of --seed {state['seed']} --device {state['device']}: use them, or another file.")
+        self.digests, self.done, self.broken = {*state["digests"]}, Counter(state["done"]), state["broken"]
+        self.minutes, self.parts = state["minutes"], state["parts"] + 1
+
+    def save(self, path: Path, seed: int, minutes: float) -> None:
+        """Write the state file, with the minutes of this part."""
+        state = {
+            "seed": seed,
+            "device": self.device,
+            "parts": self.parts,
+            "minutes": self.minutes + minutes,
+            "done": dict(sorted(self.done.items())),
+            "digests": sorted(self.digests),
+            "broken": self.broken,
+        }
+        write_whole(path, (json.dumps(state, indent=2) + "\n").encode())
 
     def hold(self, promise: bool, text: str) -> None:
         """Note a promise that is not kept."""
@@ -231,18 +261,27 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--state", type=Path, metavar="FILE.json")
     given = parser.parse_args()
-    end = time.monotonic() + 60 * given.minutes
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         haul = Haul(Path(folder), given.device)
-        for name, arguments in tasks(random.Random(given.seed)):
-            if time.monotonic() > end:
-                break
+        if given.state is not None:
+            haul.resume(given.state, given.seed)
+        for name, arguments in islice(tasks(random.Random(given.seed)), sum(haul.done.values()), None):
             start = time.monotonic()
+            if start > began + 60 * given.minutes:
+                break
             haul.command(name, **arguments)
             print(f"{name}: {', '.join(arguments['kernels'])}: {time.monotonic() - start:.1f} s", flush=True)
+            if given.state is not None:
+                haul.save(given.state, given.seed, (time.monotonic() - began) / 60)
+    haul.minutes += (time.monotonic() - began) / 60
     counts = ", ".join(f"{count} {name}" for name, count in sorted(haul.done.items()))
-    print(f"seed {given.seed}: {sum(haul.done.values())} commands ({counts}); {len(haul.broken)} promises broken")
+    print(
+        f"seed {given.seed}, {haul.parts} part{'s'[: haul.parts > 1]}, {haul.minutes:.1f} min: "
+        f"{sum(haul.done.values())} commands ({counts}); {len(haul.broken)} promises broken"
+    )
     return 1 if haul.broken else 0
 
 

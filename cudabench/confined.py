@@ -10,6 +10,7 @@ import contextlib
 import errno
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,8 @@ T = TypeVar("T")
 FORKS = hasattr(os, "memfd_create")  # Linux; elsewhere a fork is not safe beside threads
 _LENGTHS = 8  # bytes of a length in what a forked process hands back
 _ALIGNED = 64
+# Bounds the memory before the command starts, so that what it starts at once is bounded, too.
+LIMITED = '{ ulimit -Sc 0; ulimit -Sv "$0" || ulimit -Sv "$(ulimit -Hv)"; } 2> /dev/null; exec "$@"'
 UNKNOWN_MEMORY = 16 << 30  # bytes, where the system does not tell
 
 
@@ -34,36 +37,43 @@ class TooMuch(Exception):
     """The memory was not enough, or the process that did the work was killed."""
 
 
-def limit_memory(nbytes: int, pid: int = 0) -> None:
-    """Bound the address space of a process, this one by default; where the system knows no such bound, do nothing."""
+def limit_memory(nbytes: int) -> None:
+    """Bound the address space of this process; where the system knows no such bound, do nothing."""
     with contextlib.suppress(ImportError, AttributeError, OSError, ValueError):
         import resource
 
-        limit = resource.prlimit(pid, resource.RLIMIT_AS)
+        limit = resource.getrlimit(resource.RLIMIT_AS)
         most = nbytes if limit[1] == resource.RLIM_INFINITY else min(nbytes, limit[1])
-        resource.prlimit(pid, resource.RLIMIT_AS, (most, limit[1]))
-        resource.prlimit(pid, resource.RLIMIT_CORE, (0, resource.prlimit(pid, resource.RLIMIT_CORE)[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (most, limit[1]))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def run(
-    command: Sequence[str], *, seconds: float, memory: int, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    *,
+    seconds: float,
+    memory: int,
+    environment: Mapping[str, str] | None = None,
+    folder: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command and what it starts; return its exit status and output.
+    """Run a command and what it starts, in a folder if not in this one; return its exit status and output.
 
     `memory` bounds the address space of each process. Raises TooLong, after all of them were ended, and OSError where
     there is no such command.
     """
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
     with subprocess.Popen(
-        command,
+        [*(("/bin/sh", "-c", LIMITED, str(memory >> 10)) if os.name == "posix" else ()), *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
+        cwd=folder,
         text=True,
         errors="replace",
         start_new_session=os.name == "posix",
     ) as process:
-        limit_memory(memory, process.pid)
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:

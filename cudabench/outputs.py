@@ -145,7 +145,7 @@ def _through(path: Path, descriptor: int | None, content: memoryview) -> None:
 def _place(path: Path, label: str) -> Place:
     """Return what a path leads to, without opening it."""
     try:
-        number = _descriptor(path)
+        number = descriptor(path)
         if number is not None:
             return Place(descriptor=number)
         try:
@@ -159,7 +159,7 @@ def _place(path: Path, label: str) -> Place:
         raise _unwritable(label, error) from error
 
 
-def _descriptor(path: Path) -> int | None:
+def descriptor(path: Path) -> int | None:
     """Return the number where a path names a descriptor of this process, as /dev/stdout does.
 
     Opened by its name it would be written from its start, and a file that the shell opened would be replaced behind the

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -236,3 +238,60 @@ def test_a_profile_writes_below_its_folder(cudabench: Callable[..., Any], tmp_pa
     assert cudabench("run", "--profile", "inner/t.toml").code == 0
     assert Path("inner/r.json").is_file()
     assert np.array_equal(np.load("inner/sub/x.npy"), np.full(4, 2, np.float32))
+
+
+READING = {
+    "--arg": ("run", "k.cu", "-g", 1, "-b", 32, "--arg", "x=@{path}", "--arg", "n=4", "-d", "sim"),
+    "--expect": (
+        *("run", "k.cu", "-g", 1, "-b", 32, "--arg", "x=float32[4]:ones", "--arg", "n=4", "--expect", "x=@{path}"),
+        *("-d", "sim"),
+    ),
+    "--profile": ("run", "--profile", "{path}"),
+    "FILE.cu": ("run", "{path}", "-g", 1, "-b", 32, "-d", "sim"),
+    "--source": ("blur", "-k", "naive", "--source", "{path}", "-d", "sim"),
+    "--on": ("explain", "blur", "naive", "--on", "{path}"),
+    "--image": ("blur", "-k", "naive", "--image", "{path}", "-d", "sim"),
+    "compare": ("compare", "{path}", "{path}"),
+    "export": ("export", "{path}", "--to", "csv"),
+    "report": ("report", "{path}", "-o", "r.html"),
+    "plot": ("plot", "{path}", "-o", "p.svg"),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("name", ["./fifo", "/dev/zero"])
+@pytest.mark.parametrize("line", READING.values(), ids=READING)
+def test_what_never_ends_is_not_read(cudabench: Callable[..., Any], line: tuple[Any, ...], name: str) -> None:
+    """A pipe that nobody writes and a device without an end are refused by their name wherever a file is read.
+
+    Opened, either would hold the test up for ever.
+    """
+    Path("k.cu").write_text(KERNEL)
+    os.mkfifo("fifo")
+    ran = cudabench(*(str(word).format(path=name) for word in line))
+    check([*map(str, line)], ran)
+    assert ran.code in (1, 2)
+    kind = "device" if name.startswith("/dev") else "pipe"
+    assert f"it is a {kind} and no regular file" in ran.err
+    assert name.removeprefix("./") in ran.err
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="needs /dev/fd")
+def test_what_the_shell_has_opened_is_read(cudabench: Callable[..., Any]) -> None:
+    """`compare <(command) FILE` works: the shell hands over the end of a pipe."""
+    text = (Path(__file__).parent / "data" / "h200.json").read_bytes()
+    Path("a.json").write_bytes(text)
+    reader, writer = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(writer, "wb") as stream:
+            stream.write(text)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        ran = cudabench("compare", f"/dev/fd/{reader}", "a.json")
+    finally:
+        os.close(reader)
+        thread.join()
+    assert ran.code == 0, ran.err

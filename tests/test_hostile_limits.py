@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ import numpy as np
 import pytest
 
 from cudabench import confined
+from cudabench.devices import cuda
 from cudabench.errors import CompilerError
 from cudabench.measure.sampling import timing_warnings
 from cudabench.model import Settings
 from cudabench.results import stats
-from cudabench.toolchain import compiler, diagnostics, limits, nvrtc
+from cudabench.toolchain import compiler, diagnostics, limits, nvrtc, toolkit
 from cudabench.toolchain.compiler import compile_cubin, compile_ptx
+from cudabench.toolchain.record import Refused
 from cudabench.userkernel import expressions, limited
 from cudabench.userkernel.vocabulary import ExpressionError
 from tests.ladders import needs_compiler
@@ -145,6 +148,59 @@ def test_a_compile_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - start < 30
     monkeypatch.delenv(limits.VARIABLE)
     assert ".entry" in compile_ptx(EMPTY, "after.cu", backend="nvrtc").ptx
+
+
+@linux
+@pytest.mark.parametrize(
+    ("script", "raised", "said"),
+    [
+        ("sleep 60 & sleep 60", limits.CompilerStopped, "k.cu: nvcc took over 0.5 s and was stopped"),
+        ("ulimit -v; exit 1", Refused, f"{limits.COMPILE_BYTES >> 10}"),
+        ("echo std::bad_alloc; exit 1", limits.CompilerStopped, "k.cu: nvcc ran out of memory"),
+        ("kill -SEGV $$", Refused, "CompileError"),
+        ("echo Segmentation fault; exit 139", Refused, "nvcc crashed"),
+    ],
+)
+def test_the_nvcc_that_pycuda_starts_has_its_limits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, raised: Any, said: str
+) -> None:
+    """The same time and memory as every compiler; PyCUDA's own way to start programs is there again afterwards."""
+
+    class CompileError(Exception):
+        def __init__(self, msg: str, stdout: bytes, stderr: bytes) -> None:
+            self.msg, self.stdout, self.stderr = msg, stdout, stderr
+
+    def never(*command: Any, **options: Any) -> Any:
+        raise AssertionError("started without limits")
+
+    def build(text: str, nvcc: str, **settings: Any) -> bytes:  # as PyCUDA's compile and SourceModule do
+        status, out, err = pycuda.call_capture_output([nvcc, "--cubin"], cwd=str(tmp_path), error_on_nonzero=False)
+        if status:
+            raise CompileError("CompileError", out, err)
+        return bytes(out)
+
+    driver: Any = types.ModuleType("pycuda.driver")
+    driver.Error = driver.MemoryError = driver.CompileError = CompileError
+    pycuda: Any = types.ModuleType("pycuda.compiler")
+    pycuda.call_capture_output, pycuda.compile, pycuda.SourceModule = never, build, build
+    package: Any = types.ModuleType("pycuda")
+    package.compiler, package.driver = pycuda, driver
+    for module in (package, pycuda, driver):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text(f"#!/bin/sh\n{script}\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setattr(toolkit, "nvcc", lambda: str(nvcc))
+    monkeypatch.setenv(limits.VARIABLE, "0.5")
+    device: Any = object.__new__(cuda.CudaDevice)
+    device._driver = driver
+    start = time.monotonic()
+    with pytest.raises((CompilerError, Refused)) as caught:
+        device._with_pycuda(EMPTY, [], [], "k.cu")
+    assert caught.type is raised
+    assert said in (caught.value.log if raised is Refused else str(caught.value))
+    assert time.monotonic() - start < 30
+    assert pycuda.call_capture_output is never
 
 
 @needs_compiler

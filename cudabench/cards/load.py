@@ -12,6 +12,7 @@ from typing import Any
 from cudabench.cards import KINDS, Ceiling
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
 from cudabench.model import DeviceInfo
+from cudabench.reading import check_regular
 from cudabench.text import line
 
 SCHEMA = "cudabench/1"
@@ -100,8 +101,12 @@ def like(device: DeviceInfo) -> Card:
 
 def from_file(path: Path) -> Card:
     """Return the card of a results file; errors as `load`."""
-    if not path.is_file():
+    if not path.exists():
         raise no_such_file(path, "*.json", f"--on {line(str(path))}")
+    try:
+        check_regular(path)
+    except OSError as error:
+        raise CudabenchError(f"{line(str(path))} cannot be read: {error.strerror}.") from None
     if path.stat().st_size > MOST_BYTES:
         raise CudabenchError(f"{path} has over {MOST_BYTES >> 20} MB: it is no file of 'cudabench ceilings --json'.")
     try:

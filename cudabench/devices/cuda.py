@@ -21,9 +21,9 @@ from cudabench.devices.protocol import Work
 from cudabench.devices.textures import TextureObject
 from cudabench.errors import DeviceError, OutOfMemory
 from cudabench.model import ByValue, Launch, Source, Texture
-from cudabench.toolchain import compiler, toolkit
+from cudabench.toolchain import compiler, nvcc, toolkit
 from cudabench.toolchain import cubin as cubins
-from cudabench.toolchain.record import Compiled, Refused, Resources
+from cudabench.toolchain.record import Compiled, Resources
 
 PROTOCOL = Path(__file__).with_name("protocol.cu")  # the kernels that measuring itself needs
 DIGEST_THREADS = 256
@@ -149,6 +149,17 @@ def translated(doing: str) -> Iterator[None]:
         raise DeviceError(f"CUDA failed while {doing}: {_plain(str(error))}.") from error
 
 
+@contextmanager
+def _instead(module: Any, name: str, function: Any) -> Iterator[None]:
+    """Let a module call a function in the place of one that it has imported."""
+    before = getattr(module, name)
+    setattr(module, name, function)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
+
+
 def _plain(message: str) -> str:
     """Return PyCUDA's message without its call name: 'an illegal memory access was encountered'."""
     return message.split(": ", 1)[-1].split(" -- ")[0].strip().rstrip(".")
@@ -231,8 +242,19 @@ class CudaDevice:
         return Module(module, compiled, source.text)
 
     def _with_pycuda(self, text: str, folders: Sequence[str], options: Sequence[str], name: str) -> tuple[Any, bytes]:
-        """Return PyCUDA's module and its machine code. Raises Refused."""
-        from pycuda import compiler as nvcc
+        """Return PyCUDA's module and its machine code. Raises Refused, and CompilerStopped at a compiler's limits.
+
+        PyCUDA starts nvcc; it does so through `nvcc.run`, where time and memory are bounded.
+        """
+        from pycuda import compiler as pycuda
+
+        status = 0
+
+        def run(command: Sequence[str], cwd: str | None = None, error_on_nonzero: bool = True) -> tuple[int, Any, Any]:
+            nonlocal status
+            done = nvcc.run(command, name, cwd)
+            status = done.returncode
+            return status, done.stdout.encode(), done.stderr.encode()
 
         settings: dict[str, Any] = {
             "nvcc": toolkit.nvcc() or "nvcc",
@@ -240,18 +262,18 @@ class CudaDevice:
             "no_extern_c": True,
             "include_dirs": list(folders),
         }
-        with warnings.catch_warnings(), translated(f"loading {name}"):
+        with warnings.catch_warnings(), translated(f"loading {name}"), _instead(pycuda, "call_capture_output", run):
             warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
             try:
                 # The second time PyCUDA's cache answers.
-                return nvcc.SourceModule(text, **settings), nvcc.compile(text, **settings)
+                return pycuda.SourceModule(text, **settings), pycuda.compile(text, **settings)
             except self._driver.CompileError as error:
                 parts = [
                     part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part or "")
                     for part in (error.stdout, error.stderr)
                 ]
                 log = re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", lambda _: name, "\n".join(parts))
-                raise Refused(log.strip() or f"nvcc fatal : {error.msg}") from error
+                raise nvcc.refusal(log.strip() or f"nvcc fatal : {error.msg}", status, name) from error
 
     def _from_cubin(self, compiled: Compiled, name: str) -> Any:
         """Return PyCUDA's module of machine code that NVRTC made."""

@@ -15,6 +15,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cudabench.reading import check_regular
+
 if TYPE_CHECKING:
     from cudabench.model import Source
 
@@ -69,6 +71,7 @@ def finish(record: dict[str, Any], uuid: str | None) -> None:
 def digest(source: Source) -> str:
     """Return the SHA-256 of a source file as it is on disk; of the text that was compiled where it is not there."""
     try:
+        check_regular(source.name)  # a pipe is read only once
         content = Path(source.name).read_bytes()
     except OSError:
         content = source.text.encode()

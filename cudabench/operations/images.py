@@ -13,6 +13,7 @@ import numpy as np
 from cudabench import outputs
 from cudabench.errors import CudabenchError
 from cudabench.model import Option
+from cudabench.reading import check_regular
 
 OPTIONS = (
     Option("image", str, None, "FILE", "Take this picture; the size is its own."),
@@ -73,6 +74,7 @@ def _load(path: str, mode: str | None) -> np.ndarray:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # large pictures are what this is for
+            check_regular(path)
             with pillow.open(path) as picture:
                 upright = ImageOps.exif_transpose(picture)
                 picked = mode or ("L" if upright.mode in ("1", "L", "LA", "I", "I;16", "F") else "RGB")

@@ -23,6 +23,7 @@ from cudabench.cards.fleet import Card, Fleet, Group, SlowCard
 from cudabench.errors import CudabenchError, no_such_file
 from cudabench.model import Ab, CodeDifference, DeviceInfo, Dim, Result, Timing
 from cudabench.outputs import write_whole
+from cudabench.reading import open_bytes
 from cudabench.text import json as json_text
 
 SCHEMA = "cudabench/1"
@@ -253,7 +254,7 @@ def parse(text: str, name: str) -> ResultsFile:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
+        with open_bytes(path) as stream:
             content = stream.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise CudabenchError(f"{path} is no cudabench results file: it has over {MOST_BYTES >> 20} MiB.")

@@ -140,24 +140,37 @@ def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
         yield folder
 
 
-def _run(command: Sequence[str], job: Job, source_path: str) -> str:
-    """Run nvcc and return its output, or raise Refused; its temporary files are not the user's business."""
+def run(command: Sequence[str], filename: str, folder: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run nvcc over the text of a file, within a compiler's limits of time and memory, whoever asks for it.
+
+    Raises CompilerStopped where it took too long, and DeviceUnusable where it cannot be run.
+    """
     environment = {**os.environ, "LC_ALL": "C"}
-    seconds = limits.compile_seconds()
+    seconds, memory = limits.compile_seconds(), limits.COMPILE_BYTES
     try:
-        done = confined.run(command, seconds=seconds, memory=limits.COMPILE_BYTES, environment=environment)
+        return confined.run(command, seconds=seconds, memory=memory, environment=environment, folder=folder)
     except confined.TooLong:
-        raise limits.too_long(job.filename, "nvcc", seconds) from None
+        raise limits.too_long(filename, "nvcc", seconds) from None
     except OSError as error:
         raise DeviceUnusable(f"{command[0]} cannot be run: {error.strerror}.") from None
-    log = (done.stderr + done.stdout).replace(source_path, job.filename)
-    if not done.returncode:
-        return log
+
+
+def refusal(log: str, status: int, filename: str) -> Exception:
+    """Return the error of an nvcc that ended with a status other than 0: CompilerStopped or Refused."""
     if limits.speaks_of_memory(log):
-        raise limits.too_much(job.filename, "nvcc")
+        return limits.too_much(filename, "nvcc")
     if limits.speaks_of_a_crash(log):
-        raise Refused(f"nvcc fatal : {limits.crashed('nvcc', done.returncode)}")
-    raise Refused(log)
+        return Refused(f"nvcc fatal : {limits.crashed('nvcc', status)}")
+    return Refused(log)
+
+
+def _run(command: Sequence[str], job: Job, source_path: str) -> str:
+    """Run nvcc and return its output, or raise Refused; its temporary files are not the user's business."""
+    done = run(command, job.filename)
+    log = (done.stderr + done.stdout).replace(source_path, job.filename)
+    if done.returncode:
+        raise refusal(log, done.returncode, job.filename)
+    return log
 
 
 def _judge(log: str, job: Job) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cudabench.errors import CudabenchError, no_such_file
+from cudabench.reading import open_bytes
 from cudabench.toolchain import preprocess
 from cudabench.toolchain.c_types import numpy_dtype, vector_type
 from cudabench.toolchain.comments import first_sentence
@@ -44,7 +45,7 @@ def read(path: str | Path) -> SourceFile:
     """
     path = Path(path)
     try:
-        with path.open("rb") as stream:
+        with open_bytes(path) as stream:
             raw = stream.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise no_such_file(path, "*.cu") from None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
+from cudabench.reading import open_bytes
 
 OUTPUTS = ("json", "report", "save", "image-out", "plot")  # options that name a file to write
 MOST_BYTES = 4 << 20  # of a profile
@@ -80,7 +81,7 @@ def _toml(path: str) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        with open(path, "rb") as stream:
+        with open_bytes(path) as stream:
             content = stream.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise CudabenchError(f"--profile {path} has over {MOST_BYTES >> 20} MiB: that is no profile.")

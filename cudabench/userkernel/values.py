@@ -12,6 +12,7 @@ import numpy as np
 from cudabench.confined import host_memory as host_memory
 from cudabench.errors import CudabenchError, UsageError, no_such_file
 from cudabench.model import ByValue
+from cudabench.reading import check_regular
 from cudabench.userkernel.inits import Init
 
 TYPES = (
@@ -123,6 +124,7 @@ def shape_text(shape: Sequence[int]) -> str:
 def load(path: str, option: str) -> np.ndarray:
     """Return the array of a `.npy` file, mapped where it can be; CudabenchError where there is no plain array."""
     try:
+        check_regular(path)  # it is mapped
         if _start(path) == b"PK":
             raise CudabenchError(f"{option} is an archive of several arrays: save one with numpy.save.")
         array = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -250,6 +250,17 @@ def test_rows_that_only_some_blocks_share(launch: Callable[..., Any]) -> None:
             "which block (0, 0, 0) reads in line 1",
         ),
         ("if (t == 0) o[blockIdx.x] = 1;\na[blockIdx.x * 32 + t] += o[0];", "reads byte 0 of 'o'"),
+        ("__threadfence();\nif (t == 0) o[0] = blockIdx.x;", "writes in the same line"),
+        (
+            "__threadfence(); if (t == 0 && blockIdx.x == 0) o[0] = 5; __syncthreads();\n"
+            "if (t == 0 && blockIdx.x == 1) o[0] = 6;",
+            "which block (0, 0, 0) writes in line 1",
+        ),
+        (
+            "if (t == 0) atomicAdd(a, 1.0f); if (t == 0 && blockIdx.x == 0) o[0] = 5; __syncthreads();\n"
+            "if (t == 0 && blockIdx.x == 1) o[0] = 6;",
+            "which block (0, 0, 0) writes in line 1",
+        ),
         ("\n((char *)o)[blockIdx.x + t] = blockIdx.x;", "blocks run in any order: use atomics, or another launch."),
     ],
 )
@@ -271,6 +282,13 @@ def test_blocks_race(launch: Callable[..., Any], body: str, text: str) -> None:
         " __threadfence(); atomicExch(l, 0); }",
         "volatile float *v = o; if (t == 0 && blockIdx.x == 0) v[0] = 1; if (t == 0 && v[0] == 1) a[blockIdx.x] = 0;",
         "((char *)o)[blockIdx.x * 32 + t] = t;",
+        # Each waits for its turn, which the one before hands on: by a volatile store, an atomic, a fence and a store.
+        "volatile int *turn = (int *)(o + 99); if (t == 0) { while (*turn != blockIdx.x) ; o[0] = blockIdx.x;"
+        " __threadfence(); *turn = blockIdx.x + 1; }",
+        "int *turn = (int *)(o + 99); if (t == 0) { while (atomicAdd(turn, 0) != blockIdx.x) ; o[0] = blockIdx.x;"
+        " __threadfence(); atomicAdd(turn, 1); }",
+        "int *l = (int *)(o + 99); if (t == 0) { while (atomicCAS(l, 0, 1)) ; __threadfence(); a[0] = blockIdx.x;"
+        " __threadfence(); *l = 0; }",
     ],
 )
 def test_blocks_that_do_not_race(launch: Callable[..., Any], body: str) -> None:

@@ -2,8 +2,9 @@
 
 Blocks run in any order and at once, and nothing in a launch orders them but what they do to each other: atomics, fences
 and accesses that are volatile or have an order of their own. A kernel with fences or such accesses is left alone, and a
-block is from its first atomic on, since it may then have waited for another. So what is reported is a race, and not
-every race is found.
+block is from its first atomic on, since it may then have waited for another: but not where a block overwrites with
+another value what the other wrote last of all, since nothing that this did afterwards can have been waited for. So what
+is reported is a race, and not every race is found.
 
 A block that counts itself by an atomic, so that the last one may read what all have written, needs a fence between
 writing and counting (CUDA C++ Programming Guide, "Memory Fence Functions"): whether it had one is looked for in every
@@ -41,8 +42,8 @@ class Trail:
 
     def __init__(self, granules: int) -> None:
         self.granules = granules
-        # Of the last store: how many fences and atomics its block had behind it.
-        self.stamps: Array = np.zeros((2, granules), np.int32)
+        # Of the last store: how many fences, atomics and signs its block had behind it.
+        self.stamps: Array = np.zeros((3, granules), np.int32)
         self.kinds: dict[str, tuple[Array, Array]] = {}
 
     def others(self, kind: str, granules: Array, blocks: Array) -> Array | None:
@@ -79,13 +80,16 @@ class GridRaces:
         self.ordered = machine.code.orders
         self.free = np.zeros(blocks + 1 if self.looks else 0, dtype=bool)  # which may have waited for others
         self.trails: dict[int, Trail] = {}
-        # Of each block: its fences, its atomics, and the fences before its last atomic.
-        self.fences, self.atomics, self.fenced = np.zeros((3, blocks + 1 if self.looks else 0), np.int32)
+        # Of each block: its fences, its atomics, the fences before its last atomic, and all that another may wait for.
+        self.fences, self.atomics, self.fenced, self.signs = np.zeros((4, blocks + 1 if self.looks else 0), np.int32)
+        self.updated: set[int] = set()  # regions with an atomic, such as those of locks
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
         """Note a fence of the active lanes."""
         if self.looks:
-            self.fences[self.numbers(chunk)[self.rows(chunk, mask)]] += 1
+            mine = self.numbers(chunk)[self.rows(chunk, mask)]
+            self.fences[mine] += 1
+            self.signs[mine] += 1
 
     def rows(self, chunk: Chunk, mask: Array | None) -> Array:
         """Return which blocks of a chunk have an active lane."""
@@ -112,6 +116,8 @@ class GridRaces:
             mine = self.numbers(chunk)[self.rows(chunk, lanes)]
             self.atomics[mine] += 1
             self.fenced[mine] = self.fences[mine]
+            self.signs[mine] += 1
+            self.updated.add(region.base)
         if self.ordered and access.kind == "atomic":
             self.free[blocks] = True
             return
@@ -131,31 +137,33 @@ class GridRaces:
         trail = self.trails.get(region.base)
         if trail is None:
             trail = self.trails[region.base] = Trail(-(-region.size // self.width))
+        free = self.free[blocks] | self.ordered
+        values: Array = None
         if access.kind == "store":
-            trail.stamps[:, granules] = self.fences[owners], self.atomics[owners]
-        if self.ordered:
-            if access.kind == "store":
-                trail.leave("store", granules, owners, access.numbers["global"])
-            return
-        free = self.free[blocks]
+            plain = not access.ordered and region.base not in self.updated
+            if plain and free.any():
+                self.overwrites(access, region, start, chosen, granules, owners, data, trail)
+            trail.stamps[:, granules] = self.fences[owners], self.atomics[owners], self.signs[owners]
+            if access.ordered:
+                self.signs[np.unique(blocks)] += 1
         if free.any() and access.kind == "store":
-            # Who may have waited for others races with nobody, but what it writes is noted.
-            trail.leave(
-                "store", granules[np.repeat(free, each)], owners[np.repeat(free, each)], access.numbers["global"]
-            )
+            # Who may have waited for others races with no more than that, but what it writes is noted.
+            inner = np.repeat(free, each)
+            met = trail.leave("store", granules[inner], owners[inner], access.numbers["global"])
+            if met and plain:
+                values = np.repeat(self.values(access, data, chosen[free]), each // access.count, axis=1).reshape(-1)
+                self.written_twice(access, region, chosen[free], granules[inner], owners[inner], values)
             chosen, blocks, start, held = chosen[~free], blocks[~free], start[~free], held[~free]
             if not chosen.size:
                 return
             granules, owners = granules[np.repeat(~free, each)], owners[np.repeat(~free, each)]
+        if self.ordered:
+            return
         loud: Array = np.repeat(held, each)
-        values: Array = None
         if access.kind == "store":
             values = self.values(access, data, chosen)
-            place = (start // access.width)[:, None] + np.arange(access.count)
-            changed = region.view(values.dtype)[place] != values
-            parts = each // access.count  # granules of an element
-            values, changed = (np.repeat(array, parts, axis=1).reshape(-1) for array in (values, changed))
-            loud &= changed
+            loud &= self.changes(access, region, start, values)
+            values = np.repeat(values, each // access.count, axis=1).reshape(-1)
         for kind in AGAINST[access.kind]:
             others = trail.others(kind, granules, owners)
             if others is not None and (others & loud).any():
@@ -163,6 +171,33 @@ class GridRaces:
         met = trail.leave(access.kind, granules, owners, access.numbers["global"])
         if met and values is not None:
             self.written_twice(access, region, chosen, granules, owners, values)
+
+    def overwrites(
+        self,
+        access: MemoryOp,
+        region: Region,
+        start: Array,
+        chosen: Array,
+        granules: Array,
+        owners: Array,
+        data: Sequence[Value],
+        trail: Trail,
+    ) -> None:
+        """Report another value in the place of what another block wrote and has given no sign of since."""
+        if "store" not in trail.kinds:
+            return
+        writers = trail.kinds["store"][0][granules]
+        bad = (writers > 0) & (writers != owners) & (self.signs[writers] == trail.stamps[2, granules])
+        if bad.any():
+            bad &= self.changes(access, region, start, self.values(access, data, chosen))
+        if bad.any():
+            self.report(access, region, chosen, granules, bad, "store", trail)
+
+    def changes(self, access: MemoryOp, region: Region, start: Array, values: Array) -> Array:
+        """Return for each granule of a store whether its element gets another value than it has."""
+        place = (start // access.width)[:, None] + np.arange(access.count)
+        changed = region.view(values.dtype)[place] != values
+        return np.repeat(changed, access.size // self.width // access.count, axis=1).reshape(-1)
 
     def unfenced(
         self, access: MemoryOp, region: Region, address: Value, offset: int, chosen: Array, blocks: Array
@@ -177,7 +212,7 @@ class GridRaces:
         granules = ((start // self.width)[:, None] + np.arange(each)).reshape(-1)
         owners = np.repeat(blocks, each)
         writers, what = (array[granules] for array in trail.kinds["store"])
-        fences, atomics = trail.stamps[:, granules]
+        fences, atomics = trail.stamps[:2, granules]
         bad = (writers > 0) & (writers != owners)
         bad &= (self.atomics[writers] > atomics) & (self.fenced[writers] <= fences)
         if not bad.any():

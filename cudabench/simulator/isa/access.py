@@ -28,7 +28,19 @@ COUNTED_AS = {"const": "constant", "param": "global"}
 class MemoryOp:
     """One memory instruction: where it is, what it does, how many bytes a lane moves."""
 
-    __slots__ = ("bounds", "count", "dtype", "guess", "kind", "location", "number", "numbers", "size", "width")
+    __slots__ = (
+        "bounds",
+        "count",
+        "dtype",
+        "guess",
+        "kind",
+        "location",
+        "number",
+        "numbers",
+        "ordered",
+        "size",
+        "width",
+    )
 
     def __init__(self, builder: Builder, kind: AccessKind, dtype: np.dtype[Any], count: int, space: str) -> None:
         self.kind, self.dtype, self.count = kind, dtype, count
@@ -42,6 +54,7 @@ class MemoryOp:
         if kind != "load" and "global" in spaces:
             builder.write_addresses.append(builder.address_register)
         self.guess = False  # a load whose value a compare-and-swap puts to the test
+        self.ordered = False  # volatile, or with an order of its own: other blocks may wait for it
         self.bounds: tuple[int, int] | None = None  # of the local array that it stays in, where that is known
         if "local" in spaces:
             builder.local_accesses.append((self, builder.address_register))

@@ -138,13 +138,15 @@ _HINTS = (
 )
 
 
-def known(builder: Builder, ins: Instruction) -> None:
-    """Refuse a load or store with a modifier that is no plain hint; note one that may order blocks."""
-    builder.orders |= not _ORDERS.isdisjoint(ins.modifiers) and space_of(ins) in ("global", "generic")
+def known(builder: Builder, ins: Instruction) -> bool:
+    """Refuse a load or store with a modifier that is no plain hint; return and note whether it may order blocks."""
+    ordered = not _ORDERS.isdisjoint(ins.modifiers) and space_of(ins) in ("global", "generic")
+    builder.orders |= ordered
     for word in ins.modifiers[:-1]:
         if word in _HINTS or word.startswith(("L1:", "L2:", "level:", "param:", "shared:cta")):
             continue
         raise Refuse("thread block clusters" if "cluster" in word else f"instruction {ins.text}")
+    return ordered
 
 
 @instruction("ld", "ldu")
@@ -264,7 +266,7 @@ def build_st(builder: Builder, ins: Instruction) -> Run:
     """Build st."""
     if "async" in ins.modifiers or "bulk" in ins.modifiers:
         raise Refuse("asynchronous bulk copies (TMA)")
-    known(builder, ins)
+    ordered = known(builder, ins)
     type_, count = element(ins)
     space = space_of(ins)
     out_of = ins.operands[1]
@@ -297,6 +299,7 @@ def build_st(builder: Builder, ins: Instruction) -> Run:
     if dtype.kind == "f" and dtype.itemsize == 2:
         dtype = UNSIGNED[16]
     access = MemoryOp(builder, "store", dtype, count, space)
+    access.ordered = ordered
 
     def run(machine: Machine) -> None:
         registers = machine.registers

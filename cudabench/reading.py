@@ -1,0 +1,39 @@
+"""Opening what a user or a file names to be read: regular files, and what the shell has opened already.
+
+A pipe that nobody writes never opens, a device may never end, and reading some devices does something. `<(command)` and
+/dev/stdin are descriptors that the shell hands over; those are read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+from cudabench import outputs
+
+KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def check_regular(path: str | Path, *, handed_over: bool = False) -> None:
+    """Raise OSError where a path leads to a pipe, a device or a socket; nothing is opened.
+
+    `handed_over`: descriptors of this process, as /dev/fd/63 of `<(command)`, may be any of those.
+    """
+    kind = KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    if kind is None or (handed_over and outputs.descriptor(Path(path)) is not None):
+        return
+    raise OSError(errno.EINVAL, f"it is {kind} and no regular file")
+
+
+def open_bytes(path: str | Path) -> IO[bytes]:
+    """Open a regular file, or what the shell has opened, to read bytes. Raises OSError as `open` does."""
+    check_regular(path, handed_over=True)
+    return open(path, "rb")
