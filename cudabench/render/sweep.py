@@ -56,7 +56,7 @@ def report(out: Console, swept: Swept) -> None:
 def _legend(swept: Swept) -> list[str]:
     if swept.device.kind == "sim":
         priced = any(getattr(result, "limits", None) for result in swept.results)
-        how = "Ordered by the longest limit on the card that is priced, a lower bound." if priced else ORDER
+        how = PRICED if priced else ORDER
         return [COUNTED, how]
     return [MEASURED.format(confidence=CONFIDENCE, close=sweep.CLOSE, rounds=sweep.ROUNDS)]
 
