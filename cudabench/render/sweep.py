@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 20  # of one problem
 MOST_REASONS = 5
+PRICED = "Ordered by the longest limit on the card, a lower bound: of two within 10% it does not say which is faster."
 MEASURED = (
     "*: the best. =: not to be told from it, since the {confidence:.0%} interval of their ratio holds 1. time: median "
     "of the samples, and half their interquartile range. slower: than the best. Points within {close:.0%} of the best "
@@ -55,7 +56,7 @@ def report(out: Console, swept: Swept) -> None:
 
 def _legend(swept: Swept) -> list[str]:
     if swept.device.kind == "sim":
-        priced = any(getattr(result, "limits", None) for result in swept.results)
+        priced = any(result.limits for result in swept.results)
         how = PRICED if priced else ORDER
         return [COUNTED, how]
     return [MEASURED.format(confidence=CONFIDENCE, close=sweep.CLOSE, rounds=sweep.ROUNDS)]
@@ -102,7 +103,7 @@ def _columns(swept: Swept, results: Sequence[Result]) -> list[Column[Result]]:
             )
         return columns
     if any(getattr(r, "limits", None) for r in right):
-        columns.append(Column("at least", lambda r: units.seconds(sweep.cost(r)[0]) if getattr(r, "limits", 0) else ""))
+        columns.append(Column("at least", lambda r: units.seconds(sweep.cost(r)[0]) if r.limits else ""))
     names = dict.fromkeys(name for r in right for name, value in compare.counts(r).items() if value)
     columns += [Column(name, _count(name)) for name in names]
     if len({r.occupancy.fraction for r in right if r.occupancy}) > 1:
