@@ -13,7 +13,7 @@ import json
 import re
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -337,13 +337,18 @@ def _record(kind: type, value: dict[str, Any], where: str) -> Any:
     for spec in fields(kind):
         if spec.name in value:
             given[spec.name] = _decode(hints[spec.name], value[spec.name], f"{where}.{spec.name}")
-        elif spec.name in ESSENTIAL.get(kind, ()):
+        elif spec.name in ESSENTIAL.get(kind, ()) or _must_be_one_of(spec, hints[spec.name]):
             raise _Misfit(f'{where} has no "{spec.name}"')
         elif spec.default is MISSING and spec.default_factory is MISSING:
             given[spec.name] = _empty(hints[spec.name])
     if kind is Timing:
         _check_times(given, where)
     return kind(**given)
+
+
+def _must_be_one_of(spec: Field[Any], hint: Any) -> bool:
+    """Whether a key has no empty value: it is one of some words, none of which is the one that means nothing."""
+    return get_origin(hint) is Literal and spec.default is MISSING and spec.default_factory is MISSING
 
 
 def _check_times(given: Mapping[str, Any], where: str) -> None:
