@@ -11,7 +11,7 @@ simulator's and names the variables that differ and the statement of the first.
 
 A kernel mixes integers of 8 to 128 bits, floats, doubles and halves with all roundings, conversions, shuffles, votes,
 shared memory, atomics, loops, switches, branches and local arrays. Its results are defined: shifts stay in range,
-divisors are no zeros, signed products fit (those of `__mul24` too), atomics commute, warp-wide functions stand where all
+divisors are no zeros, signed products fit (`__mul24` too), atomics commute, warp-wide functions stand where all
 lanes are, products and sums are of the kind that no compiler fuses, a NaN counts as one value and its sign is not used
 (docs/simulator.md: what PTX leaves open).
 """
