@@ -205,6 +205,7 @@ class _Copies:
         self.fixed: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self.loads: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self.branches: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
+        self.bodies: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)  # copies without a guard
         spoiled = set()  # lines with a copy that only its guard keeps from running
         for function in functions:
             for block in function.blocks:
@@ -228,10 +229,13 @@ class _Copies:
                         continue
                     if instruction.guard and not text.lstrip().startswith("@"):
                         spoiled.add(line)
+                    elif not instruction.guard:
+                        self.bodies[line][function.name, block.number] += 1
                     group[line][function.name, block.number] += 1
         for line in spoiled:
             self.fixed.pop(line, None)
             self.loads.pop(line, None)
+        self.bodies = {line: self.bodies[line] for line in spoiled if line in self.bodies}
         self.loops = _loops(ptx)
 
     def entered(self, line: int) -> int:
@@ -308,11 +312,24 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
     alike = {lanes: warps for lanes, warps in zip(entered, told, strict=True) if warps is not None}
     usual = begin.warps / begin.lanes if begin.lanes else 0
     for block, lanes, warps in zip(blocks, entered, told, strict=True):
-        filled = alike.get(lanes, ceil(lanes * usual)) if warps is None else warps
+        filled = alike.get(lanes, ceil(lanes * _filling(block, executions, usual))) if warps is None else warps
         counts.append(Count(filled, lanes, block.number in sure))
     for meeting, arrivals in _arrivals(blocks, counts, executions).items():
         counts[meeting] = counts[meeting]._replace(warps=arrivals)
     return counts
+
+
+def _filling(block: Block, executions: Executions, usual: float) -> float:
+    """Return the warps a lane that most of a block's lines ran in, as in each of the bodies that ptxas made of a loop."""
+    votes: Counter[tuple[int, int]] = Counter()
+    for instruction in block.instructions:
+        times = executions.get(instruction.ptx_line)
+        if times is not None and times.lanes:
+            votes[times.warps, times.lanes] += 1
+    if not votes:
+        return usual
+    warps, lanes = votes.most_common(1)[0][0]
+    return warps / lanes
 
 
 def _arrivals(blocks: Sequence[Block], counts: Sequence[Count], executions: Executions) -> dict[int, float]:
@@ -355,6 +372,23 @@ def _arrivals(blocks: Sequence[Block], counts: Sequence[Count], executions: Exec
 
 def _unroll(function: Function, copies: _Copies, system: _System) -> None:
     """Tell the bodies of loops that ptxas unrolled from their rests."""
+    for line, places in copies.bodies.items():
+        # The rest's copies are guarded in blocks that all lanes pass: those of the body that repeats itself are left.
+        repeated = {
+            number: times
+            for (name, number), times in places.items()
+            if name == function.name and times > 1 and number in function.blocks[number].successors
+        }
+        entered = copies.entered(line)
+        if not entered or len(repeated) != 1:
+            continue
+        ((number, size),) = repeated.items()
+        trips = copies.executions[line].lanes / entered
+        least, more = int(trips), entered * (trips - int(trips))
+        shares = [(least, entered - more), (least + 1, more)]
+        system.set(("in", number, -1), sum(left // size * lanes for left, lanes in shares))
+        system.set(("edge", number, number), sum(max(left // size - 1, 0) * lanes for left, lanes in shares))
+        system.solve(_RANKS - 1)
     for group in (copies.fixed, copies.loads):
         for line, places in group.items():
             bodies = {
@@ -366,6 +400,13 @@ def _unroll(function: Function, copies: _Copies, system: _System) -> None:
             entered = copies.entered(line)
             if not entered or len(sizes) < 2:
                 continue
+            ones = [number for number, size in bodies.items() if size == 1]
+            largest = max(bodies, key=lambda number: bodies[number])
+            if len(ones) == 2 and ones[0] < largest < ones[1]:
+                # The first is for lanes that come in with the loop's condition false: a `while` or `for` has none.
+                system.set(("in", ones[0], -1), 0)
+                del bodies[ones[0]]
+                sizes = sorted(bodies.values(), reverse=True)
             trips = copies.executions[line].lanes / entered
             least = int(trips)
             shares = [(least, entered * (1 - (trips - least))), (least + 1, entered * (trips - least))]
