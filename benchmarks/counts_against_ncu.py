@@ -248,7 +248,7 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
     counts = executed.count(code, report.executed[entry], lines)
     for function, times in zip(code, counts, strict=True):
         for block, ran in zip(function.blocks, times, strict=True):
-            sums["instructions"] += round(ran.warps * len(block.instructions))
+            sums["instructions"] += round(ran.warps * len(block.instructions) + ran.again)
             sums["thread instructions"] += round(ran.lanes * len(block.instructions))
     for local in machine_code.local_accesses(code, lines, counts):
         sums["local sectors"] += round(local.lanes * local.bytes / 32) if local.spill else 0
