@@ -367,11 +367,11 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
         counts.append(Count(filled, lanes, block.number in sure))
     for block in blocks:
         if block.instructions[-1].opcode == "BRX":
-            places = sum(
+            reached = sum(
                 min(counts[to].warps, system.known.get(("edge", block.number, to), 0)) for to in set(block.successors)
             )
             of = counts[block.number]
-            counts[block.number] = of._replace(again=max(places - of.warps, 0))
+            counts[block.number] = of._replace(again=max(reached - of.warps, 0))
     for meeting, arrivals in _arrivals(blocks, counts, executions).items():
         counts[meeting] = counts[meeting]._replace(warps=arrivals)
     return counts
