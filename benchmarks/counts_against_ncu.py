@@ -9,8 +9,8 @@ launches those, so that both look at the same instructions; it starts one proces
 until --seconds are over, and writes measured.json with both sides and a table of what differs. ncu needs access to the
 hardware's counters. Inputs are made anew from their seeds.
 
-The corpus are the kernels of tests/corpus/right. Kernels that meet in atomics or locks execute a number of instructions or
-of sectors that depends on their order (`ORDERED`); textures go another way than the counters here and are left out.
+The corpus are the kernels of tests/corpus/right. Of kernels that meet in atomics or locks, the number of instructions
+or of sectors depends on their order (`ORDERED`); textures go another way than the counters here and are left out.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ SIZES: dict[str, list[tuple[int, ...]]] = {
     "solve": [(17,), (33,), (8,)],
 }
 ORDERED = (
-    "spin_lock", "cas_double", "cas_maximum", "blocks_flag", "flag", "reduce_last_block", "compaction", "warp_aggregate",
-    "distance/single-pass",
+    "spin_lock", "cas_double", "cas_maximum", "blocks_flag", "flag", "reduce_last_block", "compaction",
+    "warp_aggregate", "distance/single-pass",
 )  # fmt: skip
 # What is compared: the counters whose sum it is, and by how much the two may differ. The sectors of asynchronous copies
 # (LDGSTS) are in those of op_ld; ...op_ldgsts_cache_access counts those of them that go by way of L1 once more.
