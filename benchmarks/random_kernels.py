@@ -11,8 +11,9 @@ simulator's and names the variables that differ and the statement of the first.
 
 A kernel mixes integers of 8 to 128 bits, floats, doubles and halves with all roundings, conversions, shuffles, votes,
 shared memory, atomics, loops, switches, branches and local arrays. Its results are defined: shifts stay in range,
-divisors are no zeros, atomics commute, warp-wide functions stand where all lanes are, products and sums are of the kind
-that no compiler fuses, a NaN counts as one value and its sign is not used (docs/simulator.md: what PTX leaves open).
+divisors are no zeros, signed products fit (`__mul24` too), atomics commute, warp-wide functions stand where all
+lanes are, products and sums are of the kind that no compiler fuses, a NaN counts as one value and its sign is not used
+(docs/simulator.md: what PTX leaves open).
 """
 
 from __future__ import annotations
@@ -195,7 +196,8 @@ def bit_functions(w: Writer) -> None:
         ("u32", f"__funnelshift_lc({x}, {y}, {z})"), ("i32", f"__mulhi({i}, {j})"), ("u32", f"__umulhi({x}, {y})"),
         ("i64", f"__mul64hi((i64){p}, (i64){q})"), ("u64", f"__umul64hi({p}, {q})"), ("u32", f"__usad({x}, {y}, {z})"),
         ("i32", f"__dp4a({i}, {j}, {k} & 0xffff)"), ("u32", f"__dp4a({x}, {y}, {z} & 0xffff)"),
-        ("u32", f"__sad({i} >> 2, {j} >> 2, {z})"), ("i32", f"__mul24({i}, {j})"), ("u32", f"__umul24({x}, {y})"),
+        ("u32", f"__sad({i} >> 2, {j} >> 2, {z})"), ("u32", f"__umul24({x}, {y})"),
+        ("i32", f"__mul24({i} & 0xff007fff, {j} & 0xff007fff)"),
         ("i32", f"__vimax3_s32({i}, {j}, {k})"), ("i32", f"__vimin3_s32_relu({i}, {j}, {k})"),
         ("u32", f"__vimax3_u16x2({x}, {y}, {z})"), ("u32", f"__vimin3_s16x2_relu({x}, {y}, {z})"),
         ("i32", f"__hadd({i}, {j})"), ("u32", f"__urhadd({x}, {y})"), ("i32", f"min({i}, {j})"),

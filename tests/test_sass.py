@@ -29,13 +29,14 @@ needs_tools = pytest.mark.skipif(
 
 def stored(name: str) -> tuple[tuple[sass.Function, ...], str]:
     """Return a kernel's machine code and its PTX from the files of this folder."""
-    return sass.parse((DATA / f"{name}.sass").read_text())[name], (DATA / f"{name}.ptx").read_text()
+    (functions,) = sass.parse((DATA / f"{name}.sass").read_text()).values()
+    return functions, (DATA / f"{name}.ptx").read_text()
 
 
 def instructions(functions: tuple[sass.Function, ...], counts: list[list[executed.Count]]) -> float:
     """Return the warp-level instructions that ran."""
     return sum(
-        count.warps * len(block.instructions)
+        count.warps * len(block.instructions) + count.again
         for function, some in zip(functions, counts, strict=True)
         for block, count in zip(function.blocks, some, strict=True)
     )
@@ -117,6 +118,47 @@ def test_divergent_lanes_meet_twice() -> None:
     assert instructions(functions, counts) == 1316
 
 
+@pytest.mark.parametrize(("n", "blocks", "measured"), [(65536, 16, 13472), (100_000, 25, 21346), (77_777, 19, 16870)])
+def test_the_guarded_rest_of_an_unrolled_loop(n: int, blocks: int, measured: int) -> None:
+    """distance_vector on an H200 by Nsight Compute: the loop's last trips are guarded, in blocks all lanes pass."""
+    functions, ptx = stored("distance_vector")
+    arrays = [np.ones(n, np.float32), np.ones(n, np.float32), np.empty(blocks, np.float32)]
+    report = simulator.run(ptx, "distance_vector", blocks, 256, [*arrays, n])
+    counts = executed.count(functions, report.executed["distance_vector"], ptx.splitlines())
+    assert instructions(functions, counts) == measured
+
+
+def test_warps_whose_lanes_have_unlike_trips() -> None:
+    """matvec_vector on 100 x 1000 on an H200 by Nsight Compute: 7 or 8 trips in bodies of 4, 2, 1.
+
+    Of the two bodies of one trip, the first is for lanes that come in with the loop's condition false.
+    """
+    functions, ptx = stored("matvec_vector")
+    a, x, y = np.ones((100, 1000), np.float32), np.ones(1000, np.float32), np.empty(100, np.float32)
+    report = simulator.run(ptx, "matvec_vector", 4, 256, [a, x, y, 100, 1000, 1000])
+    counts = executed.count(functions, report.executed["matvec_vector"], ptx.splitlines())
+    assert instructions(functions, counts) == 18130
+    lanes = sum(c.lanes * len(b.instructions) for b, c in zip(functions[0].blocks, counts[0], strict=True))
+    assert lanes == 444338
+
+
+def test_a_jump_by_table_is_issued_for_each_place() -> None:
+    """Lanes of a warp that go to several places of a switch: BRX runs once for each of those."""
+    functions, ptx = stored("switch_code")
+    entry = functions[0].name
+    code = np.arange(96, dtype=np.int32) % 17
+    report = simulator.run(ptx, entry, 1, 96, [code, code + 1, code + 2, np.empty(96, np.int32), 96])
+    counts = executed.count(functions, report.executed[entry], ptx.splitlines())[0]
+    jumps = [
+        (count, sum(counts[to].warps for to in block.successors if functions[0].blocks[to].number != meeting))
+        for meeting in [max(b.number for b in functions[0].blocks if b.instructions[-1].opcode == "BSYNC")]
+        for block, count in zip(functions[0].blocks, counts, strict=True)
+        if block.instructions[-1].opcode == "BRX"
+    ]
+    assert len(jumps) == 6
+    assert all(count.warps + count.again == places > count.warps for count, places in jumps)
+
+
 @pytest.mark.parametrize("cols", [1, 31, 32, 33, 100, 129, 255, 400, 512, 1000, 4096])
 def test_unrolled_loops_do_all_trips(cols: int) -> None:
     """Whatever the trips, the copies of a load run together as often as its PTX line, in whole warps."""
@@ -141,7 +183,7 @@ def test_what_no_warp_reached_did_not_run() -> None:
     counts = executed.count(functions, lines, ptx.splitlines())[0]
     idle = [count for block, count in zip(functions[0].blocks, counts, strict=True) if block.number in block.successors]
     assert [count.warps for count in idle] == [0] * len(idle)
-    assert all(count == (0, 0, True) for count in executed.count(functions, {}, ptx.splitlines())[0])
+    assert all(count == executed.Count(0, 0, True) for count in executed.count(functions, {}, ptx.splitlines())[0])
 
 
 def test_a_branch_counts_lanes_and_parted_warps() -> None:

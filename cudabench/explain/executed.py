@@ -58,11 +58,15 @@ Executions = Mapping[int, Times]
 
 
 class Count(NamedTuple):
-    """How often a block of a function ran: warps that entered it, and their active lanes. `sure`: by equations."""
+    """How often a block of a function ran: warps that entered it, and their active lanes. `sure`: by equations.
+
+    again: how often its last instruction is issued besides: a jump by table (BRX) once for each place that lanes go to.
+    """
 
     warps: float
     lanes: float
     sure: bool
+    again: float = 0
 
 
 # What comes of a PTX instruction of the group as one machine instruction, that cannot leave its place.
@@ -101,6 +105,7 @@ class _System:
     known: dict[_Key, float] = field(default_factory=dict)
     equations: list[_Equation] = field(default_factory=list)
     uses: dict[_Key, list[_Equation]] = field(default_factory=lambda: defaultdict(list))
+    warps: dict[int, float] = field(default_factory=dict)  # of blocks whose warps are known besides
 
     def add(self, terms: Mapping[_Key, int], constant: float, rank: int) -> _Equation:
         left = {key: value for key, value in terms.items() if key not in self.known}
@@ -197,6 +202,35 @@ def _loops(ptx: Sequence[str]) -> list[_Loop]:
     return [_Loop(labels[label], max(lines), tuple(lines)) for label, lines in back.items()]
 
 
+class _Trips(NamedTuple):
+    """Trips through a loop that differ by one at most.
+
+    lanes: (trips, lanes that have as many); warps: (trips of the lanes of a warp, such warps), empty where not known.
+    """
+
+    lanes: tuple[tuple[int, int], ...]
+    warps: tuple[tuple[tuple[int, ...], int], ...]
+
+    def runs(self, size: int) -> float:
+        """Return in how many lanes a body of `size` trips runs."""
+        return sum(left // size * lanes for left, lanes in self.lanes)
+
+    def again(self, size: int) -> float:
+        """Return in how many lanes a body of `size` trips follows itself."""
+        return sum(max(left // size - 1, 0) * lanes for left, lanes in self.lanes)
+
+    def issued(self, size: int) -> float | None:
+        """Return in how many warps a body of `size` trips runs."""
+        return sum(max(left) // size * warps for left, warps in self.warps) if self.warps else None
+
+    def after(self, size: int) -> _Trips:
+        """Return what is left behind a body of `size` trips."""
+        return _Trips(
+            tuple((left % size, lanes) for left, lanes in self.lanes),
+            tuple((tuple(one % size for one in left), warps) for left, warps in self.warps),
+        )
+
+
 class _Copies:
     """Where the machine instructions of each PTX line are."""
 
@@ -205,6 +239,7 @@ class _Copies:
         self.fixed: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self.loads: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self.branches: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
+        self.bodies: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)  # copies without a guard
         spoiled = set()  # lines with a copy that only its guard keeps from running
         for function in functions:
             for block in function.blocks:
@@ -228,21 +263,39 @@ class _Copies:
                         continue
                     if instruction.guard and not text.lstrip().startswith("@"):
                         spoiled.add(line)
+                    elif not instruction.guard:
+                        self.bodies[line][function.name, block.number] += 1
                     group[line][function.name, block.number] += 1
         for line in spoiled:
             self.fixed.pop(line, None)
             self.loads.pop(line, None)
+        self.bodies = {line: self.bodies[line] for line in spoiled if line in self.bodies}
         self.loops = _loops(ptx)
 
-    def entered(self, line: int) -> int:
-        """Return the lanes that enter the innermost loop around a PTX line; 0 where it is in none."""
+    def trips(self, line: int) -> _Trips | None:
+        """Return how often lanes and warps go through the innermost loop around a PTX line; None outside of loops."""
         around = [loop for loop in self.loops if loop.first <= line <= loop.last]
         if not around:
-            return 0
+            return None
         loop = min(around, key=lambda loop: loop.last - loop.first)
         first = min((number for number in self.executions if number >= loop.first), default=0)
-        again = sum(self.executions[back].taken for back in loop.back if back in self.executions)
-        return self.executions[first].lanes - again if first else 0
+        back = [self.executions[number] for number in loop.back if number in self.executions]
+        entered = self.executions[first].lanes - sum(branch.taken for branch in back) if first else 0
+        if not entered:
+            return None
+        ran = self.executions[line]
+        least = ran.lanes // entered
+        more = ran.lanes - least * entered
+        lanes = ((least, entered - more), (least + 1, more))
+        # A warp has as many trips as the lane with most. Those with lanes of both kinds part once, at the loop's end.
+        before = max((number for number in self.executions if number < loop.first), default=0)
+        if not before or self.executions[before].lanes != entered:
+            return _Trips(lanes, ())
+        warps, both = self.executions[before].warps, sum(branch.parted for branch in back)
+        longer = ran.warps - least * warps
+        if not 0 <= both <= longer <= warps:
+            return _Trips(lanes, ())
+        return _Trips(lanes, (((least,), warps - longer), ((least, least + 1), both), ((least + 1,), longer - both)))
 
     def multiplicity(self, function: str, block: Block) -> dict[int, int]:
         """Return how many copies of itself each line has in a block, where that can be told."""
@@ -308,11 +361,33 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
     alike = {lanes: warps for lanes, warps in zip(entered, told, strict=True) if warps is not None}
     usual = begin.warps / begin.lanes if begin.lanes else 0
     for block, lanes, warps in zip(blocks, entered, told, strict=True):
-        filled = alike.get(lanes, ceil(lanes * usual)) if warps is None else warps
+        if warps is None:
+            warps = alike.get(lanes, ceil(lanes * _filling(block, executions, usual)))
+        filled = system.warps.get(block.number, warps)
         counts.append(Count(filled, lanes, block.number in sure))
+    for block in blocks:
+        if block.instructions[-1].opcode == "BRX":
+            reached = sum(
+                min(counts[to].warps, system.known.get(("edge", block.number, to), 0)) for to in set(block.successors)
+            )
+            of = counts[block.number]
+            counts[block.number] = of._replace(again=max(reached - of.warps, 0))
     for meeting, arrivals in _arrivals(blocks, counts, executions).items():
         counts[meeting] = counts[meeting]._replace(warps=arrivals)
     return counts
+
+
+def _filling(block: Block, executions: Executions, usual: float) -> float:
+    """Return the warps a lane that most of a block's lines ran in: each body of an unrolled loop has the loop's."""
+    votes: Counter[tuple[int, int]] = Counter()
+    for instruction in block.instructions:
+        times = executions.get(instruction.ptx_line)
+        if times is not None and times.lanes:
+            votes[times.warps, times.lanes] += 1
+    if not votes:
+        return usual
+    warps, lanes = votes.most_common(1)[0][0]
+    return warps / lanes
 
 
 def _arrivals(blocks: Sequence[Block], counts: Sequence[Count], executions: Executions) -> dict[int, float]:
@@ -348,13 +423,26 @@ def _arrivals(blocks: Sequence[Block], counts: Sequence[Count], executions: Exec
         inner = {number for _, _, part in regions if part < inside for number in part}  # those meet in between
         ends = (blocks[number].instructions[-1] for number in inside - inner)
         lines = {last.ptx_line for last in ends if last.opcode == "BRA"}
-        parted = sum(executions[line].parted for line in lines if line in executions)
+        parted: float = sum(executions[line].parted for line in lines if line in executions)
+        parted += sum(counts[number].again for number in inside - inner)
         arrivals[meeting] = counts[first].warps + parted if counts[meeting].lanes else 0
     return arrivals
 
 
 def _unroll(function: Function, copies: _Copies, system: _System) -> None:
     """Tell the bodies of loops that ptxas unrolled from their rests."""
+    for line, places in copies.bodies.items():
+        # The rest's copies are guarded in blocks that all lanes pass: those of the body that repeats itself are left.
+        repeated = {
+            number: times
+            for (name, number), times in places.items()
+            if name == function.name and times > 1 and number in function.blocks[number].successors
+        }
+        trips = copies.trips(line)
+        if trips and len(repeated) == 1:
+            ((number, size),) = repeated.items()
+            _ran(number, size, trips, function, system)
+            system.solve(_RANKS - 1)
     for group in (copies.fixed, copies.loads):
         for line, places in group.items():
             bodies = {
@@ -362,22 +450,32 @@ def _unroll(function: Function, copies: _Copies, system: _System) -> None:
                 for (name, number), times in places.items()
                 if name == function.name and ("in", number, -1) not in system.known
             }
-            sizes = sorted(bodies.values(), reverse=True)
-            entered = copies.entered(line)
-            if not entered or len(sizes) < 2:
+            trips = copies.trips(line)
+            if trips is None or len(bodies) < 2:
                 continue
-            trips = copies.executions[line].lanes / entered
-            least = int(trips)
-            shares = [(least, entered * (1 - (trips - least))), (least + 1, entered * (trips - least))]
+            ones = [number for number, size in bodies.items() if size == 1]
+            largest = max(bodies, key=lambda number: bodies[number])
+            if len(ones) == 2 and ones[0] < largest < ones[1]:
+                # The first is for lanes that come in with the loop's condition false: a `while` or `for` has none.
+                system.set(("in", ones[0], -1), 0)
+                del bodies[ones[0]]
+            sizes = list(bodies.values())
             for number, size in sorted(bodies.items(), key=lambda body: -body[1]):
-                if sizes.count(size) > 1 and any(left and lanes for left, lanes in shares):
+                if sizes.count(size) > 1 and any(left and lanes for left, lanes in trips.lanes):
                     break  # which of the two runs is not to be told
-                system.set(("in", number, -1), sum(left // size * lanes for left, lanes in shares))
-                again: _Key = ("edge", number, number)
-                if number in function.blocks[number].successors:
-                    system.set(again, sum(max(left // size - 1, 0) * lanes for left, lanes in shares))
-                shares = [(left % size, lanes) for left, lanes in shares]
+                _ran(number, size, trips, function, system)
+                trips = trips.after(size)
             system.solve(_RANKS - 1)
+
+
+def _ran(number: int, size: int, trips: _Trips, function: Function, system: _System) -> None:
+    """Note how often a body of `size` trips runs, of the trips that are left for it."""
+    system.set(("in", number, -1), trips.runs(size))
+    if number in function.blocks[number].successors:
+        system.set(("edge", number, number), trips.again(size))
+    issued = trips.issued(size)
+    if issued is not None:
+        system.warps[number] = issued
 
 
 def _bounds(blocks: Sequence[Block], start: float, known: Mapping[_Key, float]) -> list[float]:

@@ -279,10 +279,11 @@ def describe(image: bytes, kernels: Sequence[Kernel], arch: str, ptx: Sequence[s
             code[kernel.entry], executed.count(code[kernel.entry], kernel.executions, lines), strict=True
         ):
             for block, times in zip(function.blocks, counts, strict=True):
-                warps += times.warps * len(block.instructions)
+                warps += times.warps * len(block.instructions) + times.again
                 lanes += times.lanes * len(block.instructions)
                 for instruction in block.instructions:
                     pipes[pipe(instruction)] += times.warps  # type: ignore[assignment]
+                pipes[pipe(block.instructions[-1])] += times.again  # type: ignore[assignment]
     ran = {name: round(pipes[name]) for name in PIPES}
     return replace(
         record, instructions_executed=round(warps), threads_per_instruction=lanes / warps if warps else None, pipes=ran
