@@ -371,7 +371,7 @@ class _Code(NamedTuple):
                 if not count.warps:
                     continue
                 warps = count.warps * one.scale
-                total += warps * len(block.instructions)
+                total += warps * len(block.instructions) + count.again * one.scale
                 for instruction in block.instructions:
                     for name, weight in _uses(instruction):
                         pipes[name] += warps * weight
