@@ -1,10 +1,10 @@
 """Record every ladder at three sizes: the time of each rung, and which unit Nsight Compute finds busiest.
 
-    python benchmarks/record_ladders.py FILE.json [SECONDS]      # a GPU, and ncu with access to the counters
+    python benchmarks/record_ladders.py FILE.json      # a GPU, and ncu with access to the counters
 
-Times are the medians of `cudabench OPERATION` (cold). Shares are of one launch of the same machine code under ncu, in
-% of the peak; of a kernel of several launches the longest's. `solve`, of many launches, has times alone.
-limits_against_times.py reads the file. Whatever is unfinished after SECONDS (300) is left out.
+Times are medians of 7 runs between two events, each after all of the L2 was written. Shares are of one launch of the
+same machine code under ncu, in % of the peak; of a kernel of several launches the longest's. Results are not verified
+here. Textures and `solve`, of many launches, are left out. limits_against_times.py reads the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +39,6 @@ SIZES: dict[str, list[tuple[int, ...]]] = {
     "matmul": [(2048, 2048, 2048), (1024, 1024, 1024), (4096, 4096, 4096)],
     "lookup": [(2**25,), (2**22,), (2**26,)],
     "pi": [(2**24,), (2**22,), (2**27,)],
-    "solve": [(1024,), (256,), (512,)],
 }
 COUNTERS = {
     "issue": "sm__inst_issued.avg.pct_of_peak_sustained_elapsed",
@@ -54,30 +52,13 @@ COUNTERS = {
     "tensor": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
 }
 SECONDS = "gpu__time_duration.sum"
-
-
-def times(operation: str, size: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Return a record for each rung that ran."""
-    words = ["--size", *map(str, size), "--no-cpu", "--min-time", "0.05", "--max-time", "0.15", "--quiet"]
-    command = [sys.executable, "-m", "cudabench", operation, *words, "--json", "-"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    if not ran.stdout:
-        print(ran.stderr[-500:], file=sys.stderr)
-        return []
-    content = json.loads(ran.stdout)
-    return [
-        {"operation": operation, "kernel": one["kernel"], "size": list(size), "seconds": one["time"]["median_s"]}
-        for one in content["results"]
-        if one["time"]
-    ]
+OWN = ("block_stream", "digest", "scrub", "demote")  # kernels that the tool itself launches
 
 
 def ladders(places: tuple[int, ...]) -> Iterator[tuple[int, str, tuple[int, ...], Case]]:
-    """Yield the rungs without textures, but for solve's."""
+    """Yield the rungs without textures."""
     for place in places:
         for name, sizes in SIZES.items():
-            if name == "solve":
-                continue
             operation = operations.get(name)
             options = {option.name: option.default for option in operation.options}
             for case in cases.build(operation, cases.Request(size=sizes[place], options=options)):
@@ -86,43 +67,87 @@ def ladders(places: tuple[int, ...]) -> Iterator[tuple[int, str, tuple[int, ...]
                     yield place, name, sizes[place], case
 
 
-def launch_all(log_file: str, place: int) -> None:
-    """Launch each rung's kernels once, for ncu to watch, and note which."""
+def launch_all(log_file: str, place: int, samples: int) -> None:
+    """Launch each rung's kernels and note which; with `samples`, their median seconds, else once for ncu to watch."""
     import pycuda.driver as cuda
 
-    from cudabench.devices.cuda import CudaDevice, packing
+    from cudabench.devices.cuda import CudaDevice
 
     with CudaDevice(0) as device, Path(log_file).open("w") as log:
+        flushed = int(2.2 * cuda.Context.get_device().get_attribute(cuda.device_attribute.L2_CACHE_SIZE))
+        flush, start, stop = cuda.mem_alloc(flushed), cuda.Event(), cuda.Event()
         pointers: dict[str, Any] = {}
         held: tuple[str, tuple[int, ...]] | None = None
         for _, name, size, case in ladders((place,)):
-            operation = operations.get(name)
             if held != (name, size):
                 for pointer in pointers.values():
                     pointer.free()
-                arrays = {
-                    buffer.name: np.zeros(buffer.shape, buffer.dtype) for buffer in operation.buffers(case.problem)
-                }
-                arrays.update({k: np.array(v) for k, v in operation.inputs(case.problem).items() if k in arrays})
-                pointers = {key: cuda.mem_alloc(max(array.nbytes, 16)) for key, array in arrays.items()}
-                for key, array in arrays.items():
-                    cuda.memcpy_htod(pointers[key], np.ascontiguousarray(array))
-                held = (name, size)
-            modules = {launch.function: device.load(part) for part in case.parts for launch in part.launches}
-            for launch in case.launches:
-                function = modules[launch.function].function(launch.function)
-                if launch.shared_bytes > 48 * 1024:
-                    function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared_bytes)
-                function.prepare(packing(launch.arguments))
-                arguments = [
-                    pointers[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
-                    for a in launch.arguments
-                ]
-                function.prepared_call(
-                    (*launch.grid, 1, 1)[:3], (*launch.block, 1, 1)[:3], *arguments, shared_size=launch.shared_bytes
-                )
-                print(json.dumps([name, case.kernel, list(size)]), file=log, flush=True)
-            cuda.Context.synchronize()
+                pointers, held = _upload(name, case), (name, size)
+            calls = _prepared(device, case, pointers)
+            if not samples:
+                for function, grid, block, arguments, shared in calls:
+                    function.prepared_call(grid, block, *arguments, shared_size=shared)
+                    print(json.dumps([name, case.kernel, list(size)]), file=log, flush=True)
+                cuda.Context.synchronize()
+                continue
+            seconds = []
+            for _ in range(samples + 1):
+                cuda.memset_d8(flush, 1, flushed)
+                start.record()
+                for function, grid, block, arguments, shared in calls:
+                    function.prepared_async_call(grid, block, None, *arguments, shared_size=shared)
+                stop.record()
+                stop.synchronize()
+                seconds.append(stop.time_since(start) * 1e-3)
+            print(json.dumps([name, case.kernel, list(size), float(np.median(seconds[1:]))]), file=log, flush=True)
+
+
+def _upload(name: str, case: Case) -> dict[str, Any]:
+    """Return device memory with an operation's inputs, by name."""
+    import pycuda.driver as cuda
+
+    operation = operations.get(name)
+    arrays = {buffer.name: np.zeros(buffer.shape, buffer.dtype) for buffer in operation.buffers(case.problem)}
+    arrays.update({k: np.array(v) for k, v in operation.inputs(case.problem).items() if k in arrays})
+    pointers = {key: cuda.mem_alloc(max(array.nbytes, 16)) for key, array in arrays.items()}
+    for key, array in arrays.items():
+        cuda.memcpy_htod(pointers[key], np.ascontiguousarray(array))
+    return pointers
+
+
+def _prepared(device: Any, case: Case, pointers: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Return function, grid, block, arguments and shared bytes of each launch."""
+    import pycuda.driver as cuda
+
+    from cudabench.devices.cuda import packing
+
+    calls = []
+    modules = {
+        launch.function: device.load(part.source, part.defines, [one.function for one in part.launches])
+        for part in case.parts
+        for launch in part.launches
+    }
+    for launch in case.launches:
+        function = modules[launch.function].function(launch.function)
+        if launch.shared_bytes > 48 * 1024:
+            function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared_bytes)
+        function.prepare(packing(launch.arguments))
+        arguments = [
+            pointers[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a for a in launch.arguments
+        ]
+        calls.append((function, (*launch.grid, 1, 1)[:3], (*launch.block, 1, 1)[:3], arguments, launch.shared_bytes))
+    return calls
+
+
+def times(place: int) -> list[dict[str, Any]]:
+    """Return a record for each rung at a place of SIZES."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log.jsonl"
+        ran = subprocess.run([sys.executable, __file__, "launch", str(log), str(place), "7"], check=False)
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+    if ran.returncode:
+        print(f"the launches of place {place} ended with {ran.returncode}", file=sys.stderr)
+    return [dict(zip(("operation", "kernel", "size", "seconds"), line, strict=True)) for line in lines]
 
 
 def shares(place: int) -> dict[tuple[str, str, tuple[int, ...]], dict[str, float]]:
@@ -141,15 +166,15 @@ def shares(place: int) -> dict[tuple[str, str, tuple[int, ...]], dict[str, float
             "--print-units",
             "base",
         ]
-        command = ["ncu", *options, "--metrics", metrics, sys.executable, __file__, "launch", str(log), str(place)]
+        command = ["ncu", *options, "--metrics", metrics, sys.executable, __file__, "launch", str(log), str(place), "0"]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [line for line in ran.stdout.splitlines() if line.startswith('"')]
         rows = [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row.get("ID")]
         launched = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    rows = [row for row in rows if not row.get("Kernel Name", "").startswith(OWN)]
     if not rows or len(rows) != len(launched):
-        print(
-            f"ncu saw {len(rows)} of {len(launched)} launches: {ran.stderr[-800:]}{ran.stdout[-800:]}", file=sys.stderr
-        )
+        names = sorted({row.get("Kernel Name", "") for row in rows})
+        print(f"ncu saw {len(rows)} of {len(launched)} launches: {ran.stderr[-800:]} {names}", file=sys.stderr)
         return {}
     found: dict[tuple[str, str, tuple[int, ...]], list[dict[str, float]]] = defaultdict(list)
     for (name, kernel, size), row in zip(launched, rows, strict=True):
@@ -169,30 +194,24 @@ def _number(text: str | None) -> float:
 
 
 def main() -> None:
-    """Record, size by size, until the time is over."""
+    """Record, size by size."""
     if sys.argv[1:2] == ["launch"]:
-        launch_all(sys.argv[2], int(sys.argv[3]))
+        launch_all(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
         return
     if not sys.argv[1:]:
         sys.exit(__doc__)
-    until = time.monotonic() + (float(sys.argv[2]) if len(sys.argv) > 2 else 300)
     smi = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     device, driver = subprocess.run(smi, capture_output=True, text=True, check=True).stdout.split("\n")[0].split(", ")
     kernels: list[dict[str, Any]] = []
-    how = "medians of cudabench, cold; shares of one launch under ncu --cache-control all --clock-control none"
+    how = "medians of 7 runs, cold; shares of one launch under ncu --cache-control all --clock-control none"
     for place in range(3):
-        for name, sizes in SIZES.items():
-            if time.monotonic() < until:
-                kernels += times(name, sizes[place])
-        found = shares(place) if time.monotonic() < until else {}
-        for one in kernels:
+        records, found = times(place), shares(place)
+        for one in records:
             one.update(found.get((one["operation"], one["kernel"], tuple(one["size"])), {}))
+        kernels += records
         content = {"device": device, "driver": driver, "how": how, "kernels": kernels}
         Path(sys.argv[1]).write_text(json.dumps(content, indent=1) + "\n")
-        print(
-            f"place {place}: {len(kernels)} rungs, {len(found)} under ncu, {until - time.monotonic():.0f} s left",
-            flush=True,
-        )
+        print(f"size {place}: {len(records)} rungs, {len(found)} of them under ncu", flush=True)
 
 
 if __name__ == "__main__":
