@@ -6,6 +6,7 @@ All of it follows the registry: an operation, a kernel, an element type is teste
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from cudabench import operations
 from cudabench.devices.sim import SimDevice, poisoned
+from cudabench.errors import OutOfMemory
 from cudabench.measure import verify
 from cudabench.measure.context import constants_of
 from cudabench.measure.simulated_run import SimulatedRun
@@ -73,7 +75,12 @@ def feasible(name: str, wanted: Sequence[tuple[int, ...]], most_work: int = MOST
     operation = operations.get(name)
     if operation.flops is None:
         return list(wanted)
-    return [size for size in wanted if operation.flops(problem(name, *size)) <= most_work]
+    found = []
+    for size in wanted:
+        with suppress(OutOfMemory):
+            if operation.flops(problem(name, *size)) <= most_work:
+                found.append(size)
+    return found
 
 
 @cache

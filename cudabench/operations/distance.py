@@ -19,6 +19,9 @@ from cudabench.operations.rules import number
 Arrays = dict[str, np.ndarray]
 
 MAX_PARTIALS = 1 << 20  # the blocks that the scratch array has room for; one block adds their sums
+# Partial sums that one thread adds one after another: by default, and at most. At a million, float32 drops so many of
+# the small ones that the result is 3e-4 too small, more than the tolerance of the sum's rounding.
+CHAIN, LONGEST_CHAIN = 1 << 12, 1 << 16
 CHUNK = 1 << 22  # elements that the reference converts at a time
 # Half of what 132 SMs hold: with 128 bytes a thread under way more threads win nothing, and leave more partial sums.
 VECTOR_THREADS = 132 * 1024
@@ -37,15 +40,23 @@ def out_type(problem: Problem) -> str:
 # Launches ------------------------------------------------------------------------------------------------------------
 
 
+def in_short_chains(grid: Callable[[Geometry], Dim]) -> Callable[[Geometry], Dim]:
+    """Return the rule of a grid with no more blocks than leave CHAIN partial sums for each thread of one block."""
+    return lambda g: (min(grid(g)[0], CHAIN * g.block[0]), 1, 1)
+
+
+by_element = in_short_chains(striding())
 # A grid whose threads take UNROLL 16-byte vectors of each array at a time, which wait in 8 registers.
-over_vectors = striding("UNROLL", "VEC", most_threads=VECTOR_THREADS)
+over_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=VECTOR_THREADS))
 UNROLLED = {"UNROLL": number(1, MAX_REGISTERS // 8)}
 
 
-def check_partials(grid: Dim) -> None:
-    """Raise UsageError for a grid with more blocks than the scratch array has room for."""
-    if grid[0] > MAX_PARTIALS:
-        raise UsageError(f"--grid {grid[0]} leaves more partial sums than there is room for, {MAX_PARTIALS}.")
+def check_partials(grid: Dim, block: Dim) -> None:
+    """Raise UsageError for a grid whose partial sums have no room, or are too many for one block to add in turn."""
+    most = min(MAX_PARTIALS, LONGEST_CHAIN * block[0])
+    if grid[0] > most:
+        why = "there is room for" if most == MAX_PARTIALS else f"a block of {block[0]} adds without losing small ones"
+        raise UsageError(f"--grid {grid[0]} leaves more partial sums than {why}: at most {most}.")
 
 
 def two_passes(name: str, grid: Callable[[Geometry], Dim], constants: Mapping[str, Rule] | None = None) -> Kernel:
@@ -53,7 +64,7 @@ def two_passes(name: str, grid: Callable[[Geometry], Dim], constants: Mapping[st
     function = "distance_" + name.replace("-", "_")
 
     def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
-        check_partials(grid)
+        check_partials(grid, g.block)
         return (
             Launch(function, grid, g.block, ("a", "b", "partial", np.int32(g.size["n"]))),
             Launch("distance_finish", (1, 1, 1), g.block, ("partial", "out", np.int32(grid[0]))),
@@ -64,7 +75,7 @@ def two_passes(name: str, grid: Callable[[Geometry], Dim], constants: Mapping[st
 
 def one_pass(g: Geometry, grid: Dim) -> Sequence[Launch]:
     """Return the launch of the rung whose last block finishes."""
-    check_partials(grid)
+    check_partials(grid, g.block)
     arguments = ("a", "b", "partial", "arrived", "out", np.int32(g.size["n"]))
     return (Launch("distance_single_pass", grid, g.block, arguments),)
 
@@ -149,8 +160,8 @@ OPERATION = Operation(
     block_dimensions=1,
     dtypes={"float32": "float", "int32": "int", "float64": "double"},
     kernels=(
-        two_passes("two-pass", striding()),
-        two_passes("shuffle", striding()),
+        two_passes("two-pass", by_element),
+        two_passes("shuffle", by_element),
         two_passes("vector", over_vectors, UNROLLED),
         Kernel(
             "single-pass",
