@@ -1,10 +1,11 @@
 """Limits against recorded times: how much of what a kernel took its longest limit explains, and whether none is broken.
 
-`python benchmarks/limits_against_times.py [CARD] [TIMES.json]`: counts every kernel of the recorded times in the
-simulator, on a sample of its blocks, prices the counts with a card's ceilings and prints limit over time. No GPU is
-used. What is to be reached: no time under 0.97 of its limit; the longest limit at least 0.6 of the time for 80% of the
-kernels; 90% of the pairs whose times differ by more than 10% in the order of their limits; and the resource that Nsight
-Compute reports busiest among those that hold the kernel for 90%.
+`python benchmarks/limits_against_times.py [CARD TIMES.json ...]`: counts every kernel of the recorded times (of
+record_ladders.py) in the simulator, on a sample of its blocks, prices the counts with the card's ceilings and prints
+limit over time; several cards of one architecture share the counts. No GPU is used. What is to be reached: no time
+under 0.97 of its limit; the longest limit at least 0.6 of the time for 80% of the kernels; 90% of the pairs whose times
+differ by more than 10% in the order of their limits; and the resource that Nsight Compute reports busiest among those
+that hold the kernel for 90%.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from cudabench.measure import limited
 from cudabench.model import Limit, Settings
 from cudabench.plan import cases
 
-TIMES = Path(__file__).parent / "results" / "ladders_h200.json"
+RESULTS = Path(__file__).parent / "results"
 BROKEN, EXPLAINED, APART = 0.97, 0.6, 0.1
 # What Nsight Compute calls busy, and the limits that say the same.
 MEANS = {
@@ -31,6 +32,10 @@ MEANS = {
     "l2": ("l2", "memory"),
     "dram": ("memory", "l2"),
     "fma": ("fma", "issue"),
+    "alu": ("alu", "issue"),
+    "xu": ("xu", "issue"),
+    "fp64": ("fp64", "issue"),
+    "tensor": ("tensor", "issue"),
 }
 NEAR = 0.8  # of the longest: a limit that holds the kernel as well
 
@@ -52,40 +57,42 @@ class Row(NamedTuple):
         return self.limits[0].time_s / self.seconds
 
 
-def rows(card_name: str, recorded: list[dict[str, Any]]) -> list[Row]:
-    """Return the limits of each recorded kernel."""
-    card = load(card_name)
-    device = SimDevice("sm_" + card.device.compute_capability.replace(".", ""))
-    found = []
+def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
+    """Return, for each card and its recorded kernels, the limits of each kernel."""
+    cards = [load(name) for name, _ in recorded]
+    device = SimDevice("sm_" + cards[0].device.compute_capability.replace(".", ""))
+    times = [{(one["operation"], one["kernel"], tuple(one["size"])): one for one in kernels} for _, kernels in recorded]
+    found: list[list[Row]] = [[] for _ in cards]
     inputs: dict[object, Any] = {}
-    for one in recorded:
-        operation = operations.get(one["operation"])
-        request = cases.Request(kernels=(one["kernel"],), size=tuple(one["size"]) if one.get("size") else None)
-        (case,) = cases.build(operation, request)
-        key = (one["operation"], tuple(case.problem.size.values()))
-        if key not in inputs:
+    for name, kernel, size in dict.fromkeys(key for kernels in times for key in kernels):
+        operation = operations.get(name)
+        options = {option.name: option.default for option in operation.options}
+        (case,) = cases.build(operation, cases.Request(kernels=(kernel,), size=size, options=options))
+        if (name, size) not in inputs:
             inputs.clear()
-            inputs[key] = operation.inputs(case.problem)
-        run = limited.sampled(device, case, operation, case.problem, inputs[key], seconds=600)
-        found_limits = limited.limits_of(device, case, run, card, Settings(), operation.bytes(case.problem) or None)
-        busy = {name: one[name] for name in MEANS if one.get(name) is not None}
-        busiest = max(busy, key=lambda name: busy[name]) if busy else None
-        row = Row(
-            one["operation"], one["kernel"], tuple(case.problem.size.values()), one["seconds"], found_limits, busiest,
-            busy.get(busiest or "", 0.0),
-        )  # fmt: skip
-        found.append(row)
-        three = ", ".join(f"{limit.resource} {limit.time_s * 1e6:.1f}" for limit in row.limits[:4])
-        busiest_text = f"{row.busiest} {row.share:.0f}%" if row.busiest else ""
-        print(
-            f"{row.operation:10} {row.kernel:17} {'x'.join(map(str, row.size)):12} {row.seconds * 1e6:9.1f} "
-            f"{row.ratio:6.2f}  {busiest_text:10} {three}",
-            flush=True,
-        )
-        if "-v" in sys.argv:
-            for limit in row.limits:
-                print(f"{'':12}{limit.resource:8} {limit.time_s * 1e6:9.2f}  {limit.detail}")
+            inputs[name, size] = operation.inputs(case.problem)
+        run = limited.sampled(device, case, operation, case.problem, inputs[name, size], seconds=600)
+        for card, kernels, its in zip(cards, times, found, strict=True):
+            if (name, kernel, size) not in kernels:
+                continue
+            one = kernels[name, kernel, size]
+            limits = limited.limits_of(device, case, run, card, Settings(), operation.bytes(case.problem) or None)
+            busy = {unit: one[unit] for unit in MEANS if one.get(unit) is not None}
+            busiest = max(busy, key=lambda unit: busy[unit]) if busy else None
+            row = Row(name, kernel, size, one["seconds"], limits, busiest, busy.get(busiest or "", 0.0))
+            its.append(row)
+            print(card.title, text(row), flush=True, file=sys.stderr)
     return found
+
+
+def text(row: Row) -> str:
+    """Return a line of the table."""
+    longest = ", ".join(f"{limit.resource} {limit.time_s * 1e6:.1f}" for limit in row.limits[:4])
+    busiest = f"{row.busiest} {row.share:.0f}%" if row.busiest else ""
+    return (
+        f"{row.operation:10} {row.kernel:17} {'x'.join(map(str, row.size)):14} {row.seconds * 1e6:9.1f} "
+        f"{row.ratio:6.2f}  {busiest:10} {longest}"
+    )
 
 
 def summary(found: list[Row]) -> None:
@@ -132,13 +139,18 @@ def summary(found: list[Row]) -> None:
 
 def main() -> None:
     """Count, price, print."""
-    words = [word for word in sys.argv[1:] if not word.startswith("-")]
-    card = words[0] if words else "h200"
-    recorded = json.loads(Path(words[1] if len(words) > 1 else TIMES).read_text())
-    only = words[2].split(",") if len(words) > 2 else None
-    print(f"on {load(card).title}; times: {recorded['device']}, driver {recorded['driver']}, {recorded['how']}\n")
-    print(f"{'operation':10} {'kernel':17} {'size':12} {'us':>9} {'limit/t':>7} {'busiest':10} longest limits in us")
-    summary(rows(card, [one for one in recorded["kernels"] if only is None or one["operation"] in only]))
+    words = sys.argv[1:] or ["h200", str(RESULTS / "ladders_h200.json"), "h100", str(RESULTS / "ladders_h100.json")]
+    if len(words) % 2:
+        sys.exit(__doc__)
+    recorded = [(card, json.loads(Path(file).read_text())) for card, file in zip(words[::2], words[1::2], strict=True)]
+    for (card, content), found in zip(recorded, rows([(c, r["kernels"]) for c, r in recorded]), strict=True):
+        print(f"on {load(card).title}; times: {content['device']}, driver {content['driver']}, {content['how']}\n")
+        print(
+            f"{'operation':10} {'kernel':17} {'size':14} {'us':>9} {'limit/t':>7} {'busiest':10} longest limits in us"
+        )
+        print("\n".join(map(text, found)))
+        summary(found)
+        print()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections import Counter
 from dataclasses import replace
@@ -53,6 +54,17 @@ def test_right_kernel_has_figures() -> None:
     assert result.verification is not None
     assert result.verification.checked == ("before", "after")
     assert (result.registers, result.shared_bytes) == (32, 1024)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_time_up_before_every_place_had_its_turn(seed: int) -> None:
+    """A right kernel stays right where the copy, not the kernel, wrote last at a place that got no sample."""
+    operation = operations.get("transpose")
+    (case,) = cases.build(operation, cases.Request(kernels=("naive-row",), size=(ROWS, COLS)))
+    hurried = replace(FAST, max_time=1e-9)
+    run = GpuRun(operation, case.problem, hurried, FakeDevice(right), random=random.Random(seed))
+    result = run.measure(case)
+    assert (result.status, result.reason) == ("ok", None)
 
 
 def test_protocol_order() -> None:

@@ -370,6 +370,8 @@ class GpuRun(RunContext):
             self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
 
         device.use_stream(0)
+        for turn in set(range(len(sites))) - set(of_place):  # time was up before their turn; a copy may lie there
+            self._run(loaded.case, sites[turn], loaded.state)
         kept, notes = slower_inputs(samples, [sites[place].inputs.problem.seed for place in of_place])
         timing = stats.summarize(
             [samples[at] for at in kept], settings.cache, runs, len(sites), [of_place[at] for at in kept]
