@@ -5,13 +5,15 @@ its datasheet (`cudabench.cards`). Nothing here is a time that was measured, and
 kernel takes is at least the longest, and more where resources do not overlap.
 
 * memory: the distinct sectors that a launch reads, each once, and those that it writes, but for what the L2 may still
-  hold at the end; of later launches only what the L2 cannot have kept. With a hot L2, only what does not fit it.
+  hold at the end; of later launches only what the L2 cannot have kept. With a cold L2, also what the flush before a
+  sample left there unwritten, which the kernel's own sectors drive out. With a hot one, only what does not fit it.
 * l2: sectors that a block had not had before (what it asks for again may lie in the L1), as if the blocks that share
   an SM shared all of them; and every store's sectors. A slice of the L2 moves 64 bytes a clock, takes a turn of half
   that to exchange a sector with memory, and two turns to write a part of a sector, which it has to read first. (The
   turns are what Nsight Compute's share of the L2 comes to on an H200, for kernels that stream, that hit and that write
   single words.)
-* lsu: wavefronts of shared memory, and of every request to global memory one for each line of 128 bytes; shuffles.
+* lsu: wavefronts of shared memory, turns of the L1 for requests to global memory (`simulator.count.footprint`), and
+  shuffles.
 * issue and pipes: warp instructions by what executes them (CUDA C++ Programming Guide, "Arithmetic Instructions").
 * constant, local: wavefronts of indexed constants, and of local memory, one a clock and SM.
 * atomic: the hits of the most used address, one request of a warp after the other.
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 SECTOR, LINE = 32, 128
 L1_BYTES = 256 * 1024  # of the largest L1 of any SM
 L2_KEPT = 0.5  # of the L2 may hold what a kernel wrote when its clock stops: its half; an H200 kept 24 MB of 60 MiB
+# Of what drives the flush's lines out of the L2, so much is written back first: the least that 100 launches of the
+# ladders took longer after a flush than under Nsight Compute, which leaves nothing behind, on an H200 and on an H100.
+FLUSHED = 0.27
 TURN = 64  # bytes that a slice of the L2 moves in a turn
 MEMORY_TURN, PARTIAL_TURNS = 0.5, 2.0
 TAIL = 1.05  # of the mean: an SM that has more blocks than so is worth a limit of its own
@@ -275,7 +280,7 @@ def distinct(one: Work) -> tuple[float, float]:
 def _memory(spent: _Spent, work: Sequence[Work], rates: Rates, cache: str, moved: int | None) -> None:
     if rates.memory is None:
         return
-    read = written = stored = 0.0
+    read = written = stored = flushed = 0.0
     sampled = any(one.scale > 1 for one in work)
     for place, one in enumerate(work):
         reads, writes = (SECTOR * sectors for sectors in distinct(one))
@@ -284,10 +289,12 @@ def _memory(spent: _Spent, work: Sequence[Work], rates: Rates, cache: str, moved
             reads, writes = reads * share, writes * share
         first = place == 0 and cache == "cold"
         read += reads if first else max(0.0, reads - rates.l2_bytes)
+        flushed += FLUSHED * min(reads + writes, rates.l2_bytes) if first else 0.0
         read += (one.times - 1) * max(0.0, reads - rates.l2_bytes)
         written += one.times * max(0.0, writes - L2_KEPT * rates.l2_bytes)
         stored += one.times * writes
-    spent.add("memory", (read + written) / rates.memory, read=read, written=written, stored=stored)
+    seconds = (read + written + flushed) / rates.memory
+    spent.add("memory", seconds, read=read, written=written, stored=stored, flushed=flushed)
 
 
 def _l2(spent: _Spent, one: Work, rates: Rates) -> None:
@@ -437,11 +444,11 @@ def _pipes(spent: _Spent, one: Work, code: _Code | None, rates: Rates) -> dict[s
 def _lsu(spent: _Spent, one: Work, code: _Code | None, rates: Rates) -> float:
     shared = sum(row.wavefronts or 0 for row in one.report.accesses if row.space == "shared") * one.scale
     ideal = sum(row.ideal_wavefronts or 0 for row in one.report.accesses if row.space == "shared") * one.scale
-    lines = sum(touch.lines for touch in one.footprint.touches) * one.scale
+    turns = sum(touch.turns for touch in one.footprint.touches) * one.scale
     shuffles = code.shuffles if code else 0.0
-    seconds = (shared + lines + shuffles) / rates.lsu
+    seconds = (shared + turns + shuffles) / rates.lsu
     if seconds:
-        spent.add("lsu", seconds, shared=shared, ideal=ideal, lines=lines, shuffles=shuffles)
+        spent.add("lsu", seconds, shared=shared, ideal=ideal, turns=turns, shuffles=shuffles)
     return seconds
 
 
@@ -691,8 +698,9 @@ def _detail(resource: str, spent: _Spent, rates: Rates) -> str:
         assert rates.memory is not None
         kept = f" of {_bytes(figures['stored'])}" if figures["written"] < figures["stored"] else ""
         why = " (the L2 may keep the rest)" if kept else ""
+        flushed = f", {_bytes(figures['flushed'])} of the flush before" if figures["flushed"] >= 1e3 else ""
         return (
-            f"{_bytes(figures['read'])} must be read and {_bytes(figures['written'])}{kept} written{why}, at "
+            f"{_bytes(figures['read'])} must be read and {_bytes(figures['written'])}{kept} written{why}{flushed}, at "
             f"{rates.memory / 1e9:.0f} GB/s"
         )
     if resource == "l2":
@@ -704,7 +712,7 @@ def _detail(resource: str, spent: _Spent, rates: Rates) -> str:
             f"{_number(figures[name])} {text}"
             for name, text in (
                 ("shared", "wavefronts of shared memory"),
-                ("lines", "lines of requests"),
+                ("turns", "turns of the L1"),
                 ("shuffles", "shuffles"),
             )
             if figures[name]
