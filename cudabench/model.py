@@ -521,6 +521,11 @@ class Timing:
         tuple[int, ...],
         "The place of each of `samples_s`; places hold the inputs in turn. Empty with one place.",
     ] = ()
+    samples_sm_mhz: Annotated[
+        tuple[int, ...],
+        "The SM clock in MHz beside each of `samples_s`: NVML's first reading after it, taken between samples, every "
+        "20 ms or more. Empty where NVML does not tell it.",
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -641,6 +646,18 @@ class Limit:
     ]
     time_s: Annotated[float, "No card of the kind that limits_on names is faster than this."]
     detail: Annotated[str, "The arithmetic in one clause; on how many blocks it was counted where not on all."]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What of a measured kernel the simulator ran for its counts, which are scaled to all blocks."""
+
+    blocks: Annotated[int, "Blocks of all launches that ran in the simulator."]
+    of: Annotated[int, "Blocks of all launches."]
+    same_code: Annotated[
+        bool | None,
+        "Whether the machine code that was counted is the one that was measured; null where one of them was not read.",
+    ]
 
 
 @dataclass(frozen=True)
@@ -799,6 +816,10 @@ class Result:
     limits_on: Annotated[
         str | None, "The card that the limits are of, and whether its ceilings are measured or a datasheet's."
     ] = None
+    counted: Annotated[
+        Counted | None,
+        "Of a measured kernel with counts: on what they were taken; null without counts or without a time.",
+    ] = None
     state: Annotated[tuple[StateVariable, ...], "What the kernel keeps between launches."] = ()
     inputs: Annotated[
         Literal["fresh", "fixed"] | None,
@@ -814,12 +835,12 @@ class Result:
     ] = None
     lines: Annotated[
         tuple[LineCode, ...] | None,
-        "Machine code by source line, with --report in the simulator; null where nobody read it.",
+        "Machine code by source line, with --report or --limits; null where nobody read it.",
     ] = None
     steps: Annotated[
         tuple[Step, ...] | None,
-        "What single threads move, with --report in the simulator: of all threads of a small launch, else of the first "
-        "warp; bounded in number.",
+        "What single threads move, with --report or --limits: of all threads of a small launch, else of the first warp "
+        "that ran; bounded in number.",
     ] = None
     fuzz: Annotated[
         Mapping[str, Any] | None,

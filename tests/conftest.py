@@ -300,8 +300,8 @@ class FakeDevice:
         return self.others
 
     def sm_clock_mhz(self) -> int | None:
-        """Return the clocks set, in turn."""
-        return self.clocks.pop(0) if self.clocks else None
+        """Return the clocks set, in turn; the last one stays."""
+        return self.clocks.pop(0) if len(self.clocks) > 1 else next(iter(self.clocks), None)
 
 
 def on_cards(file: ResultsFile, *uuids: str) -> ResultsFile:

@@ -31,7 +31,7 @@ from cudabench.measure.gpu_run import (
     may_repeat,
 )
 from cudabench.measure.run import Run
-from cudabench.measure.sampling import hot_runs, slower_inputs, timing_warnings, warm_up
+from cudabench.measure.sampling import SmClock, hot_runs, slower_inputs, timing_warnings, warm_up
 from cudabench.measure.session import Finished
 from cudabench.model import Case, Result, Timing, Warning
 from cudabench.results import stats
@@ -102,7 +102,7 @@ class PairedRun(GpuRun):
             typical.append(warm_up(partial(self._sample, its.sites[0].work, "warming up", befores[at][0])))
         repeat = settings.cache == "hot" and all(map(may_repeat, loaded, bound))
         runs = hot_runs(min(typical)) if repeat else 1
-        clock_before = device.sm_clock_mhz()
+        clock = SmClock(device.sm_clock_mhz)
 
         places = len(bound[0].sites)
         samples: tuple[list[float], list[float]] = ([], [])
@@ -126,6 +126,7 @@ class PairedRun(GpuRun):
                             except WrongOutput as wrong:
                                 raise _Wrong(at, wrong) from None
                     of_place.append(turn)
+                clock.look(len(of_place))
                 elapsed = time.monotonic() - start
                 if elapsed >= settings.max_time:  # else every place has its say
                     break
@@ -133,7 +134,7 @@ class PairedRun(GpuRun):
             self.of(0)("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
 
         device.use_stream(0)
-        clock_after = device.sm_clock_mhz()
+        clocks, clock_after = clock.beside(len(of_place))
         notes: list[list[Warning]] = []
         of_set = [bound[0].sites[place].inputs.problem.seed for place in of_place]
         kept = [*range(len(of_place))]
@@ -147,10 +148,11 @@ class PairedRun(GpuRun):
         found = []
         for at in (0, 1):
             of_kept = [samples[at][pair] for pair in kept]
-            timing = stats.summarize(of_kept, settings.cache, runs, places, at_places)
+            of_clock = [clocks[pair] for pair in kept] if clocks else ()
+            timing = stats.summarize(of_kept, settings.cache, runs, places, at_places, of_clock)
             notes[at] += timing_warnings(timing, elapsed, settings, device.other_processes())
-            if clock_before and clock_after and clock_after < clock_before * (1 - CLOCK_DROP):
-                notes[at].append(warning("clocks", before=clock_before, after=clock_after))
+            if clock.first and clock_after and clock_after < clock.first * (1 - CLOCK_DROP):
+                notes[at].append(warning("clocks", before=clock.first, after=clock_after))
             found.append((timing, notes[at]))
         return found
 

@@ -43,6 +43,7 @@ from cudabench.measure.modules import code_warnings, kept_in_cache, load
 from cudabench.measure.outputs import OutputCheck, Site
 from cudabench.measure.sampling import (
     WARM_UP_S,
+    SmClock,
     enough,
     hot_runs,
     scale_warnings,
@@ -340,7 +341,7 @@ class GpuRun(RunContext):
         if copy_work is not None:
             copy_typical = warm_up(lambda: self._sample(copy_work, "warming up"), budget_s=WARM_UP_S / 5)
             copy_runs = hot_runs(copy_typical) if self.settings.cache == "hot" else 1
-        clock_before = device.sm_clock_mhz()
+        clock = SmClock(device.sm_clock_mhz)
         settings = shortened(self.settings, self.until)
 
         samples: list[float] = []
@@ -363,6 +364,7 @@ class GpuRun(RunContext):
                     of_place.append(turn)
                     if settings.cache == "cold" or left == 0:  # a look at the output is none at warm caches
                         self._raise_if_sample_wrong(check.timed(site), len(samples), site)
+                clock.look(len(samples))
                 elapsed = time.monotonic() - start
                 if elapsed >= settings.max_time:  # else every place has its say
                     break
@@ -373,13 +375,18 @@ class GpuRun(RunContext):
         for turn in set(range(len(sites))) - set(of_place):  # time was up before their turn; a copy may lie there
             self._run(loaded.case, sites[turn], loaded.state)
         kept, notes = slower_inputs(samples, [sites[place].inputs.problem.seed for place in of_place])
+        clocks, clock_after = clock.beside(len(samples))
         timing = stats.summarize(
-            [samples[at] for at in kept], settings.cache, runs, len(sites), [of_place[at] for at in kept]
+            [samples[at] for at in kept],
+            settings.cache,
+            runs,
+            len(sites),
+            [of_place[at] for at in kept],
+            [clocks[at] for at in kept] if clocks else (),
         )
         notes += timing_warnings(timing, elapsed, settings, device.other_processes())
-        clock_after = device.sm_clock_mhz()
-        if clock_before and clock_after and clock_after < clock_before * (1 - CLOCK_DROP):
-            notes.append(warning("clocks", before=clock_before, after=clock_after))
+        if clock.first and clock_after and clock_after < clock.first * (1 - CLOCK_DROP):
+            notes.append(warning("clocks", before=clock.first, after=clock_after))
         return timing, stats.summarize(copies, settings.cache, copy_runs, len(sites)) if copies else None, notes
 
     def _befores(self, loaded: Loaded, bound: Bound) -> list[list[Work]]:

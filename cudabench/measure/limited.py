@@ -10,7 +10,7 @@ from cudabench.cards.load import Card
 from cudabench.devices.sim import Arrays, Run, SimDevice, poisoned
 from cudabench.explain import limits, merged
 from cudabench.measure.context import constants_of
-from cudabench.model import Case, Limit, Operation, Problem, Settings
+from cudabench.model import Case, Limit, Operation, Problem, Settings, Watch
 from cudabench.occupancy import occupancy
 from cudabench.toolchain import nvdisasm
 from cudabench.toolchain.sass import Function
@@ -46,8 +46,10 @@ def sampled(
     *,
     seconds: float,
     progress: Callable[[float], None] = lambda fraction: None,
+    trace: Watch = False,
 ) -> Run:
-    """Run a sample of the blocks of a case for its counts alone; what it computes is thrown away.
+    """Run a sample of the blocks of a case for its counts alone; what it computes is thrown away. `trace` keeps single
+    accesses.
 
     Errors as `SimDevice.run`.
     """
@@ -66,7 +68,7 @@ def sampled(
         run = device.run(
             case,
             arrays,
-            trace=False,
+            trace=trace,
             progress=progress,
             merged=merged_there,
             seconds=seconds,

@@ -65,9 +65,9 @@ class Run:
 
     `file` holds every finished result and is written to `path` after each; `outcomes` has the results by series.
     `request` is what was asked for, as the file tells it. `trace` keeps single accesses in the simulator, `card` prices
-    its counts, `record` keeps what a report's page draws, with the text of the sources. `counted`: what a GPU has
-    measured is counted in the simulator afterwards, and held against the card's limits. Without `provenance` the file
-    does not say where it comes from, which takes some milliseconds to find out.
+    its counts, `record` keeps what a report's page draws, with the text of the sources. With `counted` or `record` what
+    a GPU has measured is counted in the simulator afterwards, and held against the card's limits. Without `provenance`
+    the file does not say where it comes from, which takes some milliseconds to find out.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Run:
         provenance: bool = True,
     ) -> None:
         self.devices, self.path, self.trace, self.record = devices, path, trace, record
-        self.card, self.counted = card, counted
+        self.card, self.counted = card, counted or record
         self.listener = listener or Listener()
         self._end: float | None = None  # of time.monotonic(): when the budget is spent
         self._later = 0  # kernels of the sessions that are still to come
@@ -109,7 +109,7 @@ class Run:
             self.note({"on": roofs(card)})
         self._uuid: str | None = None
         sources = [part.source for one in series for case in one.cases for part in case.parts]
-        if record:
+        if self.counted:
             self.file.listings = {source.name: listing(source.text) for source in sources}
         if provenance:
             sources = [case.source for one in series for case in one.cases]
@@ -158,16 +158,20 @@ class Run:
 
     def _count(self) -> None:
         """Count in the simulator what was measured; the numbers of the GPU stay."""
+        if not any(result.time for result in self.file.results):
+            return
         from cudabench.measure import counted
 
+        self._done = 0
         for outcome in self.outcomes:
-            counting = counted.Counting(outcome.operation, outcome.settings)
+            counting = counted.Counting(outcome.operation, outcome.settings, self._end)
             for result in [result for result in outcome.results if result.status == "ok" and result.time]:
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)
                 assert device is not None
                 tell = partial(self.listener.working, self._done, result.kernel, "counting")
                 self.replace(result, counting.limited(result, case, device, tell))
+                self._done += 1
                 self.write()
 
     @contextmanager

@@ -20,6 +20,45 @@ L2_ASSISTED = 4  # footprint over L2 under which the cache helps (measured: gone
 DISPERSION = 0.05
 INPUTS_DIFFER = 0.05  # medians of two sets of inputs that differ by more are two levels, not noise
 FEWEST_OF_A_SET = 5
+CLOCK_EVERY_S = 0.02  # NVML itself looks at the clock no oftener
+CLOCK_SHARE = 0.02
+
+
+class SmClock:
+    """The SM clock beside a kernel's samples, in MHz: read between them, never within a timed region.
+
+    `read` is the device's. It is asked every CLOCK_EVERY_S, or as seldom as keeps what it takes under CLOCK_SHARE of
+    the time, so that the readings are no load.
+    """
+
+    def __init__(self, read: Callable[[], int | None]) -> None:
+        self._read = read
+        self._readings: list[tuple[int, int]] = []  # how many samples were taken before, and the clock
+        self._next = 0.0
+        self.first = self._ask(0)
+
+    def look(self, samples: int) -> None:
+        """Read the clock after so many samples, if it is time to."""
+        if self.first is not None and time.monotonic() >= self._next:
+            self._ask(samples)
+
+    def beside(self, samples: int) -> tuple[tuple[int, ...], int | None]:
+        """Return the clock beside each of all samples, the first reading after it, and the one at the end, which is
+        taken now; () and None where the device does not tell."""
+        last = self._ask(samples) if self.first is not None else None
+        if last is None:
+            return (), None
+        taken, clocks = (np.array(column) for column in zip(*self._readings, strict=True))
+        return tuple(map(int, clocks[np.searchsorted(taken, np.arange(samples), side="right")])), last
+
+    def _ask(self, samples: int) -> int | None:
+        start = time.monotonic()
+        clock = self._read()
+        end = time.monotonic()
+        self._next = end + max(CLOCK_EVERY_S, (end - start) / CLOCK_SHARE)
+        if clock is not None:
+            self._readings.append((samples, clock))
+        return clock
 
 
 def enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:

@@ -223,7 +223,8 @@ def merge(results: Sequence[Result]) -> Final:
     one = times[0]
     samples = [sample for time in times for sample in time.samples_s]
     places = [place for time in times for place in time.samples_place]
-    together = stats.summarize(samples, one.cache, one.runs_per_sample, one.places, places)
+    clocks = [clock for time in times for clock in time.samples_sm_mhz] if all(t.samples_sm_mhz for t in times) else []
+    together = stats.summarize(samples, one.cache, one.runs_per_sample, one.places, places, clocks)
     speedup = one.median_s / together.median_s
     copies = [result.copy_gbps for result in results if result.copy_gbps]
     copy = median(copies) if copies else None

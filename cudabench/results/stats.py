@@ -36,10 +36,15 @@ def relative_ci(samples: Sequence[float]) -> float:
 
 
 def summarize(
-    samples: Sequence[float], cache: str, runs_per_sample: int = 1, places: int = 1, samples_place: Sequence[int] = ()
+    samples: Sequence[float],
+    cache: str,
+    runs_per_sample: int = 1,
+    places: int = 1,
+    samples_place: Sequence[int] = (),
+    samples_sm_mhz: Sequence[int] = (),
 ) -> Timing:
     """Return the statistics of samples in seconds; they keep their order of measurement. `samples_place` is the place
-    of each."""
+    of each, `samples_sm_mhz` the SM clock beside it."""
     values = np.asarray(samples, dtype=np.float64)
     q1, median, q3 = np.quantile(values, [0.25, 0.5, 0.75])
     return Timing(
@@ -55,6 +60,7 @@ def summarize(
         runs_per_sample=runs_per_sample,
         places=places,
         samples_place=tuple(samples_place) if places > 1 else (),
+        samples_sm_mhz=tuple(samples_sm_mhz),
     )
 
 

@@ -142,7 +142,7 @@ KINDS = {
         Kind(
             "uncounted",
             "The simulator could not count the kernel, so that its limits are not known.",
-            "--limits has no counts of it: {reason}",
+            "--limits and --report have no counts of it: {reason}",
             "--limits",
         ),
     )

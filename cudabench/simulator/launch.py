@@ -100,7 +100,7 @@ def run(
 
     footprint: also count which memory the launch touches. sample: run about so many blocks, spread over the grid, where
     it has more; what they count is theirs, and memory is as they leave it. A kernel that synchronises its grid runs
-    whole.
+    whole. Of a sample the warp that `trace` names is that of the first block that runs.
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
     simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -156,6 +156,9 @@ def run(
             )
         barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
     plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True, sample)
+    if recorder is not None and isinstance(trace, tuple) and sample is not None:
+        x, y, z = plan.chunks[0][0]  # the block that is asked for may not be in the sample
+        recorder.watch = (x + grid3[0] * (y + grid3[1] * z), trace[1])
     issued = {}
     for number, access in enumerate(code.accesses):
         if merged and access.location.ptx_line in merged:

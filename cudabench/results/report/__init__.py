@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from cudabench import __version__, text
@@ -74,6 +76,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.filters["shown"] = shown
+    environment.filters["said"] = said
     environment.filters["whole"] = Markup  # of this package's own files and of JSON whose '<' is escaped
     return environment.from_string(_part("page.html.jinja"))
 
@@ -81,3 +84,16 @@ def _template() -> Template:
 def shown(said: str, most: int = MOST_SHOWN) -> str:
     """Return a name or a sentence as a page has room for, with its length where it is cut."""
     return said if len(said) <= most else f"{said[:most]}… ({len(said)} characters)"
+
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*\b")
+
+
+def said(sentence: str, most: int = 900) -> str:
+    """Return a sentence as `shown`, as HTML whose options are code, which no line breaks."""
+    from markupsafe import Markup
+
+    whole = text.visible(shown(sentence, most))
+    plain, options = OPTION.split(whole), OPTION.findall(whole)
+    code = [Markup("<code>{}</code>").format(option) for option in options]
+    return Markup("").join(part for pair in zip_longest(plain, code, fillvalue="") for part in pair)

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.model import CodeDifference, DeviceInfo, Result, dim_text
+from cudabench.model import CodeDifference, Counted, DeviceInfo, Result, dim_text
 from cudabench.results import compare, units
 from cudabench.results.file import ResultsFile
 from cudabench.results.plot import Quantity, quantities
@@ -92,13 +92,15 @@ class Limited:
     limits: tuple[Limit, ...]
     measured: float | None
     measured_text: str
+    share: str
 
 
 @dataclass(frozen=True)
 class Side:
     """One run's result of a kernel: its facts, its source and what is missing to draw more.
 
-    same: the machine code and the launch are those of the newest run, whose section has the source and the pictures.
+    counted: on what the counts beside a time were taken, as a sentence. same: the machine code
+    and the launch are those of the newest run, whose section has the source and the pictures.
     """
 
     run: int
@@ -113,6 +115,7 @@ class Side:
     steps: int
     missing: str
     same: bool
+    counted: str
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,7 @@ class Page:
     looked: bool
     warnings: tuple[tuple[str, str, str], ...]
     strips: bool
+    clocked: bool
     clocks: tuple[str, ...]
     diffs: tuple[CodeDifference, ...]
 
@@ -226,6 +230,7 @@ def page(files: Sequence[ResultsFile], names: Sequence[str], held: Sequence[Resu
         looked=any(result.hazards is not None for result in results),
         warnings=_warnings(order, labels),
         strips=any(side.strip for kernel in kernels for side in kernel.sides),
+        clocked=any(side.strip and side.strip.clock for kernel in kernels for side in kernel.sides),
         clocks=tuple(sentence for file in files if (sentence := _clocks(file))),
         diffs=tuple(each for file in files for each in file.diff),
     )
@@ -600,6 +605,7 @@ def _limits(order: Sequence[Entry], labels: Sequence[str]) -> tuple[Limited, ...
             ),
             measured=result.time.median_s / most * 100 if result.time else None,
             measured_text=units.seconds(result.time.median_s) if result.time else "",
+            share=units.percent(limits[0].time_s / result.time.median_s) if result.time else "",
         )
         for entry, run, result, limits in rows
     )
@@ -637,6 +643,7 @@ def _kernel(
                 banks=0 if same else len(drawn.banks or ()),
                 steps=0 if same else len(drawn.steps or ()),
                 missing="" if same else missing(result),
+                counted="" if same else _counted(result.counted),
                 same=same,
             )
         )
@@ -684,6 +691,16 @@ def facts(result: Result) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
+def _counted(on: Counted | None) -> str:
+    """Return on what the counts beside a time were taken, as a sentence; '' without."""
+    if on is None:
+        return ""
+    part = f"on {on.blocks:,} of {on.of:,} blocks and scaled to all of them"
+    many = "on all blocks" if on.blocks >= on.of else part.replace(",", "\u202f")
+    other = "; its compiler made other code than the one that was measured" if on.same_code is False else ""
+    return f"The counts are the simulator's, taken after the measurement {many}{other}."
+
+
 def _verified(result: Result) -> str:
     check = result.verification
     assert check is not None
@@ -708,7 +725,8 @@ def missing(result: Result) -> str:
     if result.status in ("failed", "skipped") or (result.lines is not None and result.steps is not None):
         return ""
     what = "FILE.cu ..." if result.operation == "run" else f"{result.operation} --kernel {result.kernel}"
-    return f"cudabench explain {what} --report page.html"
+    command = ("run " if result.operation == "run" else "") if result.time else "explain "
+    return f"cudabench {command}{what} --report page.html"
 
 
 # Where it comes from -------------------------------------------------------------------------------------------------

@@ -55,7 +55,12 @@ def thinned(result: Result, every: int) -> Result:
     while math.gcd(step, result.time.places) > 1:
         step += 2
     time = result.time
-    kept = replace(time, samples_s=time.samples_s[::step], samples_place=time.samples_place[::step])
+    kept = replace(
+        time,
+        samples_s=time.samples_s[::step],
+        samples_place=time.samples_place[::step],
+        samples_sm_mhz=time.samples_sm_mhz[::step],
+    )
     return replace(result, time=kept)
 
 

@@ -140,6 +140,11 @@ def missing(results: Sequence[Result]) -> str:
     """Return why there is no roofline, as a sentence."""
     if not any(result.status == "ok" for result in results):
         return "No kernel is right, so there is nothing to place under a roof."
+    if any(result.counted and result.counted.same_code is not True for result in results):
+        return (
+            "The simulator's compiler made other code than the one that was measured, so that its instructions do not "
+            "place the kernels under a roof."
+        )
     if any(result.time for result in results):
         return "A kernel that computes nothing needs its instructions counted to be placed under a roof: add --limits."
     return "The simulator measures no time, and the file has no limits to place the kernels by."

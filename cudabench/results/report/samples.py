@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 from cudabench.model import Timing
 from cudabench.results import units
@@ -15,7 +16,11 @@ MOST_DOTS = 200
 BINS = 100  # of one strip; of many strips fewer, at least FEWEST_BINS
 FEWEST_BINS = 40
 ALL_BINS = 2000  # of all strips of a page
+LEAST_CLOCKS = 100  # MHz that the scale of the clock spans: it moves in steps of 15, and a quiet one looks quiet
 SPAN = 0.02  # of the median at least, so that a quiet kernel looks quiet
+
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,8 @@ class Strip:
     """A drawing of samples: the path of dots, or of the bins' spans and medians, in units of WIDTH x HEIGHT.
 
     top, bottom, middle: the times at the edges and of the median, as text; median: its height. outside: how many
-    samples are slower than the top edge; they are drawn there.
+    samples are slower than the top edge; they are drawn there. clock: the path of the SM clock beside them, '' where
+    it is not known; clock_said: between which clocks it is.
     """
 
     dots: str
@@ -35,6 +41,8 @@ class Strip:
     middle: str
     said: str
     outside: int
+    clock: str = ""
+    clock_said: str = ""
 
 
 def strip(time: Timing, strips: int = 1) -> Strip | None:
@@ -74,10 +82,28 @@ def strip(time: Timing, strips: int = 1) -> Strip | None:
         + (f"; {len(values)} of them are in the file" if len(values) < time.samples else "")
         + binned,
         outside=sum(value > high for value in values),
+        **_clock(time, bins),
     )
 
 
-def _bins(values: Sequence[float], bins: int) -> list[Sequence[float]]:
+def _clock(time: Timing, bins: int) -> dict[str, str]:
+    """Return the drawing of the SM clock on a scale of its own, of many samples the lowest of each bin."""
+    clocks = time.samples_sm_mhz
+    if len(clocks) != len(time.samples_s) or not clocks:
+        return {}
+    low, high = min(clocks), max(clocks)
+    bottom = min(low, high - LEAST_CLOCKS)
+    parts = _bins(clocks, bins) if len(clocks) > bins else [(clock,) for clock in clocks]
+    path, before = "", None
+    for at, part in enumerate(parts):
+        if min(part) != before:
+            before = min(part)
+            x, y = round(at * WIDTH / len(parts)), round(HEIGHT * (0.9 - 0.8 * (before - bottom) / (high - bottom)))
+            path += f"H{x}V{y}" if path else f"M0 {y}"
+    return {"clock": f"{path}H{WIDTH}", "clock_said": f"{low} MHz" if low == high else f"{low}–{high} MHz"}
+
+
+def _bins(values: Sequence[Number], bins: int) -> list[Sequence[Number]]:
     edges = [round(at * len(values) / bins) for at in range(bins + 1)]
     return [values[a:b] for a, b in pairwise(edges)]
 
