@@ -1,19 +1,26 @@
-"""One line on standard error that says what is being done, on a terminal only."""
+"""What is being done, on standard error: a line that moves on a terminal, elsewhere a line of a log now and then."""
 
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from types import TracebackType
 
-from cudabench.text import log
+from cudabench import text
+
+EVERY_S = 10.0  # between lines of a log
+PARTS = ("simulating", "launching again", "counting", "timing")  # phases of which a fraction is known
 
 
 class Progress:
-    """Shows kernel, phase and a bar while a run lasts. Nothing is shown, and rich not imported, where no one looks."""
+    """Shows kernel, phase and a bar while a run lasts; in a pipe or a file one line every `every` seconds, so that a
+    log tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one looks."""
 
-    def __init__(self, total: int, *, shown: bool) -> None:
+    def __init__(self, total: int, *, shown: bool, every: float = EVERY_S) -> None:
         self._total = total
         self._shown = shown and sys.stderr.isatty()
+        self._log = _Log(total, every) if shown and not self._shown else None
 
     def __enter__(self) -> Progress:
         if self._shown:
@@ -32,6 +39,8 @@ class Progress:
             )
             self._bar.start()
             self._task = self._bar.add_task("starting", total=self._total)
+        if self._log:
+            self._log.start()
         return self
 
     def __exit__(
@@ -39,16 +48,58 @@ class Progress:
     ) -> None:
         if self._shown:
             self._bar.stop()
+        if self._log:
+            self._log.stop()
 
     def update(self, done: int, kernel: str, phase: str, fraction: float) -> None:
         """Show that a kernel, after `done` others, is in a phase."""
         if self._shown:
-            text = f"{done + 1}/{self._total} {kernel}: {phase}"
-            self._bar.update(self._task, completed=done + 0.95 * fraction * (phase == "timing"), description=text)
+            said = f"{done + 1}/{self._total} {kernel}: {phase}"
+            self._bar.update(self._task, completed=done + 0.95 * fraction * (phase == "timing"), description=said)
+        elif self._log:
+            self._log.now = done, kernel, phase, fraction
 
-    def print(self, text: str) -> None:
+    def print(self, printed: str) -> None:
         """Print what a kernel printed, on standard error, undisturbed by the line."""
         if self._shown:
-            self._console.print(text, end="")
+            self._console.print(printed, end="")
         else:
-            sys.stderr.write(log(text))
+            sys.stderr.write(text.log(printed))
+
+
+class _Log:
+    """Writes what is being done every so many seconds, from a thread: a compiler says nothing for a minute."""
+
+    def __init__(self, total: int, every: float) -> None:
+        self.now: tuple[int, str, str, float] | None = None
+        self._total, self._every = total, every
+        self._begun = time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tell, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write no line any more."""
+        self._over.set()
+        self._thread.join()
+
+    def _tell(self) -> None:
+        while not self._over.wait(self._every):
+            try:
+                sys.stderr.write(self._line())
+                sys.stderr.flush()
+            except (OSError, ValueError):  # nobody reads any more
+                return
+
+    def _line(self) -> str:
+        seconds = time.monotonic() - self._begun
+        if self.now is None:
+            return f"{seconds:.0f} s: starting\n"
+        done, kernel, phase, fraction = self.now
+        part = f" {fraction:.0%}" if phase in PARTS and 0 < fraction < 1 else ""
+        return text.log(
+            f"{seconds:.0f} s: {min(done, self._total)} of {self._total} done, {text.line(kernel)}: {phase}{part}\n"
+        )
