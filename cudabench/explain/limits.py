@@ -187,12 +187,14 @@ class Rates:
 
 
 def roofs(card: Card) -> dict[str, float | str | None]:
-    """Return what a roofline is drawn of: the card, GB/s of its memory, GFLOP/s by number format; None: unknown."""
+    """Return what a roofline is drawn of: the card, GB/s of its memory, GFLOP/s by number format, and 10^9 warp
+    instructions a second; None: unknown."""
     rates = Rates.of(card)
     formats = {"float32": rates.pipes["fma"] * 64, "float64": rates.pipes["fp64"] * 64, **rates.tensor}
     return {
         "card": card.title,
         "memory_gbps": rates.memory / 1e9 if rates.memory else None,
+        "issue_ginstructions": rates.issue / 1e9,
         **{f"{name}_gflops": value / 1e9 for name, value in formats.items() if name != "int8"},
     }
 
@@ -613,9 +615,10 @@ def _latency(spent: _Spent, one: Work, code: _Code | None, rates: Rates) -> None
     turns = max(1.0, code.warps / one.times / max(resident, 1))
     seconds = one.times * each * turns / rates.clock
     flight = _in_flight(one, code, rates, resident)
+    taken = f", {_number(turns)} one after the other" if turns > 1 else ""
     text = (
-        f"a warp takes {_number(each)} clocks at least, {code.waits / code.clocks:.0%} of them for memory, and "
-        f"{turns:.3g} take turns in each place for a warp, of which an SM has {_number(resident / rates.sms)}{flight}"
+        f"a warp takes {_number(each)} clocks at least, {code.waits / code.clocks:.0%} of them for memory; an SM holds "
+        f"{_number(resident / rates.sms)} at a time{taken}{flight}"
     )
     spent.said("latency", seconds, text)
 
@@ -629,7 +632,7 @@ def _in_flight(one: Work, code: _Code, rates: Rates, resident: float) -> str:
         return ""
     have = loaded / code.clocks * rates.memory_latency * rates.clock * resident / rates.sms
     need = rates.memory * rates.memory_latency / rates.sms
-    return f": {have / 1024:.2g} KB in flight an SM, {need / 1024:.2g} are needed" if have < 100 * need else ""
+    return f"; {_bytes(have)} in flight an SM where {_bytes(need)} are needed" if have < 100 * need else ""
 
 
 def _tail(spent: _Spent, one: Work, per_sm: Mapping[str, float], rates: Rates) -> None:
@@ -638,7 +641,10 @@ def _tail(spent: _Spent, one: Work, per_sm: Mapping[str, float], rates: Rates) -
     if busiest * rates.sms < TAIL * one.blocks or not seconds:
         return
     waves = one.blocks / (rates.sms * max(one.blocks_per_sm, 1))
-    text = f"the busiest of {rates.sms} SMs has {busiest} of {one.blocks} blocks ({waves:.3g} waves): {NAMES[resource]}"
+    text = (
+        f"the busiest of {rates.sms} SMs has {busiest} of {one.blocks} blocks ({_number(waves)} waves): "
+        f"{NAMES[resource]}"
+    )
     spent.said("tail", seconds * busiest * rates.sms / one.blocks, text)
 
 
@@ -679,7 +685,7 @@ def _number(value: float) -> str:
     for least, unit, suffix in ((1e12, 1e12, " T"), (1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k")):
         if value >= least:
             return f"{value / unit:.3g}{suffix}"
-    return f"{value:.3g}"
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
 def _bytes(value: float) -> str:

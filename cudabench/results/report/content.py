@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from cudabench import __version__
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.model import CodeDifference, Counted, DeviceInfo, Result, dim_text
 from cudabench.results import compare, units
@@ -84,10 +85,11 @@ class Limit:
 
 @dataclass(frozen=True)
 class Limited:
-    """What bounds one kernel of one run, the longest first, and the measured time where there is one."""
+    """What bounds one kernel of one run (at: which), the longest first, and the measured time where there is one."""
 
     kernel: str
     run: str
+    at: int
     on: str
     limits: tuple[Limit, ...]
     measured: float | None
@@ -256,19 +258,23 @@ def _groups(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
     """Return the kernels by problem, in the order of the files; equal ones of several runs are one entry."""
     groups: dict[str, list[Entry]] = {}
     known: dict[tuple[object, ...], Entry] = {}
+    blocks: dict[tuple[int, str, str], set[object]] = {}
     for run, file in enumerate(files):
-        blocks: dict[tuple[str, str], set[object]] = {}
         for result in file.results:
-            blocks.setdefault((problem(result), result.kernel), set()).add(result.block)
+            blocks.setdefault((run, problem(result), result.kernel), set()).add(result.block)
+    several = {(title, kernel) for (_, title, kernel), found in blocks.items() if len(found) > 1}
+    for run, file in enumerate(files):
         times: dict[tuple[object, ...], int] = {}
         for at, result in enumerate(file.results):
             title = problem(result)
             card = result.device if len(file.devices) > 1 else ""
-            key = (title, result.kernel, result.block, card)
+            # A kernel that each run has with one block is one kernel, also where the runs' blocks differ.
+            block = result.block if (title, result.kernel) in several else None
+            key = (title, result.kernel, block, card)
             times[key] = times.get(key, 0) + 1
             whole = (*key, times[key])
             name = result.kernel
-            if len(blocks[title, result.kernel]) > 1:
+            if block:
                 name += f" {dim_text(result.block)}"
             name += f" on {card}" if card else ""
             name += f" ({times[key]})" if times[key] > 1 else ""
@@ -509,7 +515,10 @@ def _ladder(
                 status=_status(entry),
                 reason=entry.last.reason,
                 bars=tuple(bars),
-                cells=tuple(text(entry.last) for _, text in figures),
+                cells=tuple(
+                    _from_to(entry, text) if number == 0 and len(files) == 2 else text(entry.last)
+                    for number, (_, text) in enumerate(figures)
+                ),
                 change=change,
                 verdict=verdict,
                 best=entry is best and len(entries) > 1 and entry.last.time is not None,
@@ -532,6 +541,12 @@ def _ladder(
         changes=any(rung.change for rung in rungs),
         ideal=any(bar.ideal is not None for rung in rungs for bar in rung.bars),
     )
+
+
+def _from_to(entry: Entry, text: Callable[[Result], str]) -> str:
+    """Return the figure of the run before and of the one after, once where they are equal."""
+    found = dict.fromkeys(text(result) for _, (_, result) in sorted(entry.results.items()))
+    return " → ".join(figure for figure in found if figure)
 
 
 def columns(results: Sequence[Result], quantity: Quantity | None) -> list[tuple[str, Any]]:
@@ -598,6 +613,7 @@ def _limits(order: Sequence[Entry], labels: Sequence[str]) -> tuple[Limited, ...
         Limited(
             kernel=entry.name,
             run=labels[run] if len(labels) > 1 else "",
+            at=run,
             on=result.limits_on or "",
             limits=tuple(
                 Limit(one.resource, units.seconds(one.time_s), one.time_s / most * 100, one.detail or "")
@@ -763,7 +779,7 @@ def _machine(file: ResultsFile, label: str) -> Machine:
         cpu = [str(file.host[key]) for key in ("name", "system", "cpu") if file.host.get(key)]
         found.append(("host", ", ".join(cpu)))
     versions = [f"{name} {version}" for name, version in file.tool.items() if name not in ("name", "version")]
-    found.append(("tool", f"cudabench {file.tool.get('version', '')}, {', '.join(versions)}".strip(", ")))
+    found.append(("tool", f"cudabench {', '.join([str(file.tool.get('version') or __version__), *versions])}"))
     device = file.device
     sentence = " and ".join(dict.fromkeys(each.name for each in file.devices))
     if device and device.kind == "cuda" and device.driver:

@@ -9,9 +9,10 @@ where they were counted, else those that must move.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, TypeGuard
 
 from cudabench.explain.accesses import total
 from cudabench.model import DeviceInfo, Result
@@ -106,6 +107,7 @@ class _Kind:
     work: Callable[[Result], float | None]
     slope: Callable[[float], float]  # from GB/s
     ceilings: Callable[[DeviceInfo, Sequence[Result]], list[tuple[str, float]]]
+    priced: str  # what `explain.limits.roofs` calls the same
 
 
 @dataclass(frozen=True)
@@ -126,13 +128,14 @@ def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[Chart, 
                 key = (result.operation, units.size(result), result.dtype)
                 problems.setdefault(key, []).append((run, result, file.device_of(result)))
     found = []
+    priced = next((on for file in files if isinstance(on := file.settings.get("on"), dict)), {})
     for key, members in problems.items():
         title = " ".join(part for part in key if part)
         kind = _kind([result for _, result, _ in members])
         dots = [dot for run, result, _ in members if (dot := _dot(kind, run, result)) is not None]
         if dots:
             device = next((d for _, _, d in members if d is not None and d.kind == "cuda"), None)
-            found.append(_chart(title, kind, dots, device, labels))
+            found.append(_chart(title, kind, dots, device, labels, priced))
     return tuple(found)
 
 
@@ -159,7 +162,16 @@ def _kind(results: Sequence[Result]) -> _Kind:
             nbytes = moved(result) if counted else result.bytes
             return result.flops / nbytes if result.flops and nbytes else None
 
-        return _Kind(f"FLOP per {whose}", "GFLOP/s", "GFLOP/s", intensity, lambda r: r.flops, lambda gbps: gbps, _fp32)
+        return _Kind(
+            f"FLOP per {whose}",
+            "GFLOP/s",
+            "GFLOP/s",
+            intensity,
+            lambda r: r.flops,
+            lambda gbps: gbps,
+            _fp32,
+            "float32_gflops",
+        )
 
     def per_sector(result: Result) -> float | None:
         nbytes, code = moved(result), result.machine_code
@@ -169,12 +181,13 @@ def _kind(results: Sequence[Result]) -> _Kind:
 
     return _Kind(
         "warp instructions per sector of 32 bytes",
-        "10^9 warp instructions/s",
+        "10⁹ warp instructions/s",
         "G instructions/s",
         per_sector,
         lambda r: r.machine_code.instructions_executed if r.machine_code else None,
         lambda gbps: gbps / SECTOR,
         _issue,
+        "issue_ginstructions",
     )
 
 
@@ -207,7 +220,15 @@ def _dot(kind: _Kind, run: int, result: Result) -> _Dot | None:
     return _Dot(result, run, x, work / seconds / 1e9, result.time is None)
 
 
-def _chart(title: str, kind: _Kind, dots: Sequence[_Dot], device: DeviceInfo | None, labels: Sequence[str]) -> Chart:
+def _chart(
+    title: str,
+    kind: _Kind,
+    dots: Sequence[_Dot],
+    device: DeviceInfo | None,
+    labels: Sequence[str],
+    priced: Mapping[str, Any],
+) -> Chart:
+    """Return the chart; priced: the roofs of the card that the simulator's counts were priced with."""
     results = [dot.result for dot in dots]
     slopes: list[tuple[str, float]] = []
     ceilings: list[tuple[str, float]] = []
@@ -219,6 +240,12 @@ def _chart(title: str, kind: _Kind, dots: Sequence[_Dot], device: DeviceInfo | N
             copy = copies[len(copies) // 2]
             slopes.append((f"copy {units.digits(copy)} GB/s", kind.slope(copy)))
         ceilings = kind.ceilings(device, results)
+    else:
+        memory, top = priced.get("memory_gbps"), priced.get(kind.priced)
+        if _positive(memory):
+            slopes.append((f"memory {units.digits(memory)} GB/s", kind.slope(memory)))
+        if _positive(top) and (kind.priced != "float32_gflops" or all(r.dtype == "float32" for r in results)):
+            ceilings = [("float32" if kind.priced == "float32_gflops" else "issue", top)]
     xs = [dot.x for dot in dots]
     if slopes and ceilings:
         ridge = ceilings[0][1] / slopes[0][1]
@@ -257,6 +284,10 @@ def _chart(title: str, kind: _Kind, dots: Sequence[_Dot], device: DeviceInfo | N
         title, kind.across, kind.up, _ticks(x_low, x_high, across), _ticks(y_low, y_high, up), tuple(roofs),
         tuple(points), tuple(arrows),
     )  # fmt: skip
+
+
+def _positive(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
 
 
 def _line(
