@@ -658,6 +658,9 @@ class Counted:
         bool | None,
         "Whether the machine code that was counted is the one that was measured; null where one of them was not read.",
     ]
+    instructions_executed: Annotated[
+        int | None, "Warp instructions of the code that was counted, of all blocks; null where it was not read."
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from cudabench.measure.budget import Budget, shortened
 from cudabench.measure.buffers import MOST, ROTATION_BYTES, how_many
 from cudabench.measure.context import POISONS, poison_bytes, time_baseline
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.measure.sampling import enough, hot_runs, slower_inputs, warm_up
+from cudabench.measure.sampling import SmClock, enough, hot_runs, slower_inputs, warm_up
 from cudabench.model import Case, Result, Settings, Tolerance
 from cudabench.plan import cases
 from tests.conftest import FAKE, FakeDevice
@@ -457,6 +457,39 @@ def test_falling_clock_is_warned_of() -> None:
     """A clock that falls by over 5% while timing is said to."""
     assert "clocks" in codes(measure(FakeDevice(right, clocks=[1980, 1700])))
     assert "clocks" not in codes(measure(FakeDevice(right, clocks=[1980, 1950])))
+
+
+def test_the_clock_beside_each_sample() -> None:
+    """Each sample has the SM clock that was read first after it, the samples that do not count left out; none where the
+    device does not tell."""
+    told = iter([1980, 1965, 1950, 1935])
+    clock = SmClock(lambda: next(told))
+    clock.look(3)  # too early
+    clock._next = 0.0
+    clock.look(4)
+    clock._next = 0.0
+    clock.look(6)
+    assert clock.beside(8) == ((1965,) * 4 + (1950,) * 2 + (1935,) * 2, 1935)
+    assert SmClock(lambda: None).beside(3) == ((), None)
+    timing = measure(FakeDevice(right, clocks=[1980])).time
+    assert timing is not None
+    assert timing.samples_sm_mhz == (1980,) * timing.samples
+    timing = measure(FakeDevice(right)).time
+    assert timing is not None
+    assert timing.samples_sm_mhz == ()
+
+
+def test_reading_the_clock_is_no_load() -> None:
+    """A device whose clock takes long to read is asked so seldom that it is at most a fiftieth of the time."""
+
+    def slow() -> int:
+        time.sleep(0.005)
+        return 1980
+
+    clock = SmClock(slow)
+    assert clock._next >= time.monotonic() + 0.2
+    clock.look(1)
+    assert clock.beside(2) == ((1980, 1980), 1980)
 
 
 def test_partial_warp_is_warned_of() -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from cudabench import operations, simulator
 from cudabench.cards import load as cards
 from cudabench.cli import options
 from cudabench.devices import Choice
+from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.explain import limits, verdict
+from cudabench.explain import limits, recorded, verdict
 from cudabench.measure import limited
 from cudabench.measure.counted import Counting
 from cudabench.measure.gpu_run import GpuRun
+from cudabench.measure.limited import sampled
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, DeviceInfo, Limit, Result, Settings, Timing
 from cudabench.plan import cases, chapters
@@ -376,6 +379,42 @@ def test_what_was_measured_is_counted_and_keeps_its_time() -> None:
     assert "GB/s" in next(limit.detail for limit in found.limits if limit.resource == "memory")
 
 
+def test_what_was_measured_gets_what_a_page_draws() -> None:
+    """Beside its time a result has the executions of its lines and the elements of a warp that ran, and says on which
+    part of the blocks they were counted."""
+    result, case = measured(CLOCKED)
+    found = Counting(operations.get("transpose"), Settings(cpu=False)).limited(result, case, CLOCKED)
+    assert found.counted is not None
+    assert 0 < found.counted.blocks <= found.counted.of == prod(case.grid)
+    assert found.counted.same_code is None  # the fake device has no machine code
+    assert found.counted.instructions_executed
+    assert found.lines
+    assert max(line.executions for line in found.lines) > 0
+    assert found.steps
+    assert {step.array for step in found.steps} == {"in", "out"}
+
+
+def test_a_sample_of_the_blocks_has_its_pictures() -> None:
+    """Of a launch that is counted on a part of its blocks, not the first one, the first warp that ran is drawn."""
+    operation = operations.get("transpose")
+    (case,) = cases.build(operation, cases.Request(kernels=("smem",), size=(1024, 1024)))
+    inputs = operation.inputs(case.problem)
+    ran = sampled(SimDevice("sm_90"), case, operation, case.problem, inputs, seconds=60, trace=recorded.watch(case))
+    assert ran.report.trace
+    assert {event.block for event in ran.report.trace.accesses} == {ran.report.trace.shared[0].block}
+    assert ran.report.trace.shared[0].block != (0, 0, 0)
+    assert {request.warp for request in ran.report.trace.shared} == {0}
+
+
+def test_counting_ends_with_the_budget() -> None:
+    """A run whose --budget is spent is not counted, and says why; its time stays."""
+    result, case = measured(CLOCKED)
+    late = Counting(operations.get("transpose"), Settings(cpu=False, budget=2.0), until=0.0)
+    found = late.limited(result, case, CLOCKED)
+    assert (found.time, found.limits, found.lines) == (result.time, None, None)
+    assert "--budget 2 s was spent" in found.warnings[-1].message
+
+
 def test_a_card_that_the_package_knows() -> None:
     """A card by the name of a shipped one has that one's ceilings."""
     card = cards.like(replace(CLOCKED, name="NVIDIA H200"))
@@ -465,3 +504,22 @@ def test_roofline(cudabench: Runner, tmp_path: Path) -> None:
     none = ResultsFile({}, {}, {}, results=[replace(first, flops=None)])
     with pytest.raises(CudabenchError, match="no roofline"):
         plot.draw([none], ["r.json"], "roofline")
+
+
+@pytest.mark.gpu
+def test_a_report_on_a_gpu(cudabench: Runner, tmp_path: Path) -> None:
+    """--report alone counts what was timed: the page has times with their clocks, and the counts of lines and pictures,
+    and says on how many blocks."""
+    page = tmp_path / "r.html"
+    ran = cudabench("transpose", "-k", "naive-row", "-k", "smem", "--no-cpu", "--report", str(page), "-q")
+    assert ran.code == 0
+    for result in load(page).results:
+        assert result.time is not None
+        assert len(result.time.samples_sm_mhz) in (0, len(result.time.samples_s))  # 0 without NVML
+        assert result.counted is not None
+        assert 0 < result.counted.blocks < result.counted.of
+        assert result.access
+        assert result.limits
+        assert result.lines
+        assert result.steps
+    assert "taken after the measurement" in page.read_text(encoding="utf-8")

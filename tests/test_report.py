@@ -13,7 +13,7 @@ import pytest
 
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain import recorded
-from cudabench.model import CodeDifference, Result, Step
+from cudabench.model import CodeDifference, Counted, Limit, Result, Step
 from cudabench.results import file as results
 from cudabench.results import report
 from cudabench.results.file import ResultsFile
@@ -168,6 +168,63 @@ def test_two_files_side_by_side() -> None:
     assert all(kernel.sides[0].same and not kernel.sides[1].same for kernel in page.kernels)
 
 
+def test_runs_with_other_blocks_are_side_by_side() -> None:
+    """A kernel that each run has once is one row with both figures, also where the runs' blocks differ; a run that has
+    it with several blocks keeps a row for each."""
+    first = results.load(H200)
+    half = [
+        replace(result, block=(16, 16, 1), bandwidth_gbps=(result.bandwidth_gbps or 0) / 2) for result in first.results
+    ]
+    found = content.page([first, replace(first, results=half)], ["a.json", "b.json"])
+    (chart,) = found.ladders
+    assert [rung.name for rung in chart.rungs] == [result.kernel for result in first.results]
+    assert chart.rungs[0].cells[0] == "2344 → 1172"
+    assert [len(kernel.sides) for kernel in found.kernels] == [2] * len(first.results)
+    swept = content.page([replace(first, results=[*first.results, *half])], ["a.json"])
+    assert [rung.name for rung in swept.ladders[0].rungs][:2] == ["copy-row 32 x 8", "naive-row 32 x 8"]
+
+
+def test_the_clock_is_beside_the_samples() -> None:
+    """The SM clock is drawn in the order of the samples, and between which clocks it was is said; a page of thinned
+    samples keeps those of the samples that it keeps."""
+    result = timed().results[0]
+    assert result.time is not None
+    half = SAMPLES // 2
+    clocks = (1980,) * half + (1755,) * (SAMPLES - half)
+    time = replace(result.time, samples_sm_mhz=clocks)
+    strip = samples.strip(time)
+    assert strip is not None
+    assert strip.clock == "M0 10H500V90H1000"
+    assert strip.clock_said == "1755–1980 MHz"
+    thin = embedded.thinned(replace(result, time=time), 7).time
+    assert thin is not None
+    assert thin.samples_sm_mhz == clocks[::7]
+    page = report.page([replace(timed(), results=[replace(result, time=time)])], ["a"])
+    assert "1755–1980 MHz" in Elements(page).text
+    unclocked = samples.strip(result.time)
+    assert unclocked is not None
+    assert unclocked.clock == ""
+
+
+@pytest.mark.parametrize(
+    ("on", "said"),
+    [
+        (Counted(128, 65536, True), "on 128 of 65\u202f536 blocks and scaled to all of them."),
+        (Counted(64, 64, None), "on all blocks."),
+        (Counted(64, 64, False), "on all blocks; its compiler made other code than the one that was measured."),
+    ],
+)
+def test_a_page_says_where_counts_beside_a_time_are_from(on: Counted, said: str) -> None:
+    """Of a kernel that a GPU timed the page says that the counts are the simulator's, and on how many blocks."""
+    page = report.page([replace(timed(), results=[replace(timed().results[0], counted=on)])], ["a"])
+    assert f"The counts are the simulator's, taken after the measurement {said}" in Elements(page).text
+
+
+def test_options_are_code_in_sentences() -> None:
+    """An option in a sentence is marked as code, and nothing else of the sentence becomes markup."""
+    assert report.said("add --limits, <b>-- or --x-y") == "add <code>--limits</code>, &lt;b&gt;-- or <code>--x-y</code>"
+
+
 def test_a_wrong_kernel_comes_first() -> None:
     """A wrong kernel turns the verdict, has no bar, and its section is open with the reason."""
     first, *others = ladder().results
@@ -293,6 +350,26 @@ def test_roofline_of_what_computes() -> None:
     (chart,) = roofline.charts([replace(timed(), results=computing)], ["run"])
     assert chart.up == "GFLOP/s"
     assert chart.across == "FLOP per byte that requests touch"
+
+
+def test_roofs_of_the_card_that_prices_the_counts() -> None:
+    """In the simulator the roofs are those of the card of --on, the points are bounds, and code that was counted in the
+    place of the measured one places a kernel too."""
+    bounds = [replace(result, limits=(Limit("memory", 1e-6, ""),)) for result in ladder().results]
+    on = {"card": "X", "memory_gbps": 4000.0, "issue_ginstructions": 1000.0}
+    (chart,) = roofline.charts([replace(ladder(), results=bounds, settings={"on": on})], ["run"])
+    assert [roof.name for roof in chart.roofs] == ["memory 4000 GB/s", "issue"]
+    assert all(point.bound for point in chart.points)
+    (chart,) = roofline.charts([replace(ladder(), results=bounds, settings={"on": {"memory_gbps": "x"}})], ["run"])
+    assert not chart.roofs
+    first = timed().results[0]
+    assert first.machine_code
+    own = replace(first.machine_code, instructions_executed=None, sha256="other")
+    counted = replace(first, machine_code=own, counted=Counted(1, 2, False, first.machine_code.instructions_executed))
+    both = [
+        roofline.charts([replace(timed(), results=[result])], ["run"])[0].points[0].said for result in (first, counted)
+    ]
+    assert both[0] == both[1]
 
 
 def test_no_roofline_says_why() -> None:

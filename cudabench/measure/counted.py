@@ -62,13 +62,19 @@ class Counting:
             found = limited.limits_of(simulated, case, run, card, self.settings, result.bytes)
             rows = access_rows(_scaled(run), simulator.merge(_reports(run)), case, simulated.blocks(case))
             counts = {entry: _executions(run, entry) for entry in _entries(simulated, case)}
-            code, same = _executed(simulated, case, counts, result.machine_code)
+            ran = _executed(simulated, case, counts)
+            code, same = _merged(result.machine_code, ran)
             result = self._recorded(result, simulated, case, run, counts, same)
         except CudabenchError as error:
             told = warning("uncounted", reason=str(error).rstrip("."))
             return replace(result, warnings=(*result.warnings, told))
         footprints = [one.report.footprint for one in run.launched if one.report.footprint]
-        on = Counted(sum(each.ran for each in footprints), sum(each.blocks for each in footprints), same)
+        on = Counted(
+            blocks=sum(each.ran for each in footprints),
+            of=sum(each.blocks for each in footprints),
+            same_code=same,
+            instructions_executed=ran.instructions_executed if ran else None,
+        )
         return replace(result, access=rows, machine_code=code, limits=found, limits_on=card.title, counted=on)
 
     def _recorded(
@@ -115,20 +121,22 @@ def _scaled(run: Run) -> list[simulator.Access]:
     return list(found.values())
 
 
-def _executed(
-    device: SimDevice, case: Case, counts: _Counts, measured: MachineCode | None
-) -> tuple[MachineCode | None, bool | None]:
-    """Return the record of the code that was measured, with what of it ran, and whether it is what was counted; as it
-    is where the compiler for the GPU made other code than the simulator's."""
+def _executed(device: SimDevice, case: Case, counts: _Counts) -> MachineCode | None:
+    """Return the record of the simulator's own code with what of it ran; None without machine code."""
     images = []
     for part in case.parts:
         compiled = device.load(part).compiled
         if compiled.cubin is None:
-            return measured, None
+            return None
         entries = [compiled.entry(function) for function in dict.fromkeys(one.function for one in part.launches)]
         kernels = [machine_code.Kernel(entry, counts[entry]) for entry in entries]
         images.append(machine_code.Image(compiled.cubin, kernels, compiled.ptx.splitlines()))
-    counted = machine_code.describe_all(images, device.architecture, "")
+    return machine_code.describe_all(images, device.architecture, "")
+
+
+def _merged(measured: MachineCode | None, counted: MachineCode | None) -> tuple[MachineCode | None, bool | None]:
+    """Return the record of the code that was measured, with what of it ran, and whether it is what was counted; as it
+    is where the compiler for the GPU made other code than the simulator's."""
     if measured is None or counted is None:
         return measured, None
     if counted.sha256 != measured.sha256:

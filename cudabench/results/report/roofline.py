@@ -9,6 +9,7 @@ where they were counted, else those that must move.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -143,11 +144,6 @@ def missing(results: Sequence[Result]) -> str:
     """Return why there is no roofline, as a sentence."""
     if not any(result.status == "ok" for result in results):
         return "No kernel is right, so there is nothing to place under a roof."
-    if any(result.counted and result.counted.same_code is not True for result in results):
-        return (
-            "The simulator's compiler made other code than the one that was measured, so that its instructions do not "
-            "place the kernels under a roof."
-        )
     if any(result.time for result in results):
         return "A kernel that computes nothing needs its instructions counted to be placed under a roof: add --limits."
     return "The simulator measures no time, and the file has no limits to place the kernels by."
@@ -174,17 +170,15 @@ def _kind(results: Sequence[Result]) -> _Kind:
         )
 
     def per_sector(result: Result) -> float | None:
-        nbytes, code = moved(result), result.machine_code
-        if not nbytes or code is None or not code.instructions_executed:
-            return None
-        return code.instructions_executed / (nbytes / SECTOR)
+        nbytes, count = moved(result), instructions(result)
+        return count / (nbytes / SECTOR) if nbytes and count else None
 
     return _Kind(
         "warp instructions per sector of 32 bytes",
         "10⁹ warp instructions/s",
         "G instructions/s",
         per_sector,
-        lambda r: r.machine_code.instructions_executed if r.machine_code else None,
+        instructions,
         lambda gbps: gbps / SECTOR,
         _issue,
         "issue_ginstructions",
@@ -196,6 +190,15 @@ def moved(result: Result) -> int | None:
     if result.access is None:
         return None
     return SECTOR * (total(result.access, "global").actual + total(result.access, "local").actual) or None
+
+
+def instructions(result: Result) -> int | None:
+    """Return the warp instructions that a kernel executes: of the code that was measured, else of that which the
+    simulator counted in its place; None where nobody counted."""
+    code = result.machine_code
+    if code and code.instructions_executed:
+        return code.instructions_executed
+    return result.counted.instructions_executed if result.counted else None
 
 
 def _fp32(device: DeviceInfo, results: Sequence[Result]) -> list[tuple[str, float]]:
@@ -235,9 +238,9 @@ def _chart(
     if device is not None:
         if device.peak_gbps:
             slopes.append((f"peak {units.digits(device.peak_gbps)} GB/s", kind.slope(device.peak_gbps)))
-        copies = sorted(result.copy_gbps for result in results if result.copy_gbps)
+        copies = [result.copy_gbps for result in results if result.copy_gbps]
         if copies:
-            copy = copies[len(copies) // 2]
+            copy = statistics.median(copies)
             slopes.append((f"copy {units.digits(copy)} GB/s", kind.slope(copy)))
         ceilings = kind.ceilings(device, results)
     else:
