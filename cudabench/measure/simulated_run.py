@@ -91,6 +91,7 @@ class SimulatedRun(RunContext):
             return replace(blank, status="failed", reason=str(error))
 
     def _simulate(self, case: Case, result: Result) -> Result:
+        self.progress("compiling", 0)
         compiled = [(part, self.device.load(part).compiled) for part in case.parts]
         if self.disassemble:
             for _, one in compiled:

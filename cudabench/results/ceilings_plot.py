@@ -14,7 +14,7 @@ from cudabench.text import line
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-GREYS = ("0.35", "0.75", "0.55", "0.9")
+COLOURS = ("#0b5c99", "#e08a2c", "#4f4f4f", "#5db3a0")  # as `plot` has them
 HATCHES = ("", "///", "...", "xxx")
 ROW_IN = 0.2
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # so that no line crosses a figure
@@ -28,13 +28,18 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
     first = {one.name: one for one in files[0].ceilings}
     alone = len(files) == 1
     relative: Callable[[Ceiling], float | None] = _of_theory if alone else lambda one: _of_first(one, first)
-    names = list(dict.fromkeys(one.name for file in files for one in file.ceilings if relative(one) is not None))
+    shown = files if alone else files[1:]
+    names = list(dict.fromkeys(one.name for file in shown for one in file.ceilings if relative(one) is not None))
     if not names:
         raise CudabenchError(
             "There is nothing to draw: no ceiling has a value and "
-            + ("a theoretical one beside it." if alone else "one of the first file beside it.")
+            + (
+                "a theoretical one beside it."
+                if alone
+                else "one of the first file beside it, measured like it: a measured "
+                "figure is not held against a datasheet's."
+            )
         )
-    shown = files if alone else files[1:]
     figure.set_size_inches(figure.get_size_inches()[0], 1.4 + ROW_IN * len(names) * max(1, len(shown)))
     axes = figure.subplots()
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -51,7 +56,7 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
             if one is None or value is None:
                 continue
             axes.barh(
-                y + offset, value, height * 0.92, color=GREYS[at % 4], hatch=HATCHES[at % 4], edgecolor="k",
+                y + offset, value, height * 0.92, color=COLOURS[at % 4], hatch=HATCHES[at % 4], edgecolor="k",
                 linewidth=0.5, label=label if y == 0 else "_nolegend_",
             )  # fmt: skip
             text = ceilings.value(one.value, one.unit)

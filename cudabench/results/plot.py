@@ -1,14 +1,15 @@
 """Results as pictures: a ladder against copy and peak, time over size, the map of a sweep.
 
-Drawn in black and white: greys, hatches, markers and dashes tell things apart, so that a printed page or a reader who
-sees no colours loses nothing. matplotlib is imported when something is drawn, and never its window toolkit.
+A card has its colour, a kernel its marker and dashes. Hatches and the names in the legend say the same as the colours,
+which differ in lightness, so that a page printed in black or a reader who sees no colours loses nothing. matplotlib is
+imported when something is drawn, and never its window toolkit.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 WIDTH_IN = 7.2
 DPI = 150
-GREYS = ("0.35", "0.75", "0.55", "0.9")
+COLOURS = ("#0b5c99", "#e08a2c", "#4f4f4f", "#5db3a0")  # of cards or files, apart for every kind of colour vision
 HATCHES = ("", "///", "...", "xxx")
 MARKERS = "osD^vP*X<>"
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
@@ -250,7 +251,9 @@ def _ladder(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) 
                 if at == 0:
                     _scale(axes, file)
             elif quantity.name == bandwidth().name:
-                _own_scale(axes, file, [rows.index(row) + offset for row in by_row if row in rows], height)
+                _own_scale(
+                    axes, file, labels[at], at, [rows.index(row) + offset for row in by_row if row in rows], height
+                )
         if shown[0].ideal(results[0]) is not None:
             axes.plot([], [], "k|", markersize=9, markeredgewidth=2, label="the least that would do")
         axes.set_yticks(range(len(rows)), rows)
@@ -265,13 +268,15 @@ def _ladder(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) 
         from matplotlib.patches import Patch
 
         handles: list[Any] = [
-            Patch(facecolor=GREYS[i % 4], hatch=HATCHES[i % 4], edgecolor="k", linewidth=0.5, label=label)
+            Patch(facecolor=COLOURS[i % 4], hatch=HATCHES[i % 4], edgecolor="k", linewidth=0.5, label=label)
             for i, label in enumerate(labels)
         ]
         handles += panels[0].get_legend_handles_labels()[0]
+        widest = max(len(str(handle.get_label())) for handle in handles)
         figure.legend(
-            handles=handles, loc="outside lower center", ncols=min(4, len(handles)), frameon=False, fontsize=8
-        )
+            handles=handles, loc="outside lower center", ncols=min(len(handles), max(1, 100 // (widest + 8))),
+            frameon=False, fontsize=8,
+        )  # fmt: skip
     elif shown[0].ideal(results[0]) is not None:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", frameon=False)
     figure.suptitle(heading(files), fontsize=10)
@@ -286,7 +291,7 @@ def _bar(axes: Axes, quantity: Quantity, result: Result | None, y: float, height
         word = result.status if result.status != "ok" else "none"
         axes.text(most * 0.01, y, word, va="center", fontsize=8, style="italic")
         return
-    axes.barh(y, value, height, color=GREYS[at % 4], hatch=HATCHES[at % 4], edgecolor="k", linewidth=0.5)
+    axes.barh(y, value, height, color=COLOURS[at % 4], hatch=HATCHES[at % 4], edgecolor="k", linewidth=0.5)
     ideal = quantity.ideal(result)
     if ideal is not None:
         axes.plot([ideal], [y], "k|", markersize=14 * height + 4, markeredgewidth=2)
@@ -314,16 +319,15 @@ def _scale(axes: Axes, file: ResultsFile) -> None:
         axes.set_xlim(0, max(axes.get_xlim()[1], value * 1.02))
 
 
-def _own_scale(axes: Axes, file: ResultsFile, middles: Sequence[float], height: float) -> None:
+def _own_scale(axes: Axes, file: ResultsFile, card: str, at: int, middles: Sequence[float], height: float) -> None:
     """Draw copy and peak beside each bar of one card among several: each card has its own."""
-    for name, value, style in (("its own copy", _copy(file), ":"), ("its own peak", _peak(file), "-")):
+    for name, value, style in (("copy", _copy(file), ":"), ("peak", _peak(file), "-")):
         if value is None:
             continue
-        known = axes.get_legend_handles_labels()[1]
         low, high = [y - height / 2 for y in middles], [y + height / 2 for y in middles]
         axes.vlines(
-            [value] * len(middles), low, high, color="k", linestyle=style, linewidth=1.6, zorder=2,
-            label="_nolegend_" if name in known else name,
+            [value] * len(middles), low, high, color=COLOURS[at % 4], linestyle=style, linewidth=1.8, zorder=2,
+            label=f"{name} of {card}, {units.digits(value)}",
         )  # fmt: skip
         axes.set_xlim(0, max(axes.get_xlim()[1], value * 1.02))
 
@@ -336,60 +340,141 @@ def _peak(file: ResultsFile) -> float | None:
 
 
 def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     results = [r for file in files for r in file.results if r.status == "ok"]
-    quantity = time_taken() if any(r.time for r in results) else quantities(results)[0]
-    figure.set_size_inches(WIDTH_IN, 4.2)
-    axes = figure.subplots()
-    _plain_axes(axes)
+    shown = [time_taken()] if any(r.time for r in results) else quantities(results)
+    if not any(r.time for r in results) and any(least_time(r) is not None for r in results):
+        shown.append(at_least())
     cards = cards_of(files)
-    curves: dict[str, dict[float, float]] = {}
-    scales: dict[str, dict[float, list[float]]] = {}  # the time of the same bytes at the speed of the copy and the peak
-    for file, card in zip(files, cards, strict=True):
-        on = f", {card}" if card and len(set(cards)) > 1 else ""
-        for result in file.results:
-            value = quantity.value(result) if result.status == "ok" else None
-            if value is None:
-                continue
-            extent = elements(result)
-            curves.setdefault(f"{row_name(result, file.results)}{on}", {})[extent] = value
-            if result.copy_gbps and result.bytes:
-                scales.setdefault(f"copy{on}", {}).setdefault(extent, []).append(result.bytes / result.copy_gbps / 1e3)
-            least = least_time(result)
-            if least is not None and result.time:
-                name = f"least of {row_name(result, file.results)}{on}"
-                scales.setdefault(name, {}).setdefault(extent, []).append(least * 1e6)
-            peak = _peak(file)
-            if peak and result.bytes and result.time:
-                scales.setdefault(f"peak{on}", {}).setdefault(extent, []).append(result.bytes / peak / 1e3)
-    if max(map(len, curves.values())) < 2:
+    cards = cards if len(set(cards)) > 1 else [""] * len(files)
+    colours = {card: COLOURS[at % 4] for at, card in enumerate(dict.fromkeys(cards))}
+    kernels = list(dict.fromkeys(row_name(r, file.results) for file in files for r in file.results if r in results))
+    if len({elements(r) for r in results}) < 2 or all(
+        len({elements(r) for r in file.results if r.kernel == kernel}) < 2
+        for file in files
+        for kernel in {r.kernel for r in file.results}
+    ):
         raise UsageError("A plot over sizes takes one kernel at two sizes or more: give the files of several --size.")
-    for at, (label, points) in enumerate(curves.items()):
-        xs = sorted(points)
-        axes.plot(
-            xs, [points[x] for x in xs], color="k" if at % 2 == 0 else "0.5", linestyle=DASHES[at // 2 % 4],
-            marker=MARKERS[at % len(MARKERS)], markersize=5, markerfacecolor="w" if at % 2 else None, linewidth=1.2,
-            label=label,
-        )  # fmt: skip
-    for label, found in scales.items():
+    figure.set_size_inches(WIDTH_IN * (1 if len(shown) == 1 else 1.25), 4.4)
+    handles: dict[str, Any] = {
+        kernel: Line2D([], [], color="0.2", **_style(at, len(kernels)), label=kernel)
+        for at, kernel in enumerate(kernels)
+    }
+    for card, colour in colours.items():
+        if card:
+            handles[card] = Patch(color=colour, label=card)
+    for axes, quantity in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+        _plain_axes(axes)
+        for file, card in zip(files, cards, strict=True):
+            _curves(axes, file, kernels, quantity, colours[card])
+            if quantity.name == time_taken().name:
+                for label, line2d in _scales(axes, file, colours[card]).items():
+                    handles.setdefault(f"{label} of {card}" if card else label, line2d)
+            elif any(quantity.ideal(r) is not None for r in file.results if r.status == "ok"):
+                handles.setdefault("the least that would do", _ideals(axes, file, quantity))
+        _log_log(axes, quantity, results)
+    for label, handle in handles.items():
+        handle.set_label(label)
+    columns = min(len(handles), max(1, 110 // (max(map(len, handles)) + 8)))
+    figure.set_size_inches(figure.get_size_inches()[0], 4.2 + 0.17 * math.ceil(len(handles) / columns))
+    figure.legend(
+        handles=list(handles.values()), loc="outside lower center", frameon=False, fontsize=8, ncols=columns,
+        handlelength=3.5,
+    )  # fmt: skip
+    figure.suptitle(heading(files), fontsize=10)
+
+
+def at_least() -> Quantity:
+    """Return the longest limit: what a time cannot be under."""
+    return Quantity(
+        "at least, in µs", lambda r: None if (least := least_time(r)) is None else least * 1e6, units.digits, more=False
+    )
+
+
+def _style(at: int, of: int) -> dict[str, Any]:
+    """Return how a kernel's curve is drawn: where curves lie on one another, the earlier ones show around the later."""
+    return {
+        "linestyle": DASHES[at % 4],
+        "marker": MARKERS[at % len(MARKERS)],
+        "markersize": 4 + 5 * (of - at) / of,
+        "markerfacecolor": "w",
+        "linewidth": 1.2,
+    }
+
+
+def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str) -> None:
+    """Draw the kernels of a file over their sizes."""
+    for at, kernel in enumerate(kernels):
+        mine = [r for r in file.results if r.status == "ok" and row_name(r, file.results) == kernel]
+        found = {elements(r): value for r in mine if (value := quantity.value(r)) is not None}
         xs = sorted(found)
-        style, width = ("--", 2.0) if label.startswith("copy") else ("-", 0.9)
-        if label.startswith("least of "):
-            style, width = ":", 1.4
-        axes.plot(xs, [median(found[x]) for x in xs], color="k", linestyle=style, linewidth=width, label=label)
+        axes.plot(xs, [found[x] for x in xs], color=colour, **_style(at, len(kernels)), zorder=3)
+        bounds = {elements(r): least * 1e6 for r in mine if r.time and (least := least_time(r)) is not None}
+        xs = sorted(bounds)
+        style = {**_style(at, len(kernels)), "linestyle": (0, (1, 2)), "linewidth": 0.9, "markersize": 3}
+        axes.plot(xs, [bounds[x] for x in xs], color=colour, **style, zorder=2)
+
+
+def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
+    """Draw the time of the same bytes at the speed of the copy and of the peak, and return the lines by name; with
+    limits one of theirs too."""
+    times: dict[str, dict[float, list[float]]] = {}
+    peak = _peak(file)
+    for result in file.results:
+        if result.status != "ok" or not result.time or not result.bytes:
+            continue
+        for name, speed in (("copy", result.copy_gbps), ("peak", peak)):
+            if speed:
+                times.setdefault(name, {}).setdefault(elements(result), []).append(result.bytes / speed / 1e3)
+    found: dict[str, Any] = {}
+    for name, points in times.items():
+        xs = sorted(points)
+        style, width = ("--", 2.0) if name == "copy" else ("-", 0.8)
+        (found[name],) = axes.plot(
+            xs, [median(points[x]) for x in xs], color=colour, alpha=0.7, linestyle=style, linewidth=width, zorder=1
+        )
+    if any(r.time and least_time(r) is not None for r in file.results):
+        (found["a kernel's limit"],) = axes.plot([], [], color=colour, linestyle=(0, (1, 2)), linewidth=0.9)
+    return found
+
+
+def _ideals(axes: Axes, file: ResultsFile, quantity: Quantity) -> Any:
+    """Draw what would do, the least of the kernels at each size, and return the line."""
+    points: dict[float, float] = {}
+    for result in file.results:
+        ideal = quantity.ideal(result) if result.status == "ok" else None
+        if ideal is not None:
+            points[elements(result)] = min(ideal, points.get(elements(result), ideal))
+    xs = sorted(points)
+    (drawn,) = axes.plot(xs, [points[x] for x in xs], color="k", linestyle="--", linewidth=0.8, zorder=1)
+    return drawn
+
+
+def _log_log(axes: Axes, quantity: Quantity, results: Sequence[Result]) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
     ticks = dict(sorted((elements(r), size_label(r)) for r in results))
-    axes.set_xticks(list(ticks), list(ticks.values()), rotation=30 if len(ticks) > 5 else 0, fontsize=8)
+    many = len(ticks) > 5 or max(map(len, ticks.values())) > 9
+    axes.set_xticks(list(ticks), list(ticks.values()), rotation=30 if many else 0, fontsize=8)
+    axes.tick_params(axis="y", labelsize=8)
     axes.minorticks_off()
     axes.set_xlabel("size")
-    axes.set_ylabel(quantity.name)
+    axes.set_ylabel(quantity.name + ("" if quantity.more else ", less is better"))
     axes.grid(axis="y", color="0.88", linewidth=0.6)
-    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
-    figure.suptitle(heading(files), fontsize=10)
+
+
+def _short(value: float) -> str:
+    """Return a tick's number in short: 0.5, 20, 50k, 2M."""
+    for factor, unit_name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor * 10 or (value >= factor and factor > 1e3):
+            return f"{value / factor:g}{unit_name}"
+    return f"{value:g}"
 
 
 def least_time(result: Result) -> float | None:
@@ -536,49 +621,74 @@ def roofs_of(file: ResultsFile) -> dict[str, Any]:
 
 def _roofline(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
     """Draw GFLOP/s over operations a byte: measured kernels as filled points, bounds as hollow ones."""
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import FuncFormatter
+
     shown = points(files)
     if not shown:
         raise CudabenchError(
             "There is no roofline to draw: no right result has bytes and floating-point operations (--flops for a "
             "kernel of your own) and a time, or limits (--on h200)."
         )
-    roof = roofs_of(files[0])
-    memory = _figure(roof, "memory_gbps")
-    figure.set_size_inches(WIDTH_IN, 4.6)
+    by_card: dict[str, list[ResultsFile]] = {}
+    for file in files:
+        if points([file]):
+            by_card.setdefault(str(roofs_of(file).get("card") or ""), []).append(file)
+    figure.set_size_inches(WIDTH_IN, 4.6 + 0.17 * (len(by_card) > 1))
     axes = figure.subplots()
     _plain_axes(axes)
     axes.set_xscale("log")
     axes.set_yscale("log")
     left = min(point.intensity for point in shown) / MARGIN
     right = max(point.intensity for point in shown) * MARGIN
-    tops = _tops(files, roof)
-    if memory and tops:  # the corners belong into the picture
-        right = max(right, max(tops.values()) / memory * MARGIN)
+    drawn = []
+    for mine in by_card.values():
+        roof = roofs_of(mine[0])
+        memory, tops = _figure(roof, "memory_gbps"), _tops(mine, roof)
+        if memory and tops:  # the corners belong into the picture
+            right = max(right, max(tops.values()) / memory * MARGIN)
+        drawn.append((memory, tops))
+    for at, (memory, tops) in enumerate(drawn):
+        _roofs(axes, memory, tops, left, right, COLOURS[at % 4] if len(drawn) > 1 else "k")
+    colours = [
+        COLOURS[at % 4] if len(drawn) > 1 else "k" for at, mine in enumerate(by_card.values()) for _ in points(mine)
+    ]
+    _points(axes, [point for mine in by_card.values() for point in points(mine)], colours)
+    axes.set_xlim(left, right)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axes.set_xlabel("floating-point operations a byte that must move")
+    axes.set_ylabel("GFLOP/s")
+    if len(by_card) > 1:
+        handles = [Patch(color=COLOURS[at % 4], label=_shown(card)) for at, card in enumerate(by_card)]
+        figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=8, ncols=len(handles))
+    card = next(iter(by_card), "")
+    what = "bounds" if not any(point.measured for point in shown) else ""
+    on = f"{what} on {_shown(card)}" if what and card and len(by_card) == 1 else what
+    figure.suptitle("\n".join(part for part in (heading(files), on) if part), fontsize=10)
+
+
+def _roofs(axes: Axes, memory: float | None, tops: Mapping[str, float], left: float, right: float, colour: str) -> None:
+    """Draw what one card's memory and pipes allow."""
     if memory:
         most = max(tops.values(), default=memory * right)
         end = min(right, most / memory)
-        axes.plot([left, end], [left * memory, end * memory], "k-", linewidth=1.1)
+        axes.plot([left, end], [left * memory, end * memory], color=colour, linewidth=1.1)
         axes.annotate(
             f"memory {units.digits(memory)} GB/s", (left, left * memory), xytext=(16, -9), textcoords="offset points",
-            fontsize=8,
+            fontsize=8, color=colour,
         )  # fmt: skip
     for (name, value), dash in zip(tops.items(), DASHES, strict=False):
         start = value / memory if memory else left
-        axes.plot([max(start, left), right], [value, value], color="k", linestyle=dash, linewidth=1.1)
+        axes.plot([max(start, left), right], [value, value], color=colour, linestyle=dash, linewidth=1.1)
         axes.annotate(
-            f"{name} {units.digits(value)} GFLOP/s", (right, value), xytext=(0, 3), textcoords="offset points",
-            fontsize=8, ha="right",
+            f"{name} {_rate(value)}", (right, value), xytext=(0, 3), textcoords="offset points", fontsize=8, ha="right",
+            color=colour,
         )  # fmt: skip
-    _points(axes, shown)
-    axes.set_xlim(left, right)
-    axes.set_xlabel("floating-point operations a byte that must move")
-    axes.set_ylabel("GFLOP/s")
-    card = roof.get("card")
-    what = "bounds" if not any(point.measured for point in shown) else ""
-    title = "\n".join(
-        part for part in (heading(files), f"{what} on {_shown(str(card))}" if what and card else what) if part
-    )
-    figure.suptitle(title, fontsize=10)
+
+
+def _rate(gflops: float) -> str:
+    return f"{units.digits(gflops / 1e3, 3)} TFLOP/s" if gflops >= 1e4 else f"{units.digits(gflops, 3)} GFLOP/s"
 
 
 def _figure(roof: dict[str, Any], key: str) -> float | None:
@@ -602,12 +712,12 @@ def _tops(files: Sequence[ResultsFile], roof: dict[str, Any]) -> dict[str, float
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _points(axes: Axes, shown: Sequence[Point]) -> None:
+def _points(axes: Axes, shown: Sequence[Point], colours: Sequence[str]) -> None:
     """Draw the points, the labels of those that lie together one above the other."""
     last: tuple[float, float] | None = None
-    for point in sorted(shown, key=lambda point: (point.intensity, point.gflops)):
-        face = "k" if point.measured else "white"
-        axes.plot([point.intensity], [point.gflops], "o", markersize=5, markerfacecolor=face, markeredgecolor="k")
+    for point, colour in sorted(zip(shown, colours, strict=True), key=lambda each: (each[0].intensity, each[0].gflops)):
+        face = colour if point.measured else "white"
+        axes.plot([point.intensity], [point.gflops], "o", markersize=5, markerfacecolor=face, markeredgecolor=colour)
         height = point.gflops
         if last is not None and point.intensity < last[0] * MARGIN and height < last[1] * LINE_STEP:
             height = last[1] * LINE_STEP
