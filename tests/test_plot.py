@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.model import Result
+from cudabench.model import Limit, Result
 from cudabench.results import plot
 from cudabench.results.file import ResultsFile
 from tests.conftest import Ran, on_cards
@@ -28,9 +28,9 @@ def other_card(file: ResultsFile = RECORDED) -> ResultsFile:
     return replace(file, devices=[replace(RECORDED.device, name="A100", uuid="GPU-2", peak_gbps=2039.0)])
 
 
-def of_size(n: int) -> ResultsFile:
+def of_size(n: int, file: ResultsFile = RECORDED) -> ResultsFile:
     """Return a file as if of another size."""
-    return replace(RECORDED, results=[replace(r, size={"rows": n, "cols": n}) for r in RECORDED.results])
+    return replace(file, results=[replace(r, size={"rows": n, "cols": n}) for r in file.results])
 
 
 def swept(*blocks: tuple[int, int]) -> ResultsFile:
@@ -84,11 +84,14 @@ def test_wrong_has_no_bar() -> None:
 
 
 def test_two_cards_have_their_own_scale() -> None:
-    """Bars of two cards differ in hatch, not colour, and each has its own copy and peak."""
+    """Bars of two cards differ in colour and hatch, and each has its own copy and peak in its colour, by its name."""
     figure = plot.draw([RECORDED, other_card()], ["a.json", "b.json"])
     bars = figure.axes[0].patches
     assert {bar.get_hatch() for bar in bars} == {"", "///"}
-    assert {"NVIDIA H200", "A100", "its own copy", "its own peak"} <= set(texts(figure))
+    assert len({bar.get_facecolor() for bar in bars}) == 2
+    said = set(texts(figure))
+    assert {"NVIDIA H200", "A100", "copy of NVIDIA H200, 3725", "peak of NVIDIA H200, 4814"} <= said
+    assert {line.rpartition(",")[0] for line in said} >= {"copy of A100", "peak of A100"}
 
 
 def test_cards_of_one_run_stand_side_by_side() -> None:
@@ -102,17 +105,52 @@ def test_cards_of_one_run_stand_side_by_side() -> None:
     assert {"smem, NVIDIA H200 (cuda:0)", "smem, NVIDIA H200 (cuda:1)"} <= labels
 
 
-def test_no_colours() -> None:
-    """Everything is a grey."""
+def test_colours_are_of_cards() -> None:
+    """A card's curves have one colour, whatever the kernel; what two cards have differs in lightness too, as a reader
+    who sees no colours needs it."""
     import matplotlib.colors
 
-    for files in ([RECORDED, other_card()], [of_size(512), of_size(1024)], [swept((32, 8), (16, 16), (8, 32))]):
-        figure = plot.draw(files, ["a.json", "b.json"][: len(files)])
-        for axes in figure.axes:
-            for drawn in [*axes.patches, *axes.lines]:
-                colour = drawn.get_facecolor() if hasattr(drawn, "get_facecolor") else drawn.get_color()
-                red, green, blue, alpha = matplotlib.colors.to_rgba(colour)
-                assert red == green == blue or alpha == 0
+    both = [of_size(512), of_size(1024), other_card(of_size(512)), other_card(of_size(1024))]
+    (axes,) = plot.draw(both, ["a", "b", "c", "d"]).axes
+    by_card: dict[str, set[str]] = {"NVIDIA H200": set(), "A100": set()}
+    for line in axes.lines:
+        for card, colours in by_card.items():
+            if str(line.get_label()).endswith(f", {card}"):
+                colours.add(str(line.get_color()))
+    assert [len(colours) for colours in by_card.values()] == [1, 1]
+    light = [0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in map(matplotlib.colors.to_rgb, plot.COLOURS)]
+    assert all(abs(one - other) > 0.08 for at, one in enumerate(light) for other in light[:at])
+
+
+def test_the_simulator_over_sizes() -> None:
+    """Sectors, wavefronts and, where counts were priced, the bound that they make are curves beside one another, with
+    what would do."""
+    files = [of_size(n, simulated()) for n in (512, 1024)]
+    figure = plot.draw(files, ["a", "b"])
+    assert [axes.get_ylabel() for axes in figure.axes] == [
+        "global sectors, less is better",
+        "shared wavefronts, less is better",
+    ]
+    assert "the least that would do" in texts(figure)
+    priced = [
+        replace(file, results=[replace(r, limits=(Limit("memory", 1e-6, ""),)) for r in file.results]) for file in files
+    ]
+    assert plot.draw(priced, ["a", "b"]).axes[-1].get_ylabel() == "at least, in µs, less is better"
+
+
+def test_a_roofline_of_two_cards() -> None:
+    """Kernels on two cards have a roof each, in the colour of their card, whose name is in the legend."""
+    files = []
+    for name, gbps in (("one", 4000.0), ("two", 2000.0)):
+        results = [replace(result, flops=10**9) for result in RECORDED.results]
+        roof = {"card": name, "memory_gbps": gbps, "float32_gflops": 10 * gbps}
+        files.append(replace(RECORDED, results=results, settings={"on": roof}))
+    figure = plot.draw(files, ["a", "b"], "roofline")
+    assert {"one", "two", "memory 4000 GB/s", "memory 2000 GB/s", "float32 20.0 TFLOP/s"} <= set(texts(figure))
+    points = {str(line.get_color()) for line in figure.axes[0].lines if line.get_marker() == "o"}
+    roofs = {str(line.get_color()) for line in figure.axes[0].lines if line.get_marker() != "o"}
+    assert roofs == set(plot.COLOURS[:2])
+    assert points
 
 
 def test_limits_over_sizes_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +162,7 @@ def test_limits_over_sizes_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     curves = {line.get_label(): line for line in axes.lines}
     assert [label for label in curves if str(label).startswith("least")] == ["least of smem"]
     assert list(curves["least of smem"].get_ydata()) == [y / 2 for y in curves["smem"].get_ydata()]
-    assert curves["least of smem"].get_linestyle() == ":"
+    assert curves["least of smem"].get_linewidth() < curves["smem"].get_linewidth()
 
 
 def test_sizes_are_curves() -> None:
@@ -134,7 +172,7 @@ def test_sizes_are_curves() -> None:
     (axes,) = figure.axes
     curves = {line.get_label(): line for line in axes.lines}
     assert {r.kernel for r in RECORDED.results} | {"copy", "peak"} <= set(curves)
-    assert (axes.get_xscale(), axes.get_yscale(), axes.get_ylabel()) == ("log", "log", "time in µs")
+    assert (axes.get_xscale(), axes.get_yscale(), axes.get_ylabel()) == ("log", "log", "time in µs, less is better")
     assert {"50", "100", "200"} <= {label.get_text() for label in axes.get_yticklabels()}
     smem = next(r for r in RECORDED.results if r.kernel == "smem")
     assert smem.time is not None

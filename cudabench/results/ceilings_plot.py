@@ -14,7 +14,7 @@ from cudabench.text import line
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = ("#0b5c99", "#e08a2c", "#4f4f4f", "#5db3a0")  # as `plot` has them
+COLOURS = ("#0b4f8a", "#e8943a", "#1f8a70", "#c9c3e6")  # as `plot` has them
 HATCHES = ("", "///", "...", "xxx")
 ROW_IN = 0.2
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # so that no line crosses a figure

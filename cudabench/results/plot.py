@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 WIDTH_IN = 7.2
 DPI = 150
-COLOURS = ("#0b5c99", "#e08a2c", "#4f4f4f", "#5db3a0")  # of cards or files, apart for every kind of colour vision
+COLOURS = ("#0b4f8a", "#e8943a", "#1f8a70", "#c9c3e6")  # of cards or files, apart for every kind of colour vision
 HATCHES = ("", "///", "...", "xxx")
 MARKERS = "osD^vP*X<>"
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
@@ -348,14 +348,19 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     if not any(r.time for r in results) and any(least_time(r) is not None for r in results):
         shown.append(at_least())
     cards = cards_of(files)
-    cards = cards if len(set(cards)) > 1 else [""] * len(files)
+    together: dict[str, ResultsFile] = {}  # a card's files are often of one size each
+    for file, card in zip(files, cards if len(set(cards)) > 1 else [""] * len(files), strict=True):
+        known = together.get(card)
+        together[card] = replace(known, results=[*known.results, *file.results]) if known else file
+    files, cards = list(together.values()), list(together)
     colours = {card: COLOURS[at % 4] for at, card in enumerate(dict.fromkeys(cards))}
     kernels = list(dict.fromkeys(row_name(r, file.results) for file in files for r in file.results if r in results))
-    if len({elements(r) for r in results}) < 2 or all(
-        len({elements(r) for r in file.results if r.kernel == kernel}) < 2
-        for file in files
-        for kernel in {r.kernel for r in file.results}
-    ):
+    sizes: dict[tuple[str, str], set[float]] = {}
+    for file, card in zip(files, cards, strict=True):
+        for r in file.results:
+            if r.status == "ok":
+                sizes.setdefault((card, row_name(r, file.results)), set()).add(elements(r))
+    if max(map(len, sizes.values()), default=0) < 2:
         raise UsageError("A plot over sizes takes one kernel at two sizes or more: give the files of several --size.")
     figure.set_size_inches(WIDTH_IN * (1 if len(shown) == 1 else 1.25), 4.4)
     handles: dict[str, Any] = {
@@ -368,7 +373,7 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     for axes, quantity in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
         _plain_axes(axes)
         for file, card in zip(files, cards, strict=True):
-            _curves(axes, file, kernels, quantity, colours[card])
+            _curves(axes, file, kernels, quantity, colours[card], f", {card}" if card else "")
             if quantity.name == time_taken().name:
                 for label, line2d in _scales(axes, file, colours[card]).items():
                     handles.setdefault(f"{label} of {card}" if card else label, line2d)
@@ -404,17 +409,18 @@ def _style(at: int, of: int) -> dict[str, Any]:
     }
 
 
-def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str) -> None:
+def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str, on: str) -> None:
     """Draw the kernels of a file over their sizes."""
     for at, kernel in enumerate(kernels):
         mine = [r for r in file.results if r.status == "ok" and row_name(r, file.results) == kernel]
         found = {elements(r): value for r in mine if (value := quantity.value(r)) is not None}
         xs = sorted(found)
-        axes.plot(xs, [found[x] for x in xs], color=colour, **_style(at, len(kernels)), zorder=3)
+        axes.plot(xs, [found[x] for x in xs], color=colour, **_style(at, len(kernels)), label=f"{kernel}{on}", zorder=3)
         bounds = {elements(r): least * 1e6 for r in mine if r.time and (least := least_time(r)) is not None}
         xs = sorted(bounds)
         style = {**_style(at, len(kernels)), "linestyle": (0, (1, 2)), "linewidth": 0.9, "markersize": 3}
-        axes.plot(xs, [bounds[x] for x in xs], color=colour, **style, zorder=2)
+        if bounds:
+            axes.plot(xs, [bounds[x] for x in xs], color=colour, **style, label=f"least of {kernel}{on}", zorder=2)
 
 
 def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
@@ -433,7 +439,14 @@ def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
         xs = sorted(points)
         style, width = ("--", 2.0) if name == "copy" else ("-", 0.8)
         (found[name],) = axes.plot(
-            xs, [median(points[x]) for x in xs], color=colour, alpha=0.7, linestyle=style, linewidth=width, zorder=1
+            xs,
+            [median(points[x]) for x in xs],
+            color=colour,
+            alpha=0.7,
+            linestyle=style,
+            linewidth=width,
+            zorder=1,
+            label=name,
         )
     if any(r.time and least_time(r) is not None for r in file.results):
         (found["a kernel's limit"],) = axes.plot([], [], color=colour, linestyle=(0, (1, 2)), linewidth=0.9)
