@@ -122,7 +122,7 @@ def timing_warnings(timing: Timing, elapsed: float, settings: Settings, others: 
             )
         )
     if timing.relative_ci >= RELATIVE_CI and elapsed >= settings.max_time:
-        notes.append(warning("imprecise", max_time=settings.max_time, known=timing.relative_ci, wanted=RELATIVE_CI))
+        notes.append(warning("imprecise", elapsed=elapsed, known=timing.relative_ci, wanted=RELATIVE_CI))
     return notes
 
 

@@ -98,15 +98,17 @@ class SimulatedRun(RunContext):
                 if one.cubin is not None:
                     machine_code.begin(one.cubin)  # beside the simulation
         arrays = self._arrays(case, self.input_sets[0])
-        self.progress("simulating", 0)
         self.device.reset(case)
         constants = {**case.constants, **constants_of(self.operation, self.inputs)}
+        self.progress("reading the machine code", 0)
+        merged = merged_in(self.device, case) if self.disassemble else {}
+        self.progress("simulating", 0)
         run = self.device.run(
             replace(case, constants=constants),
             arrays,
             trace=self.trace or (self.record and recorded.watch(case)),
             progress=lambda fraction: self.progress("simulating", fraction),
-            merged=merged_in(self.device, case) if self.disassemble else {},
+            merged=merged,
             seconds=self._seconds(),
             footprint=self.card is not None,
         )

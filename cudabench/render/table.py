@@ -206,7 +206,9 @@ def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Col
         ),
         Column("grid", lambda r: dim_text(r.grid) if r.grid[0] else NOTHING, right=False, expendable=1),
     ]
-    return start, Column("verified", verified, right=False)
+    # A column that says the same good thing of every kernel goes before a name or a figure is cut.
+    right = all(verified(result) == "yes" for result in results)
+    return start, Column("verified", verified, right=False, expendable=8 if right else 0)
 
 
 def with_detours(
@@ -224,7 +226,7 @@ def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Colum
     start, end = common_columns(results)
     middle = [
         Column("time", _time),
-        Column("GB/s", lambda r: number(r.bandwidth_gbps)),
+        Column("GB/s", lambda r: number(r.bandwidth_gbps), expendable=7 if operation.flops else 0),
         Column("of copy", lambda r: percent(r.copy_fraction)),
         Column("of peak", lambda r: percent(r.peak_fraction), expendable=2),
         Column("x CPU", lambda r: number(r.speedup_vs_cpu, 3), expendable=3),
@@ -259,7 +261,11 @@ def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
         ),
         *([Column("at least", _at_least)] if any(result.limits for result in results) else []),
         Column("occupancy", lambda r: percent(r.occupancy.fraction) if r.occupancy else NOTHING, expendable=1),
-        Column("hazards", lambda r: NOTHING if r.hazards is None else str(len(r.hazards)) if r.hazards else "none"),
+        Column(
+            "hazards",
+            lambda r: NOTHING if r.hazards is None else str(len(r.hazards)) if r.hazards else "none",
+            expendable=0 if any(r.hazards for r in results) else 7,
+        ),
         end,
     ]
 

@@ -48,7 +48,7 @@ KINDS = {
         Kind(
             "imprecise",
             "The longest time went by before the median was known as precisely as asked for.",
-            "after --max-time {max_time:g} s the median is known to {known:.1%} only, not {wanted:.1%}",
+            "after {elapsed:.2g} s (--max-time, or --budget) the median is known to {known:.1%} only, not {wanted:.1%}",
             "--max-time",
         ),
         Kind(

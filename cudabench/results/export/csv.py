@@ -56,6 +56,7 @@ COLUMNS: dict[str, Callable[[Result, ResultsFile], Any]] = {
     "instructions": lambda r, f: r.instructions,
     "hazards": lambda r, f: hazards(r),
     "warnings": lambda r, f: " ".join(w.code for w in r.warnings),
+    "device_uuid": lambda r, f: device.uuid if (device := f.device_of(r)) else None,
 }
 
 
