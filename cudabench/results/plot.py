@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +175,7 @@ def heading(files: Sequence[ResultsFile]) -> str:
     dtypes = {result.dtype for result in results}
     devices = list(dict.fromkeys(file.device.name for file in files if file.device))
     parts = [
-        first.operation,
+        line(PurePath(first.source).name).replace("$", r"\$") if first.operation == "run" else first.operation,
         units.size(first) if len(sizes) == 1 else "",
         first.dtype if len(dtypes) == 1 else "",
     ]
@@ -222,7 +223,8 @@ def _plain_axes(axes: Axes) -> None:
 def row_name(result: Result, results: Sequence[Result]) -> str:
     """Return a kernel's name, with what else tells it from the others of a file."""
     same = [other for other in results if other.kernel == result.kernel]
-    block = f" {dim_text(result.block, 2)}" if len({other.block for other in same}) > 1 else ""
+    flat = all(other.block[1] <= 1 for other in results)
+    block = f" {dim_text(result.block, 1 if flat else 2)}" if len({other.block for other in same}) > 1 else ""
     dtype = f" {result.dtype}" if len({other.dtype for other in results}) > 1 else ""
     variant = f" {units.variant(result)}" if units.variant(result) else ""
     return f"{result.kernel}{block}{dtype}{variant}"
@@ -472,7 +474,8 @@ def _log_log(axes: Axes, quantity: Quantity, results: Sequence[Result]) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
-    ticks = dict(sorted((elements(r), size_label(r)) for r in results))
+    varying = {name for name in results[0].size if len({r.size.get(name) for r in results}) > 1}
+    ticks = dict(sorted((elements(r), size_label(r, varying)) for r in results))
     many = len(ticks) > 5 or max(map(len, ticks.values())) > 9
     axes.set_xticks(list(ticks), list(ticks.values()), rotation=30 if many else 0, fontsize=8)
     axes.tick_params(axis="y", labelsize=8)
@@ -501,8 +504,11 @@ def elements(result: Result) -> float:
     return math.prod(map(float, result.size.values()))
 
 
-def size_label(result: Result) -> str:
-    """Return a size in short: 4096 x 4096, or 2^25 for a long single number."""
+def size_label(result: Result, varying: Collection[str] = ()) -> str:
+    """Return a size in short: 4096 x 4096, or 2^25 for a long single number; of a kernel of the user's own the numbers
+    that vary."""
+    if result.operation == "run" and varying:
+        result = replace(result, size={name: value for name, value in result.size.items() if name in varying})
     numbers = list(result.size.values())
     if len(numbers) == 1 and numbers[0] >= 2**17 and math.log2(numbers[0]).is_integer():
         return f"$2^{{{round(math.log2(numbers[0]))}}}$"

@@ -82,7 +82,10 @@ class Space:
         if by_kind["block"]:
             parts = alternatives(block) if block else [""] * len(by_kind["block"])
             block = ",".join(values.get(own, part) for own, part in zip(BLOCK_NAMES, parts, strict=False))
-        numbers = plan.numeric({name: values[name] for name in (*by_kind["parameter"], *by_kind["block"])})
+        fixed = dict(zip(BLOCK_NAMES, block.split(","), strict=False)) if block else {}
+        fixed = {name: text.strip() for name, text in fixed.items() if text.strip().isdecimal()}
+        varied = {name: values[name] for name in (*by_kind["parameter"], *by_kind["block"])}
+        numbers = plan.numeric({**fixed, **varied})
         kernels = (values["kernel"],) if by_kind["kernel"] else self.request.kernels
         changed: dict[str, Any] = {
             name: put(text) for name in EXPRESSIONS if (text := getattr(self.request, name)) is not None
