@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench import outputs
+from cudabench import cards, outputs
 from cudabench.cards import KINDS, Ceiling
 from cudabench.devices import probe
-from cudabench.errors import CompilerError, DeviceUnusable, UsageError
+from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
 from cudabench.measure import ceilings as package
 from cudabench.measure.ceilings import board, chapter, code, gpu, run, theory
 from cudabench.measure.ceilings.chapter import Extent
 from cudabench.model import DeviceInfo
 from cudabench.occupancy import capability
 from cudabench.results import ceilings as results
-from cudabench.results.file import ResultsFile, parse
+from cudabench.results import plot
+from cudabench.results.file import ResultsFile, load, parse
 from cudabench.toolchain import compiler
 from cudabench.toolchain.record import Compiled
 from tests.ceilings_device import INFO, SimulatedGpu, scale
@@ -435,6 +436,16 @@ def test_export(cudabench: Runner, two: tuple[Path, Path]) -> None:
     for target in ("junit", "sarif", "bencher", "github-benchmark"):
         ran = cudabench("export", two[0], "--to", target)
         assert (ran.code, "holds ceilings" in ran.err) == (1, True)
+
+
+def test_no_plot_of_what_does_not_compare() -> None:
+    """A measured card and one of a datasheet have no bar in common, which is said; two measured ones are both named."""
+    shipped = Path(cards.__file__).parent
+    h200, h100, a100 = (load(shipped / f"{name}.json") for name in ("h200", "h100", "a100"))
+    with pytest.raises(CudabenchError, match="not held against a datasheet's"):
+        plot.draw([h200, a100], ["h200.json", "a100.json"])
+    title = plot.draw([h200, h100], ["h200.json", "h100.json"]).get_suptitle()
+    assert all(file.device is not None and file.device.name in title for file in (h200, h100))
 
 
 def test_plot(cudabench: Runner, two: tuple[Path, Path]) -> None:

@@ -68,6 +68,8 @@ def test_csv_is_read_back() -> None:
         assert float(row["bandwidth_gbps"]) == result.bandwidth_gbps
         assert int(row["bytes"]) == result.bytes
         assert (row["size"], row["block"], row["cache"]) == ("4096x4096", "32x8x1", "cold")
+        assert RECORDED.device is not None
+        assert row["device_uuid"] == RECORDED.device.uuid
 
 
 def test_csv_of_what_was_not_measured_is_empty() -> None:

@@ -27,6 +27,7 @@ from cudabench.measure.limited import sampled
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, DeviceInfo, Limit, Result, Settings, Timing
 from cudabench.plan import cases, chapters
+from cudabench.render import table
 from cudabench.results import plot
 from cudabench.results.file import ResultsFile, load
 from cudabench.toolchain.compiler import compile_ptx
@@ -504,6 +505,27 @@ def test_roofline(cudabench: Runner, tmp_path: Path) -> None:
     none = ResultsFile({}, {}, {}, results=[replace(first, flops=None)])
     with pytest.raises(CudabenchError, match="no roofline"):
         plot.draw([none], ["r.json"], "roofline")
+
+
+def test_limits_fit_a_terminal(cudabench: Runner, tmp_path: Path) -> None:
+    """Eighty columns hold names, sectors, wavefronts and the bound uncut; what goes says the same of every kernel."""
+    names = ["smem-unroll-pad", "naive-col-unroll"]
+    path = tmp_path / "r.json"
+    ran = cudabench(
+        "transpose", "-k", names[0], "-k", names[1], "--size", "64", "64", "-d", "sim", "--no-cpu", "--on", "h200",
+        "-q", "--json", str(path),
+    )  # fmt: skip
+    assert ran.code == 0
+    operation, found = operations.get("transpose"), load(path).results
+    columns = table.with_detours(table.simulated_columns(found), operation, found)
+    kept, dropped = table.fitting(columns, found, 80)
+    widths = [max(map(len, [*c.heading.split("\n"), *map(c.text, found)])) for c in kept]
+    assert sum(widths) + 2 * len(kept) - 2 <= 80
+    assert {"kernel", "shared\nwavefronts", "at least"} <= {column.heading for column in kept}
+    assert "verified" in {column.heading for column in dropped}
+    wrong = [replace(found[0], status="wrong"), found[1]]
+    kept, _ = table.fitting(table.simulated_columns(wrong), wrong, 80)
+    assert "verified" in {column.heading for column in kept}
 
 
 @pytest.mark.gpu

@@ -111,7 +111,9 @@ def test_a_point_asks_for_its_values() -> None:
     assert last.kernels == ("tile<2,2>",)
     assert last.arguments == ("x=float64[n]:normal(0,1)", "y=float64[n]:empty", "n=int32:20")
     assert last.block == "64,2"
-    assert last.numbers == {"M": 2, "bx": 64}
+    assert last.numbers == {"M": 2, "bx": 64, "by": 2}
+    own = space(block="64", defines={"A": "1,2"}, arguments=("n=1000", "bx=3"))
+    assert own.at(next(iter(own.combinations()))).numbers == {}  # a name of the user's own is the user's
     assert made.count == 2 * 2 * 2 * 2 * 2
 
 

@@ -47,6 +47,7 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
     height = 0.8 / len(shown)
     most = max(value for file in shown for one in file.ceilings if (value := relative(one)) is not None)
     for at, file in enumerate(shown):
+        colour = COLOURS[(at if alone else at + 1) % 4]  # a card has the colour of its place among all
         by_name = {one.name: one for one in file.ceilings}
         offset = (at - (len(shown) - 1) / 2) * height
         label = labels[at if alone else at + 1]
@@ -56,7 +57,7 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
             if one is None or value is None:
                 continue
             axes.barh(
-                y + offset, value, height * 0.92, color=COLOURS[at % 4], hatch=HATCHES[at % 4], edgecolor="k",
+                y + offset, value, height * 0.92, color=colour, hatch=HATCHES[at % 4], edgecolor="k",
                 linewidth=0.5, label=label if y == 0 else "_nolegend_",
             )  # fmt: skip
             text = ceilings.value(one.value, one.unit)
@@ -69,7 +70,11 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
     if len(shown) > 1:
         figure.legend(loc="outside lower center", ncols=min(4, len(shown)), frameon=False, fontsize=8)
     device = files[0].device
-    title = f"Ceilings of {device.name if device else labels[0]}" if alone else f"Ceilings beside {labels[0]}"
+    title = (
+        f"Ceilings of {device.name if device else labels[0]}"
+        if alone
+        else f"Ceilings of {', '.join(labels[1:])} beside {labels[0]}"
+    )
     figure.suptitle(title, fontsize=10)
 
 

@@ -83,7 +83,8 @@ class Space:
             parts = alternatives(block) if block else [""] * len(by_kind["block"])
             block = ",".join(values.get(own, part) for own, part in zip(BLOCK_NAMES, parts, strict=False))
         fixed = dict(zip(BLOCK_NAMES, block.split(","), strict=False)) if block else {}
-        fixed = {name: text.strip() for name, text in fixed.items() if text.strip().isdecimal()}
+        taken = {*self.request.defines, *values, *(text.partition("=")[0].strip() for text in self.request.arguments)}
+        fixed = {name: text.strip() for name, text in fixed.items() if text.strip().isdecimal() and name not in taken}
         varied = {name: values[name] for name in (*by_kind["parameter"], *by_kind["block"])}
         numbers = plan.numeric({**fixed, **varied})
         kernels = (values["kernel"],) if by_kind["kernel"] else self.request.kernels
