@@ -14,13 +14,13 @@ PARTS = ("simulating", "launching again", "counting", "timing")  # phases of whi
 
 
 class Progress:
-    """Shows kernel, phase and a bar while a run lasts; in a pipe or a file one line every `every` seconds, so that a
+    """Shows kernel, phase and a bar while a run lasts; in a pipe or a file one line every `every` seconds (EVERY_S), so that a
     log tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one looks."""
 
-    def __init__(self, total: int, *, shown: bool, every: float = EVERY_S) -> None:
+    def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
         self._total = total
         self._shown = shown and sys.stderr.isatty()
-        self._log = _Log(total, every) if shown and not self._shown else None
+        self._log = _Log(total, every or EVERY_S) if shown and not self._shown else None
 
     def __enter__(self) -> Progress:
         if self._shown:
