@@ -14,9 +14,8 @@ PARTS = ("simulating", "launching again", "counting", "timing")  # phases of whi
 
 
 class Progress:
-    """Shows kernel, phase and a bar while a run lasts; in a pipe or a file one line every `every` seconds, EVERY_S unless
-    told, so that a log tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one
-    looks."""
+    """Shows kernel, phase and a bar while a run lasts; in a pipe or a file one line every so many seconds, so that a log
+    tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one looks."""
 
     def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
         self._total = total
