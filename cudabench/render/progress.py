@@ -14,7 +14,7 @@ PARTS = ("simulating", "launching again", "counting", "timing")  # phases of whi
 
 
 class Progress:
-    """Shows kernel, phase and a bar while a run lasts; in a pipe or a file one line every so many seconds, so that a log
+    """Shows kernel, phase and a bar while a run lasts; in a pipe one line every so many seconds, so that a log
     tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one looks."""
 
     def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
