@@ -9,7 +9,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,6 +55,12 @@ def quiet_fleet(cards: int = 8, kernels: int = 2, **more: Any) -> list[dict[str,
 # Who is slow ---------------------------------------------------------------------------------------------------------
 
 
+def columns(rows: Iterable[tuple[int, int, int, int, float]]) -> sums.Rows:
+    """Return rows as columns."""
+    parts = [*zip(*rows, strict=True)] or [()] * 5
+    return sums.Rows(*(np.array(part, np.int64) for part in parts[:4]), np.array(parts[4], np.float64))
+
+
 @pytest.mark.parametrize("engine", [sums.InMemory, sums.OnDisk])
 def test_ten_thousand_cards(engine: Callable[[], sums.Sums]) -> None:
     """Of 10,000 cards with 0.5% noise in three kernels, every card that is 5% or 30% slow is found, and fewer than one
@@ -68,9 +74,11 @@ def test_ten_thousand_cards(engine: Callable[[], sums.Sums]) -> None:
         numbers = [*range(model, 10_000, 2)]
         costs = (1 + model) * (1 + 0.005 * chance.standard_normal((len(numbers), 3)))
         taking.add(
-            sums.Row(0, number, model, label, float(cost) * planted.get(number, 1.0))
-            for number, row in zip(numbers, costs, strict=True)
-            for label, cost in enumerate(row)
+            columns(
+                (0, number, model, label, float(cost) * planted.get(number, 1.0))
+                for number, row in zip(numbers, costs, strict=True)
+                for label, cost in enumerate(row)
+            )
         )
     slow = {int(card) for card in taking.beyond(0, findings.RULE).card}
     taking.close()
@@ -83,18 +91,18 @@ def test_both_engines_say_the_same() -> None:
     pytest.importorskip("duckdb")
     chance = random.Random(3)
     rows = [
-        sums.Row(folder, card, card % 3, label, chance.gauss(1, 0.005) * (1.3 if card == 8 else 1.0) * (1 + label))
+        (folder, card, card % 3, label, chance.gauss(1, 0.005) * (1.3 if card == 8 else 1.0) * (1 + label))
         for folder in range(3)
         for card in range(40)
         for label in range(4)
         if chance.random() > 0.1
     ]
-    rows.append(sums.Row(2, 99, 7, 5, 1.0))
+    rows.append((2, 99, 7, 5, 1.0))
     both = (sums.InMemory(), sums.OnDisk())
     for each in both:
-        each.add([])
-        each.add(rows[:100])
-        each.add(iter(rows[100:]))
+        each.add(columns([]))
+        each.add(columns(rows[:100]))
+        each.add(columns(rows[100:]))
     rule = findings.RULE
     asked: list[tuple[str, tuple[Any, ...]]] = [
         ("groups", (2, rule)), ("beyond", (2, rule)), ("typical", (2,)), ("changes", (2, rule)), ("dots", (1,)),

@@ -324,9 +324,10 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool) -> int:
     "--json", "json_path", type=click.Path(), metavar="PATH", help="Write all findings; '-' = standard output."
 )
 @click.option(
-    "--to", "target", type=click.Choice(["table", "markdown"]), default="table", show_default=True, help="Form."
-)
-@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write what --to says to FILE.")
+    "--to", "target", type=click.Choice(["table", "markdown", "html"]),
+    help="Form; left out, html where --output names an .html file, else table.",
+)  # fmt: skip
+@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the report to FILE, as report.html.")
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw every card as a dot: .svg, .png or .pdf.")
 @click.option("-q", "--quiet", is_flag=True, help="No table.")
 def report(
@@ -337,7 +338,7 @@ def report(
     fail_on_slow: bool,
     fail_on_missing: bool,
     json_path: str | None,
-    target: str,
+    target: str | None,
     output: str | None,
     plot: str | None,
     quiet: bool,
@@ -358,6 +359,7 @@ def report(
     if picture:
         _check_picture(picture)
     expected = _ids(expect)
+    form = target or ("html" if text_file and text_file.suffix.lower() in (".html", ".htm") else "table")
     made = findings.load(folders)
     try:
         found = made.findings(Rule(mads, over), expected)
@@ -365,10 +367,10 @@ def report(
         _write(found, place)
         if picture:
             _draw(made, found, picture)
+        if text_file or not place.quiet:
+            _show(made, found, form, text_file, place.to_stdout)
     finally:
         made.sums.close()
-    if text_file or not place.quiet:
-        _show(made, found, target == "markdown", text_file, place.to_stdout)
     return _exit_code(found, fail_on_slow, fail_on_missing)
 
 
@@ -411,11 +413,20 @@ def _draw(made: Report, found: Fleet, path: Path) -> None:
     outputs.write_whole(path, render(plot.draw(made, found), path.suffix.lower().removeprefix(".")))
 
 
-def _show(made: Report, found: Fleet, markdown: bool, file: Path | None, json_to_stdout: bool) -> None:
+def _show(made: Report, found: Fleet, form: str, file: Path | None, json_to_stdout: bool) -> None:
     from cudabench import outputs
     from cudabench.render import console, fleet
 
-    view = fleet.View(found, made.simulated, markdown)
+    if form == "html":
+        from cudabench.render import fleet_page
+
+        page = fleet_page.page(made, found)
+        if file:
+            outputs.write_whole(file, page.encode())
+        else:
+            click.echo(page, err=json_to_stdout)
+        return
+    view = fleet.View(found, made.simulated, form == "markdown")
     if file:
         outputs.write_whole(file, console.captured(view.show).encode())
     else:

@@ -29,7 +29,7 @@ from cudabench.cards.fleet import (
     Slowing,
 )
 from cudabench.fleet import place, reading
-from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Dots, InMemory, OnDisk, Row, Sums, limit
+from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Dots, InMemory, OnDisk, Rows, Sums, limit
 
 RULE = Rule(mads=5.0, over=0.03)
 IN_MEMORY = 10_000  # shards that are summed without DuckDB
@@ -246,22 +246,28 @@ def _written(path: Path, files: Sequence[str]) -> str:
     return ""
 
 
-def _take(report: Report, number: int, chunk: Iterable[reading.Shard | Damaged], files: frozenset[str]) -> None:
+def _take(report: Report, number: int, chunk: reading.Chunk, files: frozenset[str]) -> None:
     """Put what some files of a folder hold into a report."""
-    folder, rows = report.folders[number], []
-    for found in chunk:
-        if isinstance(found, Damaged):
-            folder.damaged.append(found)
-            continue
+    folder, kept, cards, models = report.folders[number], [], [], []
+    for found in chunk.cards:
         own = place.file_name(found.card.id)
-        if found.card.id in folder.cards or (own != found.file and own in files):
+        kept.append(found.card.id not in folder.cards and (own == found.file or own not in files))
+        if not kept[-1]:
             folder.damaged.append(Damaged(found.file, f"it is of the same card as another, {found.card.id}"))
             continue
         folder.cards[found.card.id] = found.card
         folder.simulated += found.simulated
-        card, model = report.ids[found.card.id], report.models[found.card.model or UNKNOWN_MODEL]
-        rows += [Row(number, card, model, report.labels[value.label], value.cost) for value in found.values]
-    report.sums.add(rows)
+        cards.append(report.ids[found.card.id])
+        models.append(report.models[found.card.model or UNKNOWN_MODEL])
+    folder.damaged += chunk.damaged
+    counts = np.array([found.values for found in chunk.cards], np.int64)
+    chosen, counts = np.repeat(kept, counts), counts[np.array(kept, bool)]
+    labels = np.array([report.labels[label] for label in chunk.labels], np.int64)[chunk.label[chosen]]
+    rows = len(labels)
+    report.sums.add(
+        Rows(np.full(rows, number), np.repeat(np.array(cards, np.int64), counts),
+             np.repeat(np.array(models, np.int64), counts), labels, chunk.cost[chosen])
+    )  # fmt: skip
 
 
 def _value(label: reading.Label, cost: float) -> float:
