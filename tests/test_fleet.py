@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import random
@@ -26,6 +27,7 @@ from cudabench.devices import probe
 from cudabench.fleet import findings, nvml, place, reading, shard, sums, task
 from cudabench.fleet.shard import Plan
 from cudabench.model import DeviceInfo
+from cudabench.render import fleet_page
 from cudabench.results import file as results
 from tests.conftest import Ran
 from tests.fleets import MODEL, USUAL_MHZ, document, result, uuid, write
@@ -310,6 +312,45 @@ def test_forms(cudabench: Runner, tmp_path: Path) -> None:
     assert "1 slow" in Path("t.txt").read_text()
 
 
+def test_page(cudabench: Runner, tmp_path: Path) -> None:
+    """-o FILE.html writes a page that fetches nothing: every card a dot in each kernel's row, where slow begins, what a
+    slow card is slow in and why, and the cards with what is known of them; --to html prints it."""
+    shards = quiet_fleet(rack="r7", pci_address="0000:3b:00.0")
+    shards[1] = document(1, {"k0": 3e-5, "k1": 2e-5}, sm_mhz=USUAL_MHZ / 1.3)
+    shards[6] = document(6, {}, status="failed", reason="it fell <off> the bus")
+    write(tmp_path / "s", *shards)
+    (tmp_path / "s" / "half.json").write_text("{")
+    ran = cudabench("fleet", "report", "s", "-o", "r.html")
+    assert (ran.code, ran.out) == (0, ""), ran.err
+    page = Path("r.html").read_text()
+    assert "default-src &#39;none&#39;" in page
+    assert not re.findall(r"(?:src|href)=\"(?!#)", page)
+    paths = [{*path.split("M")[1:]} for path in re.findall(r'<path class="dots" d="([^"]*)"', page)]
+    assert [len(path) for path in paths] == [7, 7]
+    assert page.count('<line class="limit"') == 2
+    (dot,) = re.findall(r'<circle class="slow".*?<title>(.*?)</title>', page)
+    assert dot == f"{uuid(1)} on node0: +199.7%"  # 3e-5 s over the median, 1.001e-5 s
+    assert "slow in 1 of 2 kernels: its clock is low, and it is slow besides: 1523 of 1980 MHz" in page
+    for said in ("0000:3b:00.0", "r7", "it fell &lt;off&gt; the bus", "half.json", "it is cut off"):
+        assert said in page
+    assert cudabench("fleet", "report", "s", "--to", "html").out.strip() == page.strip()
+    assert cudabench("fleet", "report", "s", "--to", "table", "-o", "t.html").code == 0
+    assert not Path("t.html").read_text().startswith("<")
+
+
+def test_scale_of_the_page() -> None:
+    """The median, the limit and a card at a third of its speed lie in this order inside the row, and marks apart."""
+    scale = fleet_page.Scale(np.array([0.99, 1.0, 1.01, 3.0]), [1.03], 0.03)
+    places = [scale.at(ratio) for ratio in (0.99, 1.0, 1.03, 3.0)]
+    assert places == sorted(places)
+    assert places[0] > 0
+    assert places[-1] < 100
+    marks = scale.ticks()
+    assert "median" in {mark.text for mark in marks}
+    assert all(b.at - a.at >= 100 * fleet_page.APART for a, b in itertools.pairwise(marks))
+    assert fleet_page.Scale(np.array([1.0, 1.0]), [], 0.0).at(1.0) > 0
+
+
 @pytest.mark.parametrize("width", [80, 60])
 def test_narrow_terminals(tmp_path: Path, width: int) -> None:
     """On a narrow terminal no line is longer than it, but sentences, and card and host are still there."""
@@ -389,10 +430,11 @@ def test_names_with_control_codes(cudabench: Runner, tmp_path: Path) -> None:
         shards[number] = document(number, {evil: 1e-5 * (1.3 if number == 1 else 1)}, model=evil, host=evil, rack=evil)
     shards[5] = document(5, {}, status="failed", reason=evil)
     write(tmp_path / "s", *shards)
-    for words in ((), ("--to", "markdown"), ("--json", "f.json", "--plot", "p.png")):
+    for words in ((), ("--to", "markdown"), ("--to", "html"), ("--json", "f.json", "--plot", "p.png")):
         ran = cudabench("fleet", "report", "s", *words)
         assert ran.code == 0, ran.err
         assert not {"\x1b", "\u202e", "\ud800"} & {*ran.out, *ran.err}
+        assert "<script>" not in ran.out or "html" not in words
         assert not any(line.lstrip().startswith("::") for line in ran.out.splitlines())
 
 

@@ -291,6 +291,7 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool) -> int:
             if made.engine == "local":
                 made.cancel(running)  # nobody else would end them
             raise
+    running.finish()
     for line in fleet.ended(made.entries, folder, submissions.logs(folder)):
         console.err().print(line, soft_wrap=True)
     return made.exit_code()

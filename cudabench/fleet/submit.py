@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ SBATCH = "sbatch: error: "
 MOST_SILENCE = 10  # times in a row that Slurm may not answer
 MOST_LOOKS = 5  # at a job that has ended, or that is not known, before it counts as lost
 MOST_TASKS = 100_000
+FINISH_S = 3 * task.LOOK_S  # in which a process ends that has said that it is done
 # Slurm's states (squeue(1), JOB STATE CODES).
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 AT_WORK = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
@@ -72,6 +74,9 @@ class Engine(Protocol):
 
     def cancel(self, jobs: Sequence[str], *, running: bool) -> None:
         """Cancel jobs: those that wait, and those that run if so asked."""
+
+    def finish(self) -> None:
+        """Leave nothing behind, when every task is done or has failed."""
 
 
 @dataclass
@@ -342,6 +347,9 @@ class Slurm:
             states = [] if running else ["--state=PENDING"]
             subprocess.run(["scancel", *states, *jobs[at : at + 500]], capture_output=True, check=False)
 
+    def finish(self) -> None:
+        """Slurm ends its jobs by itself."""
+
 
 class Local:
     """Processes on this machine."""
@@ -369,3 +377,13 @@ class Local:
         for name in jobs:
             if name in self._jobs:
                 self._jobs[name].cancel()
+
+    def finish(self) -> None:
+        """Wait for processes that have said that they are done; end those that still hold their card for others."""
+        for wait_s, before in ((FINISH_S, None), (shard.GRACE_S, self.cancel)):
+            left = [name for name, job in self._jobs.items() if not job.done()]
+            if before:
+                before(left, running=True)
+            end = time.monotonic() + wait_s
+            while time.monotonic() < end and not all(self._jobs[name].done() for name in left):
+                time.sleep(0.05)
