@@ -107,14 +107,20 @@ class Report:
         """Return the cards that an earlier folder has or somebody expects, and the last one has not."""
         *earlier, last = self.folders
         found = {}
+        unread = {each.file: each.reason for each in last.damaged}
         for folder in earlier:
             for card in folder.cards.values():
                 if card.id not in last.cards and (card.status != "missing" or card.id.startswith(("GPU-", "MIG-"))):
-                    reason = f"it is in {folder.path} and not in {last.path}"
+                    why = unread.get(place.file_name(card.id))
+                    reason = (
+                        f"its shard cannot be read: {why}" if why else f"it is in {folder.path} and not in {last.path}"
+                    )
                     found[card.id] = replace(card, status="missing", reason=reason, load=None, health=None, slurm={})
         for name in expected:
             if name not in last.cards and name not in found:
-                found[name] = Card(name, "missing", "it is expected and has no shard")
+                why = unread.get(place.file_name(name))
+                reason = f"its shard cannot be read: {why}" if why else "it is expected and has no shard"
+                found[name] = Card(name, "missing", reason)
         return found
 
     def _measurements(self, folder: int, rule: Rule) -> list[Measurement]:
