@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -702,7 +705,6 @@ def test_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_submit_here(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tasks run as processes of this machine; a folder that holds a submission takes no second one."""
-    pytest.importorskip("submitit")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     line = ("fleet", "submit", "--engine", "local", "--gpus", 2, "--hold", 20, "s", "--", *VECADD, "-d", "sim")
     ran = cudabench(*line)
@@ -711,6 +713,35 @@ def test_submit_here(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None
     assert {path.name for path in Path("s").glob("*.json")} == {f"{place.host()}-{n}.json" for n in range(2)}
     assert "holds a submission already" in cudabench(*line).err
     assert cudabench("fleet", "resume", "s").code == 0  # nothing is left to do
+
+
+def test_interrupt_here(tmp_path: Path) -> None:
+    """Ctrl-C on a submission to this machine ends what runs, in a sentence and no traceback, leaves no process, and
+    `resume` measures what is left at once."""
+    folder, mark = tmp_path / "s", f"FLEET_TEST={tmp_path}"
+    line = [sys.executable, "-m", "cudabench", "fleet"]
+    environment = {**os.environ, "FLEET_TEST": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [*line, "submit", "--engine", "local", "--gpus", "2", str(folder), "--", *map(str, VECADD), "-d", "sim"],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as running:  # fmt: skip
+        while not (folder / ".fleet" / "submission.json").exists():
+            time.sleep(0.01)
+            assert running.poll() is None
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+        out, err = running.communicate(timeout=60)
+    assert (running.returncode, "Traceback" in out + err) == (130, False), err
+    assert "What waited is cancelled. To go on: cudabench fleet resume" in err
+    left = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            left += [path.parent.name] if mark.encode() in path.read_bytes().split(b"\0") else []
+    assert left == []
+    resumed = subprocess.run(
+        [*line, "resume", str(folder)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    assert len([*folder.glob("*.json")]) == 2
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"words": 3}', b'{"words": [], "tasks": [{}]}', b"[" * 99999])

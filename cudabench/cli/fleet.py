@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -231,8 +231,7 @@ def submit(
     plan = planned(folder.absolute(), words)
     made = submissions.new(plan, gpus, "local" if engine == "local" else "slurm", settings, hold)
     running = submissions.engine_of(made)
-    made.start(running, made.entries)
-    return _watch(made, running, folder, quiet)
+    return _watch(made, running, folder, quiet, lambda: made.start(running, made.entries))
 
 
 @click.command("resume", short_help=COMMANDS["resume"], context_settings=HELP_OPTIONS)
@@ -247,8 +246,7 @@ def resume(folder: Path, quiet: bool) -> int:
     made = submissions.load(folder.absolute())
     planned(made.plan.folder, made.plan.words)  # a record that somebody changed is no way around what submit refuses
     running = submissions.engine_of(made)
-    submissions.resume(made, running)
-    return _watch(made, running, folder, quiet)
+    return _watch(made, running, folder, quiet, lambda: submissions.resume(made, running))
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
@@ -261,8 +259,8 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _watch(made: Submission, running: Engine, folder: Path, quiet: bool) -> int:
-    """Look at a submission until nothing of it waits or runs, and return its exit code."""
+def _watch(made: Submission, running: Engine, folder: Path, quiet: bool, begin: Callable[[], object]) -> int:
+    """Begin a submission, look at it until nothing of it waits or runs, and return its exit code."""
     import time
 
     from cudabench.cli.process import Terminated
@@ -272,6 +270,7 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool) -> int:
     done, slow, looked = -1, None, 0.0
     with fleet.Live(console.err(), shown=not quiet) as live:
         try:
+            begin()
             while True:
                 counts = made.counts(slow)
                 if counts.done != done and (not made.open or time.monotonic() - looked > LOOK_AT_SHARDS_S):
@@ -284,12 +283,14 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool) -> int:
                 made.look(running)
         except (KeyboardInterrupt, Terminated):
             left = made.cancel(running)
+            running.finish()
             live.close()
             console.err().print(fleet.cancelled(left, folder), soft_wrap=True)
             raise
         except BaseException:
             if made.engine == "local":
                 made.cancel(running)  # nobody else would end them
+                running.finish()
             raise
     running.finish()
     for line in fleet.ended(made.entries, folder, submissions.logs(folder)):
