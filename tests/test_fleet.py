@@ -715,6 +715,7 @@ def test_submit_here(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None
     assert cudabench("fleet", "resume", "s").code == 0  # nothing is left to do
 
 
+@pytest.mark.slow
 def test_interrupt_here(tmp_path: Path) -> None:
     """Ctrl-C on a submission to this machine ends what runs, in a sentence and no traceback, leaves no process, and
     `resume` measures what is left at once."""
