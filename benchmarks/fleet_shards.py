@@ -1,6 +1,6 @@
 """How long `cudabench fleet report` takes on very many shards, and how much memory.
 
-    python benchmarks/fleet_shards.py [--cards 100000] [--samples 50] [--keep FOLDER]
+    python benchmarks/fleet_shards.py [--cards 100000] [--samples 50] > benchmarks/results/fleet_shards.md
 
 The shards are copies of one that the results file's own writer made, of the transpose ladder, with other times: noise
 of 0.5%, one card in a thousand 5% slow and one in a thousand 30% slow at a clock that says so. The report runs in a
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import resource
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 from cudabench import operations
@@ -110,28 +112,42 @@ def main() -> None:
         folder = given.keep or Path(name) / "shards"
         folder.mkdir(parents=True, exist_ok=True)
         planted, size = write(folder, given.cards, given.samples)
-        print(f"{given.cards} shards of {KERNELS} kernels with {given.samples} samples, {size / 1e9:.2f} GB")
+        print(
+            f"# A fleet's report of {given.cards:,} cards\n\n"
+            f"`python benchmarks/fleet_shards.py`: shards of {KERNELS} kernels with {given.samples} samples each, "
+            f"{size / 1e9:.2f} GB, read on {os.cpu_count()} processors ({probe.host()['cpu']}) by "
+            f"{'orjson' if find_spec('orjson') else 'json'}.\nSeconds of processors are those of all processes "
+            "together; the load is that of the minute before, of other work too.\n\n"
+            "| command | seconds | of processors | load | memory, GB | processes | exit code |\n"
+            "| --- | --: | --: | --: | --: | --: | --: |"
+        )
         found = Path(name) / "found.json"
-        for words in ([], ["--json", str(found)]):
-            begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-            running = subprocess.Popen(
-                [sys.executable, "-m", "cudabench", "fleet", "report", str(folder), *words], stdout=subprocess.DEVNULL
-            )
-            peaks: dict[int, int] = {}
-            while running.poll() is None:
-                for process in family(running.pid):
-                    peaks[process] = max(peaks.get(process, 0), peak_kib(process))
-                time.sleep(0.05)
-            took, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
-            busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            memory = sum(peaks.values()) * 1024 / 1e9
-            label = "report --json" if words else "report"
-            print(
-                f"{label}: {took:.1f} s ({busy:.1f} s of processors), {memory:.2f} GB over {len(peaks)} processes, "
-                f"exit code {running.returncode}"
-            )
+        for words in ([], ["--json", str(found)], ["-o", str(Path(name) / "report.html")]):
+            shown = " ".join(Path(word).name for word in words)
+            print(f"| `{f'fleet report {shown}'.strip()}`{reported(folder, words)}", flush=True)
         slow = {each["id"] for each in json.loads(found.read_text())["fleet"]["slow"]}
-        print(f"planted {len(planted)}, found {len(planted & slow)}, false alarms {len(slow - planted)}")
+        print(
+            f"\nOf {len(planted)} planted slow cards {len(planted & slow)} were found; "
+            f"{len(slow - planted)} others were called slow."
+        )
+
+
+def reported(folder: Path, words: list[str]) -> str:
+    """Run a report and return what it took, as the cells of a table."""
+    load = os.getloadavg()[0]
+    begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "cudabench", "fleet", "report", str(folder), *words], stdout=subprocess.DEVNULL
+    )
+    peaks: dict[int, int] = {}
+    while running.poll() is None:
+        for process in family(running.pid):
+            peaks[process] = max(peaks.get(process, 0), peak_kib(process))
+        time.sleep(0.05)
+    took, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    memory = sum(peaks.values()) * 1024 / 1e9
+    return f" | {took:.1f} | {busy:.1f} | {load:.1f} | {memory:.2f} | {len(peaks)} | {running.returncode} |"
 
 
 if __name__ == "__main__":

@@ -48,3 +48,21 @@ def write(folder: Path, *documents: Mapping[str, Any]) -> Path:
     for each in documents:
         (folder / f"{each['fleet']['card']['id']}.json").write_text(json.dumps(each))
     return folder
+
+
+def page(folder: Path, evil: str) -> str:
+    """Return the page of a fleet with slow, wrong and slowing cards of two models, and names that are not harmless."""
+    from cudabench.fleet import findings
+    from cudabench.render import fleet_page
+
+    for day in range(2):
+        shards = []
+        for number in range(24):
+            slow = 1.3 if number == 3 else 2.5 if number == 20 and day else 1.0
+            times = {f"k{k}": (k + 1) * 1e-5 * slow * (1 + (number * 7 + k * 3) % 5 * 1e-3) for k in range(6)}
+            shards.append(document(number, times, model=MODEL if number < 18 else evil, rack=f"r{number // 12}"))
+        shards[5] = document(5, {evil: 1e-5}, host=evil, status="failed", reason=evil)
+        write(folder / str(day), *shards)
+    (folder / "1" / "half.json").write_text("{")
+    report = findings.load([folder / "0", folder / "1"])
+    return fleet_page.page(report, report.findings())

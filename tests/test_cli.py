@@ -300,7 +300,7 @@ def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=2))
     monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
-    monkeypatch.setattr(probe, "nvcc", lambda: probe.Part("nvcc", version="1"))
+    monkeypatch.setattr(probe, "gpu_compiler", lambda: probe.Part("nvcc", version="1"))
 
     def run(choice, operation, cases, settings, **_):  # type: ignore[no-untyped-def]
         yield session.Started(DeviceInfo("Fake", "cuda", "9.0", index=choice.index, uuid=f"GPU-{choice.index}"))
@@ -349,7 +349,7 @@ def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pyt
 
     monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=1))
     monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
-    monkeypatch.setattr(probe, "nvcc", lambda: probe.Part("nvcc", version="1"))
+    monkeypatch.setattr(probe, "gpu_compiler", lambda: probe.Part("nvcc", version="1"))
 
     def run(choice, operation, cases, settings, **_):  # type: ignore[no-untyped-def]
         yield session.Started(DeviceInfo("Fake", "cuda", "9.0", index=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -537,3 +538,17 @@ def test_more_than_ten_names(backend: Backend) -> None:
     text = "\n".join(f"__global__ void k{number}(int *o) {{ o[0] = {number}; }}" for number in range(12))
     names = [f"k{number}" for number in range(12)]
     assert set(compile_ptx(text, "many.cu", names=names, backend=backend).lowered) == set(names)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_what_lies_beside_nvrtc_is_loaded_with_it(tmp_path: Path) -> None:
+    """NVRTC's second library is loaded from beside the first, whose wheels of 13.0 do not know where it is."""
+    for name, source in (("libnvrtc-builtins.so.13.0", ""), ("libnvrtc.so.13", "const char *nvrtcGetErrorString;")):
+        made = ["gcc", "-shared", "-x", "c", "-", f"-Wl,-soname,{name}", "-o", str(tmp_path / name)]
+        subprocess.run(made, input=source, text=True, check=True)
+    load = (
+        "import ctypes; from cudabench.toolchain.nvrtc_process import Compiler;"
+        f"Compiler({str(tmp_path / 'libnvrtc.so.13')!r}); ctypes.CDLL('libnvrtc-builtins.so.13.0')"
+    )
+    ran = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

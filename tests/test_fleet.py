@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import itertools
 import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +30,7 @@ from cudabench.devices import probe
 from cudabench.fleet import findings, nvml, place, reading, shard, sums, task
 from cudabench.fleet.shard import Plan
 from cudabench.model import DeviceInfo
+from cudabench.render import fleet_page
 from cudabench.results import file as results
 from tests.conftest import Ran
 from tests.fleets import MODEL, USUAL_MHZ, document, result, uuid, write
@@ -55,6 +60,12 @@ def quiet_fleet(cards: int = 8, kernels: int = 2, **more: Any) -> list[dict[str,
 # Who is slow ---------------------------------------------------------------------------------------------------------
 
 
+def columns(rows: Iterable[tuple[int, int, int, int, float]]) -> sums.Rows:
+    """Return rows as columns."""
+    parts = [*zip(*rows, strict=True)] or [()] * 5
+    return sums.Rows(*(np.array(part, np.int64) for part in parts[:4]), np.array(parts[4], np.float64))
+
+
 @pytest.mark.parametrize("engine", [sums.InMemory, sums.OnDisk])
 def test_ten_thousand_cards(engine: Callable[[], sums.Sums]) -> None:
     """Of 10,000 cards with 0.5% noise in three kernels, every card that is 5% or 30% slow is found, and fewer than one
@@ -68,9 +79,11 @@ def test_ten_thousand_cards(engine: Callable[[], sums.Sums]) -> None:
         numbers = [*range(model, 10_000, 2)]
         costs = (1 + model) * (1 + 0.005 * chance.standard_normal((len(numbers), 3)))
         taking.add(
-            sums.Row(0, number, model, label, float(cost) * planted.get(number, 1.0))
-            for number, row in zip(numbers, costs, strict=True)
-            for label, cost in enumerate(row)
+            columns(
+                (0, number, model, label, float(cost) * planted.get(number, 1.0))
+                for number, row in zip(numbers, costs, strict=True)
+                for label, cost in enumerate(row)
+            )
         )
     slow = {int(card) for card in taking.beyond(0, findings.RULE).card}
     taking.close()
@@ -83,18 +96,18 @@ def test_both_engines_say_the_same() -> None:
     pytest.importorskip("duckdb")
     chance = random.Random(3)
     rows = [
-        sums.Row(folder, card, card % 3, label, chance.gauss(1, 0.005) * (1.3 if card == 8 else 1.0) * (1 + label))
+        (folder, card, card % 3, label, chance.gauss(1, 0.005) * (1.3 if card == 8 else 1.0) * (1 + label))
         for folder in range(3)
         for card in range(40)
         for label in range(4)
         if chance.random() > 0.1
     ]
-    rows.append(sums.Row(2, 99, 7, 5, 1.0))
+    rows.append((2, 99, 7, 5, 1.0))
     both = (sums.InMemory(), sums.OnDisk())
     for each in both:
-        each.add([])
-        each.add(rows[:100])
-        each.add(iter(rows[100:]))
+        each.add(columns([]))
+        each.add(columns(rows[:100]))
+        each.add(columns(rows[100:]))
     rule = findings.RULE
     asked: list[tuple[str, tuple[Any, ...]]] = [
         ("groups", (2, rule)), ("beyond", (2, rule)), ("typical", (2,)), ("changes", (2, rule)), ("dots", (1,)),
@@ -302,6 +315,45 @@ def test_forms(cudabench: Runner, tmp_path: Path) -> None:
     assert "1 slow" in Path("t.txt").read_text()
 
 
+def test_page(cudabench: Runner, tmp_path: Path) -> None:
+    """-o FILE.html writes a page that fetches nothing: every card a dot in each kernel's row, where slow begins, what a
+    slow card is slow in and why, and the cards with what is known of them; --to html prints it."""
+    shards = quiet_fleet(rack="r7", pci_address="0000:3b:00.0")
+    shards[1] = document(1, {"k0": 3e-5, "k1": 2e-5}, sm_mhz=USUAL_MHZ / 1.3)
+    shards[6] = document(6, {}, status="failed", reason="it fell <off> the bus")
+    write(tmp_path / "s", *shards)
+    (tmp_path / "s" / "half.json").write_text("{")
+    ran = cudabench("fleet", "report", "s", "-o", "r.html")
+    assert (ran.code, ran.out) == (0, ""), ran.err
+    page = Path("r.html").read_text()
+    assert "default-src &#39;none&#39;" in page
+    assert not re.findall(r"(?:src|href)=\"(?!#)", page)
+    paths = [{*path.split("M")[1:]} for path in re.findall(r'<path class="dots" d="([^"]*)"', page)]
+    assert [len(path) for path in paths] == [7, 7]
+    assert page.count('<line class="limit"') == 2
+    (dot,) = re.findall(r'<circle class="slow".*?<title>(.*?)</title>', page)
+    assert dot == f"{uuid(1)} on node0: +199.7%"  # 3e-5 s over the median, 1.001e-5 s
+    assert "slow in 1 of 2 kernels: its clock is low, and it is slow besides: 1523 of 1980 MHz" in page
+    for said in ("0000:3b:00.0", "r7", "it fell &lt;off&gt; the bus", "half.json", "it is cut off"):
+        assert said in page
+    assert cudabench("fleet", "report", "s", "--to", "html").out.strip() == page.strip()
+    assert cudabench("fleet", "report", "s", "--to", "table", "-o", "t.html").code == 0
+    assert not Path("t.html").read_text().startswith("<")
+
+
+def test_scale_of_the_page() -> None:
+    """The median, the limit and a card at a third of its speed lie in this order inside the row, and marks apart."""
+    scale = fleet_page.Scale(np.array([0.99, 1.0, 1.01, 3.0]), [1.03], 0.03)
+    places = [scale.at(ratio) for ratio in (0.99, 1.0, 1.03, 3.0)]
+    assert places == sorted(places)
+    assert places[0] > 0
+    assert places[-1] < 100
+    marks = scale.ticks()
+    assert "median" in {mark.text for mark in marks}
+    assert all(b.at - a.at >= 100 * fleet_page.APART for a, b in itertools.pairwise(marks))
+    assert fleet_page.Scale(np.array([1.0, 1.0]), [], 0.0).at(1.0) > 0
+
+
 @pytest.mark.parametrize("width", [80, 60])
 def test_narrow_terminals(tmp_path: Path, width: int) -> None:
     """On a narrow terminal no line is longer than it, but sentences, and card and host are still there."""
@@ -381,10 +433,11 @@ def test_names_with_control_codes(cudabench: Runner, tmp_path: Path) -> None:
         shards[number] = document(number, {evil: 1e-5 * (1.3 if number == 1 else 1)}, model=evil, host=evil, rack=evil)
     shards[5] = document(5, {}, status="failed", reason=evil)
     write(tmp_path / "s", *shards)
-    for words in ((), ("--to", "markdown"), ("--json", "f.json", "--plot", "p.png")):
+    for words in ((), ("--to", "markdown"), ("--to", "html"), ("--json", "f.json", "--plot", "p.png")):
         ran = cudabench("fleet", "report", "s", *words)
         assert ran.code == 0, ran.err
         assert not {"\x1b", "\u202e", "\ud800"} & {*ran.out, *ran.err}
+        assert "<script>" not in ran.out or "html" not in words
         assert not any(line.lstrip().startswith("::") for line in ran.out.splitlines())
 
 
@@ -652,7 +705,6 @@ def test_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_submit_here(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tasks run as processes of this machine; a folder that holds a submission takes no second one."""
-    pytest.importorskip("submitit")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     line = ("fleet", "submit", "--engine", "local", "--gpus", 2, "--hold", 20, "s", "--", *VECADD, "-d", "sim")
     ran = cudabench(*line)
@@ -661,6 +713,36 @@ def test_submit_here(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None
     assert {path.name for path in Path("s").glob("*.json")} == {f"{place.host()}-{n}.json" for n in range(2)}
     assert "holds a submission already" in cudabench(*line).err
     assert cudabench("fleet", "resume", "s").code == 0  # nothing is left to do
+
+
+@pytest.mark.slow
+def test_interrupt_here(tmp_path: Path) -> None:
+    """Ctrl-C on a submission to this machine ends what runs, in a sentence and no traceback, leaves no process, and
+    `resume` measures what is left at once."""
+    folder, mark = tmp_path / "s", f"FLEET_TEST={tmp_path}"
+    line = [sys.executable, "-m", "cudabench", "fleet"]
+    environment = {**os.environ, "FLEET_TEST": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [*line, "submit", "--engine", "local", "--gpus", "2", str(folder), "--", *map(str, VECADD), "-d", "sim"],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as running:  # fmt: skip
+        while not (folder / ".fleet" / "submission.json").exists():
+            time.sleep(0.01)
+            assert running.poll() is None
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+        out, err = running.communicate(timeout=60)
+    assert (running.returncode, "Traceback" in out + err) == (130, False), err
+    assert "What waited is cancelled. To go on: cudabench fleet resume" in err
+    left = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            left += [path.parent.name] if mark.encode() in path.read_bytes().split(b"\0") else []
+    assert left == []
+    resumed = subprocess.run(
+        [*line, "resume", str(folder)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    assert len([*folder.glob("*.json")]) == 2
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"words": 3}', b'{"words": [], "tasks": [{}]}', b"[" * 99999])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cudabench.results import report
+from tests import fleets
 from tests.reports import HOSTILE, hostile, ladder, timed
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -42,13 +43,14 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Write the pages to look at: simulated, timed, before and after, hostile."""
+    """Write the pages to look at: simulated, timed, before and after, hostile; and a fleet's."""
     folder = tmp_path_factory.mktemp("pages")
     made = {
         "simulated": report.page([ladder()], ["simulated.json"]),
         "timed": report.page([timed()], ["timed.json"]),
         "two": report.page([timed(), timed(0.8)], ["old.json", "new.json"]),
         "hostile": report.page([hostile(ladder())], [HOSTILE]),
+        "fleet": fleets.page(folder, HOSTILE),
     }
     for name, text in made.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
@@ -79,7 +81,10 @@ def opened(chromium: Any, pages: dict[str, Path]) -> Open:
         if kernel:
             chromium.execute_script("arguments[0].open = true", section(chromium, kernel))
         elif unfold:
-            chromium.execute_script("document.getElementById('unfold').click()")
+            chromium.execute_script(
+                "const all = document.getElementById('unfold');"
+                "if (all) all.click(); else document.querySelectorAll('details').forEach(each => each.open = true)"
+            )
         assert chromium.get_log("browser") == []
         return chromium
 
@@ -88,7 +93,7 @@ def opened(chromium: Any, pages: dict[str, Path]) -> Open:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", ["simulated", "timed", "two", "hostile"])
+@pytest.mark.parametrize("name", ["simulated", "timed", "two", "hostile", "fleet"])
 def test_nothing_overflows(opened: Open, name: str, size: str, scheme: str) -> None:
     """The page is as wide as the screen, and what is wider scrolls in a box of its own that the keyboard reaches."""
     page = opened(name, size, scheme)
@@ -117,11 +122,12 @@ def test_colours_follow_the_scheme(opened: Open, scheme: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "size", "scheme"),
-    [("simulated", "phone", "dark"), ("two", "desk", "light"), ("hostile", "desk", "light")],
-)
+    [("simulated", "phone", "dark"), ("two", "desk", "light"), ("hostile", "desk", "light"),
+     ("fleet", "phone", "dark"), ("fleet", "desk", "light")],
+)  # fmt: skip
 def test_axe_finds_nothing(opened: Open, name: str, size: str, scheme: str) -> None:
     """axe's rules for people who read with their ears, with a keyboard or with little contrast all pass."""
-    page = opened(name, size, scheme, kernel="" if name == "hostile" else "smem")
+    page = opened(name, size, scheme, kernel="smem" if name in ("simulated", "two") else "")
     page.execute_script(resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
     page.set_script_timeout(120)
     found = page.execute_async_script(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -231,8 +231,7 @@ def submit(
     plan = planned(folder.absolute(), words)
     made = submissions.new(plan, gpus, "local" if engine == "local" else "slurm", settings, hold)
     running = submissions.engine_of(made)
-    made.start(running, made.entries)
-    return _watch(made, running, folder, quiet)
+    return _watch(made, running, folder, quiet, lambda: made.start(running, made.entries))
 
 
 @click.command("resume", short_help=COMMANDS["resume"], context_settings=HELP_OPTIONS)
@@ -247,8 +246,7 @@ def resume(folder: Path, quiet: bool) -> int:
     made = submissions.load(folder.absolute())
     planned(made.plan.folder, made.plan.words)  # a record that somebody changed is no way around what submit refuses
     running = submissions.engine_of(made)
-    submissions.resume(made, running)
-    return _watch(made, running, folder, quiet)
+    return _watch(made, running, folder, quiet, lambda: submissions.resume(made, running))
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
@@ -261,8 +259,8 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _watch(made: Submission, running: Engine, folder: Path, quiet: bool) -> int:
-    """Look at a submission until nothing of it waits or runs, and return its exit code."""
+def _watch(made: Submission, running: Engine, folder: Path, quiet: bool, begin: Callable[[], object]) -> int:
+    """Begin a submission, look at it until nothing of it waits or runs, and return its exit code."""
     import time
 
     from cudabench.cli.process import Terminated
@@ -272,6 +270,7 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool) -> int:
     done, slow, looked = -1, None, 0.0
     with fleet.Live(console.err(), shown=not quiet) as live:
         try:
+            begin()
             while True:
                 counts = made.counts(slow)
                 if counts.done != done and (not made.open or time.monotonic() - looked > LOOK_AT_SHARDS_S):
@@ -284,13 +283,16 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool) -> int:
                 made.look(running)
         except (KeyboardInterrupt, Terminated):
             left = made.cancel(running)
+            running.finish()
             live.close()
             console.err().print(fleet.cancelled(left, folder), soft_wrap=True)
             raise
         except BaseException:
             if made.engine == "local":
                 made.cancel(running)  # nobody else would end them
+                running.finish()
             raise
+    running.finish()
     for line in fleet.ended(made.entries, folder, submissions.logs(folder)):
         console.err().print(line, soft_wrap=True)
     return made.exit_code()
@@ -324,9 +326,10 @@ def _watch(made: Submission, running: Engine, folder: Path, quiet: bool) -> int:
     "--json", "json_path", type=click.Path(), metavar="PATH", help="Write all findings; '-' = standard output."
 )
 @click.option(
-    "--to", "target", type=click.Choice(["table", "markdown"]), default="table", show_default=True, help="Form."
-)
-@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write what --to says to FILE.")
+    "--to", "target", type=click.Choice(["table", "markdown", "html"]),
+    help="Form; left out, html where --output names an .html file, else table.",
+)  # fmt: skip
+@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the report to FILE, as report.html.")
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw every card as a dot: .svg, .png or .pdf.")
 @click.option("-q", "--quiet", is_flag=True, help="No table.")
 def report(
@@ -337,7 +340,7 @@ def report(
     fail_on_slow: bool,
     fail_on_missing: bool,
     json_path: str | None,
-    target: str,
+    target: str | None,
     output: str | None,
     plot: str | None,
     quiet: bool,
@@ -358,6 +361,7 @@ def report(
     if picture:
         _check_picture(picture)
     expected = _ids(expect)
+    form = target or ("html" if text_file and text_file.suffix.lower() in (".html", ".htm") else "table")
     made = findings.load(folders)
     try:
         found = made.findings(Rule(mads, over), expected)
@@ -365,10 +369,10 @@ def report(
         _write(found, place)
         if picture:
             _draw(made, found, picture)
+        if text_file or not place.quiet:
+            _show(made, found, form, text_file, place.to_stdout)
     finally:
         made.sums.close()
-    if text_file or not place.quiet:
-        _show(made, found, target == "markdown", text_file, place.to_stdout)
     return _exit_code(found, fail_on_slow, fail_on_missing)
 
 
@@ -411,11 +415,20 @@ def _draw(made: Report, found: Fleet, path: Path) -> None:
     outputs.write_whole(path, render(plot.draw(made, found), path.suffix.lower().removeprefix(".")))
 
 
-def _show(made: Report, found: Fleet, markdown: bool, file: Path | None, json_to_stdout: bool) -> None:
+def _show(made: Report, found: Fleet, form: str, file: Path | None, json_to_stdout: bool) -> None:
     from cudabench import outputs
     from cudabench.render import console, fleet
 
-    view = fleet.View(found, made.simulated, markdown)
+    if form == "html":
+        from cudabench.render import fleet_page
+
+        page = fleet_page.page(made, found)
+        if file:
+            outputs.write_whole(file, page.encode())
+        else:
+            click.echo(page, err=json_to_stdout)
+        return
+    view = fleet.View(found, made.simulated, form == "markdown")
     if file:
         outputs.write_whole(file, console.captured(view.show).encode())
     else:

@@ -29,7 +29,7 @@ from cudabench.cards.fleet import (
     Slowing,
 )
 from cudabench.fleet import place, reading
-from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Dots, InMemory, OnDisk, Row, Sums, limit
+from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Dots, InMemory, OnDisk, Rows, Sums, limit
 
 RULE = Rule(mads=5.0, over=0.03)
 IN_MEMORY = 10_000  # shards that are summed without DuckDB
@@ -107,14 +107,20 @@ class Report:
         """Return the cards that an earlier folder has or somebody expects, and the last one has not."""
         *earlier, last = self.folders
         found = {}
+        unread = {each.file: each.reason for each in last.damaged}
         for folder in earlier:
             for card in folder.cards.values():
                 if card.id not in last.cards and (card.status != "missing" or card.id.startswith(("GPU-", "MIG-"))):
-                    reason = f"it is in {folder.path} and not in {last.path}"
+                    why = unread.get(place.file_name(card.id))
+                    reason = (
+                        f"its shard cannot be read: {why}" if why else f"it is in {folder.path} and not in {last.path}"
+                    )
                     found[card.id] = replace(card, status="missing", reason=reason, load=None, health=None, slurm={})
         for name in expected:
             if name not in last.cards and name not in found:
-                found[name] = Card(name, "missing", "it is expected and has no shard")
+                why = unread.get(place.file_name(name))
+                reason = f"its shard cannot be read: {why}" if why else "it is expected and has no shard"
+                found[name] = Card(name, "missing", reason)
         return found
 
     def _measurements(self, folder: int, rule: Rule) -> list[Measurement]:
@@ -246,22 +252,28 @@ def _written(path: Path, files: Sequence[str]) -> str:
     return ""
 
 
-def _take(report: Report, number: int, chunk: Iterable[reading.Shard | Damaged], files: frozenset[str]) -> None:
+def _take(report: Report, number: int, chunk: reading.Chunk, files: frozenset[str]) -> None:
     """Put what some files of a folder hold into a report."""
-    folder, rows = report.folders[number], []
-    for found in chunk:
-        if isinstance(found, Damaged):
-            folder.damaged.append(found)
-            continue
+    folder, kept, cards, models = report.folders[number], [], [], []
+    for found in chunk.cards:
         own = place.file_name(found.card.id)
-        if found.card.id in folder.cards or (own != found.file and own in files):
+        kept.append(found.card.id not in folder.cards and (own == found.file or own not in files))
+        if not kept[-1]:
             folder.damaged.append(Damaged(found.file, f"it is of the same card as another, {found.card.id}"))
             continue
         folder.cards[found.card.id] = found.card
         folder.simulated += found.simulated
-        card, model = report.ids[found.card.id], report.models[found.card.model or UNKNOWN_MODEL]
-        rows += [Row(number, card, model, report.labels[value.label], value.cost) for value in found.values]
-    report.sums.add(rows)
+        cards.append(report.ids[found.card.id])
+        models.append(report.models[found.card.model or UNKNOWN_MODEL])
+    folder.damaged += chunk.damaged
+    counts = np.array([found.values for found in chunk.cards], np.int64)
+    chosen, counts = np.repeat(kept, counts), counts[np.array(kept, bool)]
+    labels = np.array([report.labels[label] for label in chunk.labels], np.int64)[chunk.label[chosen]]
+    rows = len(labels)
+    report.sums.add(
+        Rows(np.full(rows, number), np.repeat(np.array(cards, np.int64), counts),
+             np.repeat(np.array(models, np.int64), counts), labels, chunk.cost[chosen])
+    )  # fmt: skip
 
 
 def _value(label: reading.Label, cost: float) -> float:

@@ -7,22 +7,32 @@ every value of it is checked: a record decoded in full takes too long for a hund
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cudabench.cards import KINDS
 from cudabench.cards.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.errors import CudabenchError
 from cudabench.model import dim_text
 from cudabench.results.file import SCHEMA
+
+parsed: Callable[[bytes], Any] = json.loads
+with contextlib.suppress(ImportError):  # a third of the time; what it refuses, such as NaN, is read by json after all
+    import orjson
+
+    parsed = orjson.loads
 
 MOST_BYTES = 16 << 20  # of a shard: thirteen kernels with ten thousand samples each have 2 MB
 MOST_TEXT = 200  # characters of a name
@@ -67,6 +77,27 @@ class Shard:
     utc: str
 
 
+class Found(NamedTuple):
+    """A card of a chunk, in which file, and how many of the chunk's values are its own."""
+
+    file: str
+    card: Card
+    values: int
+    simulated: bool
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What some files hold: their cards, the cards' costs one card after the other as columns (`label` counts in
+    `labels`), and the files that are no shards. As columns they travel between processes at a tenth of the time."""
+
+    cards: list[Found]
+    damaged: list[Damaged]
+    labels: list[Label]
+    label: NDArray[np.int64]
+    cost: NDArray[np.float64]
+
+
 class Unreadable(Exception):
     """A file that is no shard: why, as the end of 'FILE: '."""
 
@@ -90,7 +121,7 @@ def listed(folder: Path) -> list[str]:
         raise CudabenchError(f"{folder} cannot be read: {error.strerror or error}.") from None
 
 
-def read(folder: Path, names: Sequence[str]) -> Iterator[list[Shard | Damaged]]:
+def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     """Yield what a folder's files hold, some hundred files at a time; many files are read by several processes."""
     chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
     processes = min(_processors(), len(chunks))
@@ -114,15 +145,25 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _read_chunk(chunk: tuple[str, Sequence[str]]) -> list[Shard | Damaged]:
+def _read_chunk(chunk: tuple[str, Sequence[str]]) -> Chunk:
     folder, names = chunk
-    found: list[Shard | Damaged] = []
+    cards: list[Found] = []
+    damaged: list[Damaged] = []
+    numbers: dict[Label, int] = {}
+    label: list[int] = []
+    cost: list[float] = []
     for name in names:
         try:
-            found += shards(name, content(os.path.join(folder, name)))
+            found = shards(name, content(os.path.join(folder, name)))
         except Unreadable as error:
-            found.append(Damaged(name, str(error)))
-    return found
+            damaged.append(Damaged(name, str(error)))
+            continue
+        for each in found:
+            cards.append(Found(name, each.card, len(each.values), each.simulated))
+            for value in each.values:
+                label.append(numbers.setdefault(value.label, len(numbers)))
+                cost.append(value.cost)
+    return Chunk(cards, damaged, [*numbers], np.array(label, np.int64), np.array(cost, np.float64))
 
 
 def content(path: str) -> bytes:
@@ -139,7 +180,7 @@ def content(path: str) -> bytes:
         if state.st_size > MOST_BYTES:
             raise Unreadable(f"it has {state.st_size:,} bytes, and a shard has at most {MOST_BYTES:,}")
         with open(number, "rb", closefd=False) as stream:
-            return stream.read(MOST_BYTES)
+            return stream.read(state.st_size + 1)  # no buffer for the largest is made for each
     except OSError as error:
         raise Unreadable(f"it cannot be read: {error.strerror}") from None
     finally:
@@ -178,10 +219,25 @@ def shards(name: str, text: bytes) -> list[Shard]:
 
 
 def _document(text: bytes) -> dict[str, Any]:
+    try:
+        document = parsed(text)
+    except (ValueError, RecursionError):
+        document = _slowly_parsed(text)
+    schema = document.get("schema") if isinstance(document, dict) else None
+    known = re.fullmatch(r"cudabench/(\d{1,4})", schema, re.ASCII) if isinstance(schema, str) else None
+    if not known or not isinstance(document.get("results"), list):
+        raise Unreadable("it is no results file of cudabench")
+    if int(known[1]) > int(SCHEMA.partition("/")[2]):
+        raise Unreadable(f"its schema is {schema}, newer than {SCHEMA}")
+    return dict(document)
+
+
+def _slowly_parsed(text: bytes) -> Any:
+    """Return what JSON holds, or say why it is none. Raises Unreadable."""
     if not text.strip():
         raise Unreadable("it is empty")
     try:
-        document = json.loads(text)
+        return json.loads(text)
     except RecursionError:
         raise Unreadable("its JSON is nested too deeply") from None
     except UnicodeDecodeError:
@@ -191,13 +247,6 @@ def _document(text: bytes) -> dict[str, Any]:
         raise Unreadable("it is cut off" if cut else f"it is no JSON (line {error.lineno}: {error.msg})") from None
     except ValueError:  # a number of more digits than Python reads
         raise Unreadable("it has a number of thousands of digits") from None
-    schema = document.get("schema") if isinstance(document, dict) else None
-    known = re.fullmatch(r"cudabench/(\d{1,4})", schema, re.ASCII) if isinstance(schema, str) else None
-    if not known or not isinstance(document.get("results"), list):
-        raise Unreadable("it is no results file of cudabench")
-    if int(known[1]) > int(SCHEMA.partition("/")[2]):
-        raise Unreadable(f"its schema is {schema}, newer than {SCHEMA}")
-    return dict(document)
 
 
 def _judged(

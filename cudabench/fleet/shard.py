@@ -199,6 +199,13 @@ def _together(plan: Plan, targets: Sequence[Target], nvml: Nvml, told: Callable[
             each.close()
 
 
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a process that finds this package where this one did."""
+    root = str(Path(__file__).resolve().parent.parent.parent)
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, *paths]), **(more or {})}
+
+
 class _Run:
     """The command on one card, in a process of its own."""
 
@@ -216,15 +223,9 @@ class _Run:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                env=self._environment(),
+                env=environment({} if target.alone else {"CUDA_VISIBLE_DEVICES": target.id}),
                 start_new_session=True,  # an interrupt reaches this process alone, which passes it on
             )
-
-    def _environment(self) -> dict[str, str]:
-        root = str(Path(__file__).resolve().parent.parent.parent)
-        paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-        chosen = {} if self.target.alone else {"CUDA_VISIBLE_DEVICES": self.target.id}
-        return {**os.environ, "PYTHONPATH": os.pathsep.join([root, *paths]), **chosen}
 
     def ended(self) -> bool:
         """Tell whether the process has ended."""

@@ -1,20 +1,25 @@
 """A submission: a task a card, through an engine, watched until all are done, and gone on with later.
 
-The engine is submitit's: an array of Slurm jobs, or processes on this machine. What a submission knows is kept in the
-folder of shards, under `.fleet`: the request, the jobs, what every task says of itself, and the jobs' logs.
+The engine is an array of Slurm jobs, made by submitit, or processes on this machine. What a submission knows is kept in
+the folder of shards, under `.fleet`: the request, the jobs, what every task says of itself, and the jobs' logs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pickle
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from cudabench import outputs
+from cudabench import confined, outputs
 from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError
 from cudabench.fleet import findings, place, shard, task
 from cudabench.fleet.shard import Plan
@@ -28,6 +33,7 @@ SBATCH = "sbatch: error: "
 MOST_SILENCE = 10  # times in a row that Slurm may not answer
 MOST_LOOKS = 5  # at a job that has ended, or that is not known, before it counts as lost
 MOST_TASKS = 100_000
+FINISH_S = 3 * task.LOOK_S  # in which a process ends that has said that it is done
 # Slurm's states (squeue(1), JOB STATE CODES).
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 AT_WORK = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
@@ -72,6 +78,9 @@ class Engine(Protocol):
 
     def cancel(self, jobs: Sequence[str], *, running: bool) -> None:
         """Cancel jobs: those that wait, and those that run if so asked."""
+
+    def finish(self) -> None:
+        """Leave nothing behind, when every task is done or has failed."""
 
 
 @dataclass
@@ -190,6 +199,9 @@ class Submission:
         engine.cancel(waiting, running=False)
         if self.engine == "local":
             engine.cancel(running, running=True)
+            for entry in self.entries:
+                if entry.state in ("pending", "running"):
+                    entry.state, entry.reason = "failed", "it was cancelled"
         self.save()
         return [] if self.engine == "local" else running
 
@@ -277,6 +289,9 @@ def resume(submission: Submission, engine: Engine) -> list[Entry]:
 
 def engine_of(submission: Submission) -> Engine:
     """Return the engine of a submission. Raises CudabenchError where it is not to be had here."""
+    folder = logs(submission.plan.folder)
+    if submission.engine == "local":
+        return Local(folder, submission.settings)
     try:
         import submitit  # noqa: F401
     except ImportError:
@@ -284,8 +299,7 @@ def engine_of(submission: Submission) -> Engine:
             "fleet submit needs submitit, which is not here: pip install 'cudabench[fleet]'; or start "
             "'cudabench fleet shard' with srun."
         ) from None
-    folder = logs(submission.plan.folder)
-    return Slurm(folder, submission.settings) if submission.engine == "slurm" else Local(folder, submission.settings)
+    return Slurm(folder, submission.settings)
 
 
 class Slurm:
@@ -342,30 +356,67 @@ class Slurm:
             states = [] if running else ["--state=PENDING"]
             subprocess.run(["scancel", *states, *jobs[at : at + 500]], capture_output=True, check=False)
 
+    def finish(self) -> None:
+        """Slurm ends its jobs by itself."""
+
 
 class Local:
-    """Processes on this machine."""
+    """Processes on this machine, each in a session of its own: an interrupt reaches it through `cancel` alone."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        from submitit import LocalExecutor
-
-        self._executor = LocalExecutor(folder)
-        self._executor.update_parameters(timeout_min=int(settings.get("time", 60)))
-        self._jobs: dict[str, Any] = {}
+        self._folder, self._limit_s = folder, 60 * int(settings.get("time", 60))
+        self._jobs: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
 
     def submit(self, tasks: Sequence[task.Task]) -> list[str]:
-        """Start a process for each task."""
-        jobs = [self._executor.submit(each) for each in tasks]
-        self._jobs |= {str(job.job_id): job for job in jobs}
-        return [str(job.job_id) for job in jobs]
+        """Start a process for each task; what it prints goes into a log of its own."""
+        shard.make_folder(self._folder)
+        return [self._start(each) for each in tasks]
+
+    def _start(self, one: task.Task) -> str:
+        with (self._folder / f"{one.number}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", "import pickle, sys; sys.exit(pickle.load(sys.stdin.buffer)())"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=shard.environment(),
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as stream:  # its state tells of one that has ended
+            stream.write(pickle.dumps(one))
+        self._jobs[str(process.pid)] = (process, time.monotonic())
+        return str(process.pid)
 
     def states(self, jobs: Iterable[str]) -> Mapping[str, str]:
-        """Return which processes run; those of an earlier submission are not known."""
-        known = {job: self._jobs[job] for job in jobs if job in self._jobs}
-        return {name: "FAILED" if job.done() else "RUNNING" for name, job in known.items()}
+        """Return which processes run; those of an earlier submission are lost."""
+        late = [job for job in self._running() if time.monotonic() - self._jobs[job][1] > self._limit_s]
+        self.cancel(late, running=True)
+        running = {*self._running()}
+        known = {job: "RUNNING" if job in running else "FAILED" for job in self._jobs}
+        return {job: "TIMEOUT" if job in late else known.get(job, "LOST") for job in jobs}
+
+    def _running(self) -> list[str]:
+        return [job for job, (process, _) in self._jobs.items() if process.poll() is None]
 
     def cancel(self, jobs: Sequence[str], *, running: bool) -> None:
-        """End processes."""
-        for name in jobs:
-            if name in self._jobs:
-                self._jobs[name].cancel()
+        """End processes: what they measure is interrupted, and what does not end by itself is killed."""
+        chosen = [self._jobs[job][0] for job in jobs if job in self._jobs and self._jobs[job][0].poll() is None]
+        try:
+            for process in chosen:
+                process.send_signal(signal.SIGINT)
+            self._wait(shard.GRACE_S + FINISH_S, chosen)
+        finally:
+            for process in chosen:
+                if process.poll() is None:
+                    confined.end_group(process)
+
+    def finish(self) -> None:
+        """Wait for processes that have said that they are done; end those that still hold their card for others."""
+        self._wait(FINISH_S, [process for process, _ in self._jobs.values()])
+        self.cancel(self._running(), running=True)
+
+    def _wait(self, seconds: float, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and any(process.poll() is None for process in processes):
+            time.sleep(0.05)

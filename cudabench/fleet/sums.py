@@ -26,16 +26,18 @@ Floats = NDArray[np.float64]
 MAD_TO_SIGMA = 1.4826
 FEWEST = 3  # of two cards nobody can say which one is as it should be
 MEMORY = "1GB"  # that DuckDB takes before it goes to disk
+AT_ONCE = 100_000  # rows that are put into the database together
 
 
-class Row(NamedTuple):
-    """One cost: of a card in a folder, of a model, in what was measured; all but the cost are numbers of lists."""
+class Rows(NamedTuple):
+    """Costs as columns: each of a card in a folder, of a model, in what was measured; all but the cost are numbers of
+    lists."""
 
-    folder: int
-    card: int
-    model: int
-    label: int
-    cost: float
+    folder: Ints
+    card: Ints
+    model: Ints
+    label: Ints
+    cost: Floats
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Dots:
 class Sums(Protocol):
     """Rows of all folders. `close` lets go of what they are kept in."""
 
-    def add(self, rows: Iterable[Row]) -> None:
+    def add(self, rows: Rows) -> None:
         """Take rows."""
 
     def groups(self, folder: int, rule: Rule) -> Groups:
@@ -131,18 +133,21 @@ class InMemory:
     """Rows in arrays, sums by NumPy."""
 
     def __init__(self) -> None:
-        self._parts: list[NDArray[Any]] = []
+        self._parts: list[Rows] = []
         self._rows: NDArray[Any] | None = None
 
-    def add(self, rows: Iterable[Row]) -> None:
+    def add(self, rows: Rows) -> None:
         """Take rows."""
-        self._parts.append(np.array([*rows], dtype=_KIND))
+        self._parts.append(rows)
         self._rows = None
 
     def _ratios(self, folder: int) -> tuple[NDArray[Any], NDArray[Any], Ints, Floats, Floats]:
         """Return a folder's rows, its groups (model, label), each row's group, the medians, and each row's ratio."""
         if self._rows is None:
-            self._rows = np.concatenate([np.array([], _KIND), *self._parts])
+            self._rows = np.empty(sum(len(part.cost) for part in self._parts), _KIND)
+            for name, _ in _KIND:
+                if self._parts:
+                    self._rows[name] = np.concatenate([getattr(part, name) for part in self._parts])
         rows = self._rows[self._rows["folder"] == folder]
         keys, group = _grouped(rows, ("model", "label"))
         medians = _medians(group, rows["cost"], len(keys))
@@ -256,20 +261,28 @@ class OnDisk:
         self._base.execute(
             "CREATE TABLE cost (folder BIGINT, card BIGINT, model BIGINT, label BIGINT, cost DOUBLE, ratio DOUBLE)"
         )
+        self._waiting: list[Rows] = []
         self._summed = False
 
-    def add(self, rows: Iterable[Row]) -> None:
+    def add(self, rows: Rows) -> None:
         """Take rows."""
-        columns = [*zip(*rows, strict=True)] or [()] * len(Row._fields)
-        kinds = (np.int64, np.int64, np.int64, np.int64, np.float64)
-        part = {n: np.array(c, k) for n, c, k in zip(Row._fields, columns, kinds, strict=True)}
-        self._base.register("part", part)
-        self._base.execute("INSERT INTO cost SELECT folder, card, model, label, cost, NULL FROM part")
-        self._base.unregister("part")
+        self._waiting.append(rows)
         self._summed = False
+        if sum(len(part.cost) for part in self._waiting) >= AT_ONCE:
+            self._insert()
+
+    def _insert(self) -> None:
+        """Put the rows that wait into the database; many at once, since each time costs as much as some thousand."""
+        if self._waiting:
+            part = {name: np.concatenate([getattr(part, name) for part in self._waiting]) for name in Rows._fields}
+            self._waiting.clear()
+            self._base.register("part", part)
+            self._base.execute("INSERT INTO cost SELECT folder, card, model, label, cost, NULL FROM part")
+            self._base.unregister("part")
 
     def _fetch(self, query: str, *values: Any) -> list[Any]:
         """Return the columns of a query's answer."""
+        self._insert()
         if not self._summed:
             # The sums that all others are made of: every ratio, and what is in the middle of each group.
             self._base.execute(

@@ -123,6 +123,20 @@ def cancelled(left: Sequence[str], folder: Path) -> str:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A table of a report: its title, its columns and rows, and how its rows are coloured."""
+
+    title: str
+    columns: Sequence[Column[Any]]
+    rows: Sequence[Any]
+    style: str = ""
+
+    def cut(self) -> list[Column[Any]]:
+        """Return the columns with texts of one line that is not too long."""
+        return [Column(c.heading, _cut(c), c.right, c.expendable) for c in self.columns]
+
+
+@dataclass(frozen=True)
 class View:
     """What is shown of a report; `simulated` is how many of its cards are the simulator."""
 
@@ -132,29 +146,51 @@ class View:
 
     def show(self, out: Console) -> None:
         """Print the head, then each table that has rows: first what is wrong, then all kernels and groups."""
-        found = self.found
-        for line in head(found, self.simulated):
+        for line in head(self.found, self.simulated):
             self._line(out, line)
-        by_model: dict[str, list[Measurement]] = {}
-        for each in found.measurements:
-            by_model.setdefault(each.model, []).append(each)
-        several = len(by_model) > 1
-        self._table(out, "Slow cards", self._slow(several), found.slow, "red")
-        self._table(out, "Cards that get slower", self._slowing(), found.slowing, "red")
+        for table in (*self.troubles(), *self.models(), *self.groups(), *self.damaged()):
+            self._table(out, table)
+        if self.found.measurements and self.found.rule:
+            self._line(out, "")
+            self._line(out, rule_text(self.found), "dim")
+
+    # Tables
+
+    def troubles(self) -> list[Table]:
+        """Return the tables of slow cards, of those that get slower and of those without a right result."""
+        found = self.found
+        several = len({row.model for row in found.measurements}) > 1
         faulty = sorted((card for card in found.cards if card.status != "ok"), key=lambda card: card.status)
-        self._table(out, "Cards without a right result", self._faulty(), faulty, "yellow")
+        return [
+            Table("Slow cards", self._slow(several), found.slow, "red"),
+            Table("Cards that get slower", self._slowing(), found.slowing, "red"),
+            Table("Cards without a right result", self._faulty(), faulty, "yellow"),
+        ]
+
+    def models(self) -> list[Table]:
+        """Return the tables of kernels, one a model."""
+        by_model: dict[str, list[Measurement]] = {}
+        for each in self.found.measurements:
+            by_model.setdefault(each.model, []).append(each)
+        tables = []
         for model, rows in by_model.items():
             problems = {(row.operation, row.problem) for row in rows}
-            common = " ".join(problems.pop()) if len(problems) == 1 else ""
-            self._table(out, f"{model}{': ' if common else ''}{common}", self._measured(bool(common)), rows)
+            common = " ".join(problems.pop()).strip() if len(problems) == 1 else ""
+            tables.append(Table(f"{model}{': ' if common else ''}{common}", self._measured(bool(common)), rows))
+        return tables
+
+    def groups(self) -> list[Table]:
+        """Return the tables of racks and of hosts, where there are several."""
+        tables = []
         for kind in ("rack", "host"):
-            groups = [group for group in found.groups if group.kind == kind]
+            groups = [group for group in self.found.groups if group.kind == kind]
             if len(groups) > 1:
-                self._table(out, f"By {kind}", self._grouped(kind), sorted(groups, key=_worst_first))
-        self._table(out, "Files that are no shards", self._damaged(), found.damaged, "yellow")
-        if found.measurements and found.rule:
-            self._line(out, "")
-            self._line(out, rule_text(found), "dim")
+                tables.append(Table(f"By {kind}", self._grouped(kind), sorted(groups, key=_worst_first)))
+        return tables
+
+    def damaged(self) -> list[Table]:
+        """Return the table of files that are no shards."""
+        return [Table("Files that are no shards", self._damaged(), self.found.damaged, "yellow")]
 
     # Columns
 
@@ -172,10 +208,10 @@ class View:
         ]
 
     def _slow(self, several: bool) -> list[Column[SlowCard]]:
-        model = [Column[SlowCard]("model", lambda row: self._of(row.id).model or NOTHING, False, 2)]
+        model = [Column[SlowCard]("model", lambda row: self.card(row.id).model or NOTHING, False, 2)]
         return [
             Column("card", lambda row: self._short(row.id), right=False),
-            Column("host", lambda row: self._of(row.id).host or NOTHING, right=False),
+            Column("host", lambda row: self.card(row.id).host or NOTHING, right=False),
             *(model if several else []),
             Column("kernels", lambda row: f"{len(row.kernels)} of {row.of}"),
             Column("worst", lambda row: slower(row.kernels[0].ratio)),
@@ -186,7 +222,7 @@ class View:
     def _slowing(self) -> list[Column[Slowing]]:
         return [
             Column("card", lambda row: self._short(row.id), right=False),
-            Column("host", lambda row: self._of(row.id).host or NOTHING, right=False),
+            Column("host", lambda row: self.card(row.id).host or NOTHING, right=False),
             Column("kernel", lambda row: row.kernel, right=False),
             Column("change", lambda row: slower(row.change)),
             Column(
@@ -221,8 +257,9 @@ class View:
 
     # Text
 
-    def _of(self, card: str) -> Card:
-        return self._cards[card]
+    def card(self, name: str) -> Card:
+        """Return a card by its id."""
+        return self._cards[name]
 
     @property
     def _cards(self) -> dict[str, Card]:
@@ -247,29 +284,27 @@ class View:
             line = f"**{text.markdown(line)}**\n" if style == "bold" else text.markdown(line) + "\n"
         out.print(Text(line, style=style), soft_wrap=True)
 
-    def _table(
-        self, out: Console, title: str, columns: Sequence[Column[Row]], rows: Sequence[Row], style: str = ""
-    ) -> None:
+    def _table(self, out: Console, made: Table) -> None:
         """Print a table under its title, if it has rows; columns that the width has no room for are left out."""
+        rows, style = made.rows, made.style
         if not rows:
             return
         self._line(out, "")
-        self._line(out, title, "bold")
-        shown = rows[:MOST_ROWS]
-        cut = [Column(c.heading, _cut(c), c.right, c.expendable) for c in columns]
+        self._line(out, made.title, "bold")
+        shown, cut = rows[:MOST_ROWS], made.cut()
         if self.markdown:
             for line in markdown_table(cut, shown):
                 out.print(line, soft_wrap=True)
             out.print("")
         else:
-            from rich.table import Table
+            from rich.table import Table as RichTable
 
             texts = {id(column): [column.text(row) for row in shown] for column in cut}
             kept = list(cut)
             for column in sorted((c for c in cut if c.expendable), key=lambda c: c.expendable):
                 if sum(2 + max(len(c.heading), *map(len, texts[id(c)])) for c in kept) - 2 > out.width:
                     kept.remove(column)
-            table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+            table = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
             for column in kept:
                 table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
             for at in range(len(shown)):

@@ -44,6 +44,13 @@ class Compiler:
         import ctypes
 
         self.c = ctypes
+        folder = os.path.dirname(path)
+        # The wheels of 13.0 open their second library by its bare name and have no path to it beside them, so that it
+        # must be there by that name already, or in a folder of the system.
+        for name in sorted(os.listdir(folder)) if folder else ():
+            if name.startswith("libnvrtc-builtins.so."):
+                with contextlib.suppress(OSError):
+                    ctypes.CDLL(os.path.join(folder, name))
         self.library = ctypes.CDLL(path)
         self.library.nvrtcGetErrorString.restype = ctypes.c_char_p
 

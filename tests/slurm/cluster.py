@@ -15,13 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 NODES = ("n1", "n2", "n3")
 GPUS = 4
-START_S = 30.0
+START_S = 90.0
+TRIES = 3  # a port that was free may be taken before a daemon has it
 
 CONF = """
 ClusterName=fleet
@@ -55,6 +56,8 @@ PreemptMode=CANCEL
 JobRequeue=0
 KillWait=2
 ReturnToService=2
+MessageTimeout=60
+BatchStartTimeout=120
 NodeName=n[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{ports[1]}-{ports[3]}] CPUs=8 Gres=gpu:{gpus}
 PartitionName=gpu Nodes=ALL Default=YES PriorityTier=1 MaxTime=INFINITE
 PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE
@@ -78,6 +81,10 @@ def _path() -> str:
     return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 
 
+class NoCluster(Exception):
+    """Slurm is installed and does not start here: why, in a line."""
+
+
 class Cluster:
     """A running Slurm; `environment` is what its commands need."""
 
@@ -88,7 +95,7 @@ class Cluster:
         self.environment = {**kept, "PATH": _path(), "SLURM_CONF": str(folder / "slurm.conf")}
 
     def start(self) -> None:
-        """Start all daemons and wait until every node is idle."""
+        """Start all daemons and wait until every node is idle. Raises NoCluster where they do not."""
         host, ports = socket.gethostname(), _free_ports(4)
         for name in ("state", *(f"{node}.spool" for node in NODES)):
             (self.folder / name).mkdir()
@@ -106,11 +113,26 @@ class Cluster:
             f"--pid-file={self.folder}/munged.pid", f"--log-file={self.folder}/munged.log",
             f"--seed-file={self.folder}/munged.seed",
         )  # fmt: skip
-        _until(lambda: (self.folder / "munge.socket").exists(), "munged does not start")
+        self._until_up(lambda: (self.folder / "munge.socket").exists())
         self._launch("slurmctld", "-D")
         for node in NODES:
             self.start_node(node)
-        _until(lambda: self.idle() == set(NODES), "the nodes do not come up")
+        self._until_up(lambda: self.idle() == set(NODES))
+
+    def _until_up(self, ready: Callable[[], bool]) -> None:
+        end = time.monotonic() + START_S
+        while not ready():
+            gone = [name for name, process in self._processes.items() if process.poll() is not None]
+            if gone:
+                raise NoCluster(f"{gone[0]} ends at once: {self._last_words(gone[0])}")
+            if time.monotonic() > end:
+                raise NoCluster(f"the daemons do not come up in {START_S:.0f} s: {self._last_words('slurmctld')}")
+            time.sleep(0.1)
+
+    def _last_words(self, name: str) -> str:
+        said = [line for path in (f"{name}.out", f"{name}.log") if (self.folder / path).exists()
+                for line in (self.folder / path).read_text(errors="replace").splitlines() if line.strip()]  # fmt: skip
+        return next((line for line in reversed(said) if "fatal" in line or "error" in line), (said or ["silence"])[-1])
 
     def _launch(self, program: str, *words: str, name: str = "") -> None:
         with (self.folder / f"{name or program}.out").open("ab") as said:
@@ -129,7 +151,7 @@ class Cluster:
     def run(self, *words: str, **settings: object) -> subprocess.CompletedProcess[str]:
         """Run one of Slurm's commands, or any other that calls them."""
         return subprocess.run(
-            words, env=self.environment, capture_output=True, text=True, check=False, timeout=120, **settings
+            words, env=self.environment, capture_output=True, text=True, check=False, timeout=240, **settings
         )  # type: ignore[call-overload, no-any-return]
 
     def kill_node(self, node: str) -> None:
@@ -147,8 +169,9 @@ class Cluster:
         """End all jobs and daemons."""
         if "slurmctld" in self._processes:
             self.run("scancel", "--user", str(os.getuid()))
-            with contextlib.suppress(TimeoutError):
-                _until(lambda: not self.run("squeue", "-h").stdout.strip(), "jobs do not end", 10)
+            end = time.monotonic() + 10
+            while self.run("squeue", "-h").stdout.strip() and time.monotonic() < end:
+                time.sleep(0.1)
         for node in NODES:
             for process in _of_node(node, self.folder):
                 with contextlib.suppress(ProcessLookupError):
@@ -190,27 +213,25 @@ def _free_ports(count: int) -> list[int]:
     raise OSError("no free ports")
 
 
-def _until(ready: object, problem: str, seconds: float = START_S) -> None:
-    """Wait until a function returns something true. Raises TimeoutError with the problem."""
-    end = time.monotonic() + seconds
-    while not ready():  # type: ignore[operator]
-        if time.monotonic() > end:
-            raise TimeoutError(problem)
-        time.sleep(0.1)
-
-
 @contextlib.contextmanager
 def running() -> Iterator[Cluster]:
-    """Return a cluster while it runs, in a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # munged's socket must be reachable
-        cluster = Cluster(folder)
-        try:
-            cluster.start()
-            yield cluster
-        finally:
-            cluster.stop()
+    """Return a cluster while it runs, in a folder of its own. Raises NoCluster where none starts."""
+    for attempt in range(1, TRIES + 1):
+        with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            folder.chmod(0o755)  # munged's socket must be reachable
+            cluster = Cluster(folder)
+            try:
+                try:
+                    cluster.start()
+                except NoCluster:
+                    if attempt < TRIES:
+                        continue
+                    raise
+                yield cluster
+                return
+            finally:
+                cluster.stop()
 
 
 def main() -> None:

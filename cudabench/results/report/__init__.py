@@ -33,15 +33,15 @@ def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
     """
     from cudabench.results.report import content, embedded
 
-    style, script = _part("style.css"), _part("page.js")
+    style, script = part("style.css"), part("page.js")
+    template = compiled(part("page.html.jinja"))
 
     def rendered(held: embedded.Held) -> str:
-        return _template().render(
+        return template.render(
             page=content.page(files, names, held.files),
             style=style,
             script=script,
-            policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
-            "form-action 'none'",
+            policy=policy(style, script),
             held=held.texts,
             left_out=held.left_out,
             version=__version__,
@@ -51,8 +51,15 @@ def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
     return rendered(embedded.documents(files, max(LEAST_BYTES, MOST_BYTES - len(alone.encode()))))
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """Return a file of this package: the style, the script, a template."""
     return resources.files(__name__).joinpath(name).read_text(encoding="utf-8").strip()
+
+
+def policy(style: str, script: str | None = None) -> str:
+    """Return the content security policy of a page that has this style and this script and fetches nothing."""
+    scripts = f"script-src '{_hash(script)}'; " if script is not None else ""
+    return f"default-src 'none'; style-src '{_hash(style)}'; {scripts}base-uri 'none'; form-action 'none'"
 
 
 def _hash(content: str) -> str:
@@ -60,7 +67,9 @@ def _hash(content: str) -> str:
 
 
 @cache
-def _template() -> Template:
+def compiled(template: str) -> Template:
+    """Return a template that escapes all that it prints and spells out control codes. Its filter `shown` cuts long
+    names, `whole` prints what was made here as it is."""
     import jinja2
     from markupsafe import Markup
 
@@ -78,7 +87,7 @@ def _template() -> Template:
     environment.filters["shown"] = shown
     environment.filters["said"] = said
     environment.filters["whole"] = Markup  # of this package's own files and of JSON whose '<' is escaped
-    return environment.from_string(_part("page.html.jinja"))
+    return environment.from_string(template)
 
 
 def shown(said: str, most: int = MOST_SHOWN) -> str:
