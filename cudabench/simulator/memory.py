@@ -16,6 +16,7 @@ from cudabench.simulator.values import INT64, Affine, Array, Chunk
 SLOT_BITS = 40
 SLOT = 1 << SLOT_BITS
 HALF_SLOT = SLOT >> 1
+FUNCTION_WINDOW = 1 << 35
 PARAMETER_WINDOW = 1 << 36
 SHARED_WINDOW = 1 << 37
 LOCAL_WINDOW = 1 << 38

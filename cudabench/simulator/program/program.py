@@ -13,6 +13,7 @@ from cudabench.simulator.plan import Plans
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import Parameter
 from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.calls import function_addresses
 from cudabench.simulator.program.code import Code, Unsupported
 from cudabench.simulator.values import Array
 from cudabench.toolchain.cubin import plain_name
@@ -91,6 +92,7 @@ class Program:
         )
 
     def _set_first_values(self) -> None:
+        addresses = {**function_addresses(self.module), **self._symbols}
         for _, variable, data in self._storage:
             for offset, width, value, mask in variable.initial:
                 if isinstance(value, ptx.Immediate):
@@ -99,7 +101,7 @@ class Program:
                         wide = struct.unpack("<d", struct.pack("<Q", number))[0] if value.float_bits == 64 else 0.0
                         number = struct.unpack("<I", struct.pack("<f", wide))[0]
                 else:
-                    number = self._symbols.get(value.name, 0)
+                    number = addresses.get(value.name, 0)
                     number = number + value.offset if number else 0
                 if mask >= 0:
                     shift = (mask & -mask).bit_length() - 1

@@ -107,10 +107,18 @@ class Variable(NamedTuple):
     location: Location
 
 
+class Prototype(NamedTuple):
+    """What a call through a pointer says of its callee: the bytes of its results and of its parameters."""
+
+    results: tuple[int, ...]
+    parameters: tuple[int, ...]
+
+
 class Function(NamedTuple):
     """An entry or a device function; `body` is None for a declaration.
 
-    most_threads: of a block, by `__launch_bounds__`; needs_block: the block that `__block_size__` demands, x first.
+    prototypes: of calls through pointers, by label. most_threads: of a block, by `__launch_bounds__`; needs_block: the
+    block that `__block_size__` demands, x first.
     """
 
     name: str
@@ -122,6 +130,7 @@ class Function(NamedTuple):
     variables: tuple[Variable, ...]
     tables: dict[str, tuple[str, ...]]
     location: Location
+    prototypes: dict[str, Prototype]
     most_threads: int | None = None
     needs_block: tuple[int, int, int] | None = None
 
@@ -162,6 +171,9 @@ _VARIABLE = re.compile(
     re.S,
 )
 _REG = re.compile(r"\.reg\s*((?:\.\w+\s*)+)(.*)$", re.S)
+_PROTOTYPE = re.compile(
+    r"\.callprototype\s*(?:\((?P<results>[^()]*)\))?\s*[\w$%]+\s*(?:\((?P<takes>[^()]*)\))?", re.S
+)
 _NAME = re.compile(r"[A-Za-z_$%][\w$.]*$")
 _NUMBER = re.compile(r"[-+]?\d")
 _SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
@@ -379,6 +391,7 @@ class _Parser:
         self.registers: dict[str, str] = {}
         self.locals: list[Variable] = []
         self.tables: dict[str, tuple[str, ...]] = {}
+        self.prototypes: dict[str, Prototype] = {}
         self.location = Location(0, 0)
         for variable in (*parameters, *results):
             if variable.space == "":
@@ -388,6 +401,7 @@ class _Parser:
             code, start = self.body(body, first)
         return Function(
             name, entry, parameters, results, code, self.registers, tuple(self.locals), self.tables, start,
+            self.prototypes,
             None if most is None else most[0] * most[1] * most[2], needs,
         )  # fmt: skip
 
@@ -491,7 +505,12 @@ class _Parser:
                     self.registers[self.scoped(name, scope)] = type_
         elif statement.startswith(".branchtargets"):
             self.tables[label] = tuple(split(statement[len(".branchtargets") :].strip()))
-        elif not statement.startswith((".callprototype", ".calltargets", ".pragma")):
+        elif statement.startswith(".callprototype"):
+            match = _PROTOTYPE.match(statement)
+            if match is not None:
+                sizes = (tuple(one.size for one in self.parameters(match[way] or "")) for way in ("results", "takes"))
+                self.prototypes[label] = Prototype(*sizes)
+        elif not statement.startswith((".calltargets", ".pragma")):
             for variable in self.variables(statement):
                 scope.names.add(variable.name)
                 self.locals.append(variable._replace(name=self.scoped(variable.name, scope)))
