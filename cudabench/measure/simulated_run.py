@@ -114,6 +114,7 @@ class SimulatedRun(RunContext):
         )
         self.output = run.report.output
         state = tuple(self.device.changed(case))
+        leaks = self.device.leaks(case)
         self.progress("verifying", 1)
         tolerance = self.operation.tolerated(case.expects, self.problem)
         expected = self.expected(case.expects)
@@ -141,6 +142,12 @@ class SimulatedRun(RunContext):
         notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem))]
         notes += arithmetic_warnings(result.machine_code, self.output_type(), verification)
         notes += [*launch_warnings(case), *state_warnings(state), *code_warnings(one.ptx for _, one in compiled)]
+        if leaks is not None:  # what is freed is no matter
+            notes = [note for note in notes if note.code != "malloc"]
+            notes += [
+                warning("leak", line=at, count=count, bytes=nbytes, heap_mib=simulator.HEAP_BYTES >> 20)
+                for at, count, nbytes in leaks
+            ]
         notes += self._costly(run, compiled)
         result = replace(result, warnings=tuple(notes), state=state, inputs="fixed" if self.fixed else "fresh")
         faults = self._faults(case, run, result, arrays)

@@ -402,10 +402,9 @@ class Machine:
             self.arrive(op.targets[0], mask)
             return
         choice = self.registers[op.selector]
-        if type(choice) is Affine and choice.coefficients is None:
-            if choice.base in site.addresses:
-                self.arrive(op.targets[site.addresses.index(choice.base)], mask)
-                return
+        if type(choice) is Affine and choice.coefficients is None and choice.base in site.addresses:
+            self.arrive(op.targets[site.addresses.index(choice.base)], mask)
+            return
         addresses = broadcast(as_array(choice, UNSIGNED[64], self.chunk), self.chunk.shape)
         rest = self.lanes()
         for address, following in zip(site.addresses, op.targets, strict=False):

@@ -49,10 +49,9 @@ class Stack:
             for index in site.saved:
                 level[index] = self._mixed(machine, index, lanes, machine.registers[index], level.get(index))
         self._move(machine, 1)
-        if site.recursive and site.frame is not None:
-            if site.frame.frame:
-                moved = machine.array(pointer, INT64) + site.frame.frame
-                machine.put(pointer, Affine(int(moved.flat[0])) if moved.size == 1 else moved.view(UNSIGNED[64]))
+        if site.recursive and site.frame is not None and site.frame.frame:
+            moved = machine.array(pointer, INT64) + site.frame.frame
+            machine.put(pointer, Affine(int(moved.flat[0])) if moved.size == 1 else moved.view(UNSIGNED[64]))
         top = machine.array(pointer, INT64)
         need = max(callee.frame for callee in site.callees)
         if need:

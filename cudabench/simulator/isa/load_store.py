@@ -246,10 +246,7 @@ def _load_param(builder: Builder, ins: Instruction, items: tuple[Any, ...], type
 
     def run(machine: Machine) -> None:
         for target, width, exact, pieces in plans:
-            if exact is not None:
-                value = machine.registers[exact]
-            else:
-                value = composed(machine, bits, pieces)
+            value = machine.registers[exact] if exact is not None else composed(machine, bits, pieces)
             if width > bits and type(value) is not Affine:
                 value = as_array(value, source, machine.chunk).astype((SIGNED if extend else UNSIGNED)[width])
             machine.put(target, value)

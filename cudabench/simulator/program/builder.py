@@ -482,9 +482,7 @@ class Builder:
             self.returns[called.entry] = op
         for called in self.shared_functions.values():
             if called.entry in self.returns:
-                self.returns[called.entry].labels = tuple(
-                    site.after for site in self.sites if called in site.callees
-                )
+                self.returns[called.entry].labels = tuple(site.after for site in self.sites if called in site.callees)
         return done
 
     def functions_first(self, blocks: Sequence[Block], places: Sequence[int]) -> list[int]:
@@ -502,7 +500,7 @@ class Builder:
 
     def segments(self, blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
         """Yield (number of a block, the shared function that it is of)."""
-        starts = {}
+        starts: dict[int, Shared] = {}
         for block in blocks:
             end = block.terminator
             if end is not None and end.kind == "call" and end.site is not None:
@@ -616,6 +614,7 @@ class Builder:
         if name in self.opcodes.syscalls and (function is None or function.body is None):
             op = self.opcodes.syscalls[name](self, results, arguments)
             op.line, op.defs, op.uses = ins.location, tuple(self.defs), tuple(self.uses)
+            op.opcode = "call"
             if ins.guard is not None:
                 op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], ins.inverted
             self.stream.append(op)

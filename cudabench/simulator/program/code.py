@@ -64,8 +64,8 @@ class Op:
     guard: the predicate's register, or -1. defs, uses: registers written and read. members (of a collective): the
     lanes of the warp that must meet, as bits, or None for all. labels, targets (of a branch): where it may lead, as
     names until the blocks are cut and as block numbers from then on. selector: the register that picks from them.
-    pointer: what the results point to (see `flow.points_to`), or None: what the operands point to. site: of a call, what
-    it may reach: its targets are their first blocks, in their order, then the block behind the call.
+    pointer: what the results point to (see `flow.points_to`), or None: what the operands point to. site: of a call,
+    what it may reach: its targets are their first blocks, in their order, then the block behind the call.
     """
 
     __slots__ = (

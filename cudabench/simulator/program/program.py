@@ -8,6 +8,7 @@ import numpy as np
 
 from cudabench.errors import did_you_mean
 from cudabench.simulator.errors import LaunchError
+from cudabench.simulator.heap import Heap
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.simulator.plan import Plans
 from cudabench.simulator.program import ptx
@@ -71,6 +72,7 @@ class Program:
             for variable in function.variables:
                 self._declare(f"{function.name}::{variable.name}", variable)
         self._set_first_values()
+        self.heap = Heap() if "malloc" in module.functions else None
         self._first = [data.copy() for _, _, data in self._storage]
 
     def _declare(self, name: str, variable: ptx.Variable) -> None:
@@ -79,9 +81,11 @@ class Program:
             self._storage.append((name, variable, np.zeros(variable.size, dtype=np.uint8)))
 
     def reset(self) -> None:
-        """Give all module variables their first values."""
+        """Give all module variables their first values and free the heap."""
         for (_, _, data), first in zip(self._storage, self._first, strict=True):
             data[:] = first
+        if self.heap is not None:
+            self.heap.clear()
 
     def changed(self) -> tuple[str, ...]:
         """Return the names, as the PTX has them, of the variables that kernels left with other than first values."""
@@ -151,6 +155,8 @@ class Program:
             space.place(
                 plain_name(name.rpartition("::")[2]), data, variable.space != "const", variable.space == "const"
             )
+        if self.heap is not None:
+            space.place_heap(self.heap)
         return space
 
 

@@ -48,7 +48,7 @@ class Address(NamedTuple):
 
 
 class Negated(NamedTuple):
-    """`!p`, a predicate read inverted."""
+    """`!p`, a predicate read inverted, or `-r` of vmad."""
 
     name: str
 
@@ -171,9 +171,7 @@ _VARIABLE = re.compile(
     re.S,
 )
 _REG = re.compile(r"\.reg\s*((?:\.\w+\s*)+)(.*)$", re.S)
-_PROTOTYPE = re.compile(
-    r"\.callprototype\s*(?:\((?P<results>[^()]*)\))?\s*[\w$%]+\s*(?:\((?P<takes>[^()]*)\))?", re.S
-)
+_PROTOTYPE = re.compile(r"\.callprototype\s*(?:\((?P<results>[^()]*)\))?\s*[\w$%]+\s*(?:\((?P<takes>[^()]*)\))?", re.S)
 _NAME = re.compile(r"[A-Za-z_$%][\w$.]*$")
 _NUMBER = re.compile(r"[-+]?\d")
 _SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
@@ -553,7 +551,7 @@ class _Parser:
             return Address(self.resolve(match[1]), integer(match[2]) if match[2] else 0)
         if first in "{(":
             return Vector(tuple(self.operand(part) for part in split(text[1:-1])))
-        if first == "!":
+        if first == "!" or text[:2] == "-%":
             return Negated(self.resolve(text[1:].strip()))
         if "|" in text:
             left, _, right = text.partition("|")
