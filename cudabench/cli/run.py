@@ -74,6 +74,10 @@ def problem_options() -> list[click.Parameter]:
             "--arg", "arguments", multiple=True, metavar="NAME=VALUE",
             help="n=4096, 'x=float32[n,m]:random', x=@x.npy.",
         ),
+        option(
+            "--step", "steps", multiple=True, metavar="LAUNCH",
+            help="Launches in order, for --grid and --block: 'f<<<cdiv(n,256), 256>>>(x, y, n) * 10 swap(x, y)'.",
+        ),
         option("--expect", multiple=True, metavar="NAME=EXPR", help="'y=a*x+y0', y=@y.npy; repeatable."),
         option(
             "--const", "constants", multiple=True, metavar="NAME=VALUE",
@@ -167,6 +171,7 @@ def request_of(given: dict[str, Any]) -> UserRequest:
         kernels=given["kernels"],
         grid=given["grid"],
         block=given["block"],
+        steps=given.get("steps", ()),
         arguments=given["arguments"],
         expect=given["expect"],
         constants=given.get("constants", ()),

@@ -147,7 +147,7 @@ def _scalar(
             f"--arg {name}=int32:{rest or text}."
         )
     value = expressions.parse(rest if colon else text, where, scalars).evaluate(scalars)
-    return Scalar(name, wanted, _fitting(value, wanted, where, parameter))
+    return Scalar(name, wanted, fitting(value, wanted, where, parameter))
 
 
 def _record(
@@ -166,7 +166,7 @@ def _record(
 
     def number(inner: str, dtype: str) -> Any:
         found = expressions.parse(inner, where, scalars, label=f"{where}: '{inner}'").evaluate(scalars)
-        return _fitting(found, dtype, where, parameter)
+        return fitting(found, dtype, where, parameter)
 
     content, numbers = pack(value, layout, where, number)
     return Record(name, content, layout.align, tuple((f"{name}_{path}", one) for path, one in numbers.items()))
@@ -187,7 +187,7 @@ def _number_like(dtype: str) -> str:
     return "2.5" if np.dtype(dtype).kind in "fc" else "4096"
 
 
-def _fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
+def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
     """Return a number as the type holds it; refuse what it cannot hold."""
     kind = np.dtype(dtype)
     if isinstance(value, tuple) or np.ndim(value):

@@ -20,7 +20,7 @@ from cudabench.plan.limits import check_block, check_grid
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.userkernel import arguments, constants, pointers, textures, values
+from cudabench.userkernel import arguments, constants, pointers, steps, textures, values
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
@@ -60,6 +60,8 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     folders = _folders(request)
     file = source.preprocessed(written, request.defines, folders)
     aliases = aliases_of(file, request.defines, request.include)
+    if request.steps:
+        return _in_steps(request, written, file, folders, aliases, command)
     picked = [
         (source.resolved(kernel, aliases), name, outright, each)
         for each in requests
@@ -107,6 +109,58 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
             )
         )
     return Series(partial(operation_of, user_problem), tuple(cases), user_problem.baseline)
+
+
+def _in_steps(
+    request: UserRequest,
+    written: SourceFile,
+    file: SourceFile,
+    folders: tuple[str, ...],
+    aliases: Mapping[str, str],
+    command: str,
+) -> Series:
+    """Return what a request with --step asks for: one case of several launches."""
+    for option, given in (("--grid", request.grid), ("--block", request.block), ("--shared", request.shared)):
+        if given is not None:
+            raise UsageError(f"{option} {given} beside --step: each step says its own, as in {steps.EXAMPLE}.")
+    if len(request.kernels) > 1:
+        raise UsageError(f"--kernel {request.kernels[1]} beside --step: the steps name their kernels.")
+
+    def kernel(name: str) -> KernelSource:
+        ((found, _, _),) = selected(file, written, replace(request, kernels=(name,)))
+        return source.resolved(found, aliases)
+
+    group = steps.parse(request.steps)
+    names = [text.partition("=")[0].strip() for text in request.arguments]
+    example = f"cudabench {command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
+    whole, kernels = steps.union(group, names, kernel, example)
+    read = arguments.read(request.arguments, whole, aliases, _known(request), example, file.text)
+    size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
+    members = {name: value for one in read if isinstance(one, Record) for name, value in one.numbers.items()}
+    numbers = {**values.CONSTANTS, **_known(request), **size, **members}
+    fixed = constants.read(request.constants, file, aliases, numbers)
+    user_problem = problem_of(request, file, read, numbers, fixed)
+    launches = steps.launches(group, kernels, read, numbers, aliases)
+    unset = dict.fromkeys(name for one in kernels.values() for name in constants.unset(file, one, fixed))
+    case = Case(
+        operation="run",
+        kernel=request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values()),
+        id=None,
+        function=launches[0].function,
+        source=Source(
+            request.file, written.text, str(Path(request.file).resolve().parent), False, folders, request.std
+        ),
+        problem=Problem(size, main_dtype(user_problem), request.seed),
+        block=launches[0].block,
+        grid=launches[0].grid,
+        launches=launches,
+        defines=dict(request.defines),
+        expects="",
+        named=True,
+        constants={name: array.tobytes() for name, array in constants.contents(fixed, request.seed).items()},
+        unset_constants=tuple(unset),
+    )
+    return Series(partial(operation_of, user_problem), (case,), user_problem.baseline)
 
 
 def problem(request: UserRequest) -> UserProblem:

@@ -14,6 +14,7 @@ class UserRequest:
     kernels: tuple[str, ...] = ()
     grid: str | None = None
     block: str | None = None
+    steps: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     expect: tuple[str, ...] = ()
     bytes: str | None = None

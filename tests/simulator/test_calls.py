@@ -64,7 +64,7 @@ def test_a_recursion_without_end_is_refused(launch: Launch) -> None:
     source = """
 __device__ __noinline__ int down(int *x, int n) { return n == *x ? n : down(x, n + 1) + 1; }
 extern "C" __global__ void k(int *x) { x[1] = down(x, 0); }"""
-    with pytest.raises(simulator.KernelTrap, match="more than 1024 times.*does the recursion end"):
+    with pytest.raises(simulator.KernelTrap, match=r"more than 1024 times.*does the recursion end"):
         launch(source, 1, 32, [np.array([-1, 0], np.int32)])
     x = np.array([40, 0], np.int32)
     launch(source, 1, 32, [x])
@@ -106,7 +106,9 @@ def test_tables_of_functions(launch: Launch, shift: int) -> None:
 
 def test_a_call_through_a_null_pointer_is_named(launch: Launch) -> None:
     """The line, block and thread are said."""
-    with pytest.raises(simulator.KernelTrap, match=r"calls through a null pointer, at test\.cu:14 in block \(0, 0, 0\)"):
+    with pytest.raises(
+        simulator.KernelTrap, match=r"calls through a null pointer, at test\.cu:14 in block \(0, 0, 0\)"
+    ):
         launch(TABLES, 1, 32, [np.zeros(32), np.int32(3)], kernel="none")
 
 

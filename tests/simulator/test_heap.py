@@ -65,7 +65,8 @@ def test_each_lane_has_a_list_of_its_own(program: simulator.Program) -> None:
     out, report = launch(program, "lists", 6)
     assert report.hazards == ()
     np.testing.assert_array_equal(out, 15 * np.arange(32))
-    assert program.heap is not None and program.heap.leaks() == ()
+    assert program.heap is not None
+    assert program.heap.leaks() == ()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,9 @@ def test_memory_outlives_a_launch_and_is_a_leak_until_freed(program: simulator.P
     (leak,) = program.heap.leaks()
     assert (leak.line, leak.allocations, leak.bytes) == (21, 1, 36)
     out, report = launch(program, "use", 9)
-    assert out[0] == 5 and report.hazards == () and program.heap.leaks() == ()
+    assert out[0] == 5
+    assert report.hazards == ()
+    assert program.heap.leaks() == ()
 
 
 def test_a_block_shares_memory(program: simulator.Program) -> None:
