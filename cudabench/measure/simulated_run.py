@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from cudabench import simulator
@@ -89,6 +90,25 @@ class SimulatedRun(RunContext):
             if isinstance(error, UsageError) and case.named:
                 raise
             return replace(blank, status="failed", reason=str(error))
+
+    def prepare(self, cases: Sequence[Case]) -> None:
+        """Make what several cases share: inputs, references, the baseline, a built-in chapter compiled and read.
+
+        What is wrong with a source is left for the case itself to say.
+        """
+        for case in cases:
+            if not case.skip_reason:
+                self.expected(case.expects)
+                self.input_sets[0].poisons(case.expects)
+        if self.settings.cpu:
+            self.measure_cpu()
+        for case in cases:
+            if case.source.builtin and not case.skip_reason:
+                self.progress("compiling", 0)
+                with suppress(CudabenchError):
+                    image = self.device.load(case).compiled.cubin
+                    if self.disassemble and image is not None:
+                        machine_code.read(image)
 
     def _simulate(self, case: Case, result: Result) -> Result:
         self.progress("compiling", 0)
