@@ -161,7 +161,11 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
         "__global__ void second(volatile float *x) { while (x[0] < 2) ; }\n"
         "__global__ void third(volatile float *x) { while (x[0] < 3) ; }\n"
     )
-    words = ["run", "slow.cu", *["-k", "all", "-g", "1", "-b", "32", "--arg", "x=float32[4]:zeros", "-d", "sim", "--no-cpu", "--jobs", "2"]]
+    words = [
+        "run",
+        "slow.cu",
+        *["-k", "all", "-g", "1", "-b", "32", "--arg", "x=float32[4]:zeros", "-d", "sim", "--no-cpu", "--jobs", "2"],
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "cudabench", *words, "--json", "r.json"], cwd=tmp_path, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -9,7 +9,7 @@ import numpy as np
 
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import Run
+from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import Instruction, Negated, Operand, Symbol
 from cudabench.simulator.values import UNSIGNED, Array, canonical
 
@@ -59,10 +59,7 @@ def _finish(ins: Instruction, signed: bool, place: _Part, last: int, second: str
     saturate, merge = "sat" in ins.modifiers, place.bits < 32
 
     def run(machine: Machine, found: Array) -> Array:
-        if merge and saturate:
-            least, most = (-(1 << place.bits - 1), (1 << place.bits - 1) - 1) if signed else (0, (1 << place.bits) - 1)
-            found = np.clip(found, least, most)
-        elif saturate:
+        if saturate:
             found = np.clip(found, low, high)
         if last < 0:
             return (found & 0xFFFFFFFF).astype(np.uint32)
@@ -99,6 +96,8 @@ def build_video(builder: Builder, ins: Instruction) -> Run:
         raise refuse(ins)
     result, first, second = types
     place = _Part(ins, ins.operands[0], result == "s32")
+    if place.bits < 32 and "sat" in ins.modifiers:
+        raise Refuse(f"instruction {ins.text} into a part of a register, which ptxas saturates as no manual says")
     a, b = _Part(ins, ins.operands[1], first == "s32"), _Part(ins, ins.operands[2], second == "s32")
     sources = [builder.source(part.operand, "b32") for part in (a, b)]
     last, more = _last(builder, ins, place)
@@ -134,6 +133,10 @@ def build_vmad(builder: Builder, ins: Instruction) -> Run:
     )
     if c.bits != 32:
         raise refuse(ins)
+    if not signed and {"sat", "shr7", "shr15"} & set(ins.modifiers):
+        raise Refuse(
+            f"instruction {ins.text} of unsigned numbers, where ptxas takes c as signed and the manual does not"
+        )
     target = builder.target(ins.operands[0])
     sources = [builder.source(part.operand, "b32") for part in (a, b, c)]
     shift = 7 if "shr7" in ins.modifiers else 15 if "shr15" in ins.modifiers else 0
