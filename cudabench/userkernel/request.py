@@ -14,7 +14,6 @@ class UserRequest:
     kernels: tuple[str, ...] = ()
     grid: str | None = None
     block: str | None = None
-    steps: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     expect: tuple[str, ...] = ()
     bytes: str | None = None
@@ -30,3 +29,4 @@ class UserRequest:
     seed: int = 0
     # What shapes and grids may name besides the arguments and defines.
     numbers: Mapping[str, int | float] = field(default_factory=dict)
+    steps: tuple[str, ...] = ()  # launches in order, in place of grid and block
