@@ -149,7 +149,7 @@ def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
         gc.disable()  # what the parent left to be collected is the parent's
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        _die_with_parent()
+        die_with_parent()
         limit_memory(_address_space() + memory)
         try:
             answer: tuple[bool, Any] = (True, function())
@@ -220,7 +220,8 @@ def _address_space() -> int:
         return 0
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Let this process, a child, end when its parent does, where the system can."""
     if sys.platform == "linux":
         import ctypes
 

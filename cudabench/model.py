@@ -440,6 +440,9 @@ class Settings:
     timeout: Annotated[float, "A kernel that runs longer than this many seconds has failed."] = 60.0
     cpu: Annotated[bool, "Whether the CPU baseline was measured."] = True
     cpu_threads: Annotated[int, "Threads of the CPU baseline."] = 1
+    jobs: Annotated[
+        int | None, "Kernels simulated at the same time; null: as many as there are cores, memory permitting."
+    ] = 1
     budget: Annotated[float | None, "The whole run takes about this many seconds; its kernels share them."] = None
 
 
@@ -667,7 +670,7 @@ class Counted:
 class Hazard:
     """A fault that the simulator saw: where first, how often."""
 
-    kind: Annotated[str, "race, out-of-bounds, uninitialized-shared, divergent-barrier, misaligned."]
+    kind: Annotated[str, "race, out-of-bounds, use-after-free, uninitialized-shared, divergent-barrier, misaligned."]
     line: Annotated[int, "Line of the source, from 1."]
     source: Annotated[str, "Text of the line."]
     block: Annotated[Dim, "First block in which it occurs (x, y, z)."]

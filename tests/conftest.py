@@ -36,6 +36,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "untimed")
 os.environ["TERM"] = "dumb"  # rich then writes no escapes
 os.environ.pop("FORCE_COLOR", None)
 os.environ.pop("CUDABENCH_COMPILER", None)
+os.environ["CUDABENCH_JOBS"] = "1"  # tests run beside each other already
 if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which its workers share
     _CACHE = tempfile.TemporaryDirectory(prefix="cudabench-tests-")
     os.environ["CUDABENCH_CACHE"] = _CACHE.name

@@ -45,6 +45,7 @@ def operation_command(name: str) -> click.Command:
             *families.timing_options(),
             families.budget_option(),
             *families.baseline_options(),
+            families.jobs_option(),
             *families.limits_options(),
             *families.output_options(),
             families.print_option(),

@@ -77,6 +77,16 @@ def budget_option() -> click.Option:
     )
 
 
+def jobs_option() -> click.Option:
+    """Return how many kernels are simulated at the same time."""
+    return option(
+        "--jobs",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Kernels simulated at the same time; left out, as many as there are cores, memory permitting.",
+    )
+
+
 def baseline_options() -> list[click.Parameter]:
     """Return the seed of the inputs and the CPU baseline's knobs."""
     return [
@@ -194,6 +204,7 @@ def settings(options: dict[str, Any], *, simulated: bool) -> Settings:
         timeout=options.get("timeout") or standard.timeout,
         cpu=not options.get("no_cpu", False),
         cpu_threads=options.get("cpu_threads", standard.cpu_threads),
+        jobs=options.get("jobs") if simulated else 1,
         budget=options.get("budget"),
     )
 

@@ -41,7 +41,7 @@ Without --expect a result is unverified. The CPU baseline is the expression itse
 
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
-    "budget", "no_cpu", "cpu_threads", "json_path", "report_path", "quiet", "card", "limits",
+    "budget", "no_cpu", "cpu_threads", "jobs", "json_path", "report_path", "quiet", "card", "limits",
 )  # fmt: skip
 
 
@@ -73,6 +73,10 @@ def problem_options() -> list[click.Parameter]:
         option(
             "--arg", "arguments", multiple=True, metavar="NAME=VALUE",
             help="n=4096, 'x=float32[n,m]:random', x=@x.npy.",
+        ),
+        option(
+            "--step", "steps", multiple=True, metavar="LAUNCH",
+            help="Launches in order, for --grid and --block: 'f<<<cdiv(n,256), 256>>>(x, y, n) * 10 swap(x, y)'.",
         ),
         option("--expect", multiple=True, metavar="NAME=EXPR", help="'y=a*x+y0', y=@y.npy; repeatable."),
         option(
@@ -167,6 +171,7 @@ def request_of(given: dict[str, Any]) -> UserRequest:
         kernels=given["kernels"],
         grid=given["grid"],
         block=given["block"],
+        steps=given.get("steps", ()),
         arguments=given["arguments"],
         expect=given["expect"],
         constants=given.get("constants", ()),
@@ -279,6 +284,7 @@ command = SpreadCommand(
         *families.timing_options(),
         families.budget_option(),
         *families.baseline_options(),
+        families.jobs_option(),
         families.option(
             "--fuzz", type=click.IntRange(1), metavar="K", help="Then K more: other seeds, values and sizes."
         ),

@@ -127,6 +127,11 @@ class SimDevice:
                 found.append(StateVariable(name, cubin.declared_at(part.source.text, name)))
         return found
 
+    def leaks(self, case: Case) -> list[simulator.Leak] | None:
+        """Return what launches left on the device's heap since the last reset; None where no kernel can use it."""
+        heaps = [heap for part in case.parts if (heap := self.load(part).program.heap) is not None]
+        return [leak for heap in heaps for leak in heap.leaks()] if heaps else None
+
     def blocks(self, case: Case) -> dict[str, Dim]:
         """Return the block of each kernel of a case, by the name of its PTX function."""
         found: dict[str, Dim] = {}

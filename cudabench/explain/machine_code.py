@@ -199,6 +199,12 @@ def begin(image: bytes) -> None:
         nvdisasm.begin(image)
 
 
+def read(image: bytes) -> None:
+    """Read a cubin now, for forked processes to find it in the cache. Raises DeviceUnusable where that is refused."""
+    if nvdisasm.path() is not None:
+        nvdisasm.begin(image).result()
+
+
 class Kernel(NamedTuple):
     """One kernel of a launch: its entry, and how often each PTX line ran, which only the simulator knows."""
 

@@ -413,6 +413,7 @@ def command(request: UserRequest, device: Choice) -> str:
     for option, value in (("--grid", request.grid), ("--block", request.block), ("--shared", request.shared)):
         words += [option, value] if value is not None else []
     for option, texts in (
+        ("--step", request.steps),
         ("--arg", request.arguments),
         ("--const", request.constants),
         ("--expect", request.expect),

@@ -2,7 +2,7 @@
 
 A GPU is used from a process of its own: an illegal address spoils a CUDA context for good and a kernel that never ends
 cannot be stopped from within. The worker that met it is ended, the kernel is reported as failed, and a new worker
-goes on with the rest. The simulator runs in this process.
+goes on with the rest. The simulator runs in this process, or in several that are forked from it (`parallel`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from cudabench import confined
 from cudabench.cards.load import Card
@@ -30,6 +30,9 @@ from cudabench.errors import CudabenchError, DeviceError
 from cudabench.measure.budget import Budget
 from cudabench.model import Case, CpuTime, DeviceInfo, Operation, Result, Settings, Watch
 from cudabench.toolchain import limits
+
+if TYPE_CHECKING:
+    from cudabench.measure.simulated_run import SimulatedRun
 
 WATCHED = ("running", "warming up", "timing")  # phases in which the GPU must give a sign of life
 COMPILING = "compiling"
@@ -227,6 +230,12 @@ def _simulate(
 
     device = SimDevice(architecture)
     yield Started(device.info)
+    if not isinstance(cases, Iterator) and (together := _together(operation, list(cases), settings)) > 1:
+        whole = SimulatedRun(
+            operation, next(iter(cases)).problem, settings, device, trace, card=card, record=record, cpu=cpu
+        )
+        yield from _in_parallel(whole, list(cases), together, progress, budget)
+        return
     simulated = None
     for case in cases:
         simulated = simulated or SimulatedRun(
@@ -243,6 +252,51 @@ def _simulate(
             cpu = simulated.cpu
             yield Measured(cpu)
         yield Finished(result, simulated.output)
+
+
+def _together(operation: Operation, cases: Sequence[Case], settings: Settings) -> int:
+    """Return how many cases to simulate at the same time."""
+    if settings.jobs == 1 or len(cases) < 2 or any(case.problem != cases[0].problem for case in cases):
+        return 1
+    from cudabench.measure import parallel
+
+    return parallel.jobs(settings.jobs, len(cases), operation.buffers(cases[0].problem))
+
+
+def _in_parallel(
+    whole: SimulatedRun,
+    cases: Sequence[Case],
+    together: int,
+    progress: Callable[[Working], None],
+    budget: Budget | None,
+) -> Iterator[Event]:
+    """Yield what `_simulate` does, of cases that are simulated at the same time."""
+    from cudabench.measure import parallel
+
+    device = f"sim:{whole.device.architecture}"
+    known = whole.cpu
+    whole.progress = partial(_working, progress, cases[0].kernel)
+    whole.prepare(cases)
+    if whole.cpu is not None and whole.cpu is not known:
+        yield Measured(whole.cpu)
+    if budget:
+        whole.until = budget.end
+
+    def simulate(case: Case, working: Callable[[str, float], None]) -> tuple[Result, str]:
+        whole.progress = working
+        return whole.simulate(case), whole.output
+
+    def refused(case: Case) -> Result | None:
+        return budget.left_out(case, device) if budget and budget.until(1) is None else None
+
+    def failure(case: Case, reason: str) -> Result:
+        from cudabench.measure.context import describe
+
+        return replace(describe(case, device), status="failed", reason=reason)
+
+    tell = partial(_working, progress)
+    for result, output in parallel.results(cases, simulate, together, tell, refused, failure):
+        yield Finished(result, output)
 
 
 def _working(progress: Callable[[Working], None], kernel: str, phase: str, fraction: float) -> None:

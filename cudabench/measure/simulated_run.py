@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from cudabench import simulator
@@ -90,6 +91,25 @@ class SimulatedRun(RunContext):
                 raise
             return replace(blank, status="failed", reason=str(error))
 
+    def prepare(self, cases: Sequence[Case]) -> None:
+        """Make what several cases share: inputs, references, the baseline, a built-in chapter compiled and read.
+
+        What is wrong with a source is left for the case itself to say.
+        """
+        for case in cases:
+            if not case.skip_reason:
+                self.expected(case.expects)
+                self.input_sets[0].poisons(case.expects)
+        if self.settings.cpu:
+            self.measure_cpu()
+        for case in cases:
+            if case.source.builtin and not case.skip_reason:
+                self.progress("compiling", 0)
+                with suppress(CudabenchError):
+                    image = self.device.load(case).compiled.cubin
+                    if self.disassemble and image is not None:
+                        machine_code.read(image)
+
     def _simulate(self, case: Case, result: Result) -> Result:
         self.progress("compiling", 0)
         compiled = [(part, self.device.load(part).compiled) for part in case.parts]
@@ -114,6 +134,7 @@ class SimulatedRun(RunContext):
         )
         self.output = run.report.output
         state = tuple(self.device.changed(case))
+        leaks = self.device.leaks(case)
         self.progress("verifying", 1)
         tolerance = self.operation.tolerated(case.expects, self.problem)
         expected = self.expected(case.expects)
@@ -141,6 +162,12 @@ class SimulatedRun(RunContext):
         notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem))]
         notes += arithmetic_warnings(result.machine_code, self.output_type(), verification)
         notes += [*launch_warnings(case), *state_warnings(state), *code_warnings(one.ptx for _, one in compiled)]
+        if leaks is not None:  # what is freed is no matter
+            notes = [note for note in notes if note.code != "malloc"]
+            notes += [
+                warning("leak", line=at, count=count, bytes=nbytes, heap_mib=simulator.HEAP_BYTES >> 20)
+                for at, count, nbytes in leaks
+            ]
         notes += self._costly(run, compiled)
         result = replace(result, warnings=tuple(notes), state=state, inputs="fixed" if self.fixed else "fresh")
         faults = self._faults(case, run, result, arrays)

@@ -92,6 +92,13 @@ KINDS = {
             "--arg",
         ),
         Kind(
+            "leak",
+            "What a kernel allocated on the device outlives the launch.",
+            "line {line} leaves {bytes} bytes in {count} allocations on the device's heap of {heap_mib} MiB, which "
+            "many launches fill: free them, or pass the memory as an --arg",
+            "--arg",
+        ),
+        Kind(
             "eviction",
             "The kernel steers what stays in the L2 cache.",
             "the kernel steers the L2 cache ({hints}): lines lose their priority before a sample of --cache cold; "

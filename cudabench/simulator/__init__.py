@@ -9,6 +9,7 @@ from __future__ import annotations
 from cudabench.simulator.check.grid_races import MOST_LANES as MOST_EXAMINED
 from cudabench.simulator.count.footprint import Footprint, Touch
 from cudabench.simulator.errors import BudgetExceeded, KernelTrap, LaunchError, PtxError, UnsupportedKernel
+from cudabench.simulator.heap import HEAP_BYTES, Leak
 from cudabench.simulator.launch import DEFAULT_BUDGET, run
 from cudabench.simulator.program.arguments import Parameter
 from cudabench.simulator.program.code import Unsupported
@@ -18,6 +19,7 @@ from cudabench.simulator.textures import Texture
 
 __all__ = [
     "DEFAULT_BUDGET",
+    "HEAP_BYTES",
     "MOST_EXAMINED",
     "Access",
     "Branch",
@@ -29,6 +31,7 @@ __all__ = [
     "Kernel",
     "KernelTrap",
     "LaunchError",
+    "Leak",
     "Parameter",
     "Program",
     "PtxError",

@@ -26,6 +26,7 @@ from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.code import GRID_BARRIER, Barrier, Block, Op
 from cudabench.simulator.report import Executed
+from cudabench.simulator.stack import Stack
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
 
@@ -78,6 +79,8 @@ class Machine:
         self.chunk: Chunk = plan.chunks[0][1]
         self.shared: Array = None
         self.local: Array = None
+        self.local_bytes = 0  # of a thread, in use
+        self.stack = Stack(self.chunk)
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.exited: Array | None = None
@@ -149,6 +152,16 @@ class Machine:
         if self.locks is not None:
             self.locks.fence(self)
 
+    def need_local(self, nbytes: int) -> None:
+        """Make the local memory of each lane at least so large: the frames of recursive functions take more."""
+        chunk, local = self.chunk, self.local
+        if local is None or local.shape[0] != chunk.blocks:
+            local = np.zeros((chunk.blocks, chunk.threads, 0), np.uint8)
+        if local.shape[2] < nbytes:
+            more = -(-2 * nbytes // 16) * 16 - local.shape[2]
+            local = np.concatenate([local, np.zeros((chunk.blocks, chunk.threads, more), np.uint8)], axis=2)
+        self.local, self.local_bytes = local, max(self.local_bytes, nbytes)
+
     # The launch.
 
     def run(self) -> None:
@@ -178,6 +191,9 @@ class Machine:
             size = -(-self.code.local_bytes // 16) * 16
             if self.local is None or self.local.shape[0] != chunk.blocks:
                 self.local = np.zeros((chunk.blocks, chunk.threads, size), dtype=np.uint8)
+                self.local_bytes = self.code.local_bytes
+        if self.code.calls:
+            self.stack = Stack(chunk)
         self.locks = Locks(chunk) if self.code.locks else None
         self.shared_races.start(chunk)
         self.global_races.start(chunk)
@@ -261,6 +277,11 @@ class Machine:
                 self.exit(end, number, mask)
             elif end.kind == "barrier":
                 self.barrier(end, number, mask)
+            elif end.kind == "call":
+                self.call(end, mask)
+            elif end.kind == "return":
+                for following, lanes in self.stack.ways(self, mask):
+                    self.arrive(following, lanes)
             else:
                 self.branch_table(end, number, mask)
         self.shared_races.finish()
@@ -372,6 +393,27 @@ class Machine:
                 self.arrive(target, lanes)
         parted = int(np.count_nonzero(ways > 1))
         self.executed[number] = self.executed[number].plus(taken=active_lanes(yes, self.chunk), parted=parted)
+
+    def call(self, op: Op, mask: Array | None) -> None:
+        """Send lanes into a function, by its address where the call has one."""
+        site = op.site
+        assert site is not None
+        if op.selector < 0:
+            self.arrive(op.targets[0], mask)
+            return
+        choice = self.registers[op.selector]
+        if type(choice) is Affine and choice.coefficients is None and choice.base in site.addresses:
+            self.arrive(op.targets[site.addresses.index(choice.base)], mask)
+            return
+        addresses = broadcast(as_array(choice, UNSIGNED[64], self.chunk), self.chunk.shape)
+        rest = self.lanes()
+        for address, following in zip(site.addresses, op.targets, strict=False):
+            lanes = rest & (addresses == address)
+            if lanes.any():
+                self.arrive(following, lanes)
+                rest = rest & ~lanes
+        if rest.any():
+            self.stack.lost(self, op.line, rest, addresses)
 
     def exit(self, op: Op, number: int, mask: Array | None) -> None:
         """End lanes."""

@@ -7,15 +7,19 @@ below 2^39.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.values import INT64, Affine, Array, Chunk
 
+if TYPE_CHECKING:
+    from cudabench.simulator.heap import Heap
+
 SLOT_BITS = 40
 SLOT = 1 << SLOT_BITS
 HALF_SLOT = SLOT >> 1
+FUNCTION_WINDOW = 1 << 35
 PARAMETER_WINDOW = 1 << 36
 SHARED_WINDOW = 1 << 37
 LOCAL_WINDOW = 1 << 38
@@ -66,6 +70,10 @@ class AddressSpace:
         region = Region(name, len(self.slots) << SLOT_BITS, data, writable, constant)
         self.slots.append(region)
         return region
+
+    def place_heap(self, heap: Heap) -> None:
+        """Give the device's heap a slot of its own."""
+        self.slots.append(heap.place(len(self.slots) << SLOT_BITS))
 
     def nearest(self, address: int) -> Region | None:
         """Return the region whose slot an address lies in or near."""

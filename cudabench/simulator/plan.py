@@ -18,6 +18,7 @@ from cudabench.simulator.values import Array, Chunk, Index3, Key
 CHUNK_LANES = 131072
 CHUNK_BYTES = 1 << 25
 SPLIT_LANES = 16384
+RECURSIVE_LANES = 16384  # each level of calls keeps registers
 TRACED_BLOCKS = 256  # of a chunk whose single accesses are recorded
 MOST_PLANS = 32
 SAMPLE_RUN = 4  # neighbouring blocks: a sample consists of such runs,
@@ -65,6 +66,8 @@ class Plan:
             limit = max(1, min(limit, CHUNK_BYTES // self.shared_size))
         if self.code.local_bytes:
             limit = max(1, min(limit, 2 * CHUNK_BYTES // (self.code.local_bytes * lanes)))
+        if self.code.recursive:
+            limit = max(1, min(limit, RECURSIVE_LANES // lanes))
         if traced:
             limit = max(1, min(limit, TRACED_BLOCKS))
         total = self.grid[0] * self.grid[1] * self.grid[2]

@@ -101,3 +101,8 @@ def _name(tool: str, cubin: bytes, options: tuple[str, ...]) -> str | None:
     digest = hashlib.sha256(cubin)
     digest.update(repr((options, file.st_size, file.st_mtime_ns)).encode())
     return digest.hexdigest()
+
+
+if hasattr(os, "register_at_fork"):  # a child has none of the threads
+    os.register_at_fork(after_in_child=begin.cache_clear)
+    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -57,11 +57,21 @@ def host_compiler() -> str | None:
 
 
 def headers() -> Path | None:
-    """Return the folder of CUDA's headers in a wheel or a toolkit, None where there is none."""
+    """Return the folder of CUDA's headers in a wheel or a toolkit, None where there is none.
+
+    A whole one, with those of CCCL that cooperative groups and CUB include, is better than one that comes first: the
+    wheels of other packages bring some headers and not all.
+    """
     from cuda import pathfinder
 
-    folder = pathfinder.find_nvidia_header_directory("cudart")
-    return Path(folder) if folder and (Path(folder) / "cuda_fp16.h").is_file() else None
+    places = [pathfinder.find_nvidia_header_directory("cudart")]
+    compiler = shutil.which("nvcc")
+    if compiler:
+        places.append(str(Path(compiler).resolve().parent.parent / "include"))
+    places += [os.path.join(root, "include") for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
+    folders = [Path(place) for place in places if place and (Path(place) / "cuda_fp16.h").is_file()]
+    whole = (folder for folder in folders if any((folder / sub / "nv" / "target").is_file() for sub in ("", "cccl")))
+    return next(whole, folders[0] if folders else None)
 
 
 def cache_folder() -> Path | None:

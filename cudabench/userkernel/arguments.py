@@ -56,7 +56,11 @@ def read(
     so a shape may name one that stands behind it. Raises UsageError for whatever does not fit the signature.
     """
     given = [named(text, "--arg", "n=4096 or --arg 'x=float32[n]:random'") for text in texts]
-    check_names([name for name, _ in given], kernel, example)
+    names = [name for name, _ in given]
+    lacking = next((p for p in kernel.parameters if p.name not in names and not takes(p, text, aliases)), None)
+    if lacking is not None:
+        raise UsageError(_by_value(lacking, kernel))
+    check_names(names, kernel, example)
     scalars: dict[str, Any] = {**CONSTANTS, **known}
     found: dict[str, Argument] = {}
     pairs = list(zip(given, kernel.parameters, strict=True))
@@ -80,6 +84,17 @@ def read(
             found[name] = _array(name, value, parameter, kernel, aliases, scalars)
     check_memory([one for one in found.values() if isinstance(one, Array)])
     return tuple(found[name] for name, _ in given)
+
+
+def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
+    """Return whether some --arg can give a parameter, as far as its type tells; `text` declares structs."""
+    ctype = parameter.type
+    if parameter.pointer:
+        return not ctype.endswith("*")
+    if "(" in ctype or ctype in textures.OBJECTS:
+        return False
+    known = ctype == textures.TYPE or source.numpy_dtype(ctype, aliases) or layout_of(ctype, text, aliases)
+    return bool(known) or not _looks_like_struct(ctype, aliases)
 
 
 def check_names(names: Sequence[str], kernel: KernelSource, example: str) -> None:
@@ -147,7 +162,7 @@ def _scalar(
             f"--arg {name}=int32:{rest or text}."
         )
     value = expressions.parse(rest if colon else text, where, scalars).evaluate(scalars)
-    return Scalar(name, wanted, _fitting(value, wanted, where, parameter))
+    return Scalar(name, wanted, fitting(value, wanted, where, parameter))
 
 
 def _record(
@@ -166,13 +181,19 @@ def _record(
 
     def number(inner: str, dtype: str) -> Any:
         found = expressions.parse(inner, where, scalars, label=f"{where}: '{inner}'").evaluate(scalars)
-        return _fitting(found, dtype, where, parameter)
+        return fitting(found, dtype, where, parameter)
 
     content, numbers = pack(value, layout, where, number)
     return Record(name, content, layout.align, tuple((f"{name}_{path}", one) for path, one in numbers.items()))
 
 
 def _by_value(parameter: Parameter, kernel: KernelSource) -> str:
+    if parameter.pointer:
+        return f"{kernel.signature} takes '{parameter}', a pointer to pointers, which no argument can be."
+    if "(" in parameter.type:
+        return f"{kernel.signature} takes a function, which no command line can give."
+    if parameter.type in textures.OBJECTS:
+        return f"'{parameter}' of {kernel.signature} is {textures.OBJECTS[parameter.type]}."
     return (
         f"{kernel.signature} takes '{parameter}' by value, a struct whose members are not known here (pointers, "
         "methods, or a header that is not there): write a __global__ function beside it that takes them as numbers."
@@ -187,7 +208,7 @@ def _number_like(dtype: str) -> str:
     return "2.5" if np.dtype(dtype).kind in "fc" else "4096"
 
 
-def _fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
+def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
     """Return a number as the type holds it; refuse what it cannot hold."""
     kind = np.dtype(dtype)
     if isinstance(value, tuple) or np.ndim(value):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource
-from cudabench.userkernel.plan import example_line, numeric, select
+from cudabench.userkernel.example import example_line
+from cudabench.userkernel.plan import numeric, select
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.type_names import aliases_of
 

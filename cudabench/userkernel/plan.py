@@ -11,17 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from cudabench.errors import UsageError
 from cudabench.launchable import MAX_SHARED
 from cudabench.model import Case, Dim, Launch, Problem, Source
 from cudabench.plan.limits import check_block, check_grid
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
-from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.userkernel import arguments, constants, pointers, textures, values
-from cudabench.userkernel.by_value import layout_of
+from cudabench.toolchain.source import KernelSource, SourceFile
+from cudabench.userkernel import arguments, constants, steps, values
+from cudabench.userkernel.example import example_line
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
 from cudabench.userkernel.request import UserRequest
@@ -60,6 +58,8 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     folders = _folders(request)
     file = source.preprocessed(written, request.defines, folders)
     aliases = aliases_of(file, request.defines, request.include)
+    if request.steps:
+        return _in_steps(request, written, file, folders, aliases, command)
     picked = [
         (source.resolved(kernel, aliases), name, outright, each)
         for each in requests
@@ -107,6 +107,58 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
             )
         )
     return Series(partial(operation_of, user_problem), tuple(cases), user_problem.baseline)
+
+
+def _in_steps(
+    request: UserRequest,
+    written: SourceFile,
+    file: SourceFile,
+    folders: tuple[str, ...],
+    aliases: Mapping[str, str],
+    command: str,
+) -> Series:
+    """Return what a request with --step asks for: one case of several launches."""
+    for option, given in (("--grid", request.grid), ("--block", request.block), ("--shared", request.shared)):
+        if given is not None:
+            raise UsageError(f"{option} {given} beside --step: each step says its own, as in {steps.EXAMPLE}.")
+    if len(request.kernels) > 1:
+        raise UsageError(f"--kernel {request.kernels[1]} beside --step: the steps name their kernels.")
+
+    def kernel(name: str) -> KernelSource:
+        ((found, _, _),) = selected(file, written, replace(request, kernels=(name,)))
+        return source.resolved(found, aliases)
+
+    group = steps.parse(request.steps)
+    names = [text.partition("=")[0].strip() for text in request.arguments]
+    example = f"cudabench {command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
+    whole, kernels = steps.union(group, names, kernel, example)
+    read = arguments.read(request.arguments, whole, aliases, _known(request), example, file.text)
+    size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
+    members = {name: value for one in read if isinstance(one, Record) for name, value in one.numbers.items()}
+    numbers = {**values.CONSTANTS, **_known(request), **size, **members}
+    fixed = constants.read(request.constants, file, aliases, numbers)
+    user_problem = problem_of(request, file, read, numbers, fixed)
+    launches = steps.launches(group, kernels, read, numbers, aliases)
+    unset = dict.fromkeys(name for one in kernels.values() for name in constants.unset(file, one, fixed))
+    case = Case(
+        operation="run",
+        kernel=request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values()),
+        id=None,
+        function=launches[0].function,
+        source=Source(
+            request.file, written.text, str(Path(request.file).resolve().parent), False, folders, request.std
+        ),
+        problem=Problem(size, main_dtype(user_problem), request.seed),
+        block=launches[0].block,
+        grid=launches[0].grid,
+        launches=launches,
+        defines=dict(request.defines),
+        expects="",
+        named=True,
+        constants={name: array.tobytes() for name, array in constants.contents(fixed, request.seed).items()},
+        unset_constants=tuple(unset),
+    )
+    return Series(partial(operation_of, user_problem), (case,), user_problem.baseline)
 
 
 def problem(request: UserRequest) -> UserProblem:
@@ -178,9 +230,11 @@ def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, s
         try:
             kernel = source.find(file)
         except UsageError as error:
-            if len(file.kernels) < 2:
+            if not file.kernels:
                 raise
-            example = example_line(request, file, file.kernels[0], {})
+            aliases = aliases_of(file, request.defines, request.include)
+            easy = (k for k in file.kernels if all(arguments.takes(p, file.text, aliases) for p in k.parameters))
+            example = example_line(request, file, next(easy, file.kernels[0]), aliases)
             raise UsageError(f"{str(error).rstrip('.')}; as in: {example}") from None
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[KernelSource, str, bool]] = {}
@@ -205,45 +259,3 @@ def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, s
             own = source.find(file, f"{kernel.qualified_name}({types})" if kernel.overloaded else kernel.qualified_name)
             picked.setdefault(own.expression, (own, own.expression, len(found) == 1))
     return list(picked.values())
-
-
-# A right line, for messages ------------------------------------------------------------------------------------------
-
-
-def example_line(
-    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str], command: str = "run"
-) -> str:
-    """Return a whole command line for a kernel, from its signature and what was given already.
-
-    One of `check` expects nothing, and its arrays end within a block, where faults are.
-    """
-    name = kernel.expression or kernel.qualified_name
-    if kernel.template_parameters and "<" not in name:
-        name += f"<{', '.join('float' if p.type == 'typename' else '32' for p in kernel.template_parameters)}>"
-        kernel = source.find(file, name)
-    given = dict(text.partition("=")[::2] for text in request.arguments)
-    whole = [p.name for p in kernel.parameters if not p.pointer and _kind(p, aliases) in ("i", "u")]
-    count = next((name for name in whole if name), "")
-    elements = "10007" if command == "check" else "1048576"
-    outputs = [p for p in kernel.parameters if p.pointer and not p.const]
-    words, expect = [], [word for text in request.expect for word in ("--expect", text)]
-    for at, parameter in enumerate(kernel.parameters):
-        own = parameter.name or f"arg{at}"
-        if parameter.pointer:
-            start = "zeros" if outputs and parameter is outputs[-1] else "random"
-            value = f"{pointers.like(parameter, aliases)}[{count or elements}]:{start}"
-        elif parameter.type == textures.TYPE:
-            value = "texture(float32[1024,1024]:random)"
-        else:
-            layout = layout_of(parameter.type, file.text, aliases)
-            value = elements if own == count else "1024" if own in whole else layout.example() if layout else "2.5"
-        words += ["--arg", f"{own}={given.get(own, value)}"]
-    if not expect and outputs and command == "run":
-        expect = ["--expect", f"{outputs[-1].name or 'y'}=..."]
-    launch = ["--grid", request.grid or f"cdiv({count or elements},256)", "--block", request.block or "256"]
-    return " ".join(map(shlex.quote, ["cudabench", command, file.path, "--kernel", name, *launch, *words, *expect]))
-
-
-def _kind(parameter: Parameter, aliases: Mapping[str, str]) -> str:
-    dtype = source.numpy_dtype(parameter.type, aliases)
-    return np.dtype(dtype).kind if dtype else ""

@@ -25,6 +25,12 @@ def like(parameter: Parameter, aliases: Mapping[str, str]) -> str:
     return pointee[0] if pointee else "float32" if parameter.type == "void" else "uint8"
 
 
+def elements(parameter: Parameter, aliases: Mapping[str, str]) -> int | None:
+    """Return how many elements of `like` one of a pointer takes; None for a struct or an unknown type."""
+    pointee = _pointee(parameter, aliases)
+    return pointee[1] if pointee else 1 if parameter.type == "void" else None
+
+
 def check_fit(array: Array, parameter: Parameter, kernel: KernelSource, aliases: Mapping[str, str], where: str) -> None:
     """Raise UsageError where a pointer cannot take an array: another type, or a part of a vector is left over."""
     if parameter.type == "void":

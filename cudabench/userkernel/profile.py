@@ -19,7 +19,7 @@ from cudabench.reading import open_bytes
 
 OUTPUTS = ("json", "report", "save", "image-out", "plot")  # options that name a file to write
 MOST_BYTES = 4 << 20  # of a profile
-LISTS = ("arg", "expect", "const", "define", "save", "include")  # options that may be given several times
+LISTS = ("arg", "expect", "const", "define", "save", "include", "step")  # options that may be given several times
 SHOWN = 60  # characters of a value in a message
 DIMENSIONS = ("grid", "block")
 EXAMPLE = '[saxpy] with grid = "cdiv(n,256)", block = 256 and arg = ["n=1048576", ...]'
@@ -65,7 +65,7 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     """Return options with those of `above` winning; of repeatable ones each NAME=VALUE by its name, in place."""
     result = dict(below)
     for key, value in above.items():
-        if key in LISTS and key in below:
+        if key in LISTS and key in below and key != "step":
             names: dict[str, str] = {}
             for text in (*below[key], *value):
                 names[text if key == "include" else text.partition("=")[0].strip()] = text

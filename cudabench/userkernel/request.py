@@ -29,3 +29,4 @@ class UserRequest:
     seed: int = 0
     # What shapes and grids may name besides the arguments and defines.
     numbers: Mapping[str, int | float] = field(default_factory=dict)
+    steps: tuple[str, ...] = ()  # launches in order, in place of grid and block

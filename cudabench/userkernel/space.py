@@ -140,6 +140,7 @@ class Space:
             words += [f"--{name}", put(text)] if text is not None else []
         words += [word for name, text in request.defines.items() for word in ("-D", f"{name}={text}")]
         for option, texts in (
+            ("--step", request.steps),
             ("--arg", request.arguments),
             ("--const", request.constants),
             ("--expect", request.expect),
@@ -155,7 +156,7 @@ class Space:
         """Return what is not varied, as plain values: two sweeps that agree in it are of one space."""
         swept = {axis.name for axis in self.axes}
         kept = {name: getattr(self.request, name) for name in ("file", *EXPRESSIONS, "rtol", "atol", "std", "seed")}
-        kept |= {name: list(getattr(self.request, name)) for name in ("expect", "constants", "include")}
+        kept |= {name: list(getattr(self.request, name)) for name in ("steps", "expect", "constants", "include")}
         kept["arguments"] = [one for one in self.request.arguments if one.partition("=")[0].strip() not in swept]
         kept["defines"] = {name: text for name, text in self.request.defines.items() if name not in swept}
         kept["kernels"] = [] if "kernel" in swept else list(self.request.kernels)

@@ -16,14 +16,19 @@ _STRUCTS = re.compile(
 )
 
 
+_ENUMS = re.compile(r"\benum\s+(?:class\s+|struct\s+)?(\w+)\s*(?::\s*([\w:\s]+?))?\s*\{")
+
+
 def aliases_of(file: SourceFile, defines: Mapping[str, str], include: Sequence[str] = ()) -> dict[str, str]:
     """Return the type names of a file and of the headers that it includes, beside it or in a folder; -D wins.
 
-    A struct stands for itself, as 'struct P'.
+    A struct stands for itself, as 'struct P', an enumeration for its numbers' type.
     """
     found = dict(file.aliases)
 
     def structs(text: str) -> None:
+        for match in _ENUMS.finditer(text):
+            found.setdefault(match[1], match[2] or "int")
         for match in _STRUCTS.finditer(text):
             name = match[1] or match[2]
             found.setdefault(name, f"struct {name}")

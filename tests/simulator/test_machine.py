@@ -222,18 +222,20 @@ def test_the_budget_stops_endless_kernels(launch: Callable[..., Any]) -> None:
 
 
 def test_what_is_lacking_is_refused_where_it_is_executed(compiled: Callable[..., simulator.Program]) -> None:
-    """Recursion and malloc are known with their lines before the launch; a branch that never runs refuses nothing."""
+    """What is lacking is known with its lines before the launch; a branch that never runs refuses nothing."""
     program = compiled(
-        "__device__ __noinline__ int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); }\n"
-        + K
-        + "(int *o, int n) {\n if (n > 1) o[0] = f(o[1]);\n if (n > 0)\n  o[3] = *(int *)malloc(4);\n o[2] = 7;\n}"
+        K + "(int *o, int n) {\n"
+        ' if (n > 1) asm volatile("multimem.red.relaxed.sys.global.add.u32 [%0], 1;" :: "l"(o));\n'
+        " if (n > 0)\n"
+        '  asm volatile("{ .reg .b64 p; alloca.u64 p, 8; }");\n'
+        " o[2] = 7;\n}"
     )
     found = {(item.line, item.feature.split(" (")[0]) for item in program.unsupported("k")}
-    assert found == {(1, "recursion"), (5, "malloc in a kernel")}
+    assert found == {(2, "multimem"), (4, "dynamic stack allocation")}
     out = np.zeros(4, np.int32)
     simulator.run(program, "k", 1, 1, [out, 0])
     assert out[2] == 7
-    with pytest.raises(simulator.UnsupportedKernel, match=r"test\.cu:5: malloc in a kernel\): run it on a GPU"):
+    with pytest.raises(simulator.UnsupportedKernel, match=r"test\.cu:4: dynamic stack.*\): run it on a GPU"):
         simulator.run(program, "k", 1, 1, [out, 1])
 
 

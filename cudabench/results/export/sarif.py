@@ -52,6 +52,12 @@ RULES = {
             "Guard the access with the size of the array.",
         ),
         Rule(
+            "use-after-free",
+            "A thread uses, or frees again, what was freed on the device's heap.",
+            "error",
+            "Free memory once, after its last use.",
+        ),
+        Rule(
             "uninitialized-shared",
             "A thread reads shared memory that nobody has written.",
             "error",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.isa.access import Lanes, MemoryOp, aligned, check, put, read_only
 from cudabench.simulator.memory import (
     HALF_SLOT,
@@ -53,6 +54,14 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> list[tuple[Region,
             check(machine, access, lanes, 1, 0, access.size)
             continue
         region = space.slots[number]
+        if isinstance(region, HeapRegion):
+            if check(machine, access, lanes, region.base, region.base + region.size, access.size):
+                inside = part if lanes.mask is None else lanes.mask
+                lanes.mask = region.keep_inside(machine, access, address, np.broadcast_to(inside, address.shape))
+                if lanes.mask.any():
+                    found.append((region, lanes.mask))
+                    keep |= lanes.mask
+            continue
         if check(machine, access, lanes, region.base, region.end, access.size):
             found.append((region, lanes.mask))
             keep |= lanes.mask

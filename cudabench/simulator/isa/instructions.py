@@ -17,6 +17,7 @@ from cudabench.simulator.isa import (  # noqa: F401 - imported for what they reg
     syscalls,
     tensor,
     textures,
+    video,
     warp,
 )
 from cudabench.simulator.isa.opcodes import Registered, instruction
@@ -31,7 +32,6 @@ _REFUSED = {
     "asynchronous bulk reductions (TMA)": ("cp.reduce",),
     "dynamic stack allocation (alloca)": ("alloca", "stacksave", "stackrestore"),
     "multimem": ("multimem",),
-    "scalar video instructions": ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset"),
     "address space tricks (createpolicy, tensormap)": ("tensormap",),
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from cudabench.simulator.memory import (
     WINDOW,
     flat,
 )
-from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.builder import Builder, composed
 from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import BITS, Address, Instruction, Vector
 from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical
@@ -246,14 +246,7 @@ def _load_param(builder: Builder, ins: Instruction, items: tuple[Any, ...], type
 
     def run(machine: Machine) -> None:
         for target, width, exact, pieces in plans:
-            if exact is not None:
-                value = machine.registers[exact]
-            else:
-                total: Any = np.uint64(0)
-                for slot, slot_width, shift in pieces:
-                    part = machine.array(slot, UNSIGNED[slot_width]).astype(np.uint64)
-                    total = total | (part << np.uint64(shift) if shift >= 0 else part >> np.uint64(-shift))
-                value = total.astype(UNSIGNED[bits])
+            value = machine.registers[exact] if exact is not None else composed(machine, bits, pieces)
             if width > bits and type(value) is not Affine:
                 value = as_array(value, source, machine.chunk).astype((SIGNED if extend else UNSIGNED)[width])
             machine.put(target, value)

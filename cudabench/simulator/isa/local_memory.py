@@ -24,7 +24,7 @@ def _local_address(address: Affine | Array, chunk: Chunk, offsets: Array) -> Arr
 def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Any, Array | None] | None:
     """Return (byte index into the flat local memory or the uniform offset, mask), all checked and counted."""
     chunk = machine.chunk
-    least, most = access.bounds or (0, machine.code.local_bytes)
+    least, most = access.bounds or (0, machine.local_bytes)
     number = access.numbers["local"]
     if type(address) is Affine and address.coefficients is None:
         place = address.base + offset

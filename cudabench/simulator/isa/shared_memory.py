@@ -23,7 +23,7 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
     chunk = machine.chunk
     memory = machine.shared
     dtype, width = access.dtype, access.width
-    if type(address) is Affine and address.low >= 1 << 31:
+    if type(address) is Affine and address.low + offset >= 1 << 31:
         address = values.signed(address, 32) or address
     if type(address) is Affine:
         c = address.coefficients
@@ -101,7 +101,7 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
     chunk = machine.chunk
     memory = machine.shared
     dtype, width = access.dtype, access.width
-    if type(address) is Affine and address.low >= 1 << 31:
+    if type(address) is Affine and address.low + offset >= 1 << 31:
         address = values.signed(address, 32) or address
     if type(address) is Affine and machine.mask is None:
         c = address.coefficients

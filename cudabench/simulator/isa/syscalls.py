@@ -1,4 +1,4 @@
-"""Functions that the machine supplies: vprintf (printf in kernels) and __assertfail (assert)."""
+"""Functions that the machine supplies: vprintf (printf in kernels), __assertfail (assert), malloc and free."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.errors import KernelTrap
+from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.isa.opcodes import SYSCALLS
 from cudabench.simulator.memory import LOCAL_WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse
 from cudabench.simulator.program.ptx import Operand, Symbol
-from cudabench.simulator.values import INT64, as_array, broadcast
+from cudabench.simulator.values import INT64, UNSIGNED, as_array, broadcast, canonical
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -47,7 +48,7 @@ def read_bytes(machine: Machine, address: int, block: int, thread: int, size: in
         start = address - LOCAL_WINDOW
         return bytes(machine.local[block, thread, start : start + size].tobytes())
     region = machine.space.nearest(address)
-    if region is None or not region.base <= address < region.end:
+    if region is None or not region.base <= address < region.base + region.size:
         return b""
     return bytes(region.bytes[address - region.base : address - region.base + size].tobytes())
 
@@ -137,5 +138,59 @@ def build_assertfail(builder: Builder, results: tuple[Operand, ...], arguments: 
     return Op(run, "plain", builder.ins.location)
 
 
+def build_malloc(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
+    """Build a call of malloc(size): each lane's own memory, or null where the heap is full."""
+    (size,) = _arguments(builder, arguments)
+    name = builder.param_name(results[0].name) if results and isinstance(results[0], Symbol) else None
+    if name is None:
+        raise Refuse("malloc whose result is not used")
+    target = builder.slot(name, 0, 64)
+    builder.defs.append(target)
+    location = builder.ins.location
+
+    def run(machine: Machine) -> None:
+        heap, chunk = _heap(machine), machine.chunk
+        lanes = chunk.real(machine.lanes())
+        sizes = broadcast(machine.array(size, UNSIGNED[64]), chunk.shape)[lanes].tolist()
+        starts = heap.heap.allocate(sizes, location.line)
+        found = np.zeros(chunk.shape, np.uint64)
+        found[lanes] = [heap.base + start if start >= 0 else 0 for start in starts]
+        machine.put(target, canonical(found))
+
+    op = Op(run, "plain", location)
+    op.pointer = 1
+    return op
+
+
+def build_free(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
+    """Build a call of free(pointer), which does nothing for a null pointer."""
+    (pointer,) = _arguments(builder, arguments)
+    location = builder.ins.location
+
+    def run(machine: Machine) -> None:
+        heap, chunk = _heap(machine), machine.chunk
+        addresses = broadcast(machine.array(pointer, INT64), chunk.shape)
+        for block, thread in np.argwhere(chunk.real(machine.lanes())).tolist():
+            address = int(addresses[block, thread])
+            if not address:
+                continue
+            if heap.base <= address < heap.base + heap.size:
+                wrong = heap.heap.free(address - heap.base, location.line)
+            else:
+                wrong = f"frees address {address:#x}, which malloc did not give"
+            if wrong is not None:
+                at, who = chunk.block_index(block), chunk.thread_index(thread)
+                kind = "use-after-free" if "once more" in wrong else "out-of-bounds"
+                machine.hazards.add(kind, location, 1, at, who, f"thread {who} of block {at} {wrong}.")
+
+    return Op(run, "plain", location)
+
+
+def _heap(machine: Machine) -> HeapRegion:
+    return next(region for region in machine.space.slots if isinstance(region, HeapRegion))
+
+
+SYSCALLS["malloc"] = build_malloc
+SYSCALLS["free"] = build_free
 SYSCALLS["vprintf"] = build_vprintf
 SYSCALLS["__assertfail"] = build_assertfail

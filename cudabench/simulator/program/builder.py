@@ -1,4 +1,4 @@
-"""From a kernel's parsed functions to ops, calls inlined.
+"""From a kernel's parsed functions to ops, calls inlined where they can be (see `calls`).
 
 One list of blocks with increasing numbers holds the whole kernel, so that "lowest block first" is a good order for
 divergent lanes. Registers become indices; `.param` variables of calls become registers.
@@ -6,7 +6,7 @@ divergent lanes. Registers become indices; `.param` variables of calls become re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,11 +14,13 @@ import numpy as np
 from cudabench.simulator.errors import PtxError, UnsupportedKernel
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.program import ptx
+from cudabench.simulator.program.calls import RESULT, Calls, Shared, Site
 from cudabench.simulator.program.code import (
     GRID_BARRIER,
     LOCAL_BIT,
     SYMBOL_BIT,
     AccessKind,
+    Block,
     Code,
     Load,
     LocalAccess,
@@ -56,7 +58,6 @@ if TYPE_CHECKING:
 
 
 _REFUSED_CALLS = {
-    "malloc": "malloc in a kernel", "free": "free in a kernel",
     "cudaLaunchDeviceV2": "dynamic parallelism", "cudaGetParameterBufferV2": "dynamic parallelism",
     "cudaLaunchDevice": "dynamic parallelism", "cudaGetParameterBuffer": "dynamic parallelism",
     "cudaDeviceSynchronize": "dynamic parallelism", "__cudaCDP2LaunchDeviceV2": "dynamic parallelism",
@@ -146,6 +147,15 @@ class Builder:
         self.orders = False  # whether anything but an atomic may order blocks: a fence, or an access with an order
         self.address_register = -1
         self.ins: Instruction = None  # type: ignore[assignment]
+        self.calls = Calls(module, name)
+        self.shared_functions = {
+            called: Shared(module.functions[called], number, called in self.calls.recursive)
+            for number, called in enumerate(self.calls.order)
+        }
+        self.sites: list[Site] = []
+        self.returns: dict[str, Op] = {}  # of shared functions, by the labels of their entries
+        self.activation: Shared | None = None  # the function entered by jumps that is being decoded
+        self.stack_pointer = self.new(64, Affine(0))  # in local memory; of recursive functions
         self.parameter_offsets: dict[str, int] = {}
         offset = 0
         for parameter in self.kernel.parameters:
@@ -257,12 +267,31 @@ class Builder:
 
     def named_address(self, name: str, offset: int) -> int:
         """Return the register of a variable's address plus an offset."""
+        local = self.frame.variables.get(name)
+        if local is not None and local.space == "local" and self.activation is not None and self.activation.recursive:
+            return self.in_frame(self.activation.place(f"{name}{self.frame.suffix}", local.align, local.size) + offset)
         address = self.variable(name)
         if address != DYNAMIC_SHARED:
             return self.constant(address + offset, 64)
         # The dynamic shared memory begins where the static ends, which is known once all is decoded.
         index = self.new(64, Affine(offset))
         self.dynamic_constants.append(index)
+        return index
+
+    def in_frame(self, offset: int) -> int:
+        """Return a register into which the instruction before this one puts an address in the activation's frame."""
+        index, pointer = self.new(64, Affine(0)), self.stack_pointer
+
+        def run(machine: Machine) -> None:
+            value = machine.registers[pointer]
+            if type(value) is Affine:
+                machine.put(index, Affine(value.base + offset))
+            else:
+                machine.put(index, machine.array(pointer, UNSIGNED[64]) + np.uint64(offset))
+
+        op = Op(run, "plain", self.ins.location)
+        op.opcode, op.defs, op.uses, op.pointer = "add", (index,), (pointer,), 1
+        self.stream.append(op)
         return index
 
     def variable(self, name: str) -> int:
@@ -287,8 +316,8 @@ class Builder:
             return self.symbols[key]
         if self.stack == [self.kernel.name] and name in self.parameter_offsets:
             return PARAMETER_WINDOW + self.parameter_offsets[name]
-        if name in self.module.functions:
-            raise Refuse("function pointers (indirect calls)")
+        if name in self.calls.addresses:
+            return self.calls.addresses[name]
         if variable is not None and variable.type in ("texref", "samplerref", "surfref"):
             raise Refuse("textures and surfaces")
         if variable is not None:
@@ -349,7 +378,7 @@ class Builder:
         A function's local arrays lie in one variable, and compilers take each one's address as its stack pointer, %SP
         or %SPL, plus the array's place.
         """
-        if ins.opcode != "add" or len(ins.operands) != 3:
+        if ins.opcode != "add" or len(ins.operands) != 3 or (self.activation and self.activation.recursive):
             return None
         _, base, place = ins.operands
         if not isinstance(base, Symbol) or base.name not in ("%SP", "%SPL") or not isinstance(place, Immediate):
@@ -390,6 +419,8 @@ class Builder:
     def build(self) -> Code:
         """Decode the kernel with all that it calls."""
         self.inline(self.frame)
+        entries = self.append_shared()
+        self.initial[self.stack_pointer] = Affine(-(-self.local_bytes // 16) * 16)
         base = -(-self.static_shared // 16) * 16
         dynamic = tuple((key, base, 0) for key in self.dynamic[:1])  # all of them are one array
         for index in self.dynamic_constants:
@@ -405,12 +436,17 @@ class Builder:
         find_local_bounds(found, self.local_arrays(), self.local_accesses)
         granule = {space: min(value, 8) for space, value in self.granule.items()}
         blocks = cut_blocks(self.stream, self.kernel.location)
-        for block, place in zip(blocks, rank(blocks), strict=True):
+        places = rank(blocks)
+        if entries:
+            places = self.functions_first(blocks, places)
+        for block, place in zip(blocks, places, strict=True):
             block.rank = place
         behind = {id(op): block.weight - place for block in blocks for place, op in enumerate(block.ops)}
         for op, before in self.clocks:
             before[0] = behind.get(id(op), 0)
         find_live_registers(blocks)
+        if entries:
+            self.find_saved(blocks)
         watch_undefined(blocks, self.initial)
         return Code(
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
@@ -418,8 +454,83 @@ class Builder:
             tuple((key, offset, size) for key, (offset, size) in self.shared.items()) + dynamic, granule, self.accesses,
             tuple(self.refused), self.module.files,
             frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
-            written, self.orders, self.swapping and self.fencing,
+            written, self.orders, self.swapping and self.fencing, bool(entries),
+            any(site.recursive for site in self.sites),
         )  # fmt: skip
+
+    def append_shared(self) -> list[str]:
+        """Append the functions that are entered by jumps; return the labels of their entries, in the stream's order."""
+        if not self.sites:
+            return []
+        self.stream.append(Op(None, "exit", self.kernel.location))
+        done: list[str] = []
+        while missing := [one for site in self.sites for one in site.callees if one.entry not in done]:
+            called = self.activation = missing[0]
+            frame = Frame(called.function, called.suffix)
+            for formal in called.function.parameters:
+                if formal.space == "":
+                    raise PtxError(f"{called.function.name} takes its arguments in registers and cannot be shared.")
+                frame.params[formal.name] = f"{formal.name}{called.suffix}"
+            frame.params.update((result.name, RESULT) for result in called.function.results)
+            self.stream.append(called.entry)
+            self.inline(frame)
+            self.stream.append(frame.end)
+            op = Op(None, "return", called.function.location)
+            op.opcode = "ret"
+            self.stream.append(op)
+            done.append(called.entry)
+            self.returns[called.entry] = op
+        for called in self.shared_functions.values():
+            if called.entry in self.returns:
+                self.returns[called.entry].labels = tuple(site.after for site in self.sites if called in site.callees)
+        return done
+
+    def functions_first(self, blocks: Sequence[Block], places: Sequence[int]) -> list[int]:
+        """Return the places of blocks so that each function's come before those of its callers.
+
+        Lanes that are in functions are to come back before those go on that wait for them.
+        """
+        owner = [len(self.shared_functions)] * len(blocks)
+        for number, called in self.segments(blocks):
+            owner[number] = called.number
+        found = [0] * len(blocks)
+        for place, number in enumerate(sorted(range(len(blocks)), key=lambda one: (owner[one], places[one]))):
+            found[number] = place
+        return found
+
+    def segments(self, blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
+        """Yield (number of a block, the shared function that it is of)."""
+        starts: dict[int, Shared] = {}
+        for block in blocks:
+            end = block.terminator
+            if end is not None and end.kind == "call" and end.site is not None:
+                starts.update(zip(end.targets, end.site.callees, strict=False))
+        called = None
+        for block in blocks:
+            called = starts.get(block.number, called)
+            if called is not None:
+                yield block.number, called
+
+    def find_saved(self, blocks: Sequence[Block]) -> None:
+        """Set which registers each recursive call saves: those needed behind it that functions in its cycle write."""
+        written = 0
+        for number, called in self.segments(blocks):
+            if called.recursive:
+                for op in blocks[number].ops:
+                    for index in op.defs:
+                        written |= 1 << index
+        for index in (self.stack_pointer, *self.slots.get(RESULT, {}).values()):
+            written &= ~(1 << index)
+        for block in blocks:
+            end = block.terminator
+            if end is not None and end.kind == "call" and end.site is not None:
+                site = end.site
+                site.back = end.targets[-1]
+                if site.recursive:
+                    needed = blocks[site.back].live & written
+                    site.saved = (
+                        *(index for index in range(len(self.widths)) if needed >> index & 1), self.stack_pointer
+                    )  # fmt: skip
 
     def inline(self, frame: Frame) -> None:
         """Append a function's ops to the stream."""
@@ -493,21 +604,26 @@ class Builder:
         name = operands[0].name if isinstance(operands[0], Symbol) else ""
         arguments = operands[1].items if len(operands) > 1 and isinstance(operands[1], Vector) else ()
         if self.register(name) is not None:
-            raise Refuse("indirect calls (function pointers, virtual functions)")
+            candidates = self.calls.candidates(self.frame.function, self.prototype(operands))
+            callees = [self.shared_functions[one.name] for one in candidates]
+            self.enter(ins, callees, self.source(operands[0], "b64"), results, arguments)
+            return
         if name in _REFUSED_CALLS:
             raise Refuse(_REFUSED_CALLS[name])
         function = self.module.functions.get(name)
         if name in self.opcodes.syscalls and (function is None or function.body is None):
             op = self.opcodes.syscalls[name](self, results, arguments)
             op.line, op.defs, op.uses = ins.location, tuple(self.defs), tuple(self.uses)
+            op.opcode = "call"
             if ins.guard is not None:
                 op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], ins.inverted
             self.stream.append(op)
             return
         if function is None or function.body is None:
             raise Refuse(f"a call of {name}, which has no body in this PTX")
-        if name in self.stack:
-            raise Refuse(f"recursion ({name} calls itself)")
+        if name in self.calls.recursive:
+            self.enter(ins, [self.shared_functions[name]], -1, results, arguments)
+            return
         self.frames += 1
         frame = Frame(function, f"~{self.frames}")
         if ins.guard is not None:
@@ -546,6 +662,87 @@ class Builder:
             self.defs = []
             self.move(self.target(actual), frame.registers[formal_name], ins.location)
 
+    @staticmethod
+    def prototype(operands: Sequence[Operand]) -> str:
+        """Return the name of the prototype of a call through a pointer."""
+        last = operands[-1]
+        return last.name.partition("@")[0] if len(operands) > 1 and isinstance(last, Symbol) else ""
+
+    def enter(
+        self, ins: Instruction, callees: Sequence[Shared], selector: int,
+        results: tuple[Operand, ...], arguments: tuple[Operand, ...],
+    ) -> None:  # fmt: skip
+        """Append a call of a function that is entered by jumps; selector: the register of its address, or -1."""
+        number = len(self.sites)
+        past, after = f"past#{number}", f"after#{number}"
+        site = Site(after, callees, [self.calls.addresses[one.function.name] for one in callees], self.activation)
+        self.sites.append(site)
+        writes = tuple(dict.fromkeys(piece for callee in callees for piece in callee.writes))
+        if any(x != y and x[0] < y[0] + y[1] // 8 and y[0] < x[0] + x[1] // 8 for x in writes for y in writes):
+            raise Refuse("a call through a pointer to functions that return a struct in different pieces")
+        if ins.guard is not None:
+            op = Op(None, "branch", ins.location)
+            op.labels = (past,)
+            op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], not ins.inverted
+            op.uses = (op.guard,)
+            self.stream.append(op)
+        pointer = self.stack_pointer
+        push = Op(lambda machine: machine.stack.push(machine, site, pointer), "plain", ins.location)
+        push.opcode, push.uses, push.defs, push.pointer = "call", (pointer,), (pointer,), 0
+        self.stream.append(push)
+        for callee in callees:
+            for formal, actual in zip(callee.function.parameters, arguments, strict=False):
+                self.bind(callee, formal, actual, ins.location)
+        call = Op(None, "call", ins.location)
+        call.opcode, call.site, call.selector = "call", site, selector
+        call.labels = (*(one.entry for one in callees), after)
+        call.uses = () if selector < 0 else (selector,)
+        self.stream.append(call)
+        self.stream.append(after)
+        pop = Op(lambda machine: machine.stack.pop(machine, site), "plain", ins.location)
+        pop.opcode = "call"
+        self.stream.append(pop)
+        for result in results:
+            name = self.param_name(result.name) if isinstance(result, Symbol) else None
+            if name is None:
+                raise Refuse("a call through a pointer, or of a recursive function, that returns in a register")
+            for offset, width in writes:
+                self.move(self.slot(name, offset, width), self.slot(RESULT, offset, width), ins.location)
+        if ins.guard is not None:
+            self.stream.append(past)
+
+    def bind(self, callee: Shared, formal: ptx.Variable, actual: Operand, location: Location) -> None:
+        """Append what gives a shared function's parameter its value."""
+        into = f"{formal.name}{callee.suffix}"
+        name = self.param_name(actual.name) if isinstance(actual, Symbol) else None
+        if name is None:
+            bits = formal.size * 8
+            self.move(self.slot(into, 0, bits), self.source(actual, formal.type), location)
+            return
+        have = dict(self.slots.get(name, {}))
+        for start, bits in callee.reads[formal.name]:
+            target = self.slot(into, start, bits)
+            if (start, bits) in have:
+                self.move(target, have[start, bits], location)
+                continue
+            parts = [
+                (slot, width, (offset - start) * 8)
+                for (offset, width), slot in have.items()
+                if offset < start + bits // 8 and offset + width // 8 > start
+            ]
+            if parts:
+                self.compose(target, bits, parts, location)
+
+    def compose(self, target: int, bits: int, parts: Sequence[tuple[int, int, int]], location: Location) -> None:
+        """Append target = pieces of registers: (register, its bits, to what bit it goes)."""
+
+        def run(machine: Machine) -> None:
+            machine.put(target, composed(machine, bits, parts))
+
+        op = Op(run, "plain", location)
+        op.defs, op.uses = (target,), tuple(slot for slot, _, _ in parts)
+        self.stream.append(op)
+
     def move(self, target: int, source: int, location: Location) -> None:
         """Append target = source."""
 
@@ -555,3 +752,12 @@ class Builder:
         op = Op(run, "plain", location)
         op.defs, op.uses = (target,), (source,)
         self.stream.append(op)
+
+
+def composed(machine: Machine, bits: int, parts: Sequence[tuple[int, int, int]]) -> Value:
+    """Return a value of at most 64 bits from pieces: (register, its bits, to what bit it goes)."""
+    total: Value = np.uint64(0)
+    for slot, width, shift in parts:
+        part = machine.array(slot, UNSIGNED[width]).astype(np.uint64)
+        total = total | (part << np.uint64(shift) if shift >= 0 else part >> np.uint64(-shift))
+    return total.astype(UNSIGNED[bits])

@@ -13,11 +13,12 @@ from cudabench.simulator.values import Array, Value
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
+    from cudabench.simulator.program.calls import Site
 
 
 # What executes an instruction for the active lanes.
 Run = Callable[["Machine"], None]
-Kind = Literal["plain", "branch", "table", "exit", "barrier", "collective"]
+Kind = Literal["plain", "branch", "table", "exit", "barrier", "collective", "call", "return"]
 AccessKind = Literal["load", "store", "atomic"]
 # The address of the barrier of a cooperative launch, its upper and its lower half: cooperative groups read them.
 GRID_BARRIER = ("%envreg1", "%envreg2")
@@ -63,12 +64,13 @@ class Op:
     guard: the predicate's register, or -1. defs, uses: registers written and read. members (of a collective): the
     lanes of the warp that must meet, as bits, or None for all. labels, targets (of a branch): where it may lead, as
     names until the blocks are cut and as block numbers from then on. selector: the register that picks from them.
-    pointer: what the results point to (see `flow.points_to`), or None: what the operands point to.
+    pointer: what the results point to (see `flow.points_to`), or None: what the operands point to. site: of a call,
+    what it may reach: its targets are their first blocks, in their order, then the block behind the call.
     """
 
     __slots__ = (
         "barrier", "defs", "guard", "inverted", "kind", "labels", "line", "members", "opcode", "pointer", "run",
-        "selector", "targets", "uses",
+        "selector", "site", "targets", "uses",
     )  # fmt: skip
 
     def __init__(self, run: Run | None, kind: Kind, line: Location) -> None:
@@ -86,6 +88,7 @@ class Op:
         self.barrier: Barrier | None = None
         self.members: Callable[[Machine], Array | None] | None = None
         self.pointer: int | None = None
+        self.site: Site | None = None
 
 
 class Block:
@@ -136,7 +139,10 @@ class MemoryInstruction(NamedTuple):
 
 
 class Code(NamedTuple):
-    """A kernel ready to run."""
+    """A kernel ready to run.
+
+    calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
+    """
 
     name: str
     blocks: list[Block]
@@ -158,6 +164,8 @@ class Code(NamedTuple):
     written: int
     orders: bool
     locks: bool
+    calls: bool
+    recursive: bool
 
     @property
     def cooperative(self) -> bool:

@@ -46,7 +46,7 @@ def cut_blocks(stream: Sequence[Op | str], kernel: Location) -> list[Block]:
         following = (block.number + 1,) if block.number + 1 < len(blocks) else ()
         if end is None or end.kind == "barrier":
             block.successors = following
-        elif end.kind in ("branch", "table"):
+        elif end.kind in ("branch", "table", "call", "return"):
             end.targets = tuple(_block_at(labels, name) for name in end.labels)
             block.successors = end.targets if end.guard < 0 else (*end.targets, *following)
         elif end.kind == "exit":

@@ -17,14 +17,26 @@ DEEPEST = 16  # loops in loops; jumps from everywhere to everywhere are as many,
 
 
 def rank(blocks: Sequence[Block]) -> list[int]:
-    """Return each block's place in the order; where several orders would do, the one nearest to that of the code."""
-    successors = [block.successors for block in blocks]
+    """Return each block's place in the order; where several orders would do, the one nearest to that of the code.
+
+    A call counts as its way to the block behind it, and no way leads back from a function: functions are apart.
+    """
+    successors = [_ways(block) for block in blocks]
     found: list[int] = []
     _arrange(range(len(blocks)), successors, found)
     places = [0] * len(blocks)
     for place, number in enumerate(found):
         places[number] = place
     return places
+
+
+def _ways(block: Block) -> Sequence[int]:
+    end = block.terminator
+    if end is not None and end.kind == "return":
+        return ()
+    if end is not None and end.kind == "call":
+        return block.successors[len(end.targets) - 1 :]
+    return block.successors
 
 
 def _arrange(

@@ -8,11 +8,13 @@ import numpy as np
 
 from cudabench.errors import did_you_mean
 from cudabench.simulator.errors import LaunchError
+from cudabench.simulator.heap import Heap
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.simulator.plan import Plans
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import Parameter
 from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.calls import function_addresses
 from cudabench.simulator.program.code import Code, Unsupported
 from cudabench.simulator.values import Array
 from cudabench.toolchain.cubin import plain_name
@@ -70,6 +72,7 @@ class Program:
             for variable in function.variables:
                 self._declare(f"{function.name}::{variable.name}", variable)
         self._set_first_values()
+        self.heap = Heap() if "malloc" in module.functions else None
         self._first = [data.copy() for _, _, data in self._storage]
 
     def _declare(self, name: str, variable: ptx.Variable) -> None:
@@ -78,9 +81,11 @@ class Program:
             self._storage.append((name, variable, np.zeros(variable.size, dtype=np.uint8)))
 
     def reset(self) -> None:
-        """Give all module variables their first values."""
+        """Give all module variables their first values and free the heap."""
         for (_, _, data), first in zip(self._storage, self._first, strict=True):
             data[:] = first
+        if self.heap is not None:
+            self.heap.clear()
 
     def changed(self) -> tuple[str, ...]:
         """Return the names, as the PTX has them, of the variables that kernels left with other than first values."""
@@ -91,6 +96,7 @@ class Program:
         )
 
     def _set_first_values(self) -> None:
+        addresses = {**function_addresses(self.module), **self._symbols}
         for _, variable, data in self._storage:
             for offset, width, value, mask in variable.initial:
                 if isinstance(value, ptx.Immediate):
@@ -99,7 +105,7 @@ class Program:
                         wide = struct.unpack("<d", struct.pack("<Q", number))[0] if value.float_bits == 64 else 0.0
                         number = struct.unpack("<I", struct.pack("<f", wide))[0]
                 else:
-                    number = self._symbols.get(value.name, 0)
+                    number = addresses.get(value.name, 0)
                     number = number + value.offset if number else 0
                 if mask >= 0:
                     shift = (mask & -mask).bit_length() - 1
@@ -149,6 +155,8 @@ class Program:
             space.place(
                 plain_name(name.rpartition("::")[2]), data, variable.space != "const", variable.space == "const"
             )
+        if self.heap is not None:
+            space.place_heap(self.heap)
         return space
 
 

@@ -48,7 +48,7 @@ class Address(NamedTuple):
 
 
 class Negated(NamedTuple):
-    """`!p`, a predicate read inverted."""
+    """`!p`, a predicate read inverted, or `-r` of vmad."""
 
     name: str
 
@@ -107,10 +107,18 @@ class Variable(NamedTuple):
     location: Location
 
 
+class Prototype(NamedTuple):
+    """What a call through a pointer says of its callee: the bytes of its results and of its parameters."""
+
+    results: tuple[int, ...]
+    parameters: tuple[int, ...]
+
+
 class Function(NamedTuple):
     """An entry or a device function; `body` is None for a declaration.
 
-    most_threads: of a block, by `__launch_bounds__`; needs_block: the block that `__block_size__` demands, x first.
+    prototypes: of calls through pointers, by label. most_threads: of a block, by `__launch_bounds__`; needs_block: the
+    block that `__block_size__` demands, x first.
     """
 
     name: str
@@ -122,6 +130,7 @@ class Function(NamedTuple):
     variables: tuple[Variable, ...]
     tables: dict[str, tuple[str, ...]]
     location: Location
+    prototypes: dict[str, Prototype]
     most_threads: int | None = None
     needs_block: tuple[int, int, int] | None = None
 
@@ -162,6 +171,7 @@ _VARIABLE = re.compile(
     re.S,
 )
 _REG = re.compile(r"\.reg\s*((?:\.\w+\s*)+)(.*)$", re.S)
+_PROTOTYPE = re.compile(r"\.callprototype\s*(?:\((?P<results>[^()]*)\))?\s*[\w$%]+\s*(?:\((?P<takes>[^()]*)\))?", re.S)
 _NAME = re.compile(r"[A-Za-z_$%][\w$.]*$")
 _NUMBER = re.compile(r"[-+]?\d")
 _SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
@@ -379,6 +389,7 @@ class _Parser:
         self.registers: dict[str, str] = {}
         self.locals: list[Variable] = []
         self.tables: dict[str, tuple[str, ...]] = {}
+        self.prototypes: dict[str, Prototype] = {}
         self.location = Location(0, 0)
         for variable in (*parameters, *results):
             if variable.space == "":
@@ -388,6 +399,7 @@ class _Parser:
             code, start = self.body(body, first)
         return Function(
             name, entry, parameters, results, code, self.registers, tuple(self.locals), self.tables, start,
+            self.prototypes,
             None if most is None else most[0] * most[1] * most[2], needs,
         )  # fmt: skip
 
@@ -491,7 +503,12 @@ class _Parser:
                     self.registers[self.scoped(name, scope)] = type_
         elif statement.startswith(".branchtargets"):
             self.tables[label] = tuple(split(statement[len(".branchtargets") :].strip()))
-        elif not statement.startswith((".callprototype", ".calltargets", ".pragma")):
+        elif statement.startswith(".callprototype"):
+            match = _PROTOTYPE.match(statement)
+            if match is not None:
+                sizes = (tuple(one.size for one in self.parameters(match[way] or "")) for way in ("results", "takes"))
+                self.prototypes[label] = Prototype(*sizes)
+        elif not statement.startswith((".calltargets", ".pragma")):
             for variable in self.variables(statement):
                 scope.names.add(variable.name)
                 self.locals.append(variable._replace(name=self.scoped(variable.name, scope)))
@@ -534,7 +551,7 @@ class _Parser:
             return Address(self.resolve(match[1]), integer(match[2]) if match[2] else 0)
         if first in "{(":
             return Vector(tuple(self.operand(part) for part in split(text[1:-1])))
-        if first == "!":
+        if first == "!" or text[:2] == "-%":
             return Negated(self.resolve(text[1:].strip()))
         if "|" in text:
             left, _, right = text.partition("|")

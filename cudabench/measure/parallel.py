@@ -1,0 +1,190 @@
+"""Kernels of a run simulated at the same time: processes forked from this one, which share its inputs and references.
+
+Each takes the next kernel once it has finished one, in their order. Results come in that order, too, whichever is ready
+first. A process that ends by itself fails the kernel that it had, and another goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any
+
+import numpy as np
+
+from cudabench import confined
+from cudabench.errors import CudabenchError, UsageError
+from cudabench.model import Buffer, Case, Result
+
+VARIABLE = "CUDABENCH_JOBS"
+EACH_BYTES = 1 << 30  # what a simulation takes besides copies of the buffers,
+COPIES = 4  # of which it makes about so many
+SPARE = 0.8  # of the memory that is free
+SECONDS_BETWEEN = 0.1  # of what a process says of its progress
+
+Progress = Callable[[str, str, float], None]  # of a kernel: its phase, and what fraction of it is done
+Simulate = Callable[[Case, Callable[[str, float], None]], tuple[Result, str]]
+
+
+def jobs(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
+    """Return how many kernels to simulate at the same time.
+
+    wanted: by --jobs or, where that is left out, by CUDABENCH_JOBS; else one for each core that this process may use,
+    as long as the memory that is free holds them. Raises UsageError for a CUDABENCH_JOBS that is no number over 0.
+    """
+    if not confined.FORKS:
+        return 1
+    said = os.environ.get(VARIABLE, "") if wanted is None else str(wanted)
+    if said and not (said.isdecimal() and int(said) > 0):
+        raise UsageError(f"{VARIABLE}={said} is no number of processes: set it to 1 or more, or not at all.")
+    if said:
+        return min(int(said), cases)
+    each = EACH_BYTES + COPIES * sum(int(np.prod(one.shape)) * np.dtype(one.dtype).itemsize for one in buffers)
+    return max(1, min(len(os.sched_getaffinity(0)), cases, int(SPARE * confined.host_memory()) // each))
+
+
+@dataclass
+class _Process:
+    """One forked process: the ends of its pipes here, and which kernel it has."""
+
+    pid: int
+    to: Connection
+    out_of: Connection
+    has: int | None = None
+
+
+def results(
+    cases: Sequence[Case],
+    simulate: Simulate,
+    count: int,
+    progress: Progress,
+    refused: Callable[[Case], Result | None],
+    failure: Callable[[Case, str], Result],
+) -> Generator[tuple[Result, str], None, None]:
+    """Yield the result of each case and what it printed, in the order of the cases; `count` processes make them.
+
+    refused: asked before a case is begun; a result of its is taken instead. failure: the result of a case whose process
+    ended. Closed before its end, it ends all processes. Raises the error of a case once those before it are through.
+    """
+    waiting = list(range(len(cases)))[::-1]
+    done: dict[int, Any] = {}
+    processes: list[_Process] = []
+    following = 0
+    try:
+        while following < len(cases):
+            while waiting and len(processes) < min(count, len(waiting) + sum(one.has is not None for one in processes)):
+                processes.append(_fork(cases, simulate, processes))
+            for one in processes:
+                while waiting and one.has is None:
+                    number = waiting.pop()
+                    instead = refused(cases[number])
+                    if instead is not None:
+                        done[number] = (instead, "")
+                        continue
+                    one.has = number
+                    with suppress(BrokenPipeError):  # reading tells
+                        one.to.send(number)
+            while following in done:
+                found = done.pop(following)
+                if isinstance(found, CudabenchError):
+                    raise found
+                following += 1
+                yield found
+            if following == len(cases):
+                break
+            ready = set(wait([one.out_of for one in processes]))
+            for one in [one for one in processes if one.out_of in ready]:
+                try:
+                    kind, content = one.out_of.recv()
+                except (EOFError, ConnectionResetError):
+                    processes.remove(one)
+                    why = _end(one)
+                    if one.has is not None:
+                        done[one.has] = (
+                            failure(cases[one.has], f"the process that ran it ended ({why}); --jobs 1"),
+                            "",
+                        )
+                    continue
+                if kind == "working":
+                    if one.has == min(other.has for other in processes if other.has is not None):
+                        progress(cases[one.has].kernel, *content)
+                    continue
+                assert one.has is not None
+                done[one.has], one.has = content, None
+    finally:
+        for one in processes:
+            _end(one)
+
+
+def _fork(cases: Sequence[Case], simulate: Simulate, others: Sequence[_Process]) -> _Process:
+    out_of, back = Pipe(duplex=False)
+    tasks, to = Pipe(duplex=False)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        # Python warns of other threads: the child takes no lock of theirs, simulates and leaves.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        try:
+            for mine in (out_of, to, *(end for other in others for end in (other.to, other.out_of))):
+                mine.close()
+            _work(cases, simulate, tasks, back)
+        finally:
+            os._exit(1)  # no handler of the parent's, no flush of its buffers
+    tasks.close()
+    back.close()
+    return _Process(pid, to, out_of)
+
+
+def _work(cases: Sequence[Case], simulate: Simulate, tasks: Connection, back: Connection) -> None:
+    """Be the child: simulate what comes until no more does, and leave."""
+    gc.freeze()  # what the parent made stays shared
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    confined.die_with_parent()
+    said = 0.0
+
+    def progress(phase: str, fraction: float) -> None:
+        nonlocal said
+        if time.monotonic() - said > SECONDS_BETWEEN:
+            said = time.monotonic()
+            back.send(("working", (phase, fraction)))
+
+    try:
+        while True:
+            number = tasks.recv()
+            try:
+                answer: Any = simulate(cases[number], progress)
+            except CudabenchError as error:
+                answer = error
+            back.send(("finished", answer))
+    except (EOFError, BrokenPipeError):
+        os._exit(0)
+    except MemoryError:
+        os._exit(12)
+    except BaseException:
+        if os.environ.get("CUDABENCH_TRACEBACK"):
+            import traceback
+
+            traceback.print_exc()
+        os._exit(1)
+
+
+def _end(one: _Process) -> str:
+    """End a process, and return how it ended."""
+    one.to.close()
+    one.out_of.close()
+    with suppress(ProcessLookupError):
+        os.kill(one.pid, signal.SIGKILL)  # one that has ended is a zombie still, so no other process is meant
+    _, status = os.waitpid(one.pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return "out of memory" if code == 12 else f"signal {-code}" if code < 0 else f"exit status {code}"

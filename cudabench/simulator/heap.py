@@ -1,0 +1,177 @@
+"""The device's heap, from which malloc and new in kernels take memory, and where what they give is checked.
+
+It has the 8 MiB that cudaLimitMallocHeapSize is by default and lasts as long as the program, from one launch to the
+next. Between what two calls give lie bytes of nobody's, and what was freed is not given again while there is other
+memory, so that an access past the end, and one after free, is found.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.memory import Region
+from cudabench.simulator.values import Array, broadcast
+
+if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.machine import Machine
+
+HEAP_BYTES = 8 << 20
+GRAIN = 16  # malloc's alignment (CUDA C++ Programming Guide, "Dynamic Global Memory Allocation and Operations")
+GAP = 16  # bytes of nobody's behind each allocation
+UNWRITTEN = 0xFF  # what memory holds that malloc gives: NaN as a float
+NOBODYS, LIVE, FREED = range(3)
+
+
+class Allocation(NamedTuple):
+    """What malloc gave: its bytes and the line that asked; freed: the line that freed it, or None."""
+
+    size: int
+    line: int
+    freed: int | None = None
+
+
+class Leak(NamedTuple):
+    """What one line left on the heap: how many allocations, their bytes in all."""
+
+    line: int
+    allocations: int
+    bytes: int
+
+
+class Heap:
+    """The heap of a program, empty at first."""
+
+    def __init__(self) -> None:
+        self._data: Array = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Free all that is there."""
+        if self._data is not None:
+            self._data.fill(UNWRITTEN)
+            self._state.fill(NOBODYS)
+        self._end = 0  # of what was ever given
+        self._allocations: dict[int, Allocation] = {}
+
+    def place(self, base: int) -> HeapRegion:
+        """Return the heap as a region of an address space that begins at an address."""
+        if self._data is None:
+            self._data = np.full(HEAP_BYTES, UNWRITTEN, np.uint8)
+            self._state = np.zeros(HEAP_BYTES, np.uint8)
+        return HeapRegion(self, base, self._data)
+
+    def leaks(self) -> tuple[Leak, ...]:
+        """Return what is still there, by the line that asked for it."""
+        found: dict[int, list[int]] = {}
+        for allocation in self._allocations.values():
+            if allocation.freed is None:
+                found.setdefault(allocation.line, []).append(allocation.size)
+        return tuple(Leak(line, len(sizes), sum(sizes)) for line, sizes in sorted(found.items()))
+
+    def allocate(self, sizes: list[int], line: int) -> list[int]:
+        """Return where memory of each size begins, -1 where there is none left or none was asked for."""
+        runs: list[list[int]] | None = None
+        starts = []
+        for size in sizes:
+            need = -(-size // GRAIN) * GRAIN + GAP
+            start = -1
+            if size > 0 and self._end + need <= HEAP_BYTES:
+                start = self._end
+                self._end += need
+            elif 0 < size < HEAP_BYTES:
+                runs = self._free_runs() if runs is None else runs
+                run = next((run for run in runs if run[1] - run[0] >= need), None)
+                if run is not None:
+                    start = run[0]
+                    run[0] += need
+                    self._forget(start, start + need)
+            starts.append(start)
+            if start >= 0:
+                self._state[start : start + size] = LIVE
+                self._state[start + size : start + need] = NOBODYS
+                self._data[start : start + size] = UNWRITTEN
+                self._allocations[start] = Allocation(size, line)
+        return starts
+
+    def free(self, start: int, line: int) -> str | None:
+        """Free what begins at a place; return what is wrong with that, or None."""
+        allocation = self._allocations.get(start)
+        if allocation is None:
+            return f"frees byte {start} of the device's heap, which malloc did not give"
+        if allocation.freed is not None:
+            return f"frees {_told(allocation)} once more"
+        self._state[start : start + allocation.size] = FREED
+        self._allocations[start] = allocation._replace(freed=line)
+        return None
+
+    def outside(self, offsets: Array, size: int) -> Array:
+        """Return for accesses of so many bytes at places of the heap whether they leave what malloc gave."""
+        bad: Array = np.zeros(offsets.shape, bool)
+        for step in sorted({*range(0, size, GRAIN), size - 1}):
+            bad |= self._state[offsets + step] != LIVE
+        return bad
+
+    def describe(self, offset: int) -> tuple[str, str]:
+        """Return (kind of hazard, the words behind 'at ...') of a place that no thread may use."""
+        starts = sorted(self._allocations)
+        place = bisect_right(starts, offset) - 1
+        if place < 0:
+            return "out-of-bounds", f"byte {offset} of the device's heap, which malloc did not give"
+        allocation = self._allocations[starts[place]]
+        offset -= starts[place]
+        if offset < allocation.size and allocation.freed is not None:
+            return "use-after-free", f"byte {offset} of {_told(allocation)}"
+        return "out-of-bounds", f"byte {offset} of {_told(allocation)}"
+
+    def _forget(self, start: int, end: int) -> None:
+        """Drop the freed allocations in a range that is given again."""
+        for old in [place for place in self._allocations if start <= place < end]:
+            del self._allocations[old]
+
+    def _free_runs(self) -> list[list[int]]:
+        """Return [start, end) of the stretches that nobody has, what was freed among them."""
+        used = (self._state.reshape(-1, GRAIN) == LIVE).any(axis=1)
+        used[1:] |= used[:-1]  # the gap behind each
+        edges = np.flatnonzero(np.diff(np.concatenate([[True], used, [True]])))
+        return [[int(start) * GRAIN, int(end) * GRAIN] for start, end in edges.reshape(-1, 2)]
+
+
+class HeapRegion(Region):
+    """The heap in an address space. Its `end` is its base, so that every access is looked at closely."""
+
+    __slots__ = ("heap",)
+
+    def __init__(self, heap: Heap, base: int, data: Array) -> None:
+        super().__init__("the device's heap", base, data, True)
+        self.heap = heap
+        self.end = base
+
+    def keep_inside(self, machine: Machine, access: MemoryOp, address: Array, mask: Array) -> Array:
+        """Report the lanes of a mask that leave what malloc gave; return the others."""
+        far = (address < self.base) | (address + access.size > self.base + self.size)
+        bad = self.heap.outside(np.where(far, 0, address - self.base), access.size)
+        bad = (bad | far) & mask
+        if bad.any():
+            chunk = machine.chunk
+            lanes = broadcast(bad, chunk.shape)
+            if machine.mask is not None:
+                lanes = lanes & machine.mask
+            place = int(np.argmax(lanes))
+            block, thread = chunk.block_index(place // chunk.threads), chunk.thread_index(place % chunk.threads)
+            offset = int(broadcast(address, chunk.shape).reshape(-1)[place]) - self.base
+            # Of an access that begins inside, its first byte beyond counts.
+            inside = 0 <= offset < self.size and not self.heap.outside(np.array([offset]), 1)[0]
+            kind, where = self.heap.describe(offset + access.size - 1 if inside else offset)
+            verb = {"load": "reads", "store": "writes", "atomic": "updates"}[access.kind]
+            text = f"thread {thread} of block {block} {verb} {access.size} bytes at {where}."
+            machine.hazards.add(kind, access.location, int(np.count_nonzero(lanes)), block, thread, text)
+        return mask & ~bad
+
+
+def _told(allocation: Allocation) -> str:
+    freed = "" if allocation.freed is None else f", freed on line {allocation.freed}"
+    return f"the {allocation.size} bytes that line {allocation.line} asked for{freed}"

@@ -1,0 +1,136 @@
+"""The call stack of a chunk's lanes: ways back, and registers that callers need again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudabench.simulator.errors import KernelTrap
+from cudabench.simulator.values import BOOL, INT64, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+    from cudabench.simulator.program.calls import Site
+    from cudabench.simulator.program.ptx import Location
+
+DEEPEST = 1024  # calls in each other
+
+
+class Stack:
+    """Levels of calls; each lane has a depth of its own.
+
+    levels: by depth the registers that lanes saved there; backs: by depth the block where each lane goes on.
+    """
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.depth: int | Array = 0  # one number where all lanes have the same
+        self.levels: list[dict[int, Value]] = []
+        self.backs: list[int | Array] = []
+
+    def push(self, machine: Machine, site: Site, pointer: int) -> None:
+        """Note where the active lanes go on behind a call, and what they need there.
+
+        pointer: the register of the stack pointer in local memory, which moves by the caller's frame.
+        """
+        for depth, lanes in self._by_depth(machine):
+            if depth >= DEEPEST:
+                self._refuse(machine, site)
+            if depth == len(self.levels):
+                self.levels.append({})
+                self.backs.append(-1)
+            level = self.levels[depth]
+            if lanes is None:
+                self.backs[depth] = site.back
+                level.update((index, machine.registers[index]) for index in site.saved)
+                continue
+            self.backs[depth] = np.where(lanes, site.back, self.backs[depth])
+            for index in site.saved:
+                level[index] = self._mixed(machine, index, lanes, machine.registers[index], level.get(index))
+        self._move(machine, 1)
+        if site.recursive and site.frame is not None and site.frame.frame:
+            moved = machine.array(pointer, INT64) + site.frame.frame
+            machine.put(pointer, Affine(int(moved.flat[0])) if moved.size == 1 else moved.view(UNSIGNED[64]))
+        top = machine.array(pointer, INT64)
+        need = max(callee.frame for callee in site.callees)
+        if need:
+            machine.need_local(int(top.max()) + need)
+
+    def pop(self, machine: Machine, site: Site) -> None:
+        """Give the active lanes back what they saved at a call."""
+        parts = list(self._by_depth(machine))
+        for index in site.saved:
+            value: Value = None
+            for depth, lanes in parts:
+                saved = self.levels[depth - 1][index]
+                value = saved if lanes is None or value is None else self._mixed(machine, index, lanes, saved, value)
+            machine.put(index, value)
+        self._move(machine, -1)
+
+    def ways(self, machine: Machine, mask: Array | None) -> list[tuple[int, Array | None]]:
+        """Return (block, lanes) of where lanes that return go on."""
+        machine.mask = mask
+        found: dict[int, Array | None] = {}
+        for depth, lanes in self._by_depth(machine):
+            backs = self.backs[depth - 1]
+            if lanes is None and isinstance(backs, int):
+                return [(backs, mask)]
+            here = machine.lanes() if lanes is None else lanes
+            blocks = np.broadcast_to(np.asarray(backs), self.chunk.shape)
+            for block in np.unique(blocks[here]).tolist():
+                part = here & (blocks == block)
+                found[block] = part if found.get(block) is None else found[block] | part
+        if len(found) == 1:
+            return [(block, mask) for block in found]
+        return list(found.items())
+
+    @staticmethod
+    def lost(machine: Machine, location: Location, lanes: Array, addresses: Array) -> None:
+        """End a launch in which lanes call what is no function of the prototype. Raises KernelTrap."""
+        place = int(np.argmax(lanes))
+        chunk = machine.chunk
+        address = int(addresses.reshape(-1)[place])
+        file = machine.code.files.get(location.file, "")
+        what = "through a null pointer" if not address else f"address {address:#x}, where no function of its type is"
+        raise KernelTrap(
+            f"kernel {machine.code.name} calls {what}, at {file}:{location.line} in block "
+            f"{chunk.block_index(place // chunk.threads)}, thread {chunk.thread_index(place % chunk.threads)}."
+        )
+
+    def _by_depth(self, machine: Machine) -> list[tuple[int, Array | None]]:
+        """Return (depth, lanes) of the active lanes; lanes None: of all of the chunk."""
+        if isinstance(self.depth, int):
+            whole = machine.mask is None or machine.mask is self.chunk.root
+            return [(self.depth, None if whole else machine.lanes())]
+        lanes = machine.lanes()
+        depths = np.unique(self.depth[lanes]).tolist()
+        return [(depth, lanes & (self.depth == depth)) for depth in depths]
+
+    def _move(self, machine: Machine, by: int) -> None:
+        if isinstance(self.depth, int):
+            if machine.mask is None or machine.mask is self.chunk.root:
+                self.depth += by
+                return
+            self.depth = np.full(self.chunk.shape, self.depth, np.int32)
+        self.depth = self.depth + by * machine.lanes()
+        least = int(self.depth.min())
+        if self.chunk.root is None and least == int(self.depth.max()):
+            self.depth = least
+
+    def _mixed(self, machine: Machine, index: int, lanes: Array, new: Value, old: Value) -> Value:
+        """Return a register's value with new ones in some lanes."""
+        if old is None or old is new:
+            return new
+        width = machine.code.widths[index]
+        if width == 128:
+            return np.where(broadcast(lanes, self.chunk.shape), new, old)
+        dtype = BOOL if width == 1 else UNSIGNED[width]
+        return np.where(lanes, as_array(new, dtype, self.chunk), as_array(old, dtype, self.chunk))
+
+    def _refuse(self, machine: Machine, site: Site) -> None:
+        names = " or ".join(sorted({callee.function.name for callee in site.callees}))
+        raise KernelTrap(
+            f"kernel {machine.code.name} calls {names} in itself more than {DEEPEST} times: no GPU's stack holds that "
+            "unless cudaLimitStackSize is raised far; does the recursion end?"
+        )

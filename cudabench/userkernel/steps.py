@@ -1,0 +1,273 @@
+"""`--step`: several launches in order, as host code has them, on one set of arguments.
+
+    partial<<<cdiv(n,256), 256>>>(x, sums, n)
+    { red<<<g, 256>>>(u, n); black<<<g, 256>>>(u, n) } * 100
+    heat<<<(cdiv(m,16), cdiv(n,16)), (16, 16)>>>(a, b, m, n) * steps swap(a, b)
+
+`* COUNT` repeats a launch or a group in braces; `swap(a, b)` lets the two arrays change places after each turn, as host
+code swaps its pointers. A number that is passed may be an expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.launchable import MAX_SHARED
+from cudabench.model import Launch
+from cudabench.plan.limits import check_block, check_grid
+from cudabench.toolchain import source
+from cudabench.toolchain.source import KernelSource, Parameter
+from cudabench.userkernel import arguments, expressions
+from cudabench.userkernel.pointers import check_fit
+from cudabench.userkernel.problem import dimensions, number
+from cudabench.userkernel.values import Argument, Array, Null, Scalar
+
+MOST_LAUNCHES = 10_000
+EXAMPLE = "--step 'f<<<cdiv(n,256), 256>>>(x, y, n)'"
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One launch as it is written: the kernel's name, grid, block and shared memory, and what is passed."""
+
+    kernel: str
+    grid: str
+    block: str
+    shared: str
+    passed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """What is done `count` times in order; after each turn the arrays of a pair in `swaps` change places."""
+
+    members: tuple[Call | Group, ...]
+    count: str = "1"
+    swaps: tuple[tuple[str, str], ...] = ()
+
+    def calls(self) -> Iterator[Call]:
+        """Yield the launches as they are written, each once."""
+        for member in self.members:
+            if isinstance(member, Call):
+                yield member
+            else:
+                yield from member.calls()
+
+    def swapped(self) -> set[str]:
+        """Return the names of the arrays that change places."""
+        inner = (member.swapped() for member in self.members if isinstance(member, Group))
+        return {name for pair in self.swaps for name in pair}.union(*inner)
+
+
+def parse(texts: Sequence[str]) -> Group:
+    """Return the steps that texts describe. Raises UsageError for a text that is none."""
+    return Group(tuple(member for text in texts for member in _members(text, text)))
+
+
+def union(
+    group: Group, names: Sequence[str], kernel: Callable[[str], KernelSource], example: str
+) -> tuple[KernelSource, dict[str, KernelSource]]:
+    """Return a signature that takes all arguments by name, in the order of `names`, and the kernels by their names.
+
+    kernel: finds one by its name. A name takes the type of the parameter that it is passed for first; one that is only
+    part of expressions is a number. Raises UsageError for a launch with too many or too few arguments, and for a name
+    that no --arg gives.
+    """
+    kernels = {call.kernel: kernel(call.kernel) for call in group.calls()}
+    found: dict[str, Parameter] = {}
+    for call in group.calls():
+        one = kernels[call.kernel]
+        if len(call.passed) != len(one.parameters):
+            raise UsageError(
+                f"--step: {one.signature} takes {len(one.parameters)} arguments, {call.kernel}<<<...>>> passes "
+                f"{len(call.passed)}."
+            )
+        for text, parameter in zip(call.passed, one.parameters, strict=True):
+            if not re.fullmatch(r"[^\W\d]\w*", text):
+                continue
+            if text not in names:
+                raise UsageError(
+                    f"--step: {call.kernel} is passed '{text}', which no --arg gives.{did_you_mean(text, names)} "
+                    f"Write --arg {text}=..., as in: {example}"
+                )
+            have = found.setdefault(text, replace(parameter, name=text))
+            if have.pointer and parameter.pointer:
+                found[text] = replace(have, const=have.const and parameter.const)
+    for name in group.swapped() & found.keys():
+        found[name] = replace(found[name], const=False)
+    parameters = tuple(found.get(name, Parameter(name, "double")) for name in names)
+    whole = replace(
+        next(iter(kernels.values())), parameters=parameters, template_parameters=(), expression="the steps",
+        text="\n".join(one.text for one in kernels.values()),
+    )  # fmt: skip
+    return whole, kernels
+
+
+def launches(
+    group: Group,
+    kernels: Mapping[str, KernelSource],
+    given: Sequence[Argument],
+    numbers: Mapping[str, Any],
+    aliases: Mapping[str, str],
+) -> tuple[Launch, ...]:
+    """Return all launches in their order. Raises UsageError for one that cannot be, and for too many."""
+    by_name = {one.name: one for one in given}
+    done: list[Launch] = []
+    cached: dict[Call, tuple[Any, ...]] = {}
+
+    def launch(call: Call, places: Mapping[str, str]) -> Launch:
+        kernel = kernels[call.kernel]
+        if call not in cached:
+            grid, block = (dimensions(text, "--step", numbers) for text in (call.grid, call.block))
+            check_block(block)
+            check_grid(grid)
+            shared = number(call.shared, "--step", numbers) if call.shared else 0
+            if shared > MAX_SHARED:
+                raise UsageError(f"--step: {call.kernel} asks for {shared} bytes of shared memory, over {MAX_SHARED}.")
+            cached[call] = grid, block, shared
+        grid, block, shared = cached[call]
+        passed = [
+            _passed(places.get(text, text), parameter, kernel, by_name, numbers, aliases)
+            for text, parameter in zip(call.passed, kernel.parameters, strict=True)
+        ]
+        return Launch(kernel.expression, grid, block, tuple(passed), shared)
+
+    def follow(one: Group, places: dict[str, str]) -> None:
+        count = number(one.count, "--step", numbers)
+        if count < 1:
+            raise UsageError(f"--step: '* {one.count}' gives {count}; a step is done at least once.")
+        for pair in one.swaps:
+            for name in pair:
+                if not isinstance(by_name.get(name), Array):
+                    raise UsageError(f"--step: swap({', '.join(pair)}): '{name}' is no array of --arg.")
+        for _ in range(count):
+            for member in one.members:
+                if isinstance(member, Group):
+                    follow(member, places)
+                else:
+                    if len(done) >= MOST_LAUNCHES:
+                        raise UsageError(f"--step: more than {MOST_LAUNCHES} launches; repeat them less often.")
+                    done.append(launch(member, places))
+            for left, right in one.swaps:
+                places[left], places[right] = places.get(right, right), places.get(left, left)
+
+    follow(group, {})
+    return tuple(done)
+
+
+def _passed(
+    text: str,
+    parameter: Parameter,
+    kernel: KernelSource,
+    by_name: Mapping[str, Argument],
+    numbers: Mapping[str, Any],
+    aliases: Mapping[str, str],
+) -> Any:
+    """Return what a launch is given for a parameter."""
+    where = f"--step: {text}"
+    if text in ("null", "nullptr", "NULL") and parameter.pointer:
+        return Null(text).argument
+    found = by_name.get(text)
+    if isinstance(found, Array):
+        if not parameter.pointer:
+            raise UsageError(f"{where} is an array; {kernel.signature} takes a number there.")
+        check_fit(found, parameter, kernel, aliases, where)
+        return found.argument
+    if parameter.pointer and not isinstance(found, Null):
+        raise UsageError(f"{where} is no array; {kernel.signature} takes a pointer there.")
+    wanted = source.numpy_dtype(parameter.type, aliases)
+    if found is not None and (not isinstance(found, Scalar) or wanted in (None, found.dtype)):
+        return found.argument
+    if wanted is None or np.dtype(wanted).kind == "c":
+        raise UsageError(f"{where}: {kernel.signature} takes '{parameter}' there; pass an --arg by its name.")
+    value = expressions.parse(text, "--step", numbers).evaluate(numbers)
+    return Scalar(text, wanted, arguments.fitting(value, wanted, where, parameter)).argument
+
+
+# The text ------------------------------------------------------------------------------------------------------------
+
+
+def _members(text: str, whole: str) -> list[Call | Group]:
+    """Return the launches and groups of a text, which semicolons part."""
+    found: list[Call | Group] = []
+    for part in _split(text, ";"):
+        part = part.strip()
+        if not part:
+            continue
+        if part.startswith("{"):
+            end = _closing(part, 0, whole)
+            members: list[Call | Group] = _members(part[1:end], whole)
+            rest = part[end + 1 :]
+        else:
+            call, rest = _call(part, whole)
+            members = [call]
+        count, swaps = _suffix(rest, whole)
+        found.append(members[0] if rest.strip() == "" and len(members) == 1 else Group(tuple(members), count, swaps))
+    if not found:
+        raise UsageError(f"--step '{whole}' launches nothing: write {EXAMPLE}.")
+    return found
+
+
+def _call(text: str, whole: str) -> tuple[Call, str]:
+    """Return the launch that a text begins with, and what stands behind it."""
+    name, opened, rest = text.partition("<<<")
+    inside, closed, rest = rest.partition(">>>")
+    rest = rest.strip()
+    if not (opened and closed and name.strip() and rest.startswith("(")):
+        raise UsageError(f"--step '{whole}' is no launch: write {EXAMPLE}.")
+    how = [_bare(part) for part in _split(inside, ",")]
+    if not 2 <= len(how) <= 4:
+        raise UsageError(f"--step '{whole}': <<<{inside}>>> takes a grid and a block: write {EXAMPLE}.")
+    end = _closing(rest, 0, whole)
+    passed = tuple(one.strip() for one in _split(rest[1:end], ",")) if rest[1:end].strip() else ()
+    return Call(name.strip(), how[0], how[1], how[2] if len(how) > 2 else "", passed), rest[end + 1 :]
+
+
+def _suffix(text: str, whole: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return (how often, what is swapped) of what stands behind a launch or group."""
+    count, swaps = "1", []
+    text = text.strip()
+    if text.startswith("*"):
+        head, found, tail = text[1:].partition("swap")
+        count, text = head.strip(), found + tail
+    while text.strip():
+        match = re.match(r"\s*,?\s*swap\s*\(\s*(\w+)\s*,\s*(\w+)\s*\)", text)
+        if match is None:
+            raise UsageError(f"--step '{whole}': '{text.strip()}' is neither '* COUNT' nor 'swap(a, b)'.")
+        swaps.append((match[1], match[2]))
+        text = text[match.end() :]
+    return count, tuple(swaps)
+
+
+def _bare(text: str) -> str:
+    """Return an extent without dim3 or brackets around it."""
+    text = re.sub(r"^dim3\s*(?=\()", "", text.strip())
+    return text[1:-1] if text.startswith("(") and _closing(text, 0, text) == len(text) - 1 else text
+
+
+def _closing(text: str, start: int, whole: str) -> int:
+    """Return where the bracket that opens at a place is closed."""
+    depth = 0
+    for at in range(start, len(text)):
+        depth += (text[at] in _OPEN) - (text[at] in _CLOSE)
+        if depth == 0:
+            return at
+    raise UsageError(f"--step '{whole}': a '{text[start]}' is never closed.")
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Return the parts of a text between separators outside of all brackets."""
+    parts, depth, start = [], 0, 0
+    for at, character in enumerate(text):
+        depth += (character in _OPEN) - (character in _CLOSE)
+        if character == separator and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    return [*parts, text[start:]]
