@@ -378,3 +378,30 @@ def test_another_process_on_the_gpu_is_named() -> None:
     assert "something else uses the GPU" in alone[0].message
     assert [one.code for one in both] == ["shared-gpu", "dispersion"]
     assert all("python3 (process 4711)" in one.message for one in both)
+
+
+class Nvml(types.ModuleType):
+    """NVML with processes of these numbers on the card."""
+
+    NVMLError = RuntimeError
+
+    def __init__(self, *pids: int) -> None:
+        super().__init__("pynvml")
+        self.pids = pids
+
+    def nvmlDeviceGetComputeRunningProcesses(self, _: object) -> list[types.SimpleNamespace]:  # noqa: N802 (NVML's)
+        """Return what computes on the card."""
+        return [types.SimpleNamespace(pid=pid) for pid in self.pids]
+
+
+def test_processes_of_other_numbers_are_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process is named where NVML numbers as this machine does; in a container, where a number of the host may be
+    another process here, it is counted."""
+    device = types.SimpleNamespace(_nvml=object())
+    found = []
+    for pids in ((os.getpid(),), (os.getpid(), os.getppid()), (9999991,), (9999991, os.getppid()), ()):
+        monkeypatch.setitem(sys.modules, "pynvml", Nvml(*pids))
+        found.append(cuda.CudaDevice.other_processes(device))  # type: ignore[arg-type]
+    name = Path(f"/proc/{os.getppid()}/comm").read_text().strip() if confined.FORKS else "another user's or container's"
+    assert found[:3] == [[], [f"{name} (process {os.getppid()})"], []]
+    assert found[3:] == [[f"another process, one of 9999991, {os.getppid()} outside this container"], []]
