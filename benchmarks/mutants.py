@@ -1,13 +1,14 @@
 """Mutants of the chapters: which small faults the simulator finds, and which it does not.
 
-    python benchmarks/mutants.py [OPERATION[:KERNEL] ...] [--again LOG]          # minutes for each operation
+    python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--again LOG]          # minutes for each operation
 
-Each mutant changes one line of one kernel: a barrier or a fence is dropped, a guard too, `<` becomes `<=`, an index is
-shifted by one, a row of a shared tile is shorter by one. It is found where the run ends with a hazard or a wrong
-result, at one of the sizes, blocks and grids of `TRIES`; the kernel itself is right at all of them, which is held.
-Prints those that are not found. `EQUIVALENT` says of which ones it is known that they do no harm, `UNSEEN` of which
-ones that they would and that the simulator does not see it. `--again` runs only those that an earlier output calls NOT
-FOUND. Ends with exit code 1 where one is neither found nor explained.
+Each mutant changes one line of a chapter, in a kernel or in a device function that kernels call: a barrier or a fence
+is dropped, a guard too, `<` becomes `<=`, an index is shifted by one, a row of a shared tile is shorter by one. It is
+found where one of the rungs that use the function ends with a hazard or a wrong result, at one of the sizes, blocks,
+grids, types and architectures of `TRIES`; the rung itself is right at all of them, which is held. Prints those that are
+not found. `EQUIVALENT` says of which ones it is known that they do no harm, `UNSEEN` of which ones that they would and
+that the simulator does not see it. `--again` runs only those that an earlier output calls NOT FOUND. Ends with exit
+code 1 where one is neither found nor explained.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this checkout, whatever is installed
 
 from cudabench import operations
 from cudabench.devices.sim import SimDevice
@@ -39,11 +42,21 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
     # 110 columns end in the second of two tiles of 32; without padding a tile has no room to spare.
     "transpose": ({}, {"size": (67, 110)}, {"defines": {"IPAD": "0"}}, {"grid": (999,)}),
     # Blocks that are not square have threads to spare; 72 is whole steps, 150 more than one tile of `registers`.
-    "matmul": ({}, {"block": (32, 8)}, {"block": (8, 32)}, {"size": (67, 72, 133)}, {"size": (150, 24, 150)}),
-    "blur": ({}, {"size": (67, 256)}, {"block": (8, 6)}),
+    "matmul": (
+        {},
+        {"block": (32, 8)},
+        {"block": (8, 32)},
+        {"size": (67, 72, 133)},
+        {"size": (150, 24, 150)},
+        {"size": (66, 36, 132)},  # whole vectors, no whole tile
+        {"architecture": "sm_75", "size": (66, 36, 132)},
+        {"architecture": "sm_80", "dtype": "float64", "size": (66, 36, 132)},
+    ),
+    "blur": ({}, {"dtype": "uint8"}, {"size": (67, 256)}, {"block": (8, 6)}, {"dtype": "uint8", "size": (67, 256)}),
     # Where N + 1 is a multiple of 32 the matrix has no room to spare; 64 rows end where a turn of `fused` does; small
     # blocks leave many candidates; a uniform matrix lets no row stand out.
     "solve": (
+        {"size": (40,), "block": (8, 4)},
         {"size": (70,)},
         {"size": (63,)},
         {"size": (64,)},
@@ -160,6 +173,7 @@ UNSEEN: dict[tuple[str, str, str], str] = {
     ("solve", "< to <=", "if (idx < SPREAD_ROWS)"): "past the end of one shared array, in the next one",
 }
 LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\(NOT FOUND\)")
+DEVICE = re.compile(r"^(?:template <[^\n]*>\s)?__device__ [^\n;{]*?(\w+)\(", re.MULTILINE)
 
 
 class Mutant(NamedTuple):
@@ -191,21 +205,52 @@ def mutants(text: str, first: int, last: int) -> Iterator[Mutant]:
             yield Mutant(rule, number, before, changed.strip(), "\n".join(after) + "\n")
 
 
+class Function(NamedTuple):
+    """A kernel or a device function of a chapter: its lines, from 1 on, and its text."""
+
+    name: str
+    first: int
+    last: int
+    text: str
+
+
+def functions(text: str) -> list[Function]:
+    """Return the functions of a chapter in its order. Overloads are several of one name."""
+    spans = [(one.name, text.rindex("\n", 0, one.start) + 1, one.end) for one in source.parse(text, "").kernels]
+    for match in DEVICE.finditer(text):
+        line_end, end = text.index("\n", match.end()), text.find("\n}", match.end())
+        if text[match.start() : line_end].rstrip().endswith("}"):
+            end = line_end
+        spans.append((match[1], match.start(), end + 2))
+    found = [
+        Function(name, text.count("\n", 0, at) + 1, text.count("\n", 0, end) + 1, text[at:end])
+        for name, at, end in spans
+    ]
+    return sorted(found, key=lambda one: one.first)
+
+
+def used(name: str, chapter: list[Function]) -> set[str]:
+    """Return the names of the functions that a kernel calls, itself and those that these call among them."""
+    found: set[str] = set()
+    more = {name}
+    while more:
+        found |= more
+        words = {word for one in chapter if one.name in more for word in re.findall(r"\w+", one.text)}
+        more = {one.name for one in chapter if one.name in words} - found
+    return found
+
+
 def main() -> int:
     """Run the mutants of the operations that are named, or of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("operations", nargs="*", metavar="OPERATION[:KERNEL]")
+    parser.add_argument("operations", nargs="*", metavar="OPERATION[:FUNCTION]")
     parser.add_argument("--again", type=Path, metavar="LOG")
     given = parser.parse_args()
     again = None if given.again is None else {match.groups() for match in LINE.finditer(given.again.read_text())}
-    device = SimDevice("sm_90")
     total: Counter[str] = Counter()
     for words in given.operations or operations.SUMMARIES:
-        name, _, kernel = words.partition(":")
-        counts: Counter[str] = Counter()
-        for rung in operations.get(name).kernels:
-            if not kernel or rung.name == kernel:
-                counts += of_kernel(device, name, rung.name, again)
+        name, _, function = words.partition(":")
+        counts = of_operation(name, function, again)
         print(f"{name}: " + ", ".join(f"{counts[one]} {one}" for one in ENDS), flush=True)
         total += counts
     print("all: " + ", ".join(f"{total[one]} {one}" for one in ENDS))
@@ -215,47 +260,61 @@ def main() -> int:
 ENDS = ("found", "equivalent", "not seen", "NOT FOUND")
 
 
-def of_kernel(device: SimDevice, name: str, kernel: str, again: set[tuple[str, ...]] | None) -> Counter[str]:
-    """Run the mutants of one rung; print those that are not found, and return how many are what."""
+def of_operation(name: str, only: str, again: set[tuple[str, ...]] | None) -> Counter[str]:
+    """Run the mutants of an operation, or of one function; print those that are not found, return how many are what."""
     counts: Counter[str] = Counter()
-    tries = [one for settings in TRIES.get(name, ({},)) if (one := case_of(name, kernel, settings)) is not None]
-    if not tries:
-        print(f"{name} {kernel} does not run in the simulator")
-        return counts
+    tries = [
+        (settings, rung.name, case)
+        for settings in TRIES.get(name, ({},))
+        for rung in operations.get(name).kernels
+        if (case := case_of(name, rung.name, settings)) is not None
+    ]
+    text = tries[0][2].source.text
+    chapter = functions(text)
+    calls = {one.name: used(one.name, chapter) for one in chapter}
     right: set[int] = set()
-    text = tries[0].source.text
-    spans = {one.name: (one.line, text.count("\n", 0, one.end) + 1) for one in source.parse(text, "").kernels}
-    for function in dict.fromkeys(launch.function for launch in tries[0].launches):
-        for mutant in mutants(text, *spans[function]) if function in spans else ():
-            if again is not None and (name, kernel, str(mutant.line), mutant.rule) not in again:
+    for function in chapter:
+        if only not in ("", function.name):
+            continue
+        users = [
+            (at, settings, rung, case)
+            for at, (settings, rung, case) in enumerate(tries)
+            if any(function.name in calls.get(launch.function, ()) for launch in case.launches)
+        ]
+        for mutant in mutants(text, function.first, function.last) if users else ():
+            if again is not None and (name, function.name, str(mutant.line), mutant.rule) not in again:
                 continue
             key = (name, mutant.rule, mutant.before)
-            for at, one in enumerate(tries):
+            which = f"{name} {function.name}, line {mutant.line}, {mutant.rule}"
+            for at, settings, rung, case in users:
                 if at not in right and key not in EQUIVALENT:
-                    assert not is_found(device, name, one, text), f"{name} {kernel} is not right by itself: try {at}"
+                    assert not is_found(name, case, text, settings), f"{name} {rung} is not right by itself: {settings}"
                     right.add(at)
-                if is_found(device, name, one, mutant.text):
+                if is_found(name, case, mutant.text, settings):
                     if key in EQUIVALENT or key in UNSEEN:
-                        print(f"{name} {kernel}, line {mutant.line}, {mutant.rule}: found, against what is listed")
+                        print(f"{which}: found, against what is listed", flush=True)
                     counts["found"] += 1
-                    if at:
-                        print(f"{name} {kernel}, line {mutant.line}, {mutant.rule}: found by {TRIES[name][at]}")
+                    if settings:
+                        print(f"{which}: found by {rung} with {settings}", flush=True)
                     break
             else:
                 reason = EQUIVALENT.get(key) or UNSEEN.get(key)
                 kind = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
                 counts[kind] += 1
                 said = f"{kind}: {reason}" if reason else kind
-                print(f"{name} {kernel}, line {mutant.line}, {mutant.rule}: {mutant.after} ({said})", flush=True)
+                print(f"{which}: {mutant.after} ({said})", flush=True)
     return counts
 
 
 def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
     """Return a kernel's case with settings of `TRIES`; None where the kernel does not take them."""
     operation = operations.get(name)
+    if "only" in settings and kernel not in settings["only"]:
+        return None
     options = {option.name: option.default for option in operation.options} | settings.get("options", {})
     size = settings.get("size", SIZES[len(operation.dimensions)])
-    request = Request(kernels=(kernel,), **{**settings, "size": size, "options": options})
+    own = {key: value for key, value in settings.items() if key not in ("architecture", "only")}
+    request = Request(kernels=(kernel,), **{**own, "size": size, "options": options})
     try:
         case = cases.build(operation, request)[0]
     except CudabenchError:
@@ -263,9 +322,10 @@ def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
     return None if case.skip_reason else case
 
 
-def is_found(device: SimDevice, name: str, case: Case, text: str) -> bool:
+def is_found(name: str, case: Case, text: str, settings: dict[str, Any]) -> bool:
     """Return whether a case with this text ends otherwise than with a right result."""
     changed = replace(case, source=replace(case.source, text=text), named=False)
+    device = SimDevice(settings.get("architecture", "sm_90"))
     run = SimulatedRun(operations.get(name), changed.problem, Settings(cpu=False, timeout=120), device)
     run.disassemble = False
     return run.simulate(changed).status != "ok"

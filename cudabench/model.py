@@ -29,6 +29,7 @@ Status = Literal["ok", "wrong", "failed", "skipped"]
 
 WARP = 32
 
+LARGE = 0x7F  # a byte of scratch memory besides: in a search for the largest NaN never shows, and 3e38 does
 POISON = 0xFF  # a byte of memory that nobody has written: NaN in every floating-point type, -1 in signed integers
 
 

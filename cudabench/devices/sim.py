@@ -14,7 +14,7 @@ import numpy as np
 from cudabench import simulator
 from cudabench.devices.constants import check_constant, constant_name
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
-from cudabench.model import POISON, ByValue, Case, DeviceInfo, Dim, Launch, StateVariable, Texture, Watch
+from cudabench.model import LARGE, POISON, ByValue, Case, DeviceInfo, Dim, Launch, StateVariable, Texture, Watch
 from cudabench.occupancy import Occupancy, capability, occupancy
 from cudabench.toolchain import compiler, cubin
 from cudabench.toolchain.limits import CompilerStopped
@@ -223,6 +223,16 @@ def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON) -> np.ndarr
     """Return an array of one byte, 0xFF unless told."""
     array = np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8).fill(byte)
+    return array
+
+
+def scratch(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Return scratch memory that nobody has written: by turns all ones, NaN in floats, and the largest numbers.
+
+    What is multiplied by zero shows as NaN, what is compared in a search for the largest does not.
+    """
+    array = poisoned(shape, dtype)
+    array.reshape(-1)[1::2] = poisoned((1,), dtype, LARGE)
     return array
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from cudabench import simulator
 from cudabench.cards.load import Card
 from cudabench.devices import sim
-from cudabench.devices.sim import SimDevice, poisoned
+from cudabench.devices.sim import SimDevice, poisoned, scratch
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.explain import advice, drawings, machine_code, recorded
 from cudabench.explain.costly import find as find_costly
@@ -165,6 +165,8 @@ class SimulatedRun(RunContext):
                 arrays[buffer.name].flags.writeable = False  # the next kernel needs it unchanged
             elif buffer.role in ("in", "inout"):
                 arrays[buffer.name] = inputs.arrays[buffer.name].copy()
+            elif buffer.role == "scratch":
+                arrays[buffer.name] = scratch(buffer.shape, buffer.dtype)
             else:
                 arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype, poison)
         return arrays
