@@ -29,16 +29,18 @@ from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, Settings
-from cudabench.plan import cases
+from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
 from cudabench.toolchain import source
 
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
+RAGGED = ("naive", "warp", "vector", "split", "short")  # rungs of matvec that take any grid
 # What is tried of an operation, in this order, until a mutant is found; without an entry its size alone.
+# `only`: the rungs that are tried with the settings; `architecture`: other than sm_90.
 TRIES: dict[str, tuple[dict[str, Any], ...]] = {
     # The second has blocks enough that not all run at once, and a mutant's last block reads what others left.
     "distance": ({}, {"size": (400_003,)}, {"block": (48,)}),
-    "matvec": ({}, {"block": (48,)}, {"block": (1024,)}, {"grid": (1000,)}),
+    "matvec": ({}, {"block": (48,)}, {"block": (1024,)}, {"grid": (1000,), "only": RAGGED}),
     # 110 columns end in the second of two tiles of 32; without padding a tile has no room to spare.
     "transpose": ({}, {"size": (67, 110)}, {"defines": {"IPAD": "0"}}, {"grid": (999,)}),
     # Blocks that are not square have threads to spare; 72 is whole steps, 150 more than one tile of `registers`.
@@ -183,7 +185,11 @@ class Mutant(NamedTuple):
     line: int
     before: str
     after: str
-    text: str
+
+    def of(self, text: str) -> str:
+        """Return a chapter's text, or a case's, whose lines are as many, with the changed line."""
+        lines = text.splitlines()
+        return "\n".join([*lines[: self.line - 1], self.after, *lines[self.line :]]) + "\n"
 
 
 def mutants(text: str, first: int, last: int) -> Iterator[Mutant]:
@@ -201,8 +207,7 @@ def mutants(text: str, first: int, last: int) -> Iterator[Mutant]:
             seen[rule, line.strip()] += 1
             times = seen[rule, line.strip()]
             before = line.strip() + (f" #{times}" if times > 1 else "")
-            after = [*lines[: number - 1], changed, *lines[number:]]
-            yield Mutant(rule, number, before, changed.strip(), "\n".join(after) + "\n")
+            yield Mutant(rule, number, before, changed)
 
 
 class Function(NamedTuple):
@@ -218,10 +223,8 @@ def functions(text: str) -> list[Function]:
     """Return the functions of a chapter in its order. Overloads are several of one name."""
     spans = [(one.name, text.rindex("\n", 0, one.start) + 1, one.end) for one in source.parse(text, "").kernels]
     for match in DEVICE.finditer(text):
-        line_end, end = text.index("\n", match.end()), text.find("\n}", match.end())
-        if text[match.start() : line_end].rstrip().endswith("}"):
-            end = line_end
-        spans.append((match[1], match.start(), end + 2))
+        line_end, end = text.index("\n", match.end()), text.find("\n}", match.end()) + 2
+        spans.append((match[1], match.start(), line_end if text[line_end - 1] == "}" else end))
     found = [
         Function(name, text.count("\n", 0, at) + 1, text.count("\n", 0, end) + 1, text[at:end])
         for name, at, end in spans
@@ -269,7 +272,7 @@ def of_operation(name: str, only: str, again: set[tuple[str, ...]] | None) -> Co
         for rung in operations.get(name).kernels
         if (case := case_of(name, rung.name, settings)) is not None
     ]
-    text = tries[0][2].source.text
+    text = chapters.read(operations.get(name).source).text
     chapter = functions(text)
     calls = {one.name: used(one.name, chapter) for one in chapter}
     right: set[int] = set()
@@ -288,9 +291,10 @@ def of_operation(name: str, only: str, again: set[tuple[str, ...]] | None) -> Co
             which = f"{name} {function.name}, line {mutant.line}, {mutant.rule}"
             for at, settings, rung, case in users:
                 if at not in right and key not in EQUIVALENT:
-                    assert not is_found(name, case, text, settings), f"{name} {rung} is not right by itself: {settings}"
+                    itself = is_found(name, case, case.source.text, settings)
+                    assert not itself, f"{name} {rung} is not right by itself: {settings}"
                     right.add(at)
-                if is_found(name, case, mutant.text, settings):
+                if is_found(name, case, mutant.of(case.source.text), settings):
                     if key in EQUIVALENT or key in UNSEEN:
                         print(f"{which}: found, against what is listed", flush=True)
                     counts["found"] += 1
@@ -302,7 +306,7 @@ def of_operation(name: str, only: str, again: set[tuple[str, ...]] | None) -> Co
                 kind = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
                 counts[kind] += 1
                 said = f"{kind}: {reason}" if reason else kind
-                print(f"{which}: {mutant.after} ({said})", flush=True)
+                print(f"{which}: {mutant.after.strip()} ({said})", flush=True)
     return counts
 
 
