@@ -24,7 +24,7 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
     memory = machine.shared
     dtype, width = access.dtype, access.width
     least, most = access.shared_bounds or (0, machine.shared_size)
-    if type(address) is Affine and address.low >= 1 << 31:
+    if type(address) is Affine and address.low + offset >= 1 << 31:  # not a generic one, whose window is in `offset`
         address = values.signed(address, 32) or address
     if type(address) is Affine:
         c = address.coefficients
@@ -103,7 +103,7 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
     memory = machine.shared
     dtype, width = access.dtype, access.width
     least, most = access.shared_bounds or (0, machine.shared_size)
-    if type(address) is Affine and address.low >= 1 << 31:
+    if type(address) is Affine and address.low + offset >= 1 << 31:  # not a generic one, whose window is in `offset`
         address = values.signed(address, 32) or address
     if type(address) is Affine and machine.mask is None:
         c = address.coefficients
