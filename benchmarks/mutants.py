@@ -5,10 +5,11 @@
 Each mutant changes one line of a chapter, in a kernel or in a device function that kernels call: a barrier or a fence
 is dropped, a guard too, `<` becomes `<=`, an index is shifted by one, a row of a shared tile is shorter by one. It is
 found where one of the rungs that use the function ends with a hazard or a wrong result, at one of the sizes, blocks,
-grids, types and architectures of `TRIES`; the rung itself is right at all of them, which is held. Prints those that are
-not found. `EQUIVALENT` says of which ones it is known that they do no harm, `UNSEEN` of which ones that they would and
-that the simulator does not see it. `--again` runs only those that an earlier output calls NOT FOUND. Ends with exit
-code 1 where one is neither found nor explained.
+grids, types and architectures of `TRIES`, or of `PLAIN` where it is compiled without optimisation as well, as by
+`check`; the rung itself is right at all of them, which is held. Prints those that are not found. `EQUIVALENT` says of
+which ones it is known that they do no harm, `UNSEEN` of which ones that they would and that the simulator does not see
+it. `--again` runs only those that an earlier output calls NOT FOUND. Ends with exit code 1 where one is neither found
+nor explained.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"architecture": "sm_75", "size": (66, 36, 132)},
         {"architecture": "sm_80", "dtype": "float64", "size": (66, 36, 132)},
     ),
+    "pi": ({}, {"block": (48,)}),
     "blur": ({}, {"dtype": "uint8"}, {"size": (67, 256)}, {"block": (8, 6)}, {"dtype": "uint8", "size": (67, 256)}),
     # Where N + 1 is a multiple of 32 the matrix has no room to spare; 64 rows end where a turn of `fused` does; small
     # blocks leave many candidates; a uniform matrix lets no row stand out.
@@ -66,6 +68,13 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"size": (70,), "block": (8, 4), "grid": (1, 1)},
         {"size": (70,), "options": {"matrix": "uniform"}, "seed": 1},
     ),
+}
+# With what they are compiled without optimisation; without an entry the size alone.
+PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
+    "blur": ({"bounds": True, "size": (40, 130)}, {"bounds": True, "size": (40, 130), "dtype": "uint8"}),
+    "matmul": ({"bounds": True, "size": (66, 36, 132)},),
+    "matvec": ({"bounds": True, "size": (67, 130)},),
+    "solve": ({"bounds": True, "size": (40,), "block": (8, 4)}, {"bounds": True, "size": (64,)}),
 }
 RULES = {
     "drop a barrier": (r"__sync(threads|warp)\(\)", ";"),
@@ -268,7 +277,7 @@ def of_operation(name: str, only: str, again: set[tuple[str, ...]] | None) -> Co
     counts: Counter[str] = Counter()
     tries = [
         (settings, rung.name, case)
-        for settings in TRIES.get(name, ({},))
+        for settings in (*TRIES.get(name, ({},)), *PLAIN.get(name, ({"bounds": True},)))
         for rung in operations.get(name).kernels
         if (case := case_of(name, rung.name, settings)) is not None
     ]
@@ -317,7 +326,7 @@ def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
         return None
     options = {option.name: option.default for option in operation.options} | settings.get("options", {})
     size = settings.get("size", SIZES[len(operation.dimensions)])
-    own = {key: value for key, value in settings.items() if key not in ("architecture", "only")}
+    own = {key: value for key, value in settings.items() if key not in ("architecture", "only", "bounds")}
     request = Request(kernels=(kernel,), **{**own, "size": size, "options": options})
     try:
         case = cases.build(operation, request)[0]
@@ -328,7 +337,7 @@ def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
 
 def is_found(name: str, case: Case, text: str, settings: dict[str, Any]) -> bool:
     """Return whether a case with this text ends otherwise than with a right result."""
-    changed = replace(case, source=replace(case.source, text=text), named=False)
+    changed = replace(case, source=replace(case.source, text=text), named=False, bounds="bounds" in settings)
     device = SimDevice(settings.get("architecture", "sm_90"))
     run = SimulatedRun(operations.get(name), changed.problem, Settings(cpu=False, timeout=120), device)
     run.disassemble = False

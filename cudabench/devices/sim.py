@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,8 @@ class SimDevice:
             )
             return Loaded(record, simulator.load(record.ptx))
 
+        if case.source.debug:
+            return compiled(partial(compiler.compile_ptx, debug=True))
         try:
             return compiled(compiler.compile_cubin)
         except CompilerStopped:
@@ -107,6 +110,7 @@ class SimDevice:
 
     def spent(self, case: Case) -> tuple[Resources, Occupancy]:
         """Return what the kernel's main function needs, dynamic shared memory included, and the occupancy it allows."""
+        case = replace(case, source=replace(case.source, debug=False))
         compiled = self.load(case).compiled
         of = compiled.resources[compiled.entry(case.function)]
         resources = replace(of, shared_bytes=of.shared_bytes + case.dynamic_shared_bytes)
