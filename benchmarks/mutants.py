@@ -84,8 +84,18 @@ RULES = {
     "shift an index": (r"\[threadIdx\.([xy])\]", r"[threadIdx.\1 + 1]"),
     "shrink a tile": (r"(__shared__ .*\[[^]]+)\];", r"\1 - 1];"),
 }
+NO_STEP = "one more step, in which no thread has a partner"
+LAST_TURN = "the turn at the end is left at once, or finds nothing to do"
 # By operation, rule and the line's text; '#2' is the second line of a kernel with this text.
 EQUIVALENT: dict[tuple[str, str, str], str] = {
+    ("matvec", "< to <=", "while (half < BDIMX)"): NO_STEP,
+    ("distance", "< to <=", "if (start < n)  // the last tile, one block's"): LAST_TURN,
+    ("transpose", "< to <=", "for (unsigned first = 0; first < count; first += BLOCK) {"): LAST_TURN,
+    (
+        "transpose",
+        "< to <=",
+        'extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : 1024 / BLOCK)',
+    ): "asks the compiler for fewer or more registers a thread",
     ("distance", "drop a fence", "__threadfence(); #2"): "the sums are read as volatile, as in the programming guide",
     (
         "pi",
@@ -160,16 +170,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
 }
 # The reasons are those of docs/simulator.md.
 UNSEEN: dict[tuple[str, str, str], str] = {
-    (
-        "vecadd",
-        "< to <=",
-        "for (int k = 0; k < VEC; k++)",
-    ): "past an array in registers: the compiler leaves it out, and no trace of it is in the PTX",
-    (
-        "solve",
-        "< to <=",
-        "for (int r = 0; r < ROWS; r++) {",
-    ): "past an array in registers: the compiler leaves it out, and no trace of it is in the PTX",
     (
         "solve",
         "< to <=",

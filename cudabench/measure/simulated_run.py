@@ -148,10 +148,9 @@ class SimulatedRun(RunContext):
         if state and not faults:
             faults = self._faults_of_a_second_launch(case, state)
         if case.bounds and not faults:
-            more = self._beyond_registers(
-                replace(case, constants=constants), self._seconds() - (time.monotonic() - began)
-            )
-            result = replace(result, hazards=(*result.hazards, *more))
+            left = self._seconds() - (time.monotonic() - began)
+            more = self._beyond_registers(replace(case, constants=constants), left)
+            result = replace(result, hazards=(*(result.hazards or ()), *more))
             faults = [hazard_reason(more)] if more else []
         if faults:
             return replace(result, status="wrong", reason="; ".join(faults))
