@@ -62,6 +62,7 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
     "solve": (
         {"size": (40,), "block": (8, 4)},
         {"size": (63,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
+        {"size": (70,), "block": (8, 4), "only": ("gauss-jordan", "fused")},
         {"size": (64,), "block": (8, 4), "only": ("fused",)},
         {"size": (40,), "block": (8, 4), "grid": (1, 1), "only": ("fused",)},
         {"size": (40,), "block": (8, 4), "options": {"matrix": "uniform"}, "seed": 1, "only": ("fused",)},

@@ -22,6 +22,7 @@ from cudabench.cards import KINDS
 from cudabench.cards.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.errors import CudabenchError
 from cudabench.model import dim_text
+from cudabench.reading import parse_json
 from cudabench.results.file import SCHEMA
 
 MOST_BYTES = 16 << 20  # of a shard: thirteen kernels with ten thousand samples each have 2 MB
@@ -181,7 +182,7 @@ def _document(text: bytes) -> dict[str, Any]:
     if not text.strip():
         raise Unreadable("it is empty")
     try:
-        document = json.loads(text)
+        document = parse_json(text)
     except RecursionError:
         raise Unreadable("its JSON is nested too deeply") from None
     except UnicodeDecodeError:
@@ -189,8 +190,8 @@ def _document(text: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
         raise Unreadable("it is cut off" if cut else f"it is no JSON (line {error.lineno}: {error.msg})") from None
-    except ValueError:  # a number of more digits than Python reads
-        raise Unreadable("it has a number of thousands of digits") from None
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
     schema = document.get("schema") if isinstance(document, dict) else None
     known = re.fullmatch(r"cudabench/(\d{1,4})", schema, re.ASCII) if isinstance(schema, str) else None
     if not known or not isinstance(document.get("results"), list):
