@@ -453,17 +453,6 @@ def test_dispersion_is_warned_of() -> None:
     assert "dispersion" not in codes(measure(FakeDevice(right)))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_copy_is_not_taken_for_the_output(seed: int) -> None:
-    """Where --max-time ends before each place had its turn, in any order, the copy that warmed the card up lies in an
-    output still, and a right kernel stays right."""
-    operation = operations.get("transpose")
-    (case,) = cases.build(operation, cases.Request(kernels=("naive-row",), size=(ROWS, COLS)))
-    run = GpuRun(operation, case.problem, replace(FAST, max_time=1e-9), FakeDevice(right), random=random.Random(seed))
-    result = run.measure(case)
-    assert (result.status, result.reason) == ("ok", None)
-
-
 def test_falling_clock_is_warned_of() -> None:
     """A clock that falls by over 5% while timing is said to."""
     assert "clocks" in codes(measure(FakeDevice(right, clocks=[1980, 1700])))
