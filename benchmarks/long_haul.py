@@ -1,18 +1,26 @@
 """Does a card's worker survive whatever kernels do? Needs a GPU:
 
-    python benchmarks/long_haul.py [--minutes 4] [--seed 0] [--device cuda:0] [--state FILE.json]
+    python benchmarks/long_haul.py [--seconds 900] [--seed 0] [--device cuda:0] [--report FILE.md] [--state FILE.json]
 
-Runs files of kernels through `cudabench run`, one process after the other, in random order: kernels that write outside
+Runs files of kernels through `cudabench run`, one command after the other, in random order: kernels that write outside
 their arrays, read where nothing is, never end, trap, fail an assertion, want more memory than the card has, leave a
-variable behind, and worker processes that are killed from outside in the middle; between them, in the same file and in
-files of their own, kernels that are right. Of every right one it holds that it is `ok`, that its output is the same
-bytes as at the first time, and that its results file is whole; of every bad one, that it has no time and no other
-kernel's status. After each command it holds that no process of it is left and, where NVML is installed, that the GPU's
-memory is as it was before.
+variable behind; workers and commands that are killed, terminated and interrupted in the middle; between them, in the
+same file and in files of their own, kernels that are right.
 
-Ends with exit code 0 and one line of what was done, or with 1 and every promise that was broken. With `--state` a run
-goes on where the one before it with that file ended, and the verdict is over all of them: five runs of three minutes
-are one of fifteen. The file is written after every command, so that a part that is cut off counts as far as it came.
+Held of every right kernel: it is `ok`, compared with no tolerance at all; alone in its command, its input and output
+are saved, and the output is twice the input bit for bit, and both are the same bytes as the first time. Of every wrong
+one: it has no bandwidth, and no other kernel's status. Of every row of the results file, which is read while the
+command runs: once `ok`, it stays as it was to the end, whatever ends the command. Of every command: its exit code, no
+traceback, nothing left in the folder of temporary files.
+
+After each command no process of it is left: they all inherit a word in their environment that /proc shows, so that
+one that lost its parent is found too. Of the GPU, none of them is in the driver's list of processes (NVML, or
+nvidia-smi). The card's free memory is not judged, since others may use the same card. Where the list numbers processes
+otherwise than /proc, as in a container, it must not have grown against the processes that hold the driver's device.
+
+Ends with exit code 0 and one line of what was done, or with 1 and every promise that was broken; `--report` writes a
+page of it. Report and state are written after every command, so that a haul that is cut off counts as far as it came;
+with `--state` the next one goes on from there, and the verdict is over all of them.
 """
 
 from __future__ import annotations
@@ -23,6 +31,7 @@ import hashlib
 import json
 import os
 import random
+import secrets
 import signal
 import subprocess
 import sys
@@ -35,13 +44,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cudabench.outputs import write_whole
+import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this checkout, whatever is installed
+
+from cudabench.outputs import check_target, write_whole
+
+ROOT = Path(__file__).resolve().parent.parent
 N = 1 << 20
-TIMEOUT_S = 2  # of a kernel that never ends
+TIMEOUT_S = 4  # of a kernel that never ends; others' work on the same card may hold a right one up for less
 COMMAND_S = 240  # a command that takes longer is itself a broken promise
 SETTLE_S = 20.0  # for the driver to take back what a killed process had
-SLACK_BYTES = 64 << 20  # of the GPU's memory, which its own bookkeeping moves
+LOOK_S = 0.25  # between two looks at the driver's list
+WORD = "CUDABENCH_LONG_HAUL"
+TOO_LARGE_GIB = 4096
 
 GOOD = {
     "twice": "y[i] = 2 * x[i];",
@@ -51,6 +67,7 @@ GOOD = {
 BAD = {
     "far_store": "y[i + (1ll << 40)] = x[i];",
     "near_store": "y[i + n] = x[i];",
+    "far_shared": "__shared__ float t[256]; t[i + (1 << 24)] = x[i]; __syncthreads(); y[i] = t[threadIdx.x];",
     "null": "*(float *)nullptr = x[i];",
     "misaligned": "*(float4 *)((char *)y + 4) = make_float4(x[i], 0, 0, 0);",
     "forever": "volatile int *stop = (volatile int *)y; while (stop[i] != 12345) ; y[i] = x[i];",
@@ -59,9 +76,20 @@ BAD = {
     "recursion": "y[i] = deep(x, i % 3 + 1000000);",
     "heap": "while (malloc(1 << 20)) ; y[i] = *(float *)malloc(1 << 30);",
     "nothing": "",
+    "half": "if (i % 2) y[i] = 2 * x[i];",
+    "not_a_number": "y[i] = x[i] * __int_as_float(0x7fc00000);",
     "wrong": "y[i] = 3 * x[i];",
-    "state": "y[i] = calls++ < 300 ? 2 * x[i] : 0;",
+    "last_bit": "y[i] = i == n - 1 ? nextafterf(2 * x[i], 9) : 2 * x[i];",
     "printing": 'printf("%d of a great many lines\\n", i); y[i] = 3 * x[i];',
+}
+# What is set back before every sample makes this one right in each; its row says so.
+KEEPING = {"state": "if (i == 0) atomicAdd(&calls, 1); y[i] = calls < 100 ? 2 * x[i] : 0;"}
+# What is sent to whom in the middle, and the exit codes of a command that it reaches.
+ENDS: dict[str, tuple[str, signal.Signals, tuple[int, ...]]] = {
+    "worker killed": ("worker", signal.SIGKILL, (0, 1, 3, 5)),
+    "terminated": ("command", signal.SIGTERM, (143,)),
+    "interrupted": ("command", signal.SIGINT, (130,)),
+    "command killed": ("command", signal.SIGKILL, (-9,)),
 }
 HEAD = """#include <cassert>
 #include <cstdio>
@@ -75,214 +103,410 @@ __device__ __noinline__ float deep(const float *x, int n) {
 
 
 @dataclass
-class Haul:
-    """What was done, and every promise that was broken."""
+class Record:
+    """What a haul did; this is its state file."""
 
-    folder: Path
+    seed: int
     device: str
-    digests: set[str] = field(default_factory=set)
-    done: Counter[str] = field(default_factory=Counter)
-    broken: list[str] = field(default_factory=list)
-    minutes: float = 0.0
     parts: int = 1
+    seconds: float = 0.0  # of the parts before
+    card: str = ""  # the results files' device, driver
+    done: Counter[str] = field(default_factory=Counter)  # commands by name
+    longest_s: dict[str, float] = field(default_factory=dict)  # by name
+    rows: Counter[str] = field(default_factory=Counter)  # "forever: failed": how often
+    digests: dict[str, str] = field(default_factory=dict)  # of x and y, as the first time
+    compared: int = 0  # outputs compared byte by byte
+    kept: int = 0  # finished rows that were seen before the end of their command, and found again
+    listed: int = 0  # commands whose worker was seen in the driver's list
+    unlisted: int = 0  # commands with a worker that was not
+    neighbours: int = 0  # most processes of others in the list at once
+    broken: list[str] = field(default_factory=list)
 
-    def resume(self, path: Path, seed: int) -> None:
-        """Go on from a state file; where there is none, begin. Raises SystemExit for one of another haul."""
-        if not path.exists():
-            return
-        state = json.loads(path.read_text())
-        if (state["seed"], state["device"]) != (seed, self.device):
-            sys.exit(f"{path} is of --seed {state['seed']} --device {state['device']}: use them, or another file.")
-        self.digests, self.done, self.broken = {*state["digests"]}, Counter(state["done"]), state["broken"]
-        self.minutes, self.parts = state["minutes"], state["parts"] + 1
 
-    def save(self, path: Path, seed: int, minutes: float) -> None:
-        """Write the state file, with the minutes of this part."""
-        state = {
-            "seed": seed,
-            "device": self.device,
-            "parts": self.parts,
-            "minutes": self.minutes + minutes,
-            "done": dict(sorted(self.done.items())),
-            "digests": sorted(self.digests),
-            "broken": self.broken,
-        }
-        write_whole(path, (json.dumps(state, indent=2) + "\n").encode())
+class Haul:
+    """A haul under way."""
+
+    def __init__(self, folder: Path, record: Record) -> None:
+        self.folder = folder
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self.record = record
+        self.strangers = strangers()
 
     def hold(self, promise: bool, text: str) -> None:
         """Note a promise that is not kept."""
         if not promise:
-            self.broken.append(text)
+            self.record.broken.append(text)
             print(f"BROKEN: {text}", flush=True)
 
-    def command(self, name: str, kernels: list[str], *, kill_after: float | None = None, gigabytes: int = 0) -> None:
-        """Run one file of kernels and hold its end against every promise.
+    def command(self, name: str, kernels: list[str], *, kill_after: float | None = None, gigabytes: int = 0) -> str:
+        """Run one file of kernels, hold its end against every promise, and return what became of it in words.
 
-        With `kill_after` its worker is killed after so many seconds; with `gigabytes` it wants an array of that size.
+        With `kill_after` the signal of `ENDS` is sent after so many seconds; with `gigabytes` x has that size.
         """
-        source, results = self.folder / "haul.cu", self.folder / "haul.json"
+        source, path = self.folder / "haul.cu", self.folder / "haul.json"
         source.write_text(HEAD + "".join(map(kernel_text, kernels)))
-        results.unlink(missing_ok=True)
-        saved = self.folder / "y.npy"
-        saved.unlink(missing_ok=True)
+        saved = {array: self.folder / f"{array}.npy" for array in "xy"}
+        for old in (path, *saved.values()):
+            old.unlink(missing_ok=True)
         n = gigabytes << 28 if gigabytes else N  # floats
         line = [sys.executable, "-m", "cudabench", "run", str(source), *(f"--kernel={k}" for k in kernels)]
         line += ["--grid=cdiv(n,256)", "--block=256", f"--arg=x=float32[{n}]:{'zeros' if gigabytes else 'random'}"]
-        line += [f"--arg=y=float32[{n}]:empty", f"--arg=n={N}", "--expect=y=2*x", "--bytes=8*n", "--no-cpu"]
-        line += [f"--device={self.device}", f"--timeout={TIMEOUT_S}", "--min-time=0.05", "--max-time=0.3"]
-        line += [f"--json={results}", "--quiet", *([f"--save=y={saved}"] if len(kernels) == 1 else [])]
-        memory = free_memory(self.device)
-        with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-            started = time.monotonic()
-            workers: set[int] = set()
-            killed = False
-            while process.poll() is None and time.monotonic() - started < COMMAND_S:
-                workers |= {*children(process.pid)}
-                if kill_after is not None and not killed and workers and time.monotonic() - started > kill_after:
-                    killed = True
-                    for worker in children(process.pid):
-                        kill(worker)
-                time.sleep(0.05)
-            if process.poll() is None:
-                self.hold(False, f"{name}: the command still ran after {COMMAND_S} s")
-                process.kill()
-            said = process.stdout.read() if process.stdout else ""
-        self.done[name] += 1
-        self.hold(process.returncode in range(6), f"{name}: exit code {process.returncode}: {said[-500:]}")
+        line += [f"--arg=y=float32[{n}]:empty", f"--arg=n={N}", "--expect=y=2*x", "--rtol=0", "--atol=0"]
+        line += ["--bytes=8*n", "--no-cpu", f"--device={self.record.device}", f"--timeout={TIMEOUT_S}"]
+        line += ["--min-time=0.05", "--max-time=0.3", f"--json={path}", "--quiet"]
+        if len(kernels) == 1:
+            line += [f"--save={array}={file}" for array, file in saved.items()]
+        watched = Watched(line, self.temporary, path)
+        sent = watched.run(ENDS.get(name), kill_after)
+        said = watched.said
+        self.record.done[name] += 1
+        self.hold(not watched.overdue, f"{name}: the command still ran after {COMMAND_S} s")
         self.hold("Traceback" not in said and "defect" not in said, f"{name}: {said[-500:]}")
-        self.nothing_left(name, workers, memory)
-        if not gigabytes:
-            self.results(name, kernels, results, saved, killed)
+        self.nothing_left(name, watched)
+        found = self.results(name, kernels, path, saved, watched, sent) if not gigabytes else {}
+        self.exit_code(name, kernels, watched, sent, found)
+        rows = ", ".join(f"{kernel} {row['status']}" for kernel, row in found.items())
+        return f"exit {watched.code}{f' ({rows})' if rows else ''}"
 
-    def results(self, name: str, kernels: list[str], path: Path, saved: Path, killed: bool) -> None:
-        """Hold the results of a command: every kernel's own, in its order, the good ones right."""
+    def exit_code(self, name: str, kernels: list[str], watched: Watched, sent: bool, found: dict[str, Any]) -> None:
+        """Hold a command's exit code."""
+        if name == "too large":
+            allowed: tuple[int, ...] = (1, 2)
+        elif any(kernel in BAD for kernel in kernels):
+            allowed = (1, 3, 5) if self.simulated else (1, 3)
+        elif sent:
+            # One that was finished when the signal came ends as if there had been none.
+            whole = len(found) == len(kernels) and all(row["status"] == "ok" for row in found.values())
+            allowed = (*ENDS[name][2], *((0,) if whole else ()))
+        else:
+            allowed = (0,)
+        self.hold(watched.code in allowed, f"{name}: exit code {watched.code}, not {allowed}: {watched.said[-500:]}")
+
+    def results(
+        self, name: str, kernels: list[str], path: Path, saved: dict[str, Path], watched: Watched, sent: bool
+    ) -> dict[str, Any]:
+        """Hold the results of a command: every kernel's own, in its order, the right ones right. Return the rows."""
+        ended = sent and name != "worker killed"  # the command itself, so that rows may be missing
+        file = read_results(path)
+        if file is None:
+            self.hold(sent and not watched.rows, f"{name}: no whole results file: {watched.said[-500:]}")
+            return {}
+        device = file["device"]
+        if device:  # there is none yet where the worker was killed while it started
+            self.record.card = self.record.card or f"{device['name']}, driver {device.get('driver') or 'none'}"
+        found = {row["kernel"]: row for row in file["results"]}
+        # One killed before the device was ready ends the command, as does what cannot be simulated.
+        ended |= (sent and not found) or (self.simulated and watched.code == 5)
+        in_order = [*found] == kernels[: len(found)] if ended else [*found] == kernels
+        self.hold(in_order, f"{name}: results of {[*found]}, not of {kernels}")
+        for kernel, row in watched.rows.items():
+            self.hold(core(found.get(kernel)) == core(row), f"{name}: the finished row of {kernel} is lost or changed")
+            self.record.kept += 1
+        lost = [kernel for kernel, row in found.items() if kernel in GOOD and row["status"] != "ok"]
+        for kernel, row in found.items():
+            self.record.rows[f"{kernel}: {row['status']}"] += 1
+            if kernel in KEEPING:
+                told = "state" in {one["code"] for one in row["warnings"]}
+                self.hold(row["status"] == "ok" and (told or self.simulated), f"{name}: {kernel} keeps a count, untold")
+                continue
+            if kernel not in GOOD:
+                self.hold(row["status"] in ("wrong", "failed"), f"{name}: {kernel} is {row['status']}")
+                self.hold(row["bandwidth_gbps"] is None, f"{name}: {kernel} has a bandwidth")
+                continue
+            ours = any(word in (row["reason"] or "") for word in ("the process that ran it ended", "SIGKILL"))
+            by_us = sent and len(lost) == 1 and row["status"] == "failed" and ours
+            self.hold(row["status"] == "ok" or by_us, f"{name}: the right {kernel} is {row['status']}: {row['reason']}")
+            timed = row["time"] is not None and row["time"]["median_s"] > 0 and (row["bandwidth_gbps"] or 0) > 0
+            self.hold(timed or row["status"] != "ok" or self.simulated, f"{name}: {kernel} is ok and has no time")
+        if len(kernels) == 1 and kernels[0] in GOOD and not sent:
+            self.bytes(name, kernels[0], saved)
+        return found
+
+    def bytes(self, name: str, kernel: str, saved: dict[str, Path]) -> None:
+        """Hold a right kernel's arrays: y is 2 x, and both are those of the first time."""
         try:
-            found = {one["kernel"]: one for one in json.loads(path.read_text())["results"]}
-        except (OSError, ValueError, KeyError) as error:
-            self.hold(killed, f"{name}: no whole results file ({error!r})")
+            x, y = (np.load(saved[array]) for array in "xy")
+        except (OSError, ValueError) as error:
+            self.hold(False, f"{name}: {kernel}'s arrays were not saved: {error}")
             return
-        if not found and self.device.startswith("sim"):
-            return  # a kernel that was named and cannot be simulated ends the command
-        self.hold(killed or [*found] == kernels, f"{name}: results of {[*found]}, not of {kernels}")
-        for kernel, result in found.items():
-            if kernel in GOOD:
-                lost = any(words in (result["reason"] or "") for words in ("the process that ran it ended", "crashed"))
-                self.hold(
-                    result["status"] == "ok" or (killed and lost),
-                    f"{name}: the good kernel {kernel} is {result['status']}: {result['reason']}",
-                )
-                timed = result["time"] is not None and result["time"]["median_s"] > 0
-                untimed = result["status"] != "ok" or self.device.startswith("sim")
-                self.hold(timed or untimed, f"{name}: {kernel} has no time")
-            else:
-                self.hold(result["status"] in ("wrong", "failed"), f"{name}: {kernel} is {result['status']}")
-                self.hold(result["bandwidth_gbps"] is None, f"{name}: {kernel} has a bandwidth")
-        if saved.exists() and kernels[0] in GOOD:
-            self.digests.add(hashlib.sha256(saved.read_bytes()).hexdigest())
-            self.hold(len(self.digests) == 1, f"{name}: {kernels[0]} gave other bytes than before")
+        self.hold(x.size == N and np.array_equal(y, x + x), f"{name}: {kernel}'s y is not 2 x")
+        for array, values in (("x", x), ("y", y)):
+            digest = hashlib.sha256(values.tobytes()).hexdigest()
+            first = self.record.digests.setdefault(array, digest)
+            self.hold(first == digest, f"{name}: {kernel} has other bytes in {array} than the first time")
+        self.record.compared += 1
 
-    def nothing_left(self, name: str, workers: set[int], before: int | None) -> None:
-        """Hold that no process and no memory of a command is left, once the driver had time to clean up."""
+    def nothing_left(self, name: str, watched: Watched) -> None:
+        """Hold that no process of a command is left, none in the driver's list, and no temporary file."""
         end = time.monotonic() + SETTLE_S
-        while time.monotonic() < end:
-            alive = [worker for worker in workers if is_alive(worker)]
-            now = free_memory(self.device)
-            lost = 0 if before is None or now is None else before - now
-            if not alive and lost <= SLACK_BYTES:
-                return
-            time.sleep(0.2)
-        self.hold(not alive, f"{name}: processes {alive} are left")
-        self.hold(lost <= SLACK_BYTES, f"{name}: {lost >> 20} MiB of the GPU are left taken")
+        while True:
+            alive, now = watched.processes(), listed()
+            held, more = watched.pids & (now or set()), strangers() - self.strangers
+            if not (alive or held or more > 0) or time.monotonic() > end:
+                break
+            time.sleep(LOOK_S)
+        self.hold(not alive, f"{name}: processes {sorted(alive)} are left")
+        self.hold(not held, f"{name}: the driver's list still holds {sorted(held)}, which have ended")
+        self.hold(more <= 0, f"{name}: the driver's list holds {more} more than use its device")
+        self.strangers = max(self.strangers, strangers())  # said once
+        for pid in alive:
+            kill(pid, signal.SIGKILL)
+        left = [*self.temporary.iterdir()]
+        self.hold(not left or name == "command killed", f"{name}: left behind {[one.name for one in left]}")
+        for one in left:
+            subprocess.run(["rm", "-rf", str(one)], check=False)
+        if watched.listed is not None and watched.pids:
+            ours = bool(watched.pids & watched.listed)
+            self.record.listed += ours
+            self.record.unlisted += not ours
+            self.record.neighbours = max(self.record.neighbours, len(watched.before or ()))
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no GPU is used, for a trial of this script."""
+        return self.record.device.startswith("sim")
+
+
+class Watched:
+    """One command while it runs: its processes, its rows in the results file, the driver's list."""
+
+    def __init__(self, line: list[str], temporary: Path, results: Path) -> None:
+        self.line, self.temporary, self.path = line, temporary, results
+        self.word = secrets.token_hex(8)
+        self.pids: set[int] = set()
+        self.rows: dict[str, Any] = {}  # by kernel: as first seen `ok`
+        self.before = listed()
+        self.listed: set[int] | None = None if self.before is None else set()
+        self.code: int | None = None
+        self.said = ""
+        self.overdue = False
+
+    def run(self, ending: tuple[str, signal.Signals, tuple[int, ...]] | None, after: float | None) -> bool:
+        """Run it to its end; return whether the signal was sent in time."""
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, WORD: self.word, "TMPDIR": str(self.temporary), "PYTHONPATH": path}
+        sent, looked = False, 0.0
+        with tempfile.TemporaryFile() as said:  # no pipe, which would fill
+            process = subprocess.Popen(
+                self.line, stdout=said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
+            )
+            started = time.monotonic()
+            first = None  # when a worker was seen: Python, starting, handles no signal yet
+            try:
+                while process.poll() is None and time.monotonic() < started + COMMAND_S:
+                    self.look()
+                    workers = self.processes() - {process.pid}
+                    if first is None and (workers or time.monotonic() > started + 3):
+                        first = time.monotonic()
+                    if ending and first and after is not None and not sent and time.monotonic() > first + after:
+                        for pid in workers if ending[0] == "worker" else {process.pid}:
+                            sent = kill(pid, ending[1]) or sent
+                    if workers and self.listed is not None and time.monotonic() > looked + LOOK_S:
+                        self.listed |= listed() or set()
+                        looked = time.monotonic()
+                    time.sleep(0.05)
+                self.overdue = process.poll() is None
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                self.code = process.wait()
+            said.seek(0)
+            self.said = said.read().decode("utf-8", "replace")
+        return sent
+
+    def look(self) -> None:
+        """Note the processes and the rows that there are."""
+        self.pids |= self.processes()
+        file = read_results(self.path) or {"results": []}
+        for row in file["results"]:
+            if row["status"] == "ok":
+                self.rows.setdefault(row["kernel"], row)
+
+    def processes(self) -> set[int]:
+        """Return the numbers of the processes of the command that live, whoever their parent is now."""
+        mark = f"{WORD}={self.word}".encode()
+        found = set()
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):  # another user's, or gone
+                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.add(int(entry.name))
+        return found
+
+
+def core(row: dict[str, Any] | None) -> Any:
+    """Return what of a finished row later rows must not change; figures that refer to other rows may follow."""
+    return row and [row[key] for key in ("status", "verification", "time", "bytes", "block", "grid")]
+
+
+def read_results(path: Path) -> Any:
+    """Return a results file's content, None where there is no whole one."""
+    try:
+        file = json.loads(path.read_text())
+        return file if isinstance(file["results"], list) else None
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def kernel_text(name: str) -> str:
     """Return a kernel's source."""
-    body = GOOD.get(name, BAD.get(name, ""))
+    body = (GOOD | KEEPING | BAD)[name]
     return (
         f'extern "C" __global__ void {name}(const float *x, float *y, int n) {{\n'
         f"  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i >= n) return;\n  {body}\n}}\n"
     )
 
 
-def children(pid: int) -> list[int]:
-    """Return the processes that a process and its children started."""
+def kill(pid: int, number: signal.Signals) -> bool:
+    """Send a signal to a process of a command of ours; return whether it still was."""
     try:
-        own = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-    return [*own, *(inner for one in own for inner in children(one))]
-
-
-def is_alive(pid: int) -> bool:
-    """Tell whether a process of ours still is, and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
+        os.kill(pid, number)
+    except ProcessLookupError:
         return False
+    return True
 
 
-def kill(pid: int) -> None:
-    """End a process that a command of ours started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def free_memory(device: str) -> int | None:
-    """Return the free bytes of the GPU, None where NVML is not installed."""
-    if device.startswith("sim"):
-        return None
+def listed() -> set[int] | None:
+    """Return the numbers of the processes in the driver's list, over all cards; None where there is no list."""
     try:
         import pynvml
+
+        pynvml.nvmlInit()
+        cards = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        return {int(one.pid) for card in cards for one in pynvml.nvmlDeviceGetComputeRunningProcesses(card)}
     except ImportError:
+        pass
+    except pynvml.NVMLError:
         return None
-    pynvml.nvmlInit()
-    index = int(device.partition(":")[2] or 0)
-    return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(index)).free)
+    query = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {int(word) for word in said.split() if word.isdigit()}
+
+
+def strangers() -> int:
+    """Return how many more processes are in the driver's list than have its device open here, whatever their numbers.
+
+    One that computes opens the device before it is listed, and is listed no more when it closes it.
+    """
+    users = 0
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # another user's, or gone
+            if entry.name.isdigit():
+                users += any(os.readlink(one) == "/dev/nvidia-uvm" for one in (entry / "fd").iterdir())
+    return len(listed() or ()) - users
 
 
 def tasks(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield names and arguments of commands: every bad kernel, between good ones and alone, in another order each
     round."""
     while True:
-        round_: list[tuple[str, dict[str, Any]]] = [("good", {"kernels": [chance.choice([*GOOD])]}) for _ in range(3)]
-        for bad in BAD:
+        round_: list[tuple[str, dict[str, Any]]] = [("good", {"kernels": [one]}) for one in GOOD]
+        for bad in (*BAD, *KEEPING):
             good = chance.sample([*GOOD], 2)
             kernels = [good[0], bad, good[1]] if chance.random() < 0.7 else [bad, good[0]]
             round_.append((bad, {"kernels": kernels}))
-        round_.append(("killed", {"kernels": [*GOOD], "kill_after": chance.uniform(0.2, 4)}))
-        round_.append(("too large", {"kernels": ["twice"], "gigabytes": 4096}))
+        for name in ENDS:
+            kernels = chance.sample([*GOOD], len(GOOD))
+            round_.append((name, {"kernels": kernels, "kill_after": chance.uniform(0, 5)}))
+        round_.append(("too large", {"kernels": ["twice"], "gigabytes": TOO_LARGE_GIB}))
         chance.shuffle(round_)
         yield from round_
+
+
+def summary(record: Record, seconds: float) -> str:
+    """Return what was done in one line."""
+    good = sum(count for key, count in record.rows.items() if key.split(":")[0] in GOOD and key.endswith(" ok"))
+    return (
+        f"seed {record.seed}, {record.parts} part{'s'[: record.parts > 1]}, {seconds:.0f} s: "
+        f"{sum(record.done.values())} commands, {good} right kernels ok, {record.compared} outputs the same bytes, "
+        f"{record.kept} rows kept; {len(record.broken)} promises broken"
+    )
+
+
+def page(record: Record, seconds: float) -> str:
+    """Return the haul as Markdown."""
+    lines = [f"# The long haul: {record.card or record.device}", ""]
+    lines += [
+        f"`python benchmarks/long_haul.py --seconds {seconds:.0f} --seed {record.seed}`: {summary(record, seconds)}."
+    ]
+    if record.listed:
+        said = f"by its number in the driver's list, where {record.listed} commands' workers were seen"
+    elif record.unlisted:
+        said = "by the length of the driver's list, which numbers processes otherwise than this machine"
+    else:
+        said = "by the workers' ends alone: there was no list of the driver's"
+    lines += ["", f"Memory of the GPU was judged by process: {said}."]
+    if record.neighbours:
+        lines += [f"Up to {record.neighbours} processes of others used the cards besides."]
+    lines += ["", "| command | times | longest | kernels |", "| --- | --: | --: | --- |"]
+    for name, count in sorted(record.done.items()):
+        own = [f"{key} {times}" for key, times in sorted(record.rows.items()) if key.split(":")[0] == name]
+        lines.append(f"| {name} | {count} | {record.longest_s.get(name, 0):.1f} s | {', '.join(own) or '-'} |")
+    rows = [f"{key} {times}" for key, times in sorted(record.rows.items()) if key.split(":")[0] in GOOD]
+    lines += [
+        "",
+        f"The right kernels, over all commands: {', '.join(rows) or 'none'}. Right ones that failed are those ",
+    ]
+    lines[-1] += "whose process was killed while it ran them."
+    lines += ["", "## Promises broken", "", *([f"* {' '.join(one.split())}" for one in record.broken] or ["None."])]
+    return "\n".join(lines) + "\n"
+
+
+def begin(path: Path | None, seed: int, device: str) -> Record:
+    """Return the record to go on from. Raises SystemExit for a state file of another haul."""
+    if path is None or not path.exists():
+        return Record(seed, device)
+    state = json.loads(path.read_text())
+    if {*state} != {*vars(Record(0, ""))}:
+        sys.exit(f"{path} is no state of this script: name another file.")
+    if (state["seed"], state["device"]) != (seed, device):
+        sys.exit(f"{path} is of --seed {state['seed']} --device {state['device']}: use them, or another file.")
+    state |= {"done": Counter(state["done"]), "rows": Counter(state["rows"]), "parts": state["parts"] + 1}
+    return Record(**state)
 
 
 def main() -> int:
     """Haul."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=4)
+    parser.add_argument("--seconds", type=float, default=900)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--report", type=Path, metavar="FILE.md")
     parser.add_argument("--state", type=Path, metavar="FILE.json")
     given = parser.parse_args()
+    for option in ("report", "state"):
+        if getattr(given, option) is not None:
+            check_target(getattr(given, option), f"--{option}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the command under way is ended, nothing is left
+    record = begin(given.state, given.seed, given.device)
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        haul = Haul(Path(folder), given.device)
+
+    def write() -> float:
+        seconds = record.seconds + time.monotonic() - began
         if given.state is not None:
-            haul.resume(given.state, given.seed)
-        for name, arguments in islice(tasks(random.Random(given.seed)), sum(haul.done.values()), None):
+            state = vars(record) | {"seconds": seconds}
+            write_whole(given.state, (json.dumps(state, indent=2) + "\n").encode())
+        if given.report is not None:
+            write_whole(given.report, page(record, seconds).encode())
+        return seconds
+
+    with tempfile.TemporaryDirectory() as folder:
+        haul = Haul(Path(folder), record)
+        for name, arguments in islice(tasks(random.Random(given.seed)), sum(record.done.values()), None):
             start = time.monotonic()
-            if start > began + 60 * given.minutes:
+            if start > began + given.seconds:
                 break
-            haul.command(name, **arguments)
-            print(f"{name}: {', '.join(arguments['kernels'])}: {time.monotonic() - start:.1f} s", flush=True)
-            if given.state is not None:
-                haul.save(given.state, given.seed, (time.monotonic() - began) / 60)
-    haul.minutes += (time.monotonic() - began) / 60
-    counts = ", ".join(f"{count} {name}" for name, count in sorted(haul.done.items()))
-    print(
-        f"seed {given.seed}, {haul.parts} part{'s'[: haul.parts > 1]}, {haul.minutes:.1f} min: "
-        f"{sum(haul.done.values())} commands ({counts}); {len(haul.broken)} promises broken"
-    )
-    return 1 if haul.broken else 0
+            became = haul.command(name, **arguments)
+            took = time.monotonic() - start
+            record.longest_s[name] = max(took, record.longest_s.get(name, 0))
+            write()
+            clock = f"[{time.monotonic() - began:4.0f} of {given.seconds:.0f} s]"
+            print(f"{clock} {name}: {', '.join(arguments['kernels'])}: {took:.1f} s, {became}", flush=True)
+    print(summary(record, write()))
+    return 1 if record.broken else 0
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """Mutants of the chapters: which small faults the simulator finds, and which it does not.
 
-    python benchmarks/mutants.py [OPERATION[:KERNEL] ...] [--again LOG]          # minutes for each operation
+    python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--again LOG]          # minutes for each operation
 
-Each mutant changes one line of one kernel: a barrier or a fence is dropped, a guard too, `<` becomes `<=`, an index is
-shifted by one, a row of a shared tile is shorter by one. It is found where the run ends with a hazard or a wrong
-result, at one of the sizes, blocks and grids of `TRIES`; the kernel itself is right at all of them, which is held.
-Prints those that are not found. `EQUIVALENT` says of which ones it is known that they do no harm, `UNSEEN` of which
-ones that they would and that the simulator does not see it. `--again` runs only those that an earlier output calls NOT
-FOUND. Ends with exit code 1 where one is neither found nor explained.
+Each mutant changes one line of a chapter, in a kernel or in a device function that kernels call: a barrier or a fence
+is dropped, a guard too, `<` becomes `<=`, an index is shifted by one, a row of a shared tile is shorter by one. It is
+found where one of the rungs that use the function ends with a hazard or a wrong result, at one of the sizes, blocks,
+grids, types and architectures of `TRIES`, or of `PLAIN` where it is compiled without optimisation as well, as by
+`check`; the rung itself is right at all of them, which is held. Prints those that are not found. `EQUIVALENT` says of
+which ones it is known that they do no harm, `UNSEEN` of which ones that they would and that the simulator does not see
+it. `--again` runs only those that an earlier output calls NOT FOUND. Ends with exit code 1 where one is neither found
+nor explained.
 """
 
 from __future__ import annotations
@@ -15,42 +17,65 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this checkout, whatever is installed
+
 from cudabench import operations
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, Settings
-from cudabench.plan import cases
+from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
 from cudabench.toolchain import source
 
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
+RAGGED = ("naive", "warp", "vector", "split", "short")  # rungs of matvec that take any grid
 # What is tried of an operation, in this order, until a mutant is found; without an entry its size alone.
+# `only`: the rungs that are tried with the settings; `architecture`: other than sm_90.
 TRIES: dict[str, tuple[dict[str, Any], ...]] = {
     # The second has blocks enough that not all run at once, and a mutant's last block reads what others left.
     "distance": ({}, {"size": (400_003,)}, {"block": (48,)}),
-    "matvec": ({}, {"block": (48,)}, {"block": (1024,)}, {"grid": (1000,)}),
+    "matvec": ({}, {"block": (48,)}, {"block": (1024,)}, {"grid": (1000,), "only": RAGGED}),
     # 110 columns end in the second of two tiles of 32; without padding a tile has no room to spare.
     "transpose": ({}, {"size": (67, 110)}, {"defines": {"IPAD": "0"}}, {"grid": (999,)}),
     # Blocks that are not square have threads to spare; 72 is whole steps, 150 more than one tile of `registers`.
-    "matmul": ({}, {"block": (32, 8)}, {"block": (8, 32)}, {"size": (67, 72, 133)}, {"size": (150, 24, 150)}),
-    "blur": ({}, {"size": (67, 256)}, {"block": (8, 6)}),
-    # Where N + 1 is a multiple of 32 the matrix has no room to spare; 64 rows end where a turn of `fused` does; small
-    # blocks leave many candidates; a uniform matrix lets no row stand out.
-    "solve": (
-        {"size": (70,)},
-        {"size": (63,)},
-        {"size": (64,)},
-        {"size": (70,), "block": (8, 4)},
-        {"size": (70,), "block": (8, 4), "grid": (1, 1)},
-        {"size": (70,), "options": {"matrix": "uniform"}, "seed": 1},
+    "matmul": (
+        {},
+        {"block": (32, 8)},
+        {"block": (8, 32)},
+        {"size": (67, 72, 133)},
+        {"size": (150, 24, 150)},
+        {"size": (66, 36, 132)},  # whole vectors, no whole tile
+        {"architecture": "sm_75", "size": (66, 36, 132)},
+        {"architecture": "sm_80", "dtype": "float64", "size": (66, 36, 132)},
     ),
+    "pi": ({}, {"block": (48,)}),
+    "blur": ({}, {"dtype": "uint8"}, {"size": (67, 256)}, {"block": (8, 6)}, {"dtype": "uint8", "size": (67, 256)}),
+    # Small blocks leave many candidates. Where N + 1 is a multiple of 32 the matrix has no room to spare; 64 rows end
+    # where a turn of `fused` does; a uniform matrix lets no row stand out; 150 columns are two blocks of `blocked`.
+    "solve": (
+        {"size": (40,), "block": (8, 4)},
+        {"size": (63,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
+        {"size": (70,), "block": (8, 4), "only": ("gauss-jordan", "fused")},
+        {"size": (64,), "block": (8, 4), "only": ("fused",)},
+        {"size": (40,), "block": (8, 4), "grid": (1, 1), "only": ("fused",)},
+        {"size": (70,), "options": {"matrix": "uniform"}, "seed": 1, "only": ("fused",)},
+        {"size": (150,), "only": ("blocked",)},
+    ),
+}
+# With what they are compiled without optimisation; without an entry the size alone.
+PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
+    "blur": ({"bounds": True, "size": (40, 130)}, {"bounds": True, "size": (40, 130), "dtype": "uint8"}),
+    "matmul": ({"bounds": True, "size": (66, 36, 132)},),
+    "matvec": ({"bounds": True, "size": (67, 130)},),
+    "solve": ({"bounds": True, "size": (40,), "block": (8, 4), "only": ("fused", "blocked")},),
 }
 RULES = {
     "drop a barrier": (r"__sync(threads|warp)\(\)", ";"),
@@ -60,8 +85,31 @@ RULES = {
     "shift an index": (r"\[threadIdx\.([xy])\]", r"[threadIdx.\1 + 1]"),
     "shrink a tile": (r"(__shared__ .*\[[^]]+)\];", r"\1 - 1];"),
 }
+NO_STEP = "one more step, in which no thread has a partner"
+LAST_TURN = "the turn at the end is left at once, or finds nothing to do"
 # By operation, rule and the line's text; '#2' is the second line of a kernel with this text.
 EQUIVALENT: dict[tuple[str, str, str], str] = {
+    ("matvec", "< to <=", "while (half < BDIMX)"): NO_STEP,
+    (
+        "solve",
+        "< to <=",
+        "return q.size > p.size || (q.size == p.size && q.at < p.at) ? q : p;",
+    ): "two candidates of one place are the same",
+    ("blur", "< to <=", "for (int r = 0; r < K - 1; r++)"): "the row is read again at once, to the same place",
+    (
+        "blur",
+        "< to <=",
+        "int rows = nx < 2 * MARGIN ? height : min(height, 2 * RADIUS + 1);  "
+        "// one more than strips miss, see blur_strip",
+    ): "a picture of just two margins is all edge either way",
+    ("blur", "< to <=", "x += x < MARGIN ? 0 : nx - 2 * MARGIN;"): "a margin is a column wider than strips leave out",
+    ("distance", "< to <=", "if (start < n)  // the last tile, one block's"): LAST_TURN,
+    ("transpose", "< to <=", "for (unsigned first = 0; first < count; first += BLOCK) {"): LAST_TURN,
+    (
+        "transpose",
+        "< to <=",
+        'extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : 1024 / BLOCK)',
+    ): "asks the compiler for fewer or more registers a thread",
     ("distance", "drop a fence", "__threadfence(); #2"): "the sums are read as volatile, as in the programming guide",
     (
         "pi",
@@ -134,32 +182,20 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "factors[c][r] = c < cols && at[r] < n ? *element_of_strip : (T)0;",
     ): "column `cols` of the factors is read by nobody",
 }
+NOT_PLAIN = "past an array in registers, in a type that the compiler refuses without optimisation"
+NEXT_LOCAL = "past an array in registers, and without optimisation in the next one of the thread"
 # The reasons are those of docs/simulator.md.
 UNSEEN: dict[tuple[str, str, str], str] = {
-    (
-        "vecadd",
-        "< to <=",
-        "for (int k = 0; k < VEC; k++)",
-    ): "past an array in registers: the compiler leaves it out, and no trace of it is in the PTX",
-    (
-        "solve",
-        "< to <=",
-        "for (int r = 0; r < ROWS; r++) {",
-    ): "past an array in registers: the compiler leaves it out, and no trace of it is in the PTX",
-    (
-        "solve",
-        "< to <=",
-        "for (unsigned i = idx; i < count; i += BLOCK)",
-    ): "reads a candidate that no block of this column left: old, or never written",
-    (
-        "solve",
-        "< to <=",
-        "for (unsigned i = idx; i < cols * outer_cols; i += SPREAD)",
-    ): "past the end of one shared array, in the next one",
-    ("solve", "< to <=", "if (idx < cols * cols)"): "past the end of one shared array, in the one before",
-    ("solve", "< to <=", "if (idx < SPREAD_ROWS)"): "past the end of one shared array, in the next one",
+    ("blur", "< to <=", "for (int b = 0; b < 4; b++) {"): "a shift by 32 bits, which is undefined and gives 0",
+    ("blur", "< to <=", "for (int c = 0; c < SPAN; c++) {"): NOT_PLAIN,
+    ("blur", "< to <=", "for (int c = 0; c < SPAN; c++)"): NOT_PLAIN,
+    ("blur", "< to <=", "for (int w = -NEAR; w < WORDS + NEAR; w++)"): NOT_PLAIN,
+    ("blur", "< to <=", "for (int w = 0; w < WORDS; w++)"): NOT_PLAIN,
+    ("transpose", "< to <=", "for (unsigned r = 0; r < 4; r++)"): NEXT_LOCAL,
+    ("transpose", "< to <=", "for (int r = 0; r < 4; r++)"): NEXT_LOCAL,
 }
 LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\(NOT FOUND\)")
+DEVICE = re.compile(r"^(?:template <[^\n]*>\s)?__device__ [^\n;{]*?(\w+)\(", re.MULTILINE)
 
 
 class Mutant(NamedTuple):
@@ -169,7 +205,11 @@ class Mutant(NamedTuple):
     line: int
     before: str
     after: str
-    text: str
+
+    def of(self, text: str) -> str:
+        """Return a chapter's text, or a case's, whose lines are as many, with the changed line."""
+        lines = text.splitlines()
+        return "\n".join([*lines[: self.line - 1], self.after, *lines[self.line :]]) + "\n"
 
 
 def mutants(text: str, first: int, last: int) -> Iterator[Mutant]:
@@ -187,25 +227,53 @@ def mutants(text: str, first: int, last: int) -> Iterator[Mutant]:
             seen[rule, line.strip()] += 1
             times = seen[rule, line.strip()]
             before = line.strip() + (f" #{times}" if times > 1 else "")
-            after = [*lines[: number - 1], changed, *lines[number:]]
-            yield Mutant(rule, number, before, changed.strip(), "\n".join(after) + "\n")
+            yield Mutant(rule, number, before, changed)
+
+
+class Function(NamedTuple):
+    """A kernel or a device function of a chapter: its lines, from 1 on, and its text."""
+
+    name: str
+    first: int
+    last: int
+    text: str
+
+
+def functions(text: str) -> list[Function]:
+    """Return the functions of a chapter in its order. Overloads are several of one name."""
+    spans = [(one.name, text.rindex("\n", 0, one.start) + 1, one.end) for one in source.parse(text, "").kernels]
+    for match in DEVICE.finditer(text):
+        line_end, end = text.index("\n", match.end()), text.find("\n}", match.end()) + 2
+        spans.append((match[1], match.start(), line_end if text[line_end - 1] == "}" else end))
+    found = [
+        Function(name, text.count("\n", 0, at) + 1, text.count("\n", 0, end) + 1, text[at:end])
+        for name, at, end in spans
+    ]
+    return sorted(found, key=lambda one: one.first)
+
+
+def used(name: str, chapter: list[Function]) -> set[str]:
+    """Return the names of the functions that a kernel calls, itself and those that these call among them."""
+    found: set[str] = set()
+    more = {name}
+    while more:
+        found |= more
+        words = {word for one in chapter if one.name in more for word in re.findall(r"\w+", one.text)}
+        more = {one.name for one in chapter if one.name in words} - found
+    return found
 
 
 def main() -> int:
     """Run the mutants of the operations that are named, or of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("operations", nargs="*", metavar="OPERATION[:KERNEL]")
+    parser.add_argument("operations", nargs="*", metavar="OPERATION[:FUNCTION]")
     parser.add_argument("--again", type=Path, metavar="LOG")
     given = parser.parse_args()
     again = None if given.again is None else {match.groups() for match in LINE.finditer(given.again.read_text())}
-    device = SimDevice("sm_90")
     total: Counter[str] = Counter()
     for words in given.operations or operations.SUMMARIES:
-        name, _, kernel = words.partition(":")
-        counts: Counter[str] = Counter()
-        for rung in operations.get(name).kernels:
-            if not kernel or rung.name == kernel:
-                counts += of_kernel(device, name, rung.name, again)
+        name, _, function = words.partition(":")
+        counts = of_operation(name, function, again)
         print(f"{name}: " + ", ".join(f"{counts[one]} {one}" for one in ENDS), flush=True)
         total += counts
     print("all: " + ", ".join(f"{total[one]} {one}" for one in ENDS))
@@ -215,47 +283,64 @@ def main() -> int:
 ENDS = ("found", "equivalent", "not seen", "NOT FOUND")
 
 
-def of_kernel(device: SimDevice, name: str, kernel: str, again: set[tuple[str, ...]] | None) -> Counter[str]:
-    """Run the mutants of one rung; print those that are not found, and return how many are what."""
+def of_operation(name: str, only: str, again: set[tuple[str, ...]] | None) -> Counter[str]:
+    """Run the mutants of an operation, or of one function; print those that are not found, return how many are what."""
     counts: Counter[str] = Counter()
-    tries = [one for settings in TRIES.get(name, ({},)) if (one := case_of(name, kernel, settings)) is not None]
-    if not tries:
-        print(f"{name} {kernel} does not run in the simulator")
-        return counts
-    right: set[int] = set()
-    text = tries[0].source.text
-    spans = {one.name: (one.line, text.count("\n", 0, one.end) + 1) for one in source.parse(text, "").kernels}
-    for function in dict.fromkeys(launch.function for launch in tries[0].launches):
-        for mutant in mutants(text, *spans[function]) if function in spans else ():
-            if again is not None and (name, kernel, str(mutant.line), mutant.rule) not in again:
+    tries = [
+        (settings, rung.name, case)
+        for settings in (*TRIES.get(name, ({},)), *PLAIN.get(name, ({"bounds": True},)))
+        for rung in operations.get(name).kernels
+        if (case := case_of(name, rung.name, settings)) is not None
+    ]
+    text = chapters.read(operations.get(name).source).text
+    chapter = functions(text)
+    calls = {one.name: used(one.name, chapter) for one in chapter}
+    right: dict[int, float] = {}  # how long the rungs themselves take, by try
+    for function in chapter:
+        if only not in ("", function.name):
+            continue
+        users = [
+            (at, settings, rung, case)
+            for at, (settings, rung, case) in enumerate(tries)
+            if any(function.name in calls.get(launch.function, ()) for launch in case.launches)
+        ]
+        for mutant in mutants(text, function.first, function.last) if users else ():
+            if again is not None and (name, function.name, str(mutant.line), mutant.rule) not in again:
                 continue
             key = (name, mutant.rule, mutant.before)
-            for at, one in enumerate(tries):
-                if at not in right and key not in EQUIVALENT:
-                    assert not is_found(device, name, one, text), f"{name} {kernel} is not right by itself: try {at}"
-                    right.add(at)
-                if is_found(device, name, one, mutant.text):
-                    if key in EQUIVALENT or key in UNSEEN:
-                        print(f"{name} {kernel}, line {mutant.line}, {mutant.rule}: found, against what is listed")
+            which = f"{name} {function.name}, line {mutant.line}, {mutant.rule}"
+            for at, settings, rung, case in users:
+                if at not in right:
+                    start = time.monotonic()
+                    itself = is_found(name, case, case.source.text, settings, 1200)
+                    assert not itself, f"{name} {rung} is not right by itself: {settings}"
+                    right[at] = time.monotonic() - start
+                # One that hangs is found; on a machine with other work a run may take far longer than another.
+                if is_found(name, case, mutant.of(case.source.text), settings, 120 + 20 * right[at]):
+                    if key in EQUIVALENT:
+                        print(f"{which}: found, against what is listed", flush=True)
                     counts["found"] += 1
-                    if at:
-                        print(f"{name} {kernel}, line {mutant.line}, {mutant.rule}: found by {TRIES[name][at]}")
+                    if settings:
+                        print(f"{which}: found by {rung} with {settings}", flush=True)
                     break
             else:
                 reason = EQUIVALENT.get(key) or UNSEEN.get(key)
                 kind = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
                 counts[kind] += 1
                 said = f"{kind}: {reason}" if reason else kind
-                print(f"{name} {kernel}, line {mutant.line}, {mutant.rule}: {mutant.after} ({said})", flush=True)
+                print(f"{which}: {mutant.after.strip()} ({said})", flush=True)
     return counts
 
 
 def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
     """Return a kernel's case with settings of `TRIES`; None where the kernel does not take them."""
     operation = operations.get(name)
+    if "only" in settings and kernel not in settings["only"]:
+        return None
     options = {option.name: option.default for option in operation.options} | settings.get("options", {})
     size = settings.get("size", SIZES[len(operation.dimensions)])
-    request = Request(kernels=(kernel,), **{**settings, "size": size, "options": options})
+    own = {key: value for key, value in settings.items() if key not in ("architecture", "only", "bounds")}
+    request = Request(kernels=(kernel,), **{**own, "size": size, "options": options})
     try:
         case = cases.build(operation, request)[0]
     except CudabenchError:
@@ -263,10 +348,11 @@ def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
     return None if case.skip_reason else case
 
 
-def is_found(device: SimDevice, name: str, case: Case, text: str) -> bool:
-    """Return whether a case with this text ends otherwise than with a right result."""
-    changed = replace(case, source=replace(case.source, text=text), named=False)
-    run = SimulatedRun(operations.get(name), changed.problem, Settings(cpu=False, timeout=120), device)
+def is_found(name: str, case: Case, text: str, settings: dict[str, Any], timeout: float) -> bool:
+    """Return whether a case with this text ends otherwise than with a right result within a time in seconds."""
+    changed = replace(case, source=replace(case.source, text=text), named=False, bounds="bounds" in settings)
+    device = SimDevice(settings.get("architecture", "sm_90"))
+    run = SimulatedRun(operations.get(name), changed.problem, Settings(cpu=False, timeout=timeout), device)
     run.disassemble = False
     return run.simulate(changed).status != "ok"
 

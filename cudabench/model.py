@@ -29,6 +29,7 @@ Status = Literal["ok", "wrong", "failed", "skipped"]
 
 WARP = 32
 
+LARGE = 0x7F  # a byte of scratch memory besides: in a search for the largest NaN never shows, and 3e38 does
 POISON = 0xFF  # a byte of memory that nobody has written: NaN in every floating-point type, -1 in signed integers
 
 
@@ -115,7 +116,8 @@ class ByValue:
 class Source:
     """CUDA C++ text with the name that compiler messages show, and the folder whose headers it may include.
 
-    `std` is the language ('c++20'), empty for the one that the compiler takes.
+    `std` is the language ('c++20'), empty for the one that the compiler takes. `debug`: not optimised, so that arrays
+    which would be held in registers lie in memory.
     """
 
     name: str
@@ -124,6 +126,7 @@ class Source:
     builtin: bool = True
     include: tuple[str, ...] = ()
     std: str = ""
+    debug: bool = False
 
     @property
     def folders(self) -> list[str]:
@@ -385,6 +388,8 @@ class Case:
     expects: str
     named: bool = False
     skip_reason: str | None = None
+    # In the simulator: whether what ran well is run once more, compiled without optimisation (see `Source.debug`).
+    bounds: bool = False
     # What `__constant__` variables hold, as bytes; set before the launches.
     constants: Mapping[str, bytes] = field(default_factory=dict)
     # Those that the kernel reads and nothing sets.

@@ -1,4 +1,4 @@
-"""Opening what a user or a file names to be read: regular files, and what the shell has opened already.
+"""Opening what a user or a file names to be read: regular files, and what the shell has opened already; JSON in it.
 
 A pipe that nobody writes never opens, a device may never end, and reading some devices does something. `<(command)` and
 /dev/stdin are descriptors that the shell hands over; those are read.
@@ -7,10 +7,11 @@ A pipe that nobody writes never opens, a device may never end, and reading some 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from cudabench import outputs
 
@@ -20,6 +21,24 @@ KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
+
+
+MOST_DIGITS = 300  # of a whole number: with more it may be no float any longer
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return a document of JSON that others wrote.
+
+    Raises json.JSONDecodeError, UnicodeDecodeError and RecursionError as json.loads does, and another ValueError for a
+    whole number that no figure is.
+    """
+    return json.loads(text, parse_int=_whole)
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"it has a number of {len(digits)} digits")
+    return int(digits)
 
 
 def check_regular(path: str | Path, *, handed_over: bool = False) -> None:

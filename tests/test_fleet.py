@@ -394,7 +394,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "text": (b"\x1b]0;owned\x07 no JSON", "it is no JSON"),
     "bytes": (b'{"schema": "\xff\xfe"}', "it is not UTF-8 text"),
     "deep": (b'{"schema": ' + b"[" * 200_000, "nested too deeply"),
-    "digits": (b'{"schema": ' + b"9" * 5000 + b"}", "thousands of digits"),
+    "digits": (b'{"schema": ' + b"9" * 5000 + b"}", "a number of 5000 digits"),
     "newer": (b'{"schema": "cudabench/7", "results": []}', "newer than cudabench/1"),
     "copy": (json.dumps(TWICE).encode(), "of the same card as another"),
 }

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cudabench import cli
 from tests.test_hostile_argv import KERNEL, check
 
 pytestmark = pytest.mark.usefixtures("unread_machine_code")
@@ -83,6 +84,29 @@ def test_a_mutated_results_file(cudabench: Callable[..., Any], measured: Any, da
     Path("b.json").write_text(json.dumps(document))
     line = data.draw(st.sampled_from(READERS))
     check([*line, repr(path)], cudabench(*line))
+
+
+@pytest.mark.parametrize("line", [READERS[0], READERS[2], READERS[-1]], ids=lambda line: line[0])
+@pytest.mark.parametrize("path", [("device", "peak_gbps"), ("results", 0, "bytes"), ("results", 0, "time", "median_s")])
+def test_a_number_that_no_float_holds(
+    cudabench: Callable[..., Any], measured: Any, line: tuple[str, ...], path: tuple[Any, ...]
+) -> None:
+    """A whole number of hundreds of digits, which JSON allows, is refused with the file's name."""
+    Path("a.json").write_text(json.dumps(measured))
+    Path("b.json").write_text(json.dumps(mutated(measured, path, 10**400)))
+    ran = cudabench(*line)
+    check([*line], ran)
+    assert "b.json is no cudabench results file: it has a number of 401 digits" in ran.err
+
+
+def test_a_card_with_a_number_that_no_float_holds(cudabench: Callable[..., Any]) -> None:
+    """Of a card that --on names likewise."""
+    card = json.loads((Path(cli.__file__).parent.parent / "cards" / "h200.json").read_text())
+    Path("c.json").write_text(json.dumps(mutated(card, ("ceilings", 0, "value"), 10**400)))
+    ran = cudabench("explain", "vecadd", "vector", "--on", "c.json", "-d", "sim")
+    check(["explain"], ran)
+    assert ran.code == 1
+    assert "a number of 401 digits" in ran.err
 
 
 @FEW

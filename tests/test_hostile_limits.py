@@ -320,6 +320,46 @@ def test_an_include_takes_text_from_files_only(tree: Path, name: str) -> None:
         compile_ptx(f'#include "{name}"\n{EMPTY}', str(tree / "k.cu"), include_dirs=["/dev"])
 
 
+COMPUTED = "#define STR(x) #x\n#define S(x) STR(x)\n#define E\n#define F()\n#define R /\n#define D ../else\n"
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "lines",
+    [
+        '#define Q "{secret}"\n#define P Q\n#include P',
+        "#define P {secret}\n#include S(P)",
+        "#include S(E{secret})",
+        "#include S(F(){secret})",
+        "#define O(x) STR({folder}/x)\n#include O(secret.h)",
+        "#define L <\n#define G >\n#include L {secret} G",
+        "#include S(R{folder}/secret.h)",
+        '#if __has_include("{secret}")\n#error it is there\n#endif',
+        '#define Q "{secret}"\n#if __has_include(Q)\n#error it is there\n#endif',
+        "#if __has_include(S({secret}))\n#error it is there\n#endif",
+        '__device__ const int bytes[] = {{\n#embed "{secret}"\n}};',
+        '__device__ const int bytes[] = {{\n#embed "../else/secret.h"\n}};',
+        "__device__ const int bytes[] = {{\n#embed S(D/secret.h)\n}};",
+    ],
+)
+def test_a_path_that_macros_make_is_none_from_the_root(tree: Path, lines: str) -> None:
+    """Neither is a file elsewhere included by a path that macros put together, nor is it told whether there is one, nor
+    are its bytes embedded."""
+    folder = tree.parent / "else"
+    text = COMPUTED + lines.format(secret=folder / "secret.h", folder=folder) + "\n" + EMPTY
+    with pytest.raises(CompilerError, match=r"absolute path|embedded from outside|unrecognized preprocessing") as said:
+        compile_ptx(text, str(tree / "k.cu"))
+    assert "it is there" not in str(said.value)
+
+
+@needs_compiler
+def test_a_path_that_macros_make_from_here_is_included(tree: Path) -> None:
+    """What a macro names from the source's folder is taken in, and a comment beside the macro is none of its path."""
+    text = COMPUTED.replace("STR(x)\n", "STR(x) // a/b\n") + "#define H S(D/fine.h)\n#if __has_include(H)\n#include H\n"
+    text += "#endif\n#include S(../else/fine.h)\n__global__ void k(float *x) { x[0] = FINE; }\n"
+    assert compile_ptx(text, str(tree / "k.cu")).ptx
+
+
 # The simulator --------------------------------------------------------------------------------------------------------
 
 
@@ -378,3 +418,30 @@ def test_another_process_on_the_gpu_is_named() -> None:
     assert "something else uses the GPU" in alone[0].message
     assert [one.code for one in both] == ["shared-gpu", "dispersion"]
     assert all("python3 (process 4711)" in one.message for one in both)
+
+
+class Nvml(types.ModuleType):
+    """NVML with processes of these numbers on the card."""
+
+    NVMLError = RuntimeError
+
+    def __init__(self, *pids: int) -> None:
+        super().__init__("pynvml")
+        self.pids = pids
+
+    def nvmlDeviceGetComputeRunningProcesses(self, _: object) -> list[types.SimpleNamespace]:  # noqa: N802 (NVML's)
+        """Return what computes on the card."""
+        return [types.SimpleNamespace(pid=pid) for pid in self.pids]
+
+
+def test_processes_of_other_numbers_are_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process is named where NVML numbers as this machine does; in a container, where a number of the host may be
+    another process here, it is counted."""
+    device = types.SimpleNamespace(_nvml=object())
+    found = []
+    for pids in ((os.getpid(),), (os.getpid(), os.getppid()), (9999991,), (9999991, os.getppid()), ()):
+        monkeypatch.setitem(sys.modules, "pynvml", Nvml(*pids))
+        found.append(cuda.CudaDevice.other_processes(device))  # type: ignore[arg-type]
+    name = Path(f"/proc/{os.getppid()}/comm").read_text().strip() if confined.FORKS else "another user's or container's"
+    assert found[:3] == [[], [f"{name} (process {os.getppid()})"], []]
+    assert found[3:] == [[f"another process, one of 9999991, {os.getppid()} outside this container"], []]

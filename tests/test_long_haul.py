@@ -31,12 +31,13 @@ def test_parts_count_together(
     """Each part goes on where the one before ended, cut off or not; what the first broke is held to the end."""
     ran: list[tuple[str, Any]] = []
 
-    def command(haul: Any, name: str, **arguments: Any) -> None:
+    def command(haul: Any, name: str, **arguments: Any) -> str:
         if len(ran) == stop:
             raise KeyboardInterrupt
         ran.append((name, arguments))
-        haul.done[name] += 1
+        haul.record.done[name] += 1
         haul.hold(len(ran) != 3, "the third")
+        return "exit 0"
 
     monkeypatch.setattr(long_haul.Haul, "command", command)
     monkeypatch.setattr(sys, "argv", ["long_haul", "--device", "sim", "--state", str(tmp_path / "state.json")])
@@ -48,9 +49,60 @@ def test_parts_count_together(
     assert (state["parts"], state["broken"]) == (3, ["the third"])
     whole = long_haul.tasks(long_haul.random.Random(0))
     assert ran == [next(whole) for _ in range(11)]
-    monkeypatch.setattr(sys, "argv", [*sys.argv, "--minutes", "-1"])
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--seconds", "-1"])
     assert long_haul.main() == 1
     assert "4 parts" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--seed", "1"])
     with pytest.raises(SystemExit, match="is of --seed 0"):
         long_haul.main()
+    (tmp_path / "state.json").write_text("{}")
+    with pytest.raises(SystemExit, match="is no state"):
+        long_haul.main()
+
+
+KEPT = """
+import json, os, subprocess, sys, time
+row = {"kernel": "twice", "status": "ok", "verification": None, "time": {"median_s": 1}, "bytes": 1, "block": 1}
+row |= {"grid": 1, "bandwidth_gbps": 1, "reason": None}
+file = {"device": {"name": "a card"}, "results": [row]}
+json.dump(file, open("haul.json.tmp", "w")); os.rename("haul.json.tmp", "haul.json")
+time.sleep(0.3)
+%s
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    ("end", "broken"),
+    [
+        ("", []),
+        ('subprocess.Popen(["sleep", "60"], start_new_session=True)', ["processes"]),
+        ('open(os.environ["TMPDIR"] + "/x", "w")', ["left behind"]),
+        ('file["results"] = []; json.dump(file, open("haul.json", "w"))', ["not of ['twice']", "lost or changed"]),
+        ('row["time"]["median_s"] = 2; json.dump(file, open("haul.json", "w"))', ["lost or changed"]),
+        ("sys.exit(3)", ["exit code 3"]),
+        ("1 / 0", ["Traceback", "exit code 1"]),
+    ],
+    ids=["nothing", "process", "file", "lost", "changed", "code", "traceback"],
+)
+def test_what_is_held(
+    long_haul: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str, broken: list[str]
+) -> None:
+    """A process that outlives a command, a file of it, a finished row that is lost or changed, a wrong exit code and a
+    traceback each break a promise; without them none is broken, but that nothing was saved."""
+    script = tmp_path / "command.py"
+    script.write_text(KEPT % end)
+    monkeypatch.setattr(long_haul, "SETTLE_S", 0.1)
+    watched = long_haul.Watched
+
+    def pretend(_: list[str], *others: Any) -> Any:
+        return watched([sys.executable, str(script)], *others)
+
+    monkeypatch.setattr(long_haul, "Watched", pretend)
+    monkeypatch.chdir(tmp_path)
+    haul = long_haul.Haul(tmp_path, long_haul.Record(0, "cuda:0"))
+    haul.command("good", ["twice"])
+    said = [one for one in haul.record.broken if "were not saved" not in one]
+    assert len(said) == len(broken)
+    assert all(any(word in one for one in said) for word in broken), said
+    assert ("a card" in long_haul.page(haul.record, 1.0)) is True

@@ -5,6 +5,9 @@ The texts in data/sass are of nvcc 13.0 for sm_90; what Nsight Compute counted o
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -493,3 +496,24 @@ def test_nobody_asks_for_machine_code(simulated: tuple[SimulatedRun, Case]) -> N
     run, case = simulated
     run.disassemble = False
     assert run.simulate(case).machine_code is None
+
+
+@needs_tools
+def test_a_process_that_just_ends_leaves_no_cubin_behind(tmp_path: Path) -> None:
+    """A process that ends while nvdisasm runs, as one whose CUDA context is spoilt does, leaves no temporary file."""
+    script = (
+        "import os, sys, time\n"
+        "from cudabench.toolchain import nvdisasm\n"
+        "nvdisasm._pool().submit(nvdisasm._run, sys.argv[1], b'x' * 4096, ())\n"
+        "while not os.path.exists('began'): time.sleep(0.01)\n"
+        "os._exit(0)\n"
+    )
+    tool = tmp_path / "nvdisasm"
+    tool.write_text('#!/bin/sh\n[ "$(head -c 4 "$1")" = xxxx ] && : > began\nsleep 0.1\n')
+    tool.chmod(0o755)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(DATA.parent.parent.parent)}
+    line = [sys.executable, "-c", script, str(tool)]
+    subprocess.run(line, cwd=tmp_path, env=environment, check=True, timeout=60)
+    assert not [*temporary.iterdir()]

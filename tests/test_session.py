@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,13 @@ def test_a_bad_kernel_costs_itself(kernel: str, reason: str | None) -> None:
     assert sum(isinstance(event, session.Started) for event in events) == 1
     if reason:
         assert reason in (results(events)[1].reason or "")
+
+
+def test_temporary_files_go_with_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker leaves in the folder of temporary files, however it ends, is gone after it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert len(results(run("a", "dies", "hangs", "spoils", "b", timeout=1))) == 5
+    assert not [*tmp_path.iterdir()]
 
 
 def test_two_bad_kernels_at_the_end() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from cudabench.cards import KINDS, Ceiling
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
 from cudabench.model import DeviceInfo
-from cudabench.reading import check_regular
+from cudabench.reading import check_regular, parse_json
 from cudabench.text import line
 
 SCHEMA = "cudabench/1"
@@ -110,7 +110,7 @@ def from_file(path: Path) -> Card:
     if path.stat().st_size > MOST_BYTES:
         raise CudabenchError(f"{path} has over {MOST_BYTES >> 20} MB: it is no file of 'cudabench ceilings --json'.")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise CudabenchError(
             f"{path} cannot be read as JSON ({error}): give a file of 'cudabench ceilings --json'."

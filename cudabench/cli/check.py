@@ -57,7 +57,7 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     wanted = every(_requests(ctx, given), "check")
     # A kernel that cannot run is a finding here, and none of the others waits for it.
     series = [
-        replace(one, cases=tuple(replace(case, named=False) for case in one.cases))
+        replace(one, cases=tuple(replace(case, named=False, bounds=True) for case in one.cases))
         for request in wanted.requests
         for one in plan.series([request], "check")
     ]

@@ -309,10 +309,10 @@ class CudaDevice:
         except pynvml.NVMLError:
             return []
         if os.getpid() in running:
-            running.remove(os.getpid())
-        else:  # in a container of its own numbers: which one is this process is not known, that it is one is
-            running = running[1:]
-        return [f"{_process_name(pid)} (process {pid})" for pid in running]
+            return [f"{_process_name(pid)} (process {pid})" for pid in running if pid != os.getpid()]
+        # In a container of its own numbers: that one of them is this process is known, not which; and what has such a
+        # number here is another.
+        return [f"another process, one of {', '.join(map(str, running))} outside this container"] * (len(running) > 1)
 
     # Memory -----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from cudabench import simulator
 from cudabench.devices.constants import check_constant, constant_name
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
-from cudabench.model import POISON, ByValue, Case, DeviceInfo, Dim, Launch, StateVariable, Texture, Watch
+from cudabench.model import LARGE, POISON, ByValue, Case, DeviceInfo, Dim, Launch, StateVariable, Texture, Watch
 from cudabench.occupancy import Occupancy, capability, occupancy
 from cudabench.toolchain import compiler, cubin
 from cudabench.toolchain.limits import CompilerStopped
@@ -94,6 +95,8 @@ class SimDevice:
             )
             return Loaded(record, simulator.load(record.ptx))
 
+        if case.source.debug:
+            return compiled(partial(compiler.compile_ptx, debug=True))
         try:
             return compiled(compiler.compile_cubin)
         except CompilerStopped:
@@ -107,6 +110,7 @@ class SimDevice:
 
     def spent(self, case: Case) -> tuple[Resources, Occupancy]:
         """Return what the kernel's main function needs, dynamic shared memory included, and the occupancy it allows."""
+        case = replace(case, source=replace(case.source, debug=False))
         compiled = self.load(case).compiled
         of = compiled.resources[compiled.entry(case.function)]
         resources = replace(of, shared_bytes=of.shared_bytes + case.dynamic_shared_bytes)
@@ -228,6 +232,16 @@ def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON) -> np.ndarr
     """Return an array of one byte, 0xFF unless told."""
     array = np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8).fill(byte)
+    return array
+
+
+def scratch(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Return scratch memory that nobody has written: by turns all ones, NaN in floats, and the largest numbers.
+
+    What is multiplied by zero shows as NaN, what is compared in a search for the largest does not.
+    """
+    array = poisoned(shape, dtype)
+    array.reshape(-1)[1::2] = poisoned((1,), dtype, LARGE)
     return array
 
 

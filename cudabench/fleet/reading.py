@@ -26,6 +26,7 @@ from cudabench.cards import KINDS
 from cudabench.cards.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.errors import CudabenchError
 from cudabench.model import dim_text
+from cudabench.reading import parse_json
 from cudabench.results.file import SCHEMA
 
 parsed: Callable[[bytes], Any] = json.loads
@@ -237,7 +238,7 @@ def _slowly_parsed(text: bytes) -> Any:
     if not text.strip():
         raise Unreadable("it is empty")
     try:
-        return json.loads(text)
+        return parse_json(text)
     except RecursionError:
         raise Unreadable("its JSON is nested too deeply") from None
     except UnicodeDecodeError:
@@ -245,8 +246,8 @@ def _slowly_parsed(text: bytes) -> Any:
     except json.JSONDecodeError as error:
         cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
         raise Unreadable("it is cut off" if cut else f"it is no JSON (line {error.lineno}: {error.msg})") from None
-    except ValueError:  # a number of more digits than Python reads
-        raise Unreadable("it has a number of thousands of digits") from None
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
 
 
 def _judged(

@@ -23,6 +23,7 @@ from cudabench import confined, outputs
 from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError
 from cudabench.fleet import findings, place, shard, task
 from cudabench.fleet.shard import Plan
+from cudabench.reading import parse_json
 
 State = Literal["pending", "running", "done", "repeated", "failed"]
 
@@ -244,7 +245,7 @@ def load(folder: Path) -> Submission:
     path = record(folder)
     damaged = CudabenchError(f"{path} is damaged: submit anew, into another folder.")
     try:
-        known = json.loads(path.read_bytes())
+        known = parse_json(path.read_bytes())
         words, tasks, settings = known["words"], known["tasks"], known["settings"]
         entries = [Entry(**each) for each in tasks]
         device, quiet, engine, hold_s = known["device"], known["quiet"], known["engine"], float(known["hold_s"])

@@ -21,7 +21,7 @@ import numpy as np
 
 from cudabench.devices.protocol import Device, Work
 from cudabench.errors import OutOfMemory
-from cudabench.model import POISON, Buffer, Operation, Problem
+from cudabench.model import LARGE, POISON, Buffer, Operation, Problem
 
 MOST = 8  # places of a problem
 TOGETHER_BYTES = 128 << 20  # all places of a problem, unless two are larger
@@ -82,14 +82,16 @@ class BufferSet:
         return {**self.addresses, **{name: self.addresses[name] + ROTATION_BYTES for name in names}}
 
     def reset(self, poison: int = POISON) -> list[Work]:
-        """Return what sets back all that a kernel writes: what it also reads to its inputs, the rest to a byte."""
+        """Return what sets back all that a kernel writes: what it also reads to its inputs, the rest to a byte; scratch
+        memory to all ones where that is NaN in the outputs, else to the largest numbers."""
         works = []
         for buffer in self.buffers:
             address = self.addresses[buffer.name]
             if buffer.role == "inout":
                 works.append(self.device.copy(self.addresses[_before(buffer.name)], address, buffer.nbytes))
             elif buffer.role != "in":
-                works.append(self.device.fill(address, buffer.nbytes, poison))
+                byte = LARGE if buffer.role == "scratch" and poison != POISON else poison
+                works.append(self.device.fill(address, buffer.nbytes, byte))
         return works
 
     def digests(self, names: Iterable[str]) -> tuple[int, ...]:

@@ -317,7 +317,10 @@ class Worker:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115
         self._shown = 0
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_package_root(), *_python_path()])}
+        # What it leaves behind, since it just ends or is killed, goes with its folder: compilers' files, above all.
+        self._folder = tempfile.TemporaryDirectory(prefix="cudabench-", ignore_cleanup_errors=True)
+        environment = {**os.environ, "TMPDIR": self._folder.name}
+        environment |= {"PYTHONPATH": os.pathsep.join([_package_root(), *_python_path()])}
         self._process = subprocess.Popen(
             [sys.executable, "-m", module or WORKER, str(ours), str(back_write)],
             stdin=subprocess.DEVNULL,
@@ -344,6 +347,7 @@ class Worker:
                 confined.end_group(self._process)
         for closing in (self._to, self._from, self._output, self._noise):
             closing.close()
+        self._folder.cleanup()
 
     def feed(self, case: Any) -> None:
         """Send one case more."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from cudabench import simulator
 from cudabench.cards.load import Card
 from cudabench.devices import sim
-from cudabench.devices.sim import SimDevice, poisoned
+from cudabench.devices.sim import SimDevice, poisoned, scratch
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.explain import advice, drawings, machine_code, recorded
 from cudabench.explain.costly import find as find_costly
@@ -123,6 +123,7 @@ class SimulatedRun(RunContext):
         self.progress("reading the machine code", 0)
         merged = merged_in(self.device, case) if self.disassemble else {}
         self.progress("simulating", 0)
+        began = time.monotonic()
         run = self.device.run(
             replace(case, constants=constants),
             arrays,
@@ -173,9 +174,34 @@ class SimulatedRun(RunContext):
         faults = self._faults(case, run, result, arrays)
         if state and not faults:
             faults = self._faults_of_a_second_launch(case, state)
+        if case.bounds and not faults:
+            left = self._seconds() - (time.monotonic() - began)
+            more = self._beyond_registers(replace(case, constants=constants), left)
+            result = replace(result, hazards=(*(result.hazards or ()), *more))
+            faults = [hazard_reason(more)] if more else []
         if faults:
             return replace(result, status="wrong", reason="; ".join(faults))
         return replace(result, figures=right_output(self.operation, self.problem, self.inputs, arrays))
+
+    def _beyond_registers(self, case: Case, seconds: float) -> tuple[Hazard, ...]:
+        """Return what the kernel compiled without optimisation accesses out of bounds: then local arrays lie in memory.
+
+        An optimising compiler holds a small array in registers, and leaves out what goes past its end. What it cannot
+        compile so, or the simulator cannot run so, stays unseen.
+        """
+        plain = replace(case, source=replace(case.source, debug=True))
+        try:
+            self.device.reset(plain)
+            run = self.device.run(
+                plain,
+                self._arrays(case, self.input_sets[0]),
+                trace=False,
+                progress=lambda fraction: self.progress("simulating", fraction),
+                seconds=seconds,
+            )
+        except CudabenchError:
+            return ()
+        return tuple(_hazard(one, case) for one in run.report.hazards if one.kind == "out-of-bounds")
 
     def _seconds(self) -> float:
         """Return how long a kernel may be simulated: --timeout, or what is left of --budget."""
@@ -192,6 +218,8 @@ class SimulatedRun(RunContext):
                 arrays[buffer.name].flags.writeable = False  # the next kernel needs it unchanged
             elif buffer.role in ("in", "inout"):
                 arrays[buffer.name] = inputs.arrays[buffer.name].copy()
+            elif buffer.role == "scratch":
+                arrays[buffer.name] = scratch(buffer.shape, buffer.dtype)
             else:
                 arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype, poison)
         return arrays

@@ -23,7 +23,7 @@ from cudabench.cards.fleet import Card, Fleet, Group, SlowCard
 from cudabench.errors import CudabenchError, no_such_file
 from cudabench.model import Ab, CodeDifference, DeviceInfo, Dim, Result, Timing
 from cudabench.outputs import write_whole
-from cudabench.reading import open_bytes
+from cudabench.reading import open_bytes, parse_json
 from cudabench.text import json as json_text
 
 SCHEMA = "cudabench/1"
@@ -204,7 +204,7 @@ def load_all(path: str | Path) -> list[ResultsFile]:
 def parse(text: str, name: str) -> ResultsFile:
     """Return the content of a results file; `name` is what errors call it. Raises CudabenchError as `load` does."""
     try:
-        document = json.loads(text)
+        document = parse_json(text)
     except json.JSONDecodeError as error:
         if not text.strip():
             raise CudabenchError(f"{name} is empty: the run that should have written it left nothing.") from None
@@ -216,8 +216,8 @@ def parse(text: str, name: str) -> ResultsFile:
         raise CudabenchError(f"{name} is no JSON (line {error.lineno}: {error.msg}): name a file of --json.") from None
     except RecursionError:
         raise CudabenchError(f"{name} is no cudabench results file: its JSON is nested too deeply.") from None
-    except ValueError:  # Python reads no number of more digits than it is set to
-        raise CudabenchError(f"{name} is no cudabench results file: it has a number of thousands of digits.") from None
+    except ValueError as error:
+        raise CudabenchError(f"{name} is no cudabench results file: {error}.") from None
     if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
         raise CudabenchError(f'{name} is no cudabench results file: it has no "schema"; name a file of --json.')
     schema = document["schema"]

@@ -33,8 +33,9 @@ def compile_ptx(
     names: Sequence[str] = (),
     std: str = "",
     backend: Backend | None = None,
+    debug: bool = False,
 ) -> Compiled:
-    """Compile to PTX with line information.
+    """Compile to PTX with line information; `debug`: without optimisation.
 
     `filename` is what diagnostics and line information call the source; where it has a folder, files in that can be
     included. A define with an empty value is a bare `-DNAME`. `names` are C++ expressions of kernels: 'f', 'ns::f',
@@ -44,7 +45,7 @@ def compile_ptx(
     Raises CompilerError with the user's file and line; UsageError for an architecture or language that the compiler
     lacks or a name that no kernel has; DeviceUnusable where there is no compiler, or none that takes this file.
     """
-    job = Job.of(source, filename, arch, defines, include_dirs, names, std)
+    job = Job.of(source, filename, arch, defines, include_dirs, names, std, debug=debug)
     outside.check(job)
     return _compile(job, _chosen(backend))
 

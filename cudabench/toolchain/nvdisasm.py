@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import zlib
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -77,12 +78,15 @@ def _text(cubin: bytes, options: tuple[str, ...]) -> str:
 
 
 def _run(tool: str, cubin: bytes, options: tuple[str, ...]) -> str:
-    with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
-        file = Path(folder, "kernel.cubin")
-        file.write_bytes(cubin)
+    with _named(cubin) as (file, descriptors):
         try:
             done = subprocess.run(
-                [tool, *options, str(file)], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT
+                [tool, *options, file],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_TIMEOUT,
+                pass_fds=descriptors,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise DeviceUnusable(f"{tool} cannot be run ({error}): {INSTALL}.") from None
@@ -90,6 +94,24 @@ def _run(tool: str, cubin: bytes, options: tuple[str, ...]) -> str:
         why = (done.stderr.strip() or done.stdout.strip()).splitlines()
         raise DeviceUnusable(f"nvdisasm refuses the machine code ({why[0] if why else done.returncode}): {INSTALL}.")
     return done.stdout
+
+
+@contextlib.contextmanager
+def _named(content: bytes) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the name of a file of bytes for a program, and the descriptors that it must inherit.
+
+    On Linux it is in memory: a process with a GPU ends without cleaning up, and would leave a file behind.
+    """
+    if not hasattr(os, "memfd_create"):
+        with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
+            file = Path(folder, "kernel.cubin")
+            file.write_bytes(content)
+            yield str(file), ()
+        return
+    with os.fdopen(os.memfd_create("kernel.cubin"), "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        yield f"/proc/self/fd/{stream.fileno()}", (stream.fileno(),)
 
 
 def _name(tool: str, cubin: bytes, options: tuple[str, ...]) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from cudabench.errors import CompilerError
@@ -21,28 +21,75 @@ from cudabench.toolchain.record import Job
 _SYSTEM = ("/usr/include", "/usr/lib", "/usr/lib64", "/usr/local/cuda", "/opt/cuda")
 _HASH = r"(?:#|%:|\?\?=)"
 _INCLUDE = re.compile(
-    rf'^[ \t]*{_HASH}[ \t]*(?:include(?:_next)?|import|embed)\b[ \t]*(?:["<]([^">\n]+)[">]|(\w+))', re.M
+    rf'^[ \t]*{_HASH}[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(?:["<]([^">\n]+)[">]|(\w[^\n]*))', re.M
 )
-_NAMED = re.compile(rf'^[ \t]*{_HASH}[ \t]*define[ \t]+(\w+)[ \t]+["<]([^">\n]+)[">]', re.M)
+_ASKED = re.compile(r'__has_(?:include(?:_next)?|embed)[ \t]*\([ \t]*(?:["<]([^">\n]+)[">]|(\w[^\n]*))')
+_DEFINE = re.compile(rf"^[ \t]*{_HASH}[ \t]*define[ \t]+(\w+)([^\n]*)", re.M)
+_QUOTED = re.compile(r'["<]([^">\n]+)[">]')
+_FROM_THE_ROOT = re.compile(r"(?:^|[^\w.])/")  # a slash with no name before it
 _HOSTS_HEAD = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:(?:fatal )?error|warning|note): ")
 
 
 def check(job: Job) -> None:
     """Raise CompilerError for an #include of a source, or of its own headers, that is none of its business.
 
-    One that a macro writes is followed where the macro's text is a name; another is the compiler's, within its limits.
+    One that macros write is followed through all that they may become; where a path from the root may be among it, it
+    is refused. So is one that is only asked for, by __has_include. What is taken in as numbers, by #embed, is below the
+    folders.
     """
     texts = [job.source, *includes.read(job).texts.values()]
     joined = [re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S) for text in texts]
-    named: dict[str, set[str]] = {}
-    for macro, meaning in [pair for text in joined for pair in _NAMED.findall(text)]:
-        named.setdefault(macro, set()).add(meaning)
-    for macro, value in job.defines:
-        named.setdefault(macro, set()).add(value.strip('"<>'))
+    macros: dict[str, set[str]] = {}
     for text in joined:
-        for written, macro in _INCLUDE.findall(text):
-            for name in {written} if written else named.get(macro, set()):
+        for macro, meaning in _DEFINE.findall(text):
+            macros.setdefault(macro, set()).add(meaning.partition("//")[0].strip())
+    for macro, value in job.defines:
+        macros.setdefault(macro, set()).add(value)
+    for text in joined:
+        for directive, written, computed in _INCLUDE.findall(text):
+            for name in [written] if written else _names(computed, macros, job):
                 _check_name(name, job)
+                if directive == "embed":
+                    _check_embedded(name, job)
+        for written, computed in _ASKED.findall(text):
+            for name in [written] if written else _names(computed, macros, job):
+                _check_name(name, job)
+
+
+def _names(computed: str, macros: Mapping[str, set[str]], job: Job) -> list[str]:
+    """Return the names that an #include may have whose text macros write; CompilerError where they may make a path
+    from the root."""
+    reached: set[str] = set()
+    texts = [computed.partition("//")[0]]
+    for text in texts:  # grows
+        for word in set(re.findall(r"\w+", text)) - reached:
+            reached.add(word)
+            texts += macros.get(word, ())
+    # Words that may become nothing, or what a name cannot go on from.
+    gone = {word for word in reached if any(not re.search(r"[\w.]$", text) for text in macros.get(word, ()))}
+    names = [name for text in texts for name in _QUOTED.findall(text)]
+    for text in texts:
+        if '"' in text:
+            continue  # a name as it stands, and among those
+        bare = re.sub(r"\w+", lambda word: "" if word[0] in gone else word[0], text)
+        if _FROM_THE_ROOT.search(re.sub(r"\s", "", bare)):
+            line = _line(computed, job.source)
+            place = f"{job.filename}:{line}" if line else job.filename
+            raise CompilerError(
+                f"{place}: error: the name that macros make of '{computed.strip()[:80]}' may be an absolute path, and "
+                "none is included so: write the name itself, from the source's folder."
+            )
+    return names
+
+
+def _check_embedded(name: str, job: Job) -> None:
+    folders = [*_tree(job), *map(Path, job.include_dirs)]
+    for path in [Path(folder) / name for folder in (_folder(job), *map(Path, job.include_dirs))]:
+        if path.exists() and not _below(path, folders):
+            raise CompilerError(
+                f"{job.filename}:{_line(name, job.source) or 1}: error: '{name}' is embedded from outside the source's "
+                "folder: give a folder above it with -I."
+            )
 
 
 def _check_name(name: str, job: Job) -> None:

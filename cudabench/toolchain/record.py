@@ -72,6 +72,7 @@ class Job:
     names: tuple[str, ...]
     std: str = ""
     machine_code: bool = False
+    debug: bool = False
 
     @classmethod
     def of(
@@ -84,6 +85,7 @@ class Job:
         names: Sequence[str],
         std: str = "",
         machine_code: bool = False,
+        debug: bool = False,
     ) -> Job:
         """Check the arguments of `compiler.compile_ptx`. Raises UsageError for a bad architecture, macro, language."""
         match = re.fullmatch(r"(?:sm|compute)_(\d{2,3}[af]?)", arch)
@@ -106,12 +108,13 @@ class Job:
             names=tuple(dict.fromkeys(names)),
             std=std,
             machine_code=machine_code,
+            debug=debug,
         )
 
     @property
     def options(self) -> list[str]:
         """The options that NVRTC and nvcc share."""
-        return [f"-arch={'sm' if self.machine_code else 'compute'}_{self.arch}", "-lineinfo"]
+        return [f"-arch={'sm' if self.machine_code else 'compute'}_{self.arch}", "-G" if self.debug else "-lineinfo"]
 
     @property
     def language(self) -> list[str]:

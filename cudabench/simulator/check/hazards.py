@@ -72,6 +72,11 @@ class Hazards:
             name = self.shared_name(min(max(where, 0), max(machine.shared_size - 1, 0)))
             offset = _beyond(where, size, 0, high)
             text = f"{who} {verb} {size} bytes at {offset} of the block's {high} bytes of shared memory{name}"
+        elif space != "local" and access.shared_bounds == (low, high):
+            # An array's own bounds; beyond them another one may lie.
+            name = next(readable(name) for name, start, _ in self.code.shared_names if start == low)
+            offset = _beyond(where, size, low, high)
+            text = f"{who} {verb} {size} bytes at {offset} of the shared '{name}' ({high - low} bytes)"
         elif space == "local" or access.bounds == (low, high):
             bounded = access.bounds is not None
             memory = f"a local array of {high - low} bytes" if bounded else f"its {high} bytes of local memory"

@@ -38,6 +38,7 @@ class MemoryOp:
         "number",
         "numbers",
         "ordered",
+        "shared_bounds",
         "size",
         "width",
     )
@@ -58,6 +59,9 @@ class MemoryOp:
         self.bounds: tuple[int, int] | None = None  # of the local array that it stays in, where that is known
         if "local" in spaces:
             builder.local_accesses.append((self, builder.address_register))
+        self.shared_bounds: tuple[int, int] | None = None  # of the shared array, likewise
+        if "shared" in spaces:
+            builder.shared_accesses.append((self, builder.address_register))
         self.numbers = {name: builder.access(name, kind, self.size, self.width) for name in spaces}
 
 

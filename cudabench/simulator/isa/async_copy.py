@@ -66,6 +66,7 @@ def _build_copy(builder: Builder, ins: Instruction) -> Run:
     words = size.value // 4
     load = MemoryOp(builder, "load", UNSIGNED[32], words, "global")
     store = MemoryOp(builder, "store", UNSIGNED[32], words, "shared")
+    builder.shared_accesses[-1] = (store, into)
 
     def run(machine: Machine) -> None:
         registers = machine.registers

@@ -222,9 +222,10 @@ class Atomic:
         wanted = self.target is not None and self.target in machine.code.read
         data = [machine.registers[source] for source in self.sources]
         if space == "shared":
+            least, most = access.shared_bounds or (0, machine.shared_size)
             low, high, bits = lanes.extremes()
-            if (low < 0 or high + access.size > machine.shared_size or bits & (access.size - 1)) and not check(
-                machine, access, lanes, 0, machine.shared_size, access.size
+            if (low < least or high + access.size > most or bits & (access.size - 1)) and not check(
+                machine, access, lanes, least, most, access.size
             ):
                 return None
             mask = (

@@ -23,13 +23,14 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
     chunk = machine.chunk
     memory = machine.shared
     dtype, width = access.dtype, access.width
-    if type(address) is Affine and address.low + offset >= 1 << 31:
+    least, most = access.shared_bounds or (0, machine.shared_size)
+    if type(address) is Affine and address.low + offset >= 1 << 31:  # not a generic one, whose window is in `offset`
         address = values.signed(address, 32) or address
     if type(address) is Affine:
         c = address.coefficients
         if (
-            address.low + offset >= 0
-            and address.high + offset + access.size <= machine.shared_size
+            address.low + offset >= least
+            and address.high + offset + access.size <= most
             and (c is None or not (c[3] or c[4] or c[5] or chunk.ragged))
             and aligned(address, offset, access.size)
         ):
@@ -55,8 +56,8 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
             ]
     lanes = Lanes(machine, address, offset)
     low, high, bits = lanes.extremes()
-    if (low < 0 or high + access.size > machine.shared_size or bits & (access.size - 1)) and not check(
-        machine, access, lanes, 0, machine.shared_size, access.size
+    if (low < least or high + access.size > most or bits & (access.size - 1)) and not check(
+        machine, access, lanes, least, most, access.size
     ):
         return None
     mask = lanes.exact(machine)
@@ -101,14 +102,15 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
     chunk = machine.chunk
     memory = machine.shared
     dtype, width = access.dtype, access.width
-    if type(address) is Affine and address.low + offset >= 1 << 31:
+    least, most = access.shared_bounds or (0, machine.shared_size)
+    if type(address) is Affine and address.low + offset >= 1 << 31:  # not a generic one, whose window is in `offset`
         address = values.signed(address, 32) or address
     if type(address) is Affine and machine.mask is None:
         c = address.coefficients
         if (
             c is not None
-            and address.low + offset >= 0
-            and address.high + offset + access.size <= machine.shared_size
+            and address.low + offset >= least
+            and address.high + offset + access.size <= most
             and not (c[3] or c[4] or c[5])
             and aligned(address, offset, access.size)
         ):
@@ -128,8 +130,8 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
             return
     lanes = Lanes(machine, address, offset)
     low, high, bits = lanes.extremes()
-    if (low < 0 or high + access.size > machine.shared_size or bits & (access.size - 1)) and not check(
-        machine, access, lanes, 0, machine.shared_size, access.size
+    if (low < least or high + access.size > most or bits & (access.size - 1)) and not check(
+        machine, access, lanes, least, most, access.size
     ):
         return
     # A uniform address has a mask of one place; which lanes write still matters for the value.

@@ -18,12 +18,13 @@ from cudabench.simulator.program.calls import RESULT, Calls, Shared, Site
 from cudabench.simulator.program.code import (
     GRID_BARRIER,
     LOCAL_BIT,
+    SHARED_BIT,
     SYMBOL_BIT,
     AccessKind,
     Block,
+    BoundedAccess,
     Code,
     Load,
-    LocalAccess,
     MemoryInstruction,
     Op,
     Refuse,
@@ -34,6 +35,7 @@ from cudabench.simulator.program.flow import (
     cut_blocks,
     find_live_registers,
     find_local_bounds,
+    find_shared_bounds,
     mark_guesses,
     points_to,
     watch_undefined,
@@ -143,7 +145,9 @@ class Builder:
         self.swaps: list[tuple[int, int]] = []  # of compare-and-swaps the registers of what they expect and the address
         self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock, and fences
         self.local_starts: list[int] = []  # of local arrays, in bytes
-        self.local_accesses: list[LocalAccess] = []
+        self.local_accesses: list[BoundedAccess] = []
+        self.shared_accesses: list[BoundedAccess] = []
+        self.shared_addresses: dict[tuple[str, int], int] = {}  # registers, by array and offset
         self.orders = False  # whether anything but an atomic may order blocks: a fence, or an access with an order
         self.address_register = -1
         self.ins: Instruction = None  # type: ignore[assignment]
@@ -271,6 +275,13 @@ class Builder:
         if local is not None and local.space == "local" and self.activation is not None and self.activation.recursive:
             return self.in_frame(self.activation.place(f"{name}{self.frame.suffix}", local.align, local.size) + offset)
         address = self.variable(name)
+        array = self.shared_variable(name)
+        if array is not None and array[0] in self.shared:
+            # Apart from a number that is the same: it tells which array is meant.
+            key = (array[0], offset)
+            if key not in self.shared_addresses:
+                self.shared_addresses[key] = self.new(64, Affine(address + offset))
+            return self.shared_addresses[key]
         if address != DYNAMIC_SHARED:
             return self.constant(address + offset, 64)
         # The dynamic shared memory begins where the static ends, which is known once all is decoded.
@@ -304,13 +315,12 @@ class Builder:
                 self.slots_local[key] = offset
                 self.local_bytes = offset + local.size
             return self.slots_local[key]
-        if local is not None and local.space == "shared":
-            return self.shared_offset(f"{self.frame.function.name}::{name}", local)
+        array = self.shared_variable(name)
+        if array is not None:
+            return self.shared_offset(*array)
         if local is not None and local.space == "param":
             raise Refuse(f"the address of a call's parameter ({name.partition('@')[0]})")
         variable = local or self.module.variables.get(name)
-        if variable is not None and variable.space == "shared":
-            return self.shared_offset(name, variable)
         key = name if local is None else f"{self.frame.function.name}::{name}"
         if key in self.symbols:
             return self.symbols[key]
@@ -323,6 +333,14 @@ class Builder:
         if variable is not None:
             raise Refuse(f"the variable {name} that is defined in another file")
         raise PtxError(f"the PTX uses the unknown name '{name}'.")
+
+    def shared_variable(self, name: str) -> tuple[str, ptx.Variable] | None:
+        """Return the key and the variable of a name that is a shared variable's, else None."""
+        local = self.frame.variables.get(name)
+        variable = local or self.module.variables.get(name)
+        if variable is None or variable.space != "shared":
+            return None
+        return (name if local is None else f"{self.frame.function.name}::{name}"), variable
 
     def shared_offset(self, key: str, variable: ptx.Variable) -> int:
         """Return a shared variable's offset; all dynamic ones begin after the static ones."""
@@ -430,10 +448,15 @@ class Builder:
             slot = value >> SLOT_BITS if width == 64 else 0
             if 0 < slot <= len(self.symbols):  # other literals, -16 among them, are numbers
                 symbols[index] = 1 << (SYMBOL_BIT + slot)
+        arrays = [*self.shared]
+        for (name, _), index in self.shared_addresses.items():
+            symbols[index] = 1 << (SHARED_BIT + arrays.index(name))
         found = points_to(self.stream, len(self.widths), symbols)
         written = written_memory(found, self.write_addresses)
         mark_guesses(self.stream, found, self.loads, self.swaps)
         find_local_bounds(found, self.local_arrays(), self.local_accesses)
+        edges = [(start, start + size) for start, size in self.shared.values()]
+        find_shared_bounds(found, edges, self.shared_accesses)
         granule = {space: min(value, 8) for space, value in self.granule.items()}
         blocks = cut_blocks(self.stream, self.kernel.location)
         places = rank(blocks)

@@ -24,6 +24,7 @@ AccessKind = Literal["load", "store", "atomic"]
 GRID_BARRIER = ("%envreg1", "%envreg2")
 SYMBOL_BIT = 8192  # see `flow.points_to`
 LOCAL_BIT = 2 * SYMBOL_BIT
+SHARED_BIT = 3 * SYMBOL_BIT
 
 
 class Unsupported(NamedTuple):
@@ -115,9 +116,11 @@ class Block:
 
 
 class Bounded(Protocol):
-    """A memory instruction that may be known to stay in one local array, bytes (start, end) of a thread's memory."""
+    """A memory instruction that may be known to stay in one array: bytes (start, end) of a thread's local memory, or of
+    a block's shared memory."""
 
     bounds: tuple[int, int] | None
+    shared_bounds: tuple[int, int] | None
 
 
 class Load(Protocol):
@@ -126,7 +129,7 @@ class Load(Protocol):
     guess: bool
 
 
-LocalAccess = tuple[Bounded, int]  # and the register of its address
+BoundedAccess = tuple[Bounded, int]  # and the register of its address
 
 
 class MemoryInstruction(NamedTuple):

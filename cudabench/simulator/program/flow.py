@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudabench.simulator.errors import PtxError
-from cudabench.simulator.program.code import LOCAL_BIT, Block, Load, LocalAccess, Op, Run
+from cudabench.simulator.program.code import LOCAL_BIT, SHARED_BIT, SYMBOL_BIT, Block, BoundedAccess, Load, Op, Run
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Value, is_undefined, undefined_lanes
 
@@ -135,7 +135,8 @@ def points_to(stream: Sequence[Op | str], registers: int, pointers: Mapping[int,
     """Return for each register what it may point to, as bits.
 
     Bit 0: anything (a pointer that came from memory); bit 1 + n: the pointer at byte n of the parameters; bit
-    SYMBOL_BIT + n: the module variable in slot n; bit LOCAL_BIT + n: the n-th local array.
+    SYMBOL_BIT + n: the module variable in slot n; bit LOCAL_BIT + n: the n-th local array; bit SHARED_BIT + n: the n-th
+    shared array whose size the PTX has.
 
     registers: how many there are; pointers: the bits of those that hold an address from the start.
     """
@@ -196,14 +197,27 @@ def mark_guesses(
 _MEMORY = frozenset(("ld", "ldu", "atom", "red", "st"))
 
 
-def find_local_bounds(found: Sequence[int], arrays: Sequence[tuple[int, int]], accesses: Iterable[LocalAccess]) -> None:
+def find_local_bounds(
+    found: Sequence[int], arrays: Sequence[tuple[int, int]], accesses: Iterable[BoundedAccess]
+) -> None:
     """Give each access that can only reach one local array the bounds of that array.
 
     found: what registers point to; arrays: (start, end) of the local arrays in bytes; accesses: those that may be
     local, each with the register of its address.
     """
     for access, index in accesses:
-        bits = found[index]
-        local = bits >> LOCAL_BIT
-        if not bits & 1 and local and local & (local - 1) == 0:
-            access.bounds = arrays[local.bit_length() - 1]
+        access.bounds = _only(found[index], LOCAL_BIT, arrays)
+
+
+def find_shared_bounds(
+    found: Sequence[int], arrays: Sequence[tuple[int, int]], accesses: Iterable[BoundedAccess]
+) -> None:
+    """Give each access that can only reach one shared array the bounds of that array, as `find_local_bounds` does."""
+    for access, index in accesses:
+        access.shared_bounds = _only(found[index], SHARED_BIT, arrays)
+
+
+def _only(bits: int, first: int, arrays: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """Return the one array of a kind that a register points to, None where it may be several or anything."""
+    mine = bits >> first & (1 << SYMBOL_BIT) - 1
+    return None if bits & 1 or not mine or mine & (mine - 1) else arrays[mine.bit_length() - 1]

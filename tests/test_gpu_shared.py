@@ -1,0 +1,56 @@
+"""Two runs at once on one real GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+LINE = (sys.executable, "-m", "cudabench", "vecadd", "-k", "grid-stride", "--size", str(1 << 24), "--no-cpu", "-q")
+
+
+def computing() -> set[int]:
+    """Return the numbers that NVML has for the processes on the first card."""
+    nvml = pytest.importorskip("pynvml")
+    nvml.nvmlInit()
+    card = nvml.nvmlDeviceGetHandleByIndex(0)
+    return {int(one.pid) for one in nvml.nvmlDeviceGetComputeRunningProcesses(card)}
+
+
+def test_each_names_the_other(tmp_path: Path) -> None:
+    """A run beside another says so in its results, with the other's number; the other, terminated, leaves the card."""
+    before = computing()
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "0"}
+    long = [*LINE, "--min-time", "60", "--max-time", "60", "--json", str(tmp_path / "long.json")]
+    with subprocess.Popen(long, env=environment, stderr=subprocess.PIPE) as first:
+        try:
+            end = time.monotonic() + 60
+            came: set[int] = set()
+            while not came:
+                if first.poll() is not None or time.monotonic() > end:
+                    pytest.skip("NVML does not list what computes on the GPU here")
+                seen = computing() - before
+                time.sleep(2)  # what only asked for the card's name has gone by then
+                came = seen & computing()
+            short = [*LINE, "--max-time", "1", "--json", str(tmp_path / "short.json")]
+            subprocess.run(short, env=environment, check=True, timeout=120)
+        finally:
+            first.send_signal(signal.SIGTERM)
+        first.communicate(timeout=60)
+    assert first.returncode == 143
+    (result,) = json.loads((tmp_path / "short.json").read_text())["results"]
+    (said,) = [one["message"] for one in result["warnings"] if one["code"] == "shared-gpu"]
+    assert came & {int(number) for number in re.findall(r"\d+", said)}, said
+    end = time.monotonic() + 20
+    while (left := computing() & came) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert not left
