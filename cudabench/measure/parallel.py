@@ -129,12 +129,21 @@ def _fork(cases: Sequence[Case], simulate: Simulate, others: Sequence[_Process])
     tasks, to = Pipe(duplex=False)
     sys.stdout.flush()
     sys.stderr.flush()
-    with warnings.catch_warnings():
-        # Python warns of other threads: the child takes no lock of theirs, simulates and leaves.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
+    parent = os.getpid()
+    # Ctrl-C is for the parent, which ends this process: not even in its first moments does it see one.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with warnings.catch_warnings():
+            # Python warns of other threads: the child takes no lock of theirs, simulates and leaves.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+    finally:
+        if os.getpid() == parent:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if pid == 0:
         try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             for mine in (out_of, to, *(end for other in others for end in (other.to, other.out_of))):
                 mine.close()
             _work(cases, simulate, tasks, back)
@@ -148,7 +157,6 @@ def _fork(cases: Sequence[Case], simulate: Simulate, others: Sequence[_Process])
 def _work(cases: Sequence[Case], simulate: Simulate, tasks: Connection, back: Connection) -> None:
     """Be the child: simulate what comes until no more does, and leave."""
     gc.freeze()  # what the parent made stays shared
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     confined.die_with_parent()
     said = 0.0
