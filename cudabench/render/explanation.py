@@ -43,7 +43,7 @@ def show(
         out.print(Text(verdict.line(result), style="bold"))
         out.print(Text(verdict.sentence(result, ladder, ideas or {})))
     out.print()
-    accesses(out, result.access or ())
+    accesses(out, result.access or (), costly_lines(result))
     branches(out, result.branches or (), result.instructions or 0)
     if threads:
         thread_picture(out, result.threads or ())
@@ -109,8 +109,11 @@ COLUMNS = (
 )
 
 
-def accesses(out: Console, rows: Sequence[Access]) -> None:
-    """Print the table of accesses, a row a line, array and kind, then the advice by line."""
+COSTLY = ("division", "double")  # warnings of lines that cost more than they look
+
+
+def accesses(out: Console, rows: Sequence[Access], notes: Sequence[str] = ()) -> None:
+    """Print the table of accesses, a row a line, array and kind, then the advice by line and further notes."""
     from rich.table import Table
     from rich.text import Text
 
@@ -144,7 +147,7 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
                 style="dim",
             )
         )
-    lines = advice_lines(rows)
+    lines = [*advice_lines(rows), *notes]
     if lines:
         out.print()
     for text in lines:
@@ -174,6 +177,11 @@ def advice_lines(rows: Sequence[Access]) -> list[str]:
     return [f"{'line' if len(at) == 1 else 'lines'} {', '.join(map(str, at))}: {said}" for said, at in where.items()]
 
 
+def costly_lines(result: Result) -> list[str]:
+    """Return what is to be said of arithmetic that costs more than it looks, by line."""
+    return [warning.message for warning in result.warnings if warning.code in COSTLY]
+
+
 def plain(source: str) -> str:
     """Return a source line as it can stand in a table."""
     return " ".join(source.split("\t"))
@@ -198,18 +206,23 @@ def branches(out: Console, rows: Sequence[Branch], instructions: int) -> None:
         return
     out.print()
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for heading in ("line", "warps", "divergent", "instructions", "threads each"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("branch", no_wrap=True, overflow="ellipsis")
-    for row in costly:
-        table.add_row(
+    headings = ("line", "warps", "divergent", "instructions", "threads each")
+    cells = [
+        (
             str(row.line),
             units.count(row.executions),
             units.percent(row.divergent / row.executions),
             f"{units.count(row.instructions)} ({units.percent(row.instructions / instructions)})",
             f"{row.threads_per_instruction:.1f}",
-            Text(row.source),
         )
+        for row in costly
+    ]
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("branch", no_wrap=True)
+    taken = sum(2 + max(map(len, column)) for column in zip(headings, *cells, strict=True))
+    for row, numbers in zip(costly, cells, strict=True):
+        table.add_row(*numbers, Text(shortened(plain(row.source), max(out.width - taken, len("branch")))))
     out.print(table)
     out.print(
         Text("Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")

@@ -227,7 +227,7 @@ def _shared_variables(code: Code, machine: Machine) -> tuple[tuple[str, int, int
 
 def _access(code: Code, machine: Machine, row: Row) -> Access:
     """Return the record of what one instruction did to one array."""
-    location, space, op, size = code.accesses[row.number]
+    location, space, op, size, what = code.accesses[row.number]
     size = machine.counters.issued.get(row.number, (0, size))[1]
     patterns = by_pattern([PatternCount(look.pattern, r, p, i, look.example) for look, (r, p, i) in row.looks.items()])
     requests, pieces, ideal = patterns[0][1:4]
@@ -254,5 +254,5 @@ def _access(code: Code, machine: Machine, row: Row) -> Access:
         code.files.get(location.file, ""), location.line, space, op, size, requests,
         None if shared else pieces, None if shared else ideal, pieces if shared else None, ideal if shared else None,
         kernel=code.name, column=location.column, instruction=location.ptx_line,
-        array=array, array_bytes=nbytes, start=start, patterns=patterns, first=first, step=row.step,
+        array=array, array_bytes=nbytes, start=start, patterns=patterns, first=first, step=row.step, what=what,
     )  # fmt: skip

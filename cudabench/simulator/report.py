@@ -36,7 +36,7 @@ class Access(NamedTuple):
     shared or a module variable (several names where lanes went to several), or None; array_bytes: its size, 0 where
     that is not known; start: its offset in shared memory, or its address. patterns: what the lanes did, the most
     frequent first. first: the first address that thread 0 or a first warp went to; step: bytes to the next execution's,
-    0 where that is not known.
+    0 where that is not known. what: of an atomic its operation and type in PTX, 'add.f32'.
     """
 
     file: str
@@ -59,6 +59,7 @@ class Access(NamedTuple):
     patterns: tuple[PatternCount, ...] = ()
     first: int = 0
     step: int = 0
+    what: str = ""
 
     @property
     def key(self) -> tuple[Any, ...]:

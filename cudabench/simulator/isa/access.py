@@ -42,7 +42,9 @@ class MemoryOp:
         "width",
     )
 
-    def __init__(self, builder: Builder, kind: AccessKind, dtype: np.dtype[Any], count: int, space: str) -> None:
+    def __init__(
+        self, builder: Builder, kind: AccessKind, dtype: np.dtype[Any], count: int, space: str, what: str = ""
+    ) -> None:
         self.kind, self.dtype, self.count = kind, dtype, count
         self.width = dtype.itemsize
         self.size = self.width * count
@@ -58,7 +60,7 @@ class MemoryOp:
         self.bounds: tuple[int, int] | None = None  # of the local array that it stays in, where that is known
         if "local" in spaces:
             builder.local_accesses.append((self, builder.address_register))
-        self.numbers = {name: builder.access(name, kind, self.size, self.width) for name in spaces}
+        self.numbers = {name: builder.access(name, kind, self.size, self.width, what) for name in spaces}
 
 
 def space_of(ins: Instruction) -> str:

@@ -176,7 +176,7 @@ class Atomic:
         wanted_operands = 2 if self.name == "cas" else 1
         self.sources = self.sources[:wanted_operands]
         self.address, self.offset = builder.address(ins.operands[place])
-        self.access = MemoryOp(builder, "atomic", dtype, 1, self.space)
+        self.access = MemoryOp(builder, "atomic", dtype, 1, self.space, f"{self.name}.{self.type}")
         builder.pointer = 1 if BITS[self.type] == 64 else 0
         if self.name == "cas":
             builder.swaps.append((self.sources[0], self.address))

@@ -335,12 +335,12 @@ class Builder:
             self.address_register = self.source(Symbol(operand.base), "b64")
         return self.address_register, operand.offset
 
-    def access(self, space: str, kind: AccessKind, size: int, granule: int) -> int:
+    def access(self, space: str, kind: AccessKind, size: int, granule: int, what: str = "") -> int:
         """Return the number under which a memory instruction's requests are counted."""
         for name in self.granule if space == "generic" else (space,):
             if name in self.granule:
                 self.granule[name] = min(self.granule[name], granule)
-        self.accesses.append(MemoryInstruction(self.ins.location, space, kind, size))
+        self.accesses.append(MemoryInstruction(self.ins.location, space, kind, size, what))
         return len(self.accesses) - 1
 
     def local_pointer(self, ins: Instruction) -> int | None:

@@ -127,12 +127,16 @@ LocalAccess = tuple[Bounded, int]  # and the register of its address
 
 
 class MemoryInstruction(NamedTuple):
-    """What is counted apart: a memory instruction in one state space, with the bytes that it moves for a lane."""
+    """What is counted apart: a memory instruction in one state space, with the bytes that it moves for a lane.
+
+    what: of an atomic its operation and type, 'add.f32'.
+    """
 
     location: Location
     space: str
     kind: AccessKind
     size: int
+    what: str = ""
 
 
 class Code(NamedTuple):
