@@ -270,7 +270,8 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
     for access in report.accesses:
         there = opcodes[access.instruction]
         if access.space == "shared":
-            sums[f"shared {access.op} wavefronts"] += access.wavefronts or 0
+            sums[f"shared {access.op} wavefronts"] += (access.wavefronts or 0) - access.reloads
+            sums["shared load wavefronts"] += access.reloads
         elif access.space == "local":
             sums["local sectors"] += (access.sectors or 0) if there & {"LDL", "STL"} else 0
         elif access.space == "global":
@@ -283,6 +284,9 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
         for block, ran in zip(function.blocks, times, strict=True):
             sums["instructions"] += round(ran.warps * len(block.instructions) + ran.again)
             sums["thread instructions"] += round(ran.lanes * len(block.instructions))
+            # The hardware counts a barrier whose number stands in a register as a store to shared memory, too.
+            barriers = [i for i in block.instructions if i.opcode == "BAR" and i.operands and i.operands[0][0] == "R"]
+            sums["shared store wavefronts"] += round(ran.warps * len(barriers))
     for local in machine_code.local_accesses(code, lines, counts):
         sums["local sectors"] += round(local.lanes * local.bytes / 32) if local.spill else 0
     return sums

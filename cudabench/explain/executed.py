@@ -7,7 +7,8 @@ one unknown at a time, the surest first:
 
 1. the lanes that start, and conservation;
 2. instructions that ptxas neither moves across branches nor drops: stores, atomics, barriers, shuffles. All copies of
-   one together run as often as its PTX line, also where ptxas unrolled a loop or copied its tail;
+   one together run as often as its PTX line, also where ptxas unrolled a loop or copied its tail; an atomic that is a
+   loop of the machine code as often as lanes that meet have to wait;
 3. branches that are there once: one of a loop that ptxas unrolled is there for each body;
 4. loads, like stores, although one may have been moved out of a loop or behind a branch;
 5. a loop that ptxas unrolled further than the PTX: the body of several trips comes first and as often as it fits, then
@@ -52,6 +53,14 @@ class Times(Protocol):
     @property
     def parted(self) -> int:
         """Of a branch: warps of which some lanes took it and some did not."""
+
+    @property
+    def turns(self) -> int:
+        """Of an atomic that is a loop in the machine code: how often warps go through it."""
+
+    @property
+    def waiting(self) -> int:
+        """Of such an atomic: the lanes that do."""
 
 
 Executions = Mapping[int, Times]
@@ -240,6 +249,7 @@ class _Copies:
         self.loads: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self.branches: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self.bodies: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)  # copies without a guard
+        self.turning: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)  # loops of one atomic
         spoiled = set()  # lines with a copy that only its guard keeps from running
         for function in functions:
             for block in function.blocks:
@@ -250,6 +260,9 @@ class _Copies:
                     text = ptx[line - 1]
                     match = _OPCODE.match(text)
                     opcode = match[1] if match else ""
+                    if instruction.opcode == "ATOMS" and "CAST" in instruction.modifiers:
+                        self.turning[line][function.name, block.number] += 1
+                        continue
                     if instruction.opcode in _FIXED.get(opcode, ()):
                         group = self.fixed
                     elif instruction.opcode in _LOADS.get(opcode, ()):
@@ -341,6 +354,13 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
             if all(name == function.name for name, _ in places):
                 terms: dict[_Key, int] = {("in", number, -1): times for (_, number), times in places.items()}
                 system.add(terms, executions[line].lanes, rank)
+    for line, places in copies.turning.items():
+        for (name, number), _ in places.items():
+            if name == function.name and number in blocks[number].successors:
+                times = executions[line]
+                system.set(("in", number, -1), times.waiting / len(places))
+                system.set(("edge", number, number), (times.waiting - times.lanes) / len(places))
+                system.warps[number] = times.turns / len(places)
     for rank in range(_RANKS):
         system.solve(rank)
     _unroll(function, copies, system)
