@@ -362,10 +362,10 @@ def _combine(row: Access) -> str:
     if operation in ("and", "or", "xor"):
         return f"combine within the warp ({f'__reduce_{operation}_sync, or shuffles' if whole else 'shuffles'})"
     if operation == "exch":
-        return "only the last one stays: choose one lane of the warp"
+        return "choose one lane of the warp, as only the last value stays,"
     if operation == "cas":
-        return "choose one lane of the warp, with what all lanes bring combined by shuffles,"
-    return "choose one lane of the warp to count for all"
+        return "combine what lanes bring within the warp (shuffles)"
+    return "let one lane of the warp count for all"
 
 
 # Constant memory ----------------------------------------------------------------------------------------------------

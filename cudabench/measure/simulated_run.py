@@ -48,6 +48,7 @@ from cudabench.model import (
     Watch,
 )
 from cudabench.results.warnings import warning
+from cudabench.simulator.count import order
 from cudabench.toolchain.record import Compiled
 
 
@@ -220,7 +221,9 @@ class SimulatedRun(RunContext):
                 kernels = [machine_code.Kernel(entry, run.report.executed.get(entry)) for entry in entries]
                 images.append(machine_code.Image(one.cubin, kernels, one.ptx.splitlines()))
         ptx = "\n".join(one.ptx for _, one in compiled)
-        return machine_code.describe_all(images, self.device.architecture, ptx)
+        record = machine_code.describe_all(images, self.device.architecture, ptx)
+        reasons = dict.fromkeys(row.inexact for row in run.report.accesses if row.inexact in order.REPEATED)
+        return record if record is None or not reasons else replace(record, inexact="; ".join(reasons))
 
 
 def _counted(
@@ -269,6 +272,7 @@ def _access(access: simulator.Access, case: Case, said: str | None) -> Access:
         instruction=access.instruction or None,
         array=access.array,
         pattern=_pattern(access),
+        inexact=access.inexact,
     )
 
 

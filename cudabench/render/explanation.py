@@ -65,7 +65,8 @@ def summary(result: Result) -> str:
     """Return what the kernel executes and occupies."""
     code = result.machine_code
     if code is not None and code.instructions_executed is not None:
-        parts = [f"{units.count(code.instructions_executed)} warp instructions"]
+        sign = "~" if code.inexact else ""
+        parts = [f"{sign}{units.count(code.instructions_executed)} warp instructions"]
         if code.threads_per_instruction is not None:
             parts.append(f"{code.threads_per_instruction:.1f} threads each")
     else:
@@ -88,6 +89,11 @@ def summary(result: Result) -> str:
     return ", ".join(parts)
 
 
+def about(row: Access) -> str:
+    """Return the sign before a count that hardware may have otherwise."""
+    return "~" if row.inexact else ""
+
+
 class AccessColumn(NamedTuple):
     """A column of the table of accesses; where the terminal is narrow the highest `expendable` leaves first."""
 
@@ -102,8 +108,10 @@ COLUMNS = (
     AccessColumn("array", lambda row: shortened(row.array or "", NAME_WIDTH), right=False),
     AccessColumn("access", lambda row: f"{row.space} {row.op} {row.bytes} B", right=False),
     AccessColumn("lanes of a warp", lambda row: spoken(row.pattern), right=False, expendable=2),
-    AccessColumn("requests", lambda row: units.count(row.requests), expendable=3),
-    AccessColumn("per request", lambda row: f"{units.digits(cost(row).per_request or 0, 3)} {unit(row.space)}"),
+    AccessColumn("requests", lambda row: about(row) + units.count(row.requests), expendable=3),
+    AccessColumn(
+        "per request", lambda row: f"{about(row)}{units.digits(cost(row).per_request or 0, 3)} {unit(row.space)}"
+    ),
     AccessColumn("at best", lambda row: units.digits(cost(row).ideal_per_request or 0, 3), expendable=1),
     AccessColumn("waste", lambda row: f"{cost(row).waste or 0:.0%}"),
 )
@@ -152,6 +160,13 @@ def accesses(out: Console, rows: Sequence[Access], notes: Sequence[str] = ()) ->
         out.print()
     for text in lines:
         out.print(Text(text, style="yellow"))
+    reasons: dict[str, list[int]] = {}
+    for row in rows:
+        if row.inexact and row.line not in reasons.setdefault(row.inexact, []):
+            reasons[row.inexact].append(row.line)
+    for reason, at in reasons.items():
+        said = f"~ {'line' if len(at) == 1 else 'lines'} {', '.join(map(str, at))}: hardware may count otherwise: "
+        out.print(Text(said + reason, style="dim"))
 
 
 def fitting(rows: Sequence[Access], width: int) -> tuple[list[AccessColumn], int]:

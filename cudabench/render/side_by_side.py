@@ -12,6 +12,7 @@ from cudabench.explain.advice import conflict
 from cudabench.explain.lines import by_line, spoken
 from cudabench.model import Access, BankRequest, Result
 from cudabench.render.explanation import (
+    about,
     advice_lines,
     bank_pictures,
     costly_lines,
@@ -110,10 +111,10 @@ def _cell(row: Access | None, width: int) -> str:
     if row is None:
         return "-"
     spent = cost(row)
-    text = f"{units.digits(spent.per_request or 0, 3)} {unit(row.space)}"
+    text = f"{about(row)}{units.digits(spent.per_request or 0, 3)} {unit(row.space)}"
     if width < 110:
         return text
-    return f"{text}, {spoken(row.pattern)}, {units.count(row.requests)} requests"
+    return f"{text}, {spoken(row.pattern)}, {about(row)}{units.count(row.requests)} requests"
 
 
 def changed(old: Access | None, new: Access | None) -> str:
@@ -139,9 +140,9 @@ def changes(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> No
     for before, after in different:
         one = before or after
         assert one is not None
-        requests = [row and _request(result, row) for result, row in ((old, before), (new, after))]
+        requests = [None if row is None else _request(result, row) for result, row in ((old, before), (new, after))]
         picture = tuple(
-            (row and row.line, request and request.passes)
+            (None if row is None else row.line, None if request is None else request.passes)
             for row, request in zip((before, after), requests, strict=True)
         )
         if picture in drawn or len(drawn) == PICTURES:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cudabench.launchable import MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.simulator.check.hazards import readable
+from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import NOWHERE, Row, executed_lines
@@ -217,8 +218,11 @@ def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
 def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
     """Return the counts per instruction and array, in the order of the source."""
     found: dict[tuple[Any, ...], Access] = {}
+    undecided = order.open_lines(code)
     for row in machine.counters.rows.values():
         access = _access(code, machine, row)
+        reason = undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
+        access = access if reason is None else access._replace(inexact=reason)
         key = access.key
         have = found.get(key)  # of another copy of an inlined function
         found[key] = access if have is None else have.plus(access)

@@ -461,7 +461,7 @@ class Builder:
 
     def append(self, ins: Instruction) -> None:
         """Append one instruction's op."""
-        self.uses, self.defs, self.pointer = [], [], None
+        self.uses, self.defs, self.pointer, self.address_register = [], [], None, -1
         if ins.opcode == "call":
             self.call(ins)
             return
@@ -476,7 +476,7 @@ class Builder:
         if ins.opcode != "ret":
             op.labels = tuple(name + self.frame.suffix for name in op.labels)
         op.line, op.opcode = ins.location, ins.opcode
-        op.defs = tuple(self.defs)
+        op.defs, op.address = tuple(self.defs), self.address_register
         op.pointer = self.local_pointer(ins) if self.pointer is None else self.pointer
         if ins.guard is not None:
             guard, _ = self.predicate(Symbol(ins.guard))
