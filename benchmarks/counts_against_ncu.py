@@ -283,7 +283,7 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
     for function, times in zip(code, counts, strict=True):
         for block, ran in zip(function.blocks, times, strict=True):
             sums["instructions"] += round(ran.warps * len(block.instructions) + ran.again)
-            sums["thread instructions"] += round(ran.lanes * len(block.instructions))
+            sums["thread instructions"] += round(ran.lanes * len(block.instructions) + ran.again_lanes)
             # The hardware counts a barrier whose number stands in a register as a store to shared memory, too.
             barriers = [i for i in block.instructions if i.opcode == "BAR" and i.operands and i.operands[0][0] == "R"]
             sums["shared store wavefronts"] += round(ran.warps * len(barriers))

@@ -77,6 +77,11 @@ class Count(NamedTuple):
     sure: bool
     again: float = 0
 
+    @property
+    def again_lanes(self) -> float:
+        """Their lanes, estimated: what is left of a warp when others have gone is half of it on average."""
+        return self.again * self.lanes / self.warps / 2 if self.warps else 0
+
 
 # What comes of a PTX instruction of the group as one machine instruction, that cannot leave its place.
 _FIXED = {
@@ -444,9 +449,38 @@ def _arrivals(blocks: Sequence[Block], counts: Sequence[Count], executions: Exec
         ends = (blocks[number].instructions[-1] for number in inside - inner)
         lines = {last.ptx_line for last in ends if last.opcode == "BRA"}
         parted: float = sum(executions[line].parted for line in lines if line in executions)
+        parted += sum(_parting(blocks[number], blocks, counts, executions) for number in inside - inner)
         parted += sum(counts[number].again for number in inside - inner)
         arrivals[meeting] = counts[first].warps + parted if counts[meeting].lanes else 0
+    # Where nothing lets lanes meet again, each part comes to the end of the kernel by itself.
+    within = {number for _, _, part in regions for number in part}
+    for block in blocks:
+        last = block.instructions[-1]
+        leaves = last.opcode == "EXIT" and not last.guard
+        if block.number in within or not (leaves or block.instructions[0].opcode == "WARPSYNC"):
+            continue
+        ways = (o.instructions[-1] for o in blocks if block.number in o.successors and o.number not in within)
+        before = {way.ptx_line for way in ways if way.opcode == "BRA"}
+        parted = sum(executions[line].parted for line in before if line in executions)
+        if parted and counts[block.number].lanes:
+            arrivals[block.number] = min(counts[block.number].warps + parted, counts[block.number].lanes)
     return arrivals
+
+
+def _parting(block: Block, blocks: Sequence[Block], counts: Sequence[Count], executions: Executions) -> float:
+    """Return how many warps part at a branch that is named after no branch of the PTX: those that go both ways.
+
+    Of a way that joins another one at once, as few warps as its lanes fill.
+    """
+    last = block.instructions[-1]
+    line = executions.get(last.ptx_line)
+    if last.opcode != "BRA" or not last.guard or len(set(block.successors)) != 2 or (line and line.taken):
+        return 0
+    alone = [to for to in set(block.successors) if sum(to in other.successors for other in blocks) == 1]
+    ways = sum(counts[to].warps for to in alone)
+    if len(alone) == 1:
+        ways += ceil((counts[block.number].lanes - counts[alone[0]].lanes) / 32)
+    return max(ways - counts[block.number].warps, 0) if alone else 0
 
 
 def _unroll(function: Function, copies: _Copies, system: _System) -> None:
