@@ -452,14 +452,15 @@ def _arrivals(blocks: Sequence[Block], counts: Sequence[Count], executions: Exec
         parted += sum(_parting(blocks[number], blocks, counts, executions) for number in inside - inner)
         parted += sum(counts[number].again for number in inside - inner)
         arrivals[meeting] = counts[first].warps + parted if counts[meeting].lanes else 0
-    # Where nothing lets lanes meet again, each part comes to the end of the kernel by itself.
+    # Behind a loop where nothing lets lanes meet again, each part comes to the end of the kernel by itself.
     within = {number for _, _, part in regions for number in part}
     for block in blocks:
         last = block.instructions[-1]
         leaves = last.opcode == "EXIT" and not last.guard
         if block.number in within or not (leaves or block.instructions[0].opcode == "WARPSYNC"):
             continue
-        ways = (o.instructions[-1] for o in blocks if block.number in o.successors and o.number not in within)
+        loops = (o for o in blocks if block.number in o.successors and min(o.successors) <= o.number)
+        ways = (o.instructions[-1] for o in loops if o.number not in within)
         before = {way.ptx_line for way in ways if way.opcode == "BRA"}
         parted = sum(executions[line].parted for line in before if line in executions)
         if parted and counts[block.number].lanes:
