@@ -31,6 +31,7 @@ ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each 
 
 SECTOR_SHIFT = 5
 SECTOR = 1 << SECTOR_SHIFT
+LINE_SHIFT = 7
 MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
 _FULL_WARP = np.uint64(0x0101010101010101)
 
@@ -443,6 +444,39 @@ class Counters:
         rows, mask, times = spread(address, mask, chunk)
         pieces, ideal = atomics.sectors(rows.reshape(-1, 32), size, None if mask is None else mask.reshape(-1, 32))
         self.add(number, warps, pieces * times, ideal * times, array, self.look(number, array, rows, mask, size))
+
+    def shifted_copy(
+        self,
+        number: int,
+        source: Affine | Array,
+        source_offset: int,
+        target: Affine | Array,
+        target_offset: int,
+        mask: Array | None,
+        chunk: Chunk,
+    ) -> None:
+        """Count the sectors that an asynchronous copy takes twice, arguments as for `global_`.
+
+        Where copies of 16 bytes a lane bring what lies in one sector to two lines of 128 bytes of shared memory, each
+        of them asks for it: so an H200 counts rows that are padded by 16 bytes (benchmarks/results/counts_h200.md).
+        """
+        shift = target_offset - source_offset
+        alike = type(source) is Affine and type(target) is Affine and source.coefficients == target.coefficients
+        if alike and (target.base - source.base + shift) % SECTOR == 0:
+            return
+        places = [a.array(chunk, INT64) if isinstance(a, Affine) else a.astype(np.int64) for a in (source, target)]
+        if not ((places[1] - places[0] + shift) & (SECTOR - 1)).any():
+            return
+        froms, on, times = spread(np.broadcast_to(places[0] + source_offset, chunk.shape), mask, chunk)
+        tos = np.broadcast_to(places[1] + target_offset, chunk.shape)
+        once = _rows(froms, on) >> SECTOR_SHIFT
+        lines = _rows(tos, on) >> LINE_SHIFT
+        if not len(once):
+            return
+        twice = int(distinct(once << 20 | (lines & ((1 << 20) - 1))).sum()) - int(distinct(once).sum())
+        row = next((row for (own, _), row in self.rows.items() if own == number), None)
+        if twice and row is not None:
+            next(iter(row.looks.values()))[1] += twice * times
 
     def constant(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: Place
