@@ -145,7 +145,9 @@ def test_the_arithmetic_of_a_transpose() -> None:
     assert result.limits_on == card.title == "H200 (measured)"
     warps, clock = 256 * 512 // 32, 1.98e9
     best = max(rate["memory-read"], rate["memory-copy"], rate["memory-write"]) * 1e9
-    assert seconds(result, "memory") == pytest.approx(256 * 512 * 4 * (1 + 2 * limits.FLUSHED) / best)  # what is written fits the L2
+    assert seconds(result, "memory") == pytest.approx(
+        256 * 512 * 4 * (1 + 2 * limits.FLUSHED) / best
+    )  # what is written fits the L2
     assert seconds(result, "lsu") == pytest.approx((warps + 32 * warps) / (rate["shared-read"] * 1e9 / 128), rel=1e-4)
     code = result.machine_code
     assert code is not None

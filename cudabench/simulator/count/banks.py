@@ -81,7 +81,7 @@ def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool 
 
 
 def _marked(words: Array, low: int, span: int) -> tuple[Array, Array]:
-    """Return the same of words from low on, span of them, by marks in a table: faster than sorting where it is small."""
+    """Return the same of words from low on, span of them, by marks in a table: faster than sorting if small."""
     rows = len(words)
     marks = np.zeros(rows * span, dtype=np.uint8)
     marks[words + (np.arange(rows, dtype=np.int64) * span - low)[:, None]] = 1
