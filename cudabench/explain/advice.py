@@ -221,8 +221,7 @@ def _strided(
         return before.replace(_number((row.ideal_sectors or 0) / row.requests), "1") + (
             f"{column}; exchange threadIdx.x and threadIdx.y, so that all lanes {verb} the same element"
         )
-    # Of a structure that is moved field by field, the neighbour along a row is a structure away.
-    along = [axis for axis in (1, 2) if axes and abs(axes[axis]) in (row.bytes, covered)]
+    along = [axis for axis in (1, 2) if axes and abs(axes[axis]) == row.bytes]
     if along:
         if _along(kernel, 0, along[0]):
             return before + f"{column}; turn a tile in shared memory, so that they {verb} a row"
