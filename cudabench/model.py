@@ -605,6 +605,9 @@ class Access:
         str | None, "The argument, or the shared or module variable; several where lanes went to several."
     ] = None
     pattern: Annotated[Pattern | None, "What the lanes of a warp do."] = None
+    inexact: Annotated[
+        str | None, "Why hardware may count otherwise, from run to run too; null where it counts the same."
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -640,6 +643,9 @@ class MachineCode:
         tuple[str, ...] | None,
         "Number formats that it computes in or rounds to, and 'approximate' where the source asks for short forms of "
         "special functions; null where nobody read the code.",
+    ] = None
+    inexact: Annotated[
+        str | None, "Why hardware may execute more or fewer instructions, from run to run too; null where as many."
     ] = None
 
 

@@ -316,4 +316,6 @@ def test_atomics_are_named_by_what_they_do(cudabench: Runner) -> None:
         (said[kernel],) = [row["advice"] for row in ran.json["results"][0]["access"] if row["op"] == "reduction"]
     assert "atomics on bins: " in said["hist"]
     assert "a copy of its 1 024 bytes in shared memory" in said["hist"]
-    assert "bins: 16384 atomics from 64 blocks hit one address" in said["total"]
+    # ptxas adds up the lanes of a warp before one of them comes.
+    assert "bins: 512 atomics from 64 blocks hit one address" in said["total"]
+    assert "although the compiler combines the lanes of each warp" in said["total"]

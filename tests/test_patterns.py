@@ -102,6 +102,24 @@ __global__ void exchanged(float *c, const float *a, const float *b, int n) {
     for (int k = 0; k < n; k++) s += a[row * n + k] * b[k * n + column];
     c[row * n + column] = s;
 }
+__global__ void total_float(float *total, const float *in) { atomicAdd(total, in[I]); }
+__global__ void greatest(int *total, const int *in) { atomicMax(total, in[I]); }
+__global__ void total_shared(float *total, const float *in) {
+    __shared__ float s;
+    if (threadIdx.x == 0) s = 0;
+    __syncthreads();
+    atomicAdd(&s, in[I]);
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(total, s);
+}
+__global__ void count_shared(unsigned *total) {
+    __shared__ unsigned s;
+    if (threadIdx.x == 0) s = 0;
+    __syncthreads();
+    atomicAdd(&s, 1u);
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(total, s);
+}
 __global__ void count_all(unsigned *total, const unsigned *in) { atomicAdd(total, in[I]); }
 __global__ void tile_column(float *out, const float *in) {
     __shared__ float tile[32][32];
@@ -329,8 +347,23 @@ CORPUS = [
         {("bins", "atomic"): ("a copy of its 1 024 bytes in shared memory", "once a block")},
     ),
     Expected(
+        "total_float", 16, 256, {"total": np.zeros(1, np.float32), "in": floats()},
+        {("total", "atomic"): ("all lanes of a warp update one element", "within the warp (shuffles) first")},
+    ),
+    Expected(
+        "greatest", 16, 256, {"total": np.zeros(1, np.int32), "in": np.ones(N, np.int32)},
+        {("total", "atomic"): ("all lanes of a warp update one element", "find the greatest", "__reduce_max_sync")},
+    ),
+    # Adding floats in shared memory is a loop that serves one lane of a word in a turn.
+    Expected(
+        "total_shared", 16, 256, {"total": np.zeros(1, np.float32), "in": floats()},
+        {("s", "atomic"): ("take 96 wavefronts where 3 would do", "32 lanes of a warp update one word", "(shuffles)")},
+    ),
+    # Counting by one takes a word once for all lanes.
+    Expected("count_shared", 16, 256, {"total": np.zeros(1, np.uint32)}),
+    Expected(
         "count_all", 16, 256, {"total": np.zeros(1, np.uint32), "in": np.ones(N, np.uint32)},
-        {("total", "atomic"): ("all lanes of a warp update one element", "add up in the warp first")},
+        {("total", "atomic"): ("all lanes of a warp update one element", "add up within the warp (__reduce_add_sync")},
     ),
     Expected(
         "tile_column", 1, (32, 32), {"out": floats(1024), "in": floats(1024)},
@@ -485,7 +518,7 @@ def test_local_memory_is_named() -> None:
     """An array with an index that is only known at run time gets the advice for local memory."""
     report = simulator.run(program(), "local_array", 1, 64, [floats(64), some(1000, 64)], names=["out", "index"])
     texts = said(report, "local_array", 64)
-    assert any("local memory lives in device memory" in (text or "") for text in texts["local", "load"])
+    assert any("local memory, which is device memory" in (text or "") for text in texts["local", "load"])
 
 
 def test_changing_strides_are_counted_apart() -> None:

@@ -24,6 +24,7 @@ WIDEST = 16  # bytes that one instruction moves for a lane
 NEAR = 128  # bytes: lanes that are further apart read columns, nearer ones leave gaps
 ROW = 32  # bytes: steps of so many and more are rows of a tile
 MOST_PAD = 8  # elements that a row of a tile is padded by at most
+MET = 4  # lanes of a warp that meet in one word, from which combining them first is worth a word
 SMALL = 48 << 10  # bytes of a table that shared memory holds
 _VERBS = {"load": "read", "store": "write", "atomic": "update", "reduction": "update"}
 _NOUNS = {"load": "loads of", "store": "stores to", "atomic": "atomics on", "reduction": "reductions on"}
@@ -122,8 +123,8 @@ def _local(row: Access) -> str:
     moved = row.sectors or 0
     return (
         f"{_NOUNS[row.op].split()[0]} touch {_number(moved / row.requests)} sectors where registers need none, "
-        f"{_number(moved * 32)} bytes in all: local memory lives in device memory; index arrays with constants, or "
-        "free registers"
+        f"{_number(moved * 32)} bytes in all: an array that is not indexed by constants alone lies in local memory, "
+        "which is device memory; unroll the loops over it, or keep it in shared memory"
     )
 
 
@@ -313,12 +314,14 @@ def _atomics(row: Access) -> str | None:
     """Advise on updates of one element by a whole warp, and of elements all over a small array, as in a histogram."""
     found = worst(row)
     pattern = found.pattern
-    if row.space != "global":
+    if row.space == "shared":
+        return _shared_atomics(row, found)
+    if row.space != "global" or row.aggregated:
         return None
     if pattern.kind == "broadcast" and pattern.run >= pattern.lanes > 1:
         return (
-            f"{_NOUNS[row.op]} {name(row)}: all lanes of a warp update one element, one after the other; add up in "
-            f"the warp first (__reduce_add_sync, or shuffles), so that one lane updates instead of {pattern.lanes}"
+            f"{_NOUNS[row.op]} {name(row)}: all lanes of a warp update one element, one after the other; "
+            f"{_combine(row)} first, so that one lane updates instead of {pattern.lanes}"
         )
     if pattern.kind != "gather":
         return None
@@ -328,6 +331,41 @@ def _atomics(row: Access) -> str | None:
         f"{_NOUNS[row.op]} {name(row)}: a request updates {_number((row.sectors or 0) / row.requests)} sectors of the "
         f"L2; collect in a copy of its {_number(row.array_bytes)} bytes in shared memory, and add that once a block"
     )
+
+
+def _shared_atomics(row: Access, found: PatternCount) -> str | None:
+    """Advise on lanes of a warp that update one word of shared memory one after the other."""
+    pattern = found.pattern
+    if row.aggregated or pattern.kind != "broadcast" or found.pieces < WORTH_SAYING * found.ideal:
+        return None
+    meet = pattern.lanes if pattern.run >= pattern.lanes else pattern.run
+    if meet < MET:
+        return None
+    loop = " in a loop of load and compare-and-swap, since shared memory does not do it itself" if row.reloads else ""
+    return (
+        f"{_NOUNS[row.op]} {name(row)} take {_number((row.wavefronts or 0) / row.requests)} wavefronts where "
+        f"{_number((row.ideal_wavefronts or 0) / row.requests)} would do: {meet} lanes of a warp update one word, one "
+        f"after the other{loop}; {_combine(row)} first, so that one lane updates"
+    )
+
+
+def _combine(row: Access) -> str:
+    """Return how the lanes of a warp bring together what an atomic would."""
+    operation, _, type_ = row.what.partition(".")
+    whole = type_ in ("u32", "s32", "b32")
+    if operation == "add":
+        return f"add up within the warp ({'__reduce_add_sync, or shuffles' if whole else 'shuffles'})"
+    if operation in ("min", "max"):
+        which = "least" if operation == "min" else "greatest"
+        how = f"__reduce_{operation}_sync, or shuffles" if whole else "shuffles"
+        return f"find the {which} within the warp ({how})"
+    if operation in ("and", "or", "xor"):
+        return f"combine within the warp ({f'__reduce_{operation}_sync, or shuffles' if whole else 'shuffles'})"
+    if operation == "exch":
+        return "choose one lane of the warp, as only the last value stays,"
+    if operation == "cas":
+        return "combine what lanes bring within the warp (shuffles)"
+    return "let one lane of the warp count for all"
 
 
 # Constant memory ----------------------------------------------------------------------------------------------------
@@ -350,6 +388,8 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
     actual, ideal = (row.wavefronts or 0), (row.ideal_wavefronts or 0)
     found = worst(row)
     pattern = found.pattern
+    if row.op in ("atomic", "reduction"):
+        return _shared_atomics(row, found)
     if not ideal or actual < WORTH_SAYING * ideal or pattern.kind in ("gather", "permutation"):
         return None
     stride = abs(pattern.stride) if pattern.kind == "stride" else abs(pattern.jump)
@@ -441,12 +481,19 @@ def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
 # Contention ---------------------------------------------------------------------------------------------------------
 
 
-def contention(hottest: int | None, blocks: int | None) -> str | None:
+def contention(row: Access, hottest: int | None, blocks: int | None) -> str | None:
     """Return the advice for atomics of which so many hit one address, from so many blocks; None where few do."""
-    if hottest is None or hottest < CONTENDED or hottest < 2 * (blocks or 1):
+    if hottest is None:
+        return None
+    # Where the machine code has combined the lanes of a warp, one of them comes.
+    hits = min(hottest, row.requests) if row.aggregated else hottest
+    if hits < CONTENDED or hits < 2 * (blocks or 1):
         return None
     whose = f" from {blocks} blocks" if blocks and blocks > 1 else ""
-    return (
-        f"{hottest} atomics{whose} hit one address, one after the other: add up within the warp (__reduce_add_sync, "
-        "shuffles) and the block (shared memory) first, so that a block needs one atomic"
-    )
+    before = f"{_number(hits)} {_NOUNS[row.op].split()[0]}{whose} hit one address, one after the other"
+    if row.aggregated:
+        return (
+            f"{before}, although the compiler combines the lanes of each warp; combine those of a block too (shared "
+            "memory), so that a block needs one"
+        )
+    return f"{before}: {_combine(row)} and the block (shared memory) first, so that a block needs one"

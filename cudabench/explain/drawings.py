@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cudabench.model import BankRequest, Buffer, Case, ThreadAccess
 from cudabench.plan import constants
 from cudabench.simulator.count.banks import BANKS, WORD, lanes_together, merged
+from cudabench.toolchain import c_types
 
 if TYPE_CHECKING:
     from cudabench.simulator.count.trace import SharedRequest, Trace
@@ -51,7 +52,7 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
     variables = report.trace.variables if report.trace else ()
     for name, start, nbytes in variables:
         rows = [row for row in report.accesses if row.space == "shared" and row.array == name]
-        declared = declared_shape(case, name, nbytes)
+        declared = declared_shape(case, name, nbytes, min((row.line for row in rows), default=0))
         if declared and len(declared[1]) > 1:
             found.append(Tile(name, start, nbytes, *declared))
             continue
@@ -62,31 +63,46 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
                 for step in {abs(each.pattern.stride), *map(abs, each.pattern.axes or ())}:
                     if step > itemsize and step % itemsize == 0 and nbytes % step == 0 and step < nbytes:
                         steps[step] += each.requests
-        pitch = steps.most_common(1)[0][0] if steps else 0
+        # A declared line of elements has rows where everybody takes the same step; a reduction's steps are no rows.
+        pitch = steps.most_common(1)[0][0] if steps and (len(steps) == 1 or not declared) else 0
         shape = (nbytes // pitch, pitch // itemsize) if pitch else ()
         found.append(Tile(name, start, nbytes, itemsize, shape))
     return tuple(found)
 
 
-def declared_shape(case: Case, name: str, nbytes: int) -> tuple[int, tuple[int, ...]] | None:
+def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[int, tuple[int, ...]] | None:
     """Return (bytes of an element, elements by dimension) of a `__shared__` array as the source declares it.
 
-    None where the dimensions are no constants that the source and the case define, or do not add up to `nbytes`.
+    line: of the first access to it, 0 where that is not known: of several declarations that fit, the last one before
+    is taken. None where the dimensions are no constants that the source and the case define, or do not add up to
+    `nbytes`.
     """
     text = case.source.text
-    dimensions = rf"__shared__[^;{{}}]*?\b{re.escape(name)}\s*((?:\[[^\];]+\]\s*)+)"
+    dimensions = rf"__shared__([^;{{}}]*?)\b{re.escape(name)}\s*((?:\[[^\];]+\]\s*)+)"
+    found = None
     for match in re.finditer(dimensions, text):
+        if found and line and text.count("\n", 0, match.start()) >= line:
+            break
         known = constants.Constants(constants.read(text), case.defines, WORD)
         try:
-            shape = tuple(known.evaluate(part) for part in re.findall(r"\[([^\]]+)\]", match[1]))
+            shape = tuple(known.evaluate(part) for part in re.findall(r"\[([^\]]+)\]", match[2]))
         except (constants.NotANumber, KeyError, ZeroDivisionError):
             continue
         elements = 1
         for length in shape:
             elements *= length
-        if elements > 0 and nbytes % elements == 0 and nbytes // elements in WIDTHS:
-            return nbytes // elements, shape
-    return None
+        if elements > 0 and nbytes % elements == 0 and nbytes // elements in _widths(match[1], case.defines):
+            found = nbytes // elements, shape
+    return found
+
+
+def _widths(declaration: str, defines: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the bytes that an element may have by the words before its name: any size for a type that is unknown."""
+    import numpy as np
+
+    words = re.sub(r"__align__\s*\([^)]*\)|\b(?:volatile|const|static)\b", "", declaration).strip()
+    known = c_types.numpy_dtype(words, defines)
+    return WIDTHS if known is None else (np.dtype(known).itemsize,)
 
 
 def thread_accesses(

@@ -7,7 +7,8 @@ one unknown at a time, the surest first:
 
 1. the lanes that start, and conservation;
 2. instructions that ptxas neither moves across branches nor drops: stores, atomics, barriers, shuffles. All copies of
-   one together run as often as its PTX line, also where ptxas unrolled a loop or copied its tail;
+   one together run as often as its PTX line, also where ptxas unrolled a loop or copied its tail; an atomic that is a
+   loop of the machine code as often as lanes that meet have to wait;
 3. branches that are there once: one of a loop that ptxas unrolled is there for each body;
 4. loads, like stores, although one may have been moved out of a loop or behind a branch;
 5. a loop that ptxas unrolled further than the PTX: the body of several trips comes first and as often as it fits, then
@@ -53,6 +54,14 @@ class Times(Protocol):
     def parted(self) -> int:
         """Of a branch: warps of which some lanes took it and some did not."""
 
+    @property
+    def turns(self) -> int:
+        """Of an atomic that is a loop in the machine code: how often warps go through it."""
+
+    @property
+    def waiting(self) -> int:
+        """Of such an atomic: the lanes that do."""
+
 
 Executions = Mapping[int, Times]
 
@@ -67,6 +76,11 @@ class Count(NamedTuple):
     lanes: float
     sure: bool
     again: float = 0
+
+    @property
+    def again_lanes(self) -> float:
+        """Their lanes, estimated: what is left of a warp when others have gone is half of it on average."""
+        return self.again * self.lanes / self.warps / 2 if self.warps else 0
 
 
 # What comes of a PTX instruction of the group as one machine instruction, that cannot leave its place.
@@ -240,6 +254,7 @@ class _Copies:
         self.loads: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self.branches: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self.bodies: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)  # copies without a guard
+        self.turning: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)  # loops of one atomic
         spoiled = set()  # lines with a copy that only its guard keeps from running
         for function in functions:
             for block in function.blocks:
@@ -250,6 +265,9 @@ class _Copies:
                     text = ptx[line - 1]
                     match = _OPCODE.match(text)
                     opcode = match[1] if match else ""
+                    if instruction.opcode == "ATOMS" and "CAST" in instruction.modifiers:
+                        self.turning[line][function.name, block.number] += 1
+                        continue
                     if instruction.opcode in _FIXED.get(opcode, ()):
                         group = self.fixed
                     elif instruction.opcode in _LOADS.get(opcode, ()):
@@ -341,6 +359,13 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
             if all(name == function.name for name, _ in places):
                 terms: dict[_Key, int] = {("in", number, -1): times for (_, number), times in places.items()}
                 system.add(terms, executions[line].lanes, rank)
+    for line, places in copies.turning.items():
+        for (name, number), _ in places.items():
+            if name == function.name and number in blocks[number].successors:
+                times = executions[line]
+                system.set(("in", number, -1), times.waiting / len(places))
+                system.set(("edge", number, number), (times.waiting - times.lanes) / len(places))
+                system.warps[number] = times.turns / len(places)
     for rank in range(_RANKS):
         system.solve(rank)
     _unroll(function, copies, system)
@@ -424,9 +449,39 @@ def _arrivals(blocks: Sequence[Block], counts: Sequence[Count], executions: Exec
         ends = (blocks[number].instructions[-1] for number in inside - inner)
         lines = {last.ptx_line for last in ends if last.opcode == "BRA"}
         parted: float = sum(executions[line].parted for line in lines if line in executions)
+        parted += sum(_parting(blocks[number], blocks, counts, executions) for number in inside - inner)
         parted += sum(counts[number].again for number in inside - inner)
         arrivals[meeting] = counts[first].warps + parted if counts[meeting].lanes else 0
+    # Behind a loop where nothing lets lanes meet again, each part comes to the end of the kernel by itself.
+    within = {number for _, _, part in regions for number in part}
+    for block in blocks:
+        last = block.instructions[-1]
+        leaves = last.opcode == "EXIT" and not last.guard
+        if block.number in within or not (leaves or block.instructions[0].opcode == "WARPSYNC"):
+            continue
+        loops = (o for o in blocks if block.number in o.successors and min(o.successors) <= o.number)
+        ways = (o.instructions[-1] for o in loops if o.number not in within)
+        before = {way.ptx_line for way in ways if way.opcode == "BRA"}
+        parted = sum(executions[line].parted for line in before if line in executions)
+        if parted and counts[block.number].lanes:
+            arrivals[block.number] = min(counts[block.number].warps + parted, counts[block.number].lanes)
     return arrivals
+
+
+def _parting(block: Block, blocks: Sequence[Block], counts: Sequence[Count], executions: Executions) -> float:
+    """Return how many warps part at a branch that is named after no branch of the PTX: those that go both ways.
+
+    Of a way that joins another one at once, as few warps as its lanes fill.
+    """
+    last = block.instructions[-1]
+    line = executions.get(last.ptx_line)
+    if last.opcode != "BRA" or not last.guard or len(set(block.successors)) != 2 or (line and line.taken):
+        return 0
+    alone = [to for to in set(block.successors) if sum(to in other.successors for other in blocks) == 1]
+    ways = sum(counts[to].warps for to in alone)
+    if len(alone) == 1:
+        ways += ceil((counts[block.number].lanes - counts[alone[0]].lanes) / 32)
+    return max(ways - counts[block.number].warps, 0) if alone else 0
 
 
 def _unroll(function: Function, copies: _Copies, system: _System) -> None:

@@ -32,6 +32,7 @@ def _sum(first: Access, second: Access) -> Access:
         wavefronts=add(first.wavefronts, second.wavefronts),
         ideal_wavefronts=add(first.ideal_wavefronts, second.ideal_wavefronts),
         merged=first.merged + second.merged,
+        inexact=first.inexact or second.inexact,
         instruction=first.instruction if first.instruction == second.instruction else None,
     )
 

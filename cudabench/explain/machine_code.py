@@ -286,7 +286,7 @@ def describe(image: bytes, kernels: Sequence[Kernel], arch: str, ptx: Sequence[s
         ):
             for block, times in zip(function.blocks, counts, strict=True):
                 warps += times.warps * len(block.instructions) + times.again
-                lanes += times.lanes * len(block.instructions)
+                lanes += times.lanes * len(block.instructions) + times.again_lanes
                 for instruction in block.instructions:
                     pipes[pipe(instruction)] += times.warps  # type: ignore[assignment]
                 pipes[pipe(block.instructions[-1])] += times.again  # type: ignore[assignment]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from cudabench.explain.machine_code import width
+from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.toolchain.sass import Function
 
 
@@ -46,14 +47,18 @@ class Group(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """All accesses of a kernel in groups, and those that nothing explains."""
+    """All accesses of a kernel in groups, and those that nothing explains.
+
+    aggregated: lines of atomics that one lane of a warp does for all.
+    """
 
     groups: tuple[Group, ...]
     unexplained: tuple[Access, ...]
+    aggregated: frozenset[int] = frozenset()
 
     def issued(self) -> dict[int, tuple[int, int]]:
         """Return how the lines of groups count, as `simulator.run` wants it told."""
-        found: dict[int, tuple[int, int]] = {}
+        found = dict.fromkeys(self.aggregated, (0, ONE_LANE))
         for group in self.groups:
             if len(group.lines) > 1:
                 found |= dict.fromkeys(group.lines[1:], (group.leader, 0))
@@ -120,7 +125,21 @@ def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int
             if access.ptx_line in widths:
                 groups.append(_group(access, widths[access.ptx_line], missing))
         unexplained += missing
-    return Merged(tuple(sorted(groups)), tuple(unexplained))
+    return Merged(tuple(sorted(groups)), tuple(unexplained), aggregated(functions))
+
+
+def aggregated(functions: Iterable[Function]) -> frozenset[int]:
+    """Return the lines of atomics whose address is the same for a warp, so that ptxas combines the lanes' operands
+    first (VOTE with POPC, or REDUX) and lets one lane update."""
+    opcodes: dict[int, set[str]] = defaultdict(set)
+    for function in functions:
+        for instruction in function.instructions:
+            opcodes[instruction.ptx_line].add(instruction.opcode.removeprefix("U"))
+    return frozenset(
+        line
+        for line, names in opcodes.items()
+        if names & {"ATOM", "ATOMG", "ATOMS", "RED", "REDG"} and names & {"REDUX", "POPC"} and names & {"VOTE", "VOTEU"}
+    )
 
 
 def _group(leader: Access, total: int, missing: list[Access]) -> Group:

@@ -49,6 +49,7 @@ from cudabench.model import (
     Watch,
 )
 from cudabench.results.warnings import warning
+from cudabench.simulator.count import order
 from cudabench.toolchain.record import Compiled
 
 
@@ -275,7 +276,9 @@ class SimulatedRun(RunContext):
                 kernels = [machine_code.Kernel(entry, run.report.executed.get(entry)) for entry in entries]
                 images.append(machine_code.Image(one.cubin, kernels, one.ptx.splitlines()))
         ptx = "\n".join(one.ptx for _, one in compiled)
-        return machine_code.describe_all(images, self.device.architecture, ptx)
+        record = machine_code.describe_all(images, self.device.architecture, ptx)
+        reasons = dict.fromkeys(row.inexact for row in run.report.accesses if row.inexact in order.REPEATED)
+        return record if record is None or not reasons else replace(record, inexact="; ".join(reasons))
 
 
 def _counted(
@@ -303,7 +306,7 @@ def access_rows(
     """Return the accesses of a result: the simulator's rows with advice and with what the report knows of atomics."""
     said = advice.advise(rows, blocks)
     own = tuple(_access(row, case, text) for row, text in zip(rows, said, strict=True))
-    return _contended(own, report.contended, case)
+    return _contended(own, rows, report.contended, case)
 
 
 def _access(access: simulator.Access, case: Case, said: str | None) -> Access:
@@ -324,6 +327,7 @@ def _access(access: simulator.Access, case: Case, said: str | None) -> Access:
         instruction=access.instruction or None,
         array=access.array,
         pattern=_pattern(access),
+        inexact=access.inexact,
     )
 
 
@@ -343,20 +347,22 @@ def _pattern(access: simulator.Access) -> Pattern | None:
     )
 
 
-def _contended(rows: tuple[Access, ...], contended: Sequence[simulator.Contended], case: Case) -> tuple[Access, ...]:
+def _contended(
+    rows: tuple[Access, ...], counted: Sequence[simulator.Access], contended: Sequence[simulator.Contended], case: Case
+) -> tuple[Access, ...]:
     """Return the rows with what is known of their atomics: whether they are reductions, and where they meet."""
     by_instruction: dict[tuple[int, str, int | None], list[simulator.Contended]] = {}
     for atomic in contended:
         place = (atomic.line, line_text(case, atomic.file, atomic.line), atomic.instruction or None)
         by_instruction.setdefault(place, []).append(atomic)
     found = []
-    for row in rows:
+    for row, own in zip(rows, counted, strict=True):
         atomics = by_instruction.get((row.line, row.source, row.instruction), [])
         if row.op not in ("atomic", "reduction") or row.space != "global" or not atomics:
             found.append(row)
             continue
         most = max(atomics, key=lambda atomic: atomic.hottest or 0)
-        said = advice.contention(most.hottest, most.blocks)
+        said = advice.contention(own, most.hottest, most.blocks)
         if said is None or (row.advice and row.pattern and row.pattern.kind == "gather"):
             said = row.advice  # a histogram's bins are hit often, and not all by one warp
         elif row.array:

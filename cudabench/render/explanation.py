@@ -43,7 +43,7 @@ def show(
         out.print(Text(verdict.line(result), style="bold"))
         out.print(Text(verdict.sentence(result, ladder, ideas or {})))
     out.print()
-    accesses(out, result.access or ())
+    accesses(out, result.access or (), costly_lines(result))
     branches(out, result.branches or (), result.instructions or 0)
     if threads:
         thread_picture(out, result.threads or ())
@@ -65,7 +65,8 @@ def summary(result: Result) -> str:
     """Return what the kernel executes and occupies."""
     code = result.machine_code
     if code is not None and code.instructions_executed is not None:
-        parts = [f"{units.count(code.instructions_executed)} warp instructions"]
+        sign = "~" if code.inexact else ""
+        parts = [f"{sign}{units.count(code.instructions_executed)} warp instructions"]
         if code.threads_per_instruction is not None:
             parts.append(f"{code.threads_per_instruction:.1f} threads each")
     else:
@@ -88,6 +89,11 @@ def summary(result: Result) -> str:
     return ", ".join(parts)
 
 
+def about(row: Access) -> str:
+    """Return the sign before a count that hardware may have otherwise."""
+    return "~" if row.inexact else ""
+
+
 class AccessColumn(NamedTuple):
     """A column of the table of accesses; where the terminal is narrow the highest `expendable` leaves first."""
 
@@ -102,15 +108,20 @@ COLUMNS = (
     AccessColumn("array", lambda row: shortened(row.array or "", NAME_WIDTH), right=False),
     AccessColumn("access", lambda row: f"{row.space} {row.op} {row.bytes} B", right=False),
     AccessColumn("lanes of a warp", lambda row: spoken(row.pattern), right=False, expendable=2),
-    AccessColumn("requests", lambda row: units.count(row.requests), expendable=3),
-    AccessColumn("per request", lambda row: f"{units.digits(cost(row).per_request or 0, 3)} {unit(row.space)}"),
+    AccessColumn("requests", lambda row: about(row) + units.count(row.requests), expendable=3),
+    AccessColumn(
+        "per request", lambda row: f"{about(row)}{units.digits(cost(row).per_request or 0, 3)} {unit(row.space)}"
+    ),
     AccessColumn("at best", lambda row: units.digits(cost(row).ideal_per_request or 0, 3), expendable=1),
     AccessColumn("waste", lambda row: f"{cost(row).waste or 0:.0%}"),
 )
 
 
-def accesses(out: Console, rows: Sequence[Access]) -> None:
-    """Print the table of accesses, a row a line, array and kind, then the advice by line."""
+COSTLY = ("division", "double")  # warnings of lines that cost more than they look
+
+
+def accesses(out: Console, rows: Sequence[Access], notes: Sequence[str] = ()) -> None:
+    """Print the table of accesses, a row a line, array and kind, then the advice by line and further notes."""
     from rich.table import Table
     from rich.text import Text
 
@@ -144,11 +155,18 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
                 style="dim",
             )
         )
-    lines = advice_lines(rows)
+    lines = [*advice_lines(rows), *notes]
     if lines:
         out.print()
     for text in lines:
         out.print(Text(text, style="yellow"))
+    reasons: dict[str, list[int]] = {}
+    for row in rows:
+        if row.inexact and row.line not in reasons.setdefault(row.inexact, []):
+            reasons[row.inexact].append(row.line)
+    for reason, at in reasons.items():
+        said = f"~ {'line' if len(at) == 1 else 'lines'} {', '.join(map(str, at))}: hardware may count otherwise: "
+        out.print(Text(said + reason, style="dim"))
 
 
 def fitting(rows: Sequence[Access], width: int) -> tuple[list[AccessColumn], int]:
@@ -172,6 +190,11 @@ def advice_lines(rows: Sequence[Access]) -> list[str]:
         if row.advice and row.line not in where.setdefault(row.advice, []):
             where[row.advice].append(row.line)
     return [f"{'line' if len(at) == 1 else 'lines'} {', '.join(map(str, at))}: {said}" for said, at in where.items()]
+
+
+def costly_lines(result: Result) -> list[str]:
+    """Return what is to be said of arithmetic that costs more than it looks, by line."""
+    return [warning.message for warning in result.warnings if warning.code in COSTLY]
 
 
 def plain(source: str) -> str:
@@ -198,18 +221,23 @@ def branches(out: Console, rows: Sequence[Branch], instructions: int) -> None:
         return
     out.print()
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for heading in ("line", "warps", "divergent", "instructions", "threads each"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("branch", no_wrap=True, overflow="ellipsis")
-    for row in costly:
-        table.add_row(
+    headings = ("line", "warps", "divergent", "instructions", "threads each")
+    cells = [
+        (
             str(row.line),
             units.count(row.executions),
             units.percent(row.divergent / row.executions),
             f"{units.count(row.instructions)} ({units.percent(row.instructions / instructions)})",
             f"{row.threads_per_instruction:.1f}",
-            Text(row.source),
         )
+        for row in costly
+    ]
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("branch", no_wrap=True)
+    taken = sum(2 + max(map(len, column)) for column in zip(headings, *cells, strict=True))
+    for row, numbers in zip(costly, cells, strict=True):
+        table.add_row(*numbers, Text(shortened(plain(row.source), max(out.width - taken, len("branch")))))
     out.print(table)
     out.print(
         Text("Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")

@@ -12,8 +12,10 @@ from cudabench.explain.advice import conflict
 from cudabench.explain.lines import by_line, spoken
 from cudabench.model import Access, BankRequest, Result
 from cudabench.render.explanation import (
+    about,
     advice_lines,
     bank_pictures,
+    costly_lines,
     hazards,
     plain,
     shortened,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SAME = 0.02  # shares under which two costs are the same
+PICTURES = 8  # of pairs that are drawn
 Pair = tuple[Access | None, Access | None]
 
 
@@ -45,7 +48,7 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
     table(out, old, new, found)
     changes(out, old, new, found)
     for result in (old, new):
-        for text in advice_lines(by_line(result.access or ())):
+        for text in (*advice_lines(by_line(result.access or ())), *costly_lines(result)):
             out.print(Text(f"{result.kernel}, {text}", style="yellow"))
     for result in (old, new):
         if threads:
@@ -108,10 +111,10 @@ def _cell(row: Access | None, width: int) -> str:
     if row is None:
         return "-"
     spent = cost(row)
-    text = f"{units.digits(spent.per_request or 0, 3)} {unit(row.space)}"
+    text = f"{about(row)}{units.digits(spent.per_request or 0, 3)} {unit(row.space)}"
     if width < 110:
         return text
-    return f"{text}, {spoken(row.pattern)}, {units.count(row.requests)} requests"
+    return f"{text}, {spoken(row.pattern)}, {about(row)}{units.count(row.requests)} requests"
 
 
 def changed(old: Access | None, new: Access | None) -> str:
@@ -133,18 +136,26 @@ def changes(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> No
 
     different = [(b, a) for b, a in found if changed(b, a)]
     width = max(len(old.kernel), len(new.kernel))
+    drawn: set[object] = set()
     for before, after in different:
-        out.print()
         one = before or after
         assert one is not None
+        requests = [None if row is None else _request(result, row) for result, row in ((old, before), (new, after))]
+        picture = tuple(
+            (None if row is None else row.line, None if request is None else request.passes)
+            for row, request in zip((before, after), requests, strict=True)
+        )
+        if picture in drawn or len(drawn) == PICTURES:
+            continue
+        drawn.add(picture)
+        out.print()
         out.print(Text(f"{one.space} {one.op} {one.array or ''}".rstrip(), style="bold"))
         for result, row in ((old, before), (new, after)):
             if row is not None:
                 line = f"{result.kernel:{width}}  line {row.line}: {plain(row.source)}"
                 out.print(Text(shortened(line, out.width), no_wrap=True))
         if one.space == "shared":
-            for result, row in ((old, before), (new, after)):
-                request = row and _request(result, row)
+            for result, request in zip((old, new), requests, strict=True):
                 if request:
                     strip(out, f"{result.kernel:{width}}", request)
     if not different:
@@ -154,9 +165,12 @@ def changes(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> No
 
 
 def _request(result: Result, row: Access) -> BankRequest | None:
-    """Return the request of a row that takes most wavefronts, among those that were kept."""
+    """Return a request of a row, among those that were kept: one that takes about as many wavefronts as all do."""
+    if row.space != "shared":
+        return None
     mine = [r for r in result.banks or () if (r.line, r.op, r.array) == (row.line, row.op, row.array)]
-    return max(mine, key=lambda request: len(request.passes) / request.ideal, default=None)
+    usual = cost(row).per_request or 0
+    return min(mine, key=lambda request: abs(len(request.passes) - usual), default=None)
 
 
 def strip(out: Console, kernel: str, request: BankRequest) -> None:

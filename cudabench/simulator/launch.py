@@ -9,6 +9,8 @@ import numpy as np
 
 from cudabench.launchable import MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.simulator.check.hazards import readable
+from cudabench.simulator.count import order
+from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import NOWHERE, Row, executed_lines
 from cudabench.simulator.count.footprint import Footprint, Footprints
@@ -96,7 +98,8 @@ def run(
     progress: called with (blocks done, blocks in all).
 
     merged: how loads and stores count that the machine code has otherwise, by PTX line: (bytes to add to the address,
-    bytes a lane), or (PTX line of the one that does its work, 0).
+    bytes a lane), or (PTX line of the one that does its work, 0); of an atomic that one lane of a warp does for all,
+    (0, `count.atomics.ONE_LANE`).
 
     footprint: also count which memory the launch touches. sample: run about so many blocks, spread over the grid, where
     it has more; what they count is theirs, and memory is as they leave it. A kernel that synchronises its grid runs
@@ -171,9 +174,19 @@ def run(
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
-        {kernel: executed_lines(code.blocks, machine.executed)},
+        {kernel: executed_lines(code.blocks, machine.executed, _turns(code, machine))},
         branches(code, machine.executed), _contended(code, machine), _footprint(machine),
     )  # fmt: skip
+
+
+def _turns(code: Code, machine: Machine) -> dict[int, list[int]]:
+    """Return by PTX line how often warps went through the loops of atomics, and with how many lanes."""
+    found: dict[int, list[int]] = {}
+    for number, (turns, waiting) in machine.counters.turns.items():
+        line = found.setdefault(code.accesses[number].location.ptx_line, [0, 0])
+        line[0] += turns
+        line[1] += waiting
+    return found
 
 
 def _footprint(machine: Machine) -> Footprint | None:
@@ -205,8 +218,11 @@ def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
 def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
     """Return the counts per instruction and array, in the order of the source."""
     found: dict[tuple[Any, ...], Access] = {}
+    undecided = order.open_lines(code)
     for row in machine.counters.rows.values():
         access = _access(code, machine, row)
+        reason = undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
+        access = access if reason is None else access._replace(inexact=reason)
         key = access.key
         have = found.get(key)  # of another copy of an inlined function
         found[key] = access if have is None else have.plus(access)
@@ -227,8 +243,9 @@ def _shared_variables(code: Code, machine: Machine) -> tuple[tuple[str, int, int
 
 def _access(code: Code, machine: Machine, row: Row) -> Access:
     """Return the record of what one instruction did to one array."""
-    location, space, op, size = code.accesses[row.number]
-    size = machine.counters.issued.get(row.number, (0, size))[1]
+    location, space, op, size, what = code.accesses[row.number]
+    issued = machine.counters.issued.get(row.number, (0, size))[1]
+    size = size if issued == ONE_LANE else issued
     patterns = by_pattern([PatternCount(look.pattern, r, p, i, look.example) for look, (r, p, i) in row.looks.items()])
     requests, pieces, ideal = patterns[0][1:4]
     for each in patterns[1:]:
@@ -254,5 +271,6 @@ def _access(code: Code, machine: Machine, row: Row) -> Access:
         code.files.get(location.file, ""), location.line, space, op, size, requests,
         None if shared else pieces, None if shared else ideal, pieces if shared else None, ideal if shared else None,
         kernel=code.name, column=location.column, instruction=location.ptx_line,
-        array=array, array_bytes=nbytes, start=start, patterns=patterns, first=first, step=row.step,
+        array=array, array_bytes=nbytes, start=start, patterns=patterns, first=first, step=row.step, what=what,
+        reloads=row.reloads, aggregated=issued == ONE_LANE,
     )  # fmt: skip

@@ -36,7 +36,9 @@ class Access(NamedTuple):
     shared or a module variable (several names where lanes went to several), or None; array_bytes: its size, 0 where
     that is not known; start: its offset in shared memory, or its address. patterns: what the lanes did, the most
     frequent first. first: the first address that thread 0 or a first warp went to; step: bytes to the next execution's,
-    0 where that is not known.
+    0 where that is not known. what: of an atomic its operation and type in PTX, 'add.f32'; reloads: of its wavefronts,
+    those of the loads in the loop that the machine code makes of it. aggregated: whether the machine code adds up a
+    warp's lanes first. inexact: why hardware may count otherwise, or None.
     """
 
     file: str
@@ -59,6 +61,10 @@ class Access(NamedTuple):
     patterns: tuple[PatternCount, ...] = ()
     first: int = 0
     step: int = 0
+    what: str = ""
+    reloads: int = 0
+    aggregated: bool = False
+    inexact: str | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -81,6 +87,7 @@ class Access(NamedTuple):
             wavefronts=grown(self.wavefronts),
             ideal_wavefronts=grown(self.ideal_wavefronts),
             merged=round(self.merged * factor),
+            reloads=round(self.reloads * factor),
             patterns=tuple(
                 each._replace(
                     requests=round(each.requests * factor),
@@ -104,6 +111,7 @@ class Access(NamedTuple):
             wavefronts=add(self.wavefronts, other.wavefronts),
             ideal_wavefronts=add(self.ideal_wavefronts, other.ideal_wavefronts),
             merged=self.merged + other.merged,
+            reloads=self.reloads + other.reloads,
             patterns=by_pattern((*self.patterns, *other.patterns)),
             step=self.step or other.step,
         )
@@ -141,17 +149,25 @@ class Hazard(NamedTuple):
 class Executed(NamedTuple):
     """How often an instruction ran: warps with an active lane, their active lanes.
 
-    Of a branch also: the lanes that took it, and the warps that it parted.
+    Of a branch also: the lanes that took it, and the warps that it parted. Of an atomic on shared memory that the
+    machine code does in a loop: how often warps go through that, and the lanes that do.
     """
 
     warps: int = 0
     lanes: int = 0
     taken: int = 0
     parted: int = 0
+    turns: int = 0
+    waiting: int = 0
 
-    def plus(self, warps: int = 0, lanes: int = 0, taken: int = 0, parted: int = 0) -> Executed:
+    def plus(
+        self, warps: int = 0, lanes: int = 0, taken: int = 0, parted: int = 0, turns: int = 0, waiting: int = 0
+    ) -> Executed:
         """Return the sum."""
-        return Executed(self.warps + warps, self.lanes + lanes, self.taken + taken, self.parted + parted)
+        return Executed(
+            self.warps + warps, self.lanes + lanes, self.taken + taken, self.parted + parted, self.turns + turns,
+            self.waiting + waiting,
+        )  # fmt: skip
 
 
 class Branch(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 
 from cudabench import simulator
 from cudabench.explain import advice
+from cudabench.simulator.report import Access
 
 K = 'extern "C" __global__ void k'
 
@@ -59,12 +60,42 @@ def test_the_hottest_address_of_atomics(launch: Callable[..., Any], place: str, 
     assert (second.hottest, second.blocks, second.returns) == (256, 4, True)
 
 
+def atomic(what: str, requests: int, aggregated: bool = False) -> Access:
+    """Return the record of atomics on one element."""
+    return Access("", 1, "global", "atomic", 4, requests, requests, requests, None, None)._replace(
+        what=what, aggregated=aggregated
+    )
+
+
 def test_advice_on_contention() -> None:
     """Everybody at one address is told; one atomic a block, and few, are not."""
-    assert "524288 atomics from 2048 blocks hit one address" in (advice.contention(524288, 2048) or "")
-    assert advice.contention(2048, 2048) is None
-    assert advice.contention(31, 1) is None
-    assert advice.contention(None, None) is None
+    added = atomic("add.f32", 16384)
+    said = advice.contention(added, 524288, 2048) or ""
+    assert "524 288 atomics from 2048 blocks hit one address" in said
+    assert "within the warp (shuffles) and the block" in said
+    assert advice.contention(added, 2048, 2048) is None
+    assert advice.contention(added, 31, 1) is None
+    assert advice.contention(added, None, None) is None
+
+
+def test_lanes_that_the_compiler_combines_come_as_one() -> None:
+    """Where ptxas adds up a warp first, its requests are what hits the address, and the warp is no advice."""
+    said = advice.contention(atomic("add.u32", 16384, aggregated=True), 524288, 2048) or ""
+    assert said.startswith("16 384 atomics from 2048 blocks")
+    assert "__reduce_add_sync" not in said
+    assert advice.contention(atomic("add.u32", 2048, aggregated=True), 65536, 2048) is None
+
+
+@pytest.mark.parametrize(
+    ("what", "how"),
+    [
+        ("add.u32", "__reduce_add_sync"), ("add.f64", "(shuffles)"), ("max.s32", "__reduce_max_sync"),
+        ("or.b32", "__reduce_or_sync"), ("exch.b32", "only the last value stays"), ("cas.b64", "combine what lanes"),
+    ],
+)  # fmt: skip
+def test_each_operation_is_combined_in_its_own_way(what: str, how: str) -> None:
+    """What a warp does first is what the operation allows: no integer reduction for floats."""
+    assert how in (advice.contention(atomic(what, 512), 16384, 4) or "")
 
 
 @pytest.mark.parametrize(("index", "addresses"), [("n", 1), ("t & 31", 32), ("t / 16", 2), ("blockIdx.x", 1)])

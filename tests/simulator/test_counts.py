@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudabench import simulator
-from cudabench.simulator.count import banks
+from cudabench.simulator.count import atomics, banks
 
 
 def brute(addresses: list[int], width: int) -> tuple[int, int]:
@@ -77,6 +77,31 @@ def test_wavefronts_of_wide_accesses_as_measured() -> None:
         mask = np.array([request["mask"] >> lane & 1 for lane in range(32)], dtype=bool)
         got = banks.wavefronts(addresses, request["width"], mask, load=request["op"] == "load")
         assert int(got) == request["wavefronts"], request
+
+
+def test_atomics_as_measured() -> None:
+    """Atomics in shared memory cost what an H200's counters gave for 248 requests of all kinds."""
+    requests = json.loads((Path(__file__).parent.parent / "data" / "atomics_h200.json").read_text())
+    assert len(requests) == 248
+    for request in requests:
+        operation, type_ = request["what"].split(".")
+        width = 8 if type_.endswith("64") else 4
+        mask = np.array([[request["mask"] >> lane & 1 for lane in range(32)]], dtype=bool)
+        how = atomics.served(operation, type_, request["by_one"])
+        cost = atomics.shared(np.array([request["places"]]) * width, width, mask, how)
+        assert (cost.wavefronts, cost.reloads) == (request["atomic"], request["load"]), request
+
+
+@pytest.mark.parametrize(
+    ("addresses", "sectors", "ideal"),
+    [([0] * 32, 32, 1), (range(0, 128, 4), 4, 4), ([0, 0, 4, 4] * 8, 16, 1), ([0, 0, 0, 32] + [64] * 28, 32, 1)],
+)
+def test_sectors_of_atomics_on_global_memory(addresses: Sequence[int], sectors: int, ideal: int) -> None:
+    """A sector counts once for each lane of the word in it that most lanes go to."""
+    assert atomics.sectors(np.array([list(addresses)]), 4, None) == (sectors, ideal)
+    twice = np.array([list(addresses)] * 2)
+    mask = np.array([[True] * 32, [True] + [False] * 31])
+    assert atomics.sectors(twice, 4, mask) == (sectors + 1, ideal + 1)
 
 
 def program(width: int) -> simulator.Program:

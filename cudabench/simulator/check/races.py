@@ -140,7 +140,7 @@ class Races:
         entry = conflict.entry
         thread = chunk.thread_index(conflict.lane)
         party = chunk.thread_index(conflict.other_thread & 1023)
-        location, _, op, _ = machine.code.accesses[conflict.other_access]
+        location, _, op, *_ = machine.code.accesses[conflict.other_access]
         line = "the same line" if location.line == entry.access.location.line else f"line {location.line}"
         cure = "__syncwarp()" if conflict.lane // 32 == conflict.other_thread // 32 else "__syncthreads()"
         lack = f"without {cure} in between"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.count import banks
+from cudabench.simulator.count import atomics, banks
 from cudabench.simulator.count.footprint import Footprints
 from cudabench.simulator.count.patterns import BROADCAST, LINE, ONE_PLACE, UNKNOWN, Look, look
 from cudabench.simulator.report import Executed
@@ -31,6 +31,7 @@ ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each 
 
 SECTOR_SHIFT = 5
 SECTOR = 1 << SECTOR_SHIFT
+LINE_SHIFT = 7
 MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
 _FULL_WARP = np.uint64(0x0101010101010101)
 
@@ -60,8 +61,13 @@ def active_lanes(mask: Array | None, chunk: Chunk) -> int:
     return int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
 
 
-def executed_lines(blocks: Sequence[Block], executed: Sequence[Executed]) -> dict[int, Executed]:
-    """Return how often each PTX line ran, from how often each block did; the copies of an inlined function add up."""
+def executed_lines(
+    blocks: Sequence[Block], executed: Sequence[Executed], turns: Mapping[int, Sequence[int]]
+) -> dict[int, Executed]:
+    """Return how often each PTX line ran, from how often each block did; the copies of an inlined function add up.
+
+    turns: of the lines of atomics that are loops, their turns and the lanes that wait.
+    """
     lines: dict[int, Executed] = {}
     for block, times in zip(blocks, executed, strict=True):
         own = Executed(times.warps, times.lanes)
@@ -72,6 +78,8 @@ def executed_lines(blocks: Sequence[Block], executed: Sequence[Executed]) -> dic
             assert block.terminator is not None
             line = block.terminator.line.ptx_line
             lines[line] = lines[line].plus(taken=times.taken, parted=times.parted)
+    for line, (passes, waiting) in turns.items():
+        lines[line] = lines[line].plus(turns=passes, waiting=waiting)
     return lines
 
 
@@ -127,11 +135,12 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
 class Row:
     """The counts of one memory instruction on one array, by what the lanes did."""
 
-    __slots__ = ("array", "first", "last", "looks", "number", "step")
+    __slots__ = ("array", "first", "last", "looks", "number", "reloads", "step")
 
     def __init__(self, number: int, array: Place) -> None:
         self.number, self.array = number, array
         self.looks: dict[Look, list[int]] = {}  # requests, pieces, ideal
+        self.reloads = 0  # see `report.Access`
         self.first: int | None = None  # the first address that was seen
         self.last = 0
         self.step = 0  # bytes from an execution to the next, the least that was seen
@@ -160,6 +169,8 @@ class Counters:
         self.merged = [0] * len(plan.code.accesses)
         self.patterns, self.seen = plan.patterns, plan.seen
         self.rows: dict[tuple[int, Place], Row] = {}
+        self.turns: dict[int, list[int]] = {}  # of atomics that are loops: turns, lanes that wait
+        self.atomics: dict[Key, tuple[atomics.Cost, Look]] = {}
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
         self.remembered = 0  # bytes of the patterns that are new
         self.footprints: Footprints | None = None  # where somebody asks for what the launch touches
@@ -381,6 +392,91 @@ class Counters:
         if key is not None:
             self.patterns[key] = (pieces, ideal, seen)
         self.add(number, warps, pieces * times, ideal * times, array, seen)
+
+    def shared_atomic(
+        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, how: atomics.Served
+    ) -> None:
+        """Count atomics on shared memory; arguments as for `global_`, how: of `atomics.served`."""
+        array = self.variable(address, 0, mask, chunk)
+        if number in self.issued:
+            self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
+            return
+        key: Key | None = None
+        weight = address.nbytes + (0 if mask is None else mask.nbytes)
+        if weight <= MOST_PATTERN:
+            lanes = None if mask is None else (mask.shape, mask.tobytes())
+            key = ("atomic", address.shape, address.tobytes(), lanes, size, how)
+        cost: atomics.Cost
+        found = None if key is None else self.atomics.get(key)
+        if found is None:
+            rows, on, _ = spread(address, mask, chunk)
+            cost = atomics.shared(rows.reshape(-1, 32), size, None if on is None else on.reshape(-1, 32), how)
+            if address.shape[1] == 1:
+                seen = self.one_place(number, array, mask, warps, chunk)
+            else:
+                seen = self.look(number, array, rows, on, size)
+            found = (cost, seen)
+            if key is not None:
+                self.atomics[key] = found
+                self.remembered += weight
+        cost, seen = found
+        times = chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0])
+        row = self.add(number, warps, (cost.wavefronts + cost.reloads) * times, cost.ideal * times, array, seen)
+        if cost.turns:
+            row.reloads += cost.reloads * times
+            waiting = self.turns.setdefault(number, [0, 0])
+            waiting[0] += cost.turns * times
+            waiting[1] += cost.waiting * times
+
+    def global_atomic(
+        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: Place
+    ) -> None:
+        """Count atomics on global memory; arguments as for `global_`."""
+        if self.footprints is not None:
+            self.footprints.note(number, address, 0, size, mask, chunk, array)
+        if number in self.issued:
+            self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
+            return
+        if address.shape[1] == 1:
+            lanes = active_lanes(mask, chunk)
+            self.add(number, warps, lanes, warps, array, self.one_place(number, array, mask, warps, chunk))
+            return
+        rows, mask, times = spread(address, mask, chunk)
+        pieces, ideal = atomics.sectors(rows.reshape(-1, 32), size, None if mask is None else mask.reshape(-1, 32))
+        self.add(number, warps, pieces * times, ideal * times, array, self.look(number, array, rows, mask, size))
+
+    def shifted_copy(
+        self,
+        number: int,
+        source: Affine | Array,
+        source_offset: int,
+        target: Affine | Array,
+        target_offset: int,
+        mask: Array | None,
+        chunk: Chunk,
+    ) -> None:
+        """Count the sectors that an asynchronous copy takes twice, arguments as for `global_`.
+
+        Where copies of 16 bytes a lane bring what lies in one sector to two lines of 128 bytes of shared memory, each
+        of them asks for it: so an H200 counts rows that are padded by 16 bytes (benchmarks/results/counts_h200.md).
+        """
+        shift = target_offset - source_offset
+        alike = type(source) is Affine and type(target) is Affine and source.coefficients == target.coefficients
+        if alike and (target.base - source.base + shift) % SECTOR == 0:
+            return
+        places = [a.array(chunk, INT64) if isinstance(a, Affine) else a.astype(np.int64) for a in (source, target)]
+        if not ((places[1] - places[0] + shift) & (SECTOR - 1)).any():
+            return
+        froms, on, times = spread(np.broadcast_to(places[0] + source_offset, chunk.shape), mask, chunk)
+        tos = np.broadcast_to(places[1] + target_offset, chunk.shape)
+        once = _rows(froms, on) >> SECTOR_SHIFT
+        lines = _rows(tos, on) >> LINE_SHIFT
+        if not len(once):
+            return
+        twice = int(distinct(once << 20 | (lines & ((1 << 20) - 1))).sum()) - int(distinct(once).sum())
+        row = next((row for (own, _), row in self.rows.items() if own == number), None)
+        if twice and row is not None:
+            next(iter(row.looks.values()))[1] += twice * times
 
     def constant(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: Place

@@ -43,7 +43,9 @@ class MemoryOp:
         "width",
     )
 
-    def __init__(self, builder: Builder, kind: AccessKind, dtype: np.dtype[Any], count: int, space: str) -> None:
+    def __init__(
+        self, builder: Builder, kind: AccessKind, dtype: np.dtype[Any], count: int, space: str, what: str = ""
+    ) -> None:
         self.kind, self.dtype, self.count = kind, dtype, count
         self.width = dtype.itemsize
         self.size = self.width * count
@@ -62,7 +64,7 @@ class MemoryOp:
         self.shared_bounds: tuple[int, int] | None = None  # of the shared array, likewise
         if "shared" in spaces:
             builder.shared_accesses.append((self, builder.address_register))
-        self.numbers = {name: builder.access(name, kind, self.size, self.width) for name in spaces}
+        self.numbers = {name: builder.access(name, kind, self.size, self.width, what) for name in spaces}
 
 
 def space_of(ins: Instruction) -> str:

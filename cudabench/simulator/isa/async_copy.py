@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
+WIDE = 16  # bytes a lane of the copies that may ask for a sector twice
+
+
 @instruction("cp")
 def build_cp(builder: Builder, ins: Instruction) -> Run | Op | None:
     """Build cp.async with its commit and wait, and cp.async.bulk."""
@@ -85,6 +88,11 @@ def _build_copy(builder: Builder, ins: Instruction) -> Run:
             machine._warps = -1
         if machine.mask is None or machine.mask.any():
             found = load_global(machine, load, registers[out_of], out_offset)
+            if found is not None and size.value == WIDE:
+                machine.counters.shifted_copy(
+                    load.numbers["global"], registers[out_of], out_offset, registers[into], into_offset,
+                    machine.mask, machine.chunk,
+                )  # fmt: skip
         machine.mask, machine._warps = mask, warps
         data: list[Value] = []
         for place in range(words):

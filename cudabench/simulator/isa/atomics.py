@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cudabench.simulator.count.atomics import served
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.access import Lanes, MemoryOp, check, read_only, space_of
 from cudabench.simulator.isa.floating import compute_halves, largest, smallest
@@ -20,7 +21,7 @@ from cudabench.simulator.isa.opcodes import instruction
 from cudabench.simulator.isa.shared_memory import row_starts
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Refuse, Run
-from cudabench.simulator.program.ptx import BITS, Instruction, Symbol, Vector
+from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Symbol, Vector
 from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class Atomic:
         wanted_operands = 2 if self.name == "cas" else 1
         self.sources = self.sources[:wanted_operands]
         self.address, self.offset = builder.address(ins.operands[place])
-        self.access = MemoryOp(builder, "atomic", dtype, 1, self.space)
+        self.access = MemoryOp(builder, "atomic", dtype, 1, self.space, f"{self.name}.{self.type}")
         builder.pointer = 1 if BITS[self.type] == 64 else 0
         if self.name == "cas":
             builder.swaps.append((self.sources[0], self.address))
@@ -184,6 +185,8 @@ class Atomic:
         self.swaps = self.name in ("cas", "exch")
         self.releases = any(word in ("release", "acq_rel") for word in words)
         builder.orders |= self.releases or "acquire" in words
+        operand = ins.operands[place + 1]
+        self.one = self.name == "add" and isinstance(operand, Immediate) and operand.value == 1
         self.combine = combination(self.name, self.type)
         self.target = target
         self.width = builder.width(target) if target is not None else 0
@@ -235,8 +238,9 @@ class Atomic:
                 if machine.mask is None
                 else lanes.mask & machine.mask
             )
-            machine.counters.shared(
-                access.numbers["shared"], lanes.address, 0, access.size, mask, machine.warps, chunk, False
+            how = served(self.name, self.type, self.one and not wanted)
+            machine.counters.shared_atomic(
+                access.numbers["shared"], lanes.address, access.size, mask, machine.warps, chunk, how
             )
             machine.shared_races.log(access, lanes.address, 0, mask, data)
             if machine.trace is not None:
@@ -249,8 +253,8 @@ class Atomic:
         result: Array | None = None
         mask = lanes.exact(machine)
         if regions:
-            machine.counters.global_(
-                access.numbers["global"], lanes.address, 0, access.size, mask, machine.warps, chunk, slots_of(regions)
+            machine.counters.global_atomic(
+                access.numbers["global"], lanes.address, access.size, mask, machine.warps, chunk, slots_of(regions)
             )
             if machine.trace is not None:
                 machine.trace.record(machine, access, "global", lanes.address, mask)

@@ -30,10 +30,12 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
         place = address.base + offset
         full = machine.mask is None
         if full and place >= least and place + access.size <= most and place % access.size == 0:
-            pieces = machine.warps * max(1, access.size // 4) * 4
-            machine.counters.add(
-                number, machine.warps, pieces, machine.warps * access.size, NOWHERE, NEIGHBOURS[access.size]
-            )
+            _, size = machine.counters.issued.get(number, (0, access.size))
+            if size:
+                pieces = machine.warps * max(1, size // 4) * 4
+                machine.counters.add(number, machine.warps, pieces, machine.warps * size, NOWHERE, NEIGHBOURS[size])
+            else:
+                machine.counters.merged[number] += machine.warps
             return place, machine.mask
     lanes = Lanes(machine, address, offset)
     low, high, bits = lanes.extremes()
@@ -42,12 +44,14 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
     ):
         return None
     mask = lanes.exact(machine)
-    placed = _local_address(address, chunk, lanes.fill(0))
-    pieces = 0
-    rows, some, times = spread(placed, mask, chunk)
-    for word in range(max(1, access.size // 4)):
-        pieces += sectors(rows + word * 128, min(4, access.size), some)[0] * times
-    machine.counters.add(number, machine.warps, pieces, machine.warps * access.size)
+    shift, size = machine.counters.issued.get(number, (0, access.size))
+    if size:
+        rows, some, times = spread(_local_address(address, chunk, lanes.fill(0)), mask, chunk)
+        words = range(shift // 4, shift // 4 + max(1, size // 4))
+        pieces = sum(sectors(rows + word * 128, min(4, size), some)[0] for word in words) * times
+        machine.counters.add(number, machine.warps, pieces, machine.warps * size)
+    else:
+        machine.counters.merged[number] += machine.warps
     row = machine.local.shape[2]
     start = np.arange(chunk.blocks * chunk.threads, dtype=np.int64).reshape(chunk.shape) * row
     return lanes.fill(0) + start, mask

@@ -382,12 +382,12 @@ class Builder:
             self.address_register = self.source(Symbol(operand.base), "b64")
         return self.address_register, operand.offset
 
-    def access(self, space: str, kind: AccessKind, size: int, granule: int) -> int:
+    def access(self, space: str, kind: AccessKind, size: int, granule: int, what: str = "") -> int:
         """Return the number under which a memory instruction's requests are counted."""
         for name in self.granule if space == "generic" else (space,):
             if name in self.granule:
                 self.granule[name] = min(self.granule[name], granule)
-        self.accesses.append(MemoryInstruction(self.ins.location, space, kind, size))
+        self.accesses.append(MemoryInstruction(self.ins.location, space, kind, size, what))
         return len(self.accesses) - 1
 
     def local_pointer(self, ins: Instruction) -> int | None:
@@ -595,7 +595,7 @@ class Builder:
 
     def append(self, ins: Instruction) -> None:
         """Append one instruction's op."""
-        self.uses, self.defs, self.pointer = [], [], None
+        self.uses, self.defs, self.pointer, self.address_register = [], [], None, -1
         if ins.opcode == "call":
             self.call(ins)
             return
@@ -610,7 +610,7 @@ class Builder:
         if ins.opcode != "ret":
             op.labels = tuple(name + self.frame.suffix for name in op.labels)
         op.line, op.opcode = ins.location, ins.opcode
-        op.defs = tuple(self.defs)
+        op.defs, op.address = tuple(self.defs), self.address_register
         op.pointer = self.local_pointer(ins) if self.pointer is None else self.pointer
         if ins.guard is not None:
             guard, _ = self.predicate(Symbol(ins.guard))

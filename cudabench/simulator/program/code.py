@@ -65,13 +65,14 @@ class Op:
     guard: the predicate's register, or -1. defs, uses: registers written and read. members (of a collective): the
     lanes of the warp that must meet, as bits, or None for all. labels, targets (of a branch): where it may lead, as
     names until the blocks are cut and as block numbers from then on. selector: the register that picks from them.
+    address: the register that a memory instruction's address is in, or -1.
     pointer: what the results point to (see `flow.points_to`), or None: what the operands point to. site: of a call,
     what it may reach: its targets are their first blocks, in their order, then the block behind the call.
     """
 
     __slots__ = (
-        "barrier", "defs", "guard", "inverted", "kind", "labels", "line", "members", "opcode", "pointer", "run",
-        "selector", "site", "targets", "uses",
+        "address", "barrier", "defs", "guard", "inverted", "kind", "labels", "line", "members", "opcode", "pointer",
+        "run", "selector", "site", "targets", "uses",
     )  # fmt: skip
 
     def __init__(self, run: Run | None, kind: Kind, line: Location) -> None:
@@ -86,6 +87,7 @@ class Op:
         self.labels: tuple[str, ...] = ()
         self.targets: tuple[int, ...] = ()
         self.selector = -1
+        self.address = -1
         self.barrier: Barrier | None = None
         self.members: Callable[[Machine], Array | None] | None = None
         self.pointer: int | None = None
@@ -133,12 +135,16 @@ BoundedAccess = tuple[Bounded, int]  # and the register of its address
 
 
 class MemoryInstruction(NamedTuple):
-    """What is counted apart: a memory instruction in one state space, with the bytes that it moves for a lane."""
+    """What is counted apart: a memory instruction in one state space, with the bytes that it moves for a lane.
+
+    what: of an atomic its operation and type, 'add.f32'.
+    """
 
     location: Location
     space: str
     kind: AccessKind
     size: int
+    what: str = ""
 
 
 class Code(NamedTuple):

@@ -1,0 +1,139 @@
+"""What atomics cost where lanes meet: wavefronts of shared memory, and sectors of global memory.
+
+NVIDIA documents none of it. These rules held for all single requests that were measured with Nsight Compute on an H200
+(benchmarks/results/atomics_h200.md):
+
+* An atomic that shared memory does itself takes a wavefront for each lane that meets another in a bank, also in the
+  same word ("lanes"). Counting by one takes them word by word, as a store does ("words"). Compare-and-swap takes two
+  wavefronts a lane ("swap"). Of 8 bytes, each half warp is served by itself.
+* What it does not do itself, such as adding floats, is a loop of the machine code ("loop"): all lanes load, and in each
+  turn one lane of every bank may store, in two wavefronts, if its word is still the one that it loaded.
+* Of global memory, a request's sector is counted once for each lane of the word in it that most lanes go to.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.count import banks
+from cudabench.simulator.values import Array
+
+Served = Literal["words", "lanes", "swap", "loop"]
+SECTOR_SHIFT = 5
+NOBODY = -1
+ONE_LANE = -1  # in place of bytes a lane: an atomic that one lane of a warp does for all
+
+
+class Cost(NamedTuple):
+    """Requests of atomics on shared memory, summed.
+
+    wavefronts: of the atomics alone. ideal: of as many lanes that do not meet, with the loads of a loop. Of a loop:
+    reloads, the wavefronts of its loads; turns, how often warps go through it; waiting, their lanes.
+    """
+
+    wavefronts: int
+    ideal: int
+    reloads: int = 0
+    turns: int = 0
+    waiting: int = 0
+
+
+def served(operation: str, type_: str, by_one: bool) -> Served:
+    """Return how shared memory serves an operation of the PTX ("add") on a type ("u32") from sm_70 on.
+
+    by_one: an addition of the constant one, whose result nobody wants.
+    """
+    if type_ in ("u32", "s32", "b32"):
+        return "words" if by_one else "swap" if operation == "cas" else "lanes"
+    if type_ == "b64" and operation in ("exch", "cas"):
+        return "swap" if operation == "cas" else "lanes"
+    return "loop"
+
+
+def shared(addresses: Array, width: int, mask: Array | None, how: Served) -> Cost:
+    """Return what requests to shared memory cost; addresses: bytes (requests, 32); mask: active lanes, or None."""
+    if not len(addresses):
+        return Cost(0, 0)
+    if how == "words":
+        taken, ideal = banks.both(addresses, width, mask, load=False)
+        return Cost(int(taken.sum()), int(ideal.sum()))
+    on = np.ones(addresses.shape, dtype=bool) if mask is None else mask
+    groups = 2 if width == 8 else 1
+    most = _meeting(_banks(addresses, width), on, groups)
+    each = 2 if how == "swap" else 1
+    if how != "loop":
+        return Cost(int(most.sum()) * each, int(np.count_nonzero(most)) * each)
+    return _loop(addresses, width, on, groups)
+
+
+def _banks(addresses: Array, width: int) -> Array:
+    """Return the bank of each lane, or for 8 bytes the pair of banks."""
+    return (addresses >> 3) & 15 if width == 8 else (addresses >> 2) & 31
+
+
+def _meeting(places: Array, on: Array, groups: int) -> Array:
+    """Return for each row and group of lanes served together how many meet in the fullest bank: (rows * groups,)."""
+    rows = len(places) * groups
+    flat = places.reshape(rows, -1) + np.arange(rows, dtype=np.int64)[:, None] * 32
+    return np.bincount(flat[on.reshape(rows, -1)], minlength=rows * 32).reshape(rows, 32).max(axis=1)
+
+
+def _loop(addresses: Array, width: int, on: Array, groups: int) -> Cost:
+    """Go through the loop turn by turn, all requests beside each other."""
+    left = np.flatnonzero(on.any(axis=1))
+    addresses, waiting = addresses[left], on[left].copy()
+    places, words = _banks(addresses, width), addresses >> (3 if width == 8 else 2)
+    wavefronts = reloads = turns = lanes = 0
+    ideal = 3 * int(np.count_nonzero(waiting.reshape(len(waiting) * groups, -1).any(axis=1)))
+    while len(waiting):
+        reloads += int(banks.wavefronts(addresses, width, waiting).sum())
+        turns += len(waiting)
+        lanes += int(np.count_nonzero(waiting))
+        wavefronts += 2 * int(np.count_nonzero(waiting.reshape(len(waiting) * groups, -1).any(axis=1)))
+        stored = np.full((len(waiting), 32), NOBODY, dtype=np.int64)  # by bank: the word that was stored this turn
+        size = 32 // groups
+        for first in range(0, 32, size):
+            row, lane = np.nonzero(waiting[:, first : first + size])
+            lane += first
+            bank = places[row, lane]
+            _, chosen = np.unique(row * 32 + bank, return_index=True)  # the lowest lane of each bank
+            row, lane, bank = row[chosen], lane[chosen], bank[chosen]
+            word = words[row, lane]
+            wins = stored[row, bank] != word
+            stored[row, bank] = word
+            waiting[row[wins], lane[wins]] = False
+        going = waiting.any(axis=1)
+        if not going.all():
+            addresses, waiting, places, words = addresses[going], waiting[going], places[going], words[going]
+    return Cost(wavefronts, ideal, reloads, turns, lanes)
+
+
+def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
+    """Return (sectors, ideal sectors) of atomics on global memory, summed; arguments as for `shared`, size as width."""
+    if not len(addresses):
+        return 0, 0
+    if mask is None:
+        order, on = np.sort(addresses, axis=1), None
+    else:
+        high = np.int64(1) << 62
+        order = np.sort(np.where(mask, addresses, high), axis=1)
+        on = order != high
+    new = np.ones(order.shape, dtype=bool)
+    np.not_equal(order[:, 1:], order[:, :-1], out=new[:, 1:])
+    starts = np.flatnonzero(new)  # of the lanes at one address
+    times = np.diff(starts, append=order.size)
+    places = order.reshape(-1)[starts] >> SECTOR_SHIFT
+    rows = starts // order.shape[1]
+    if on is not None:
+        there = on.reshape(-1)[starts]
+        times, places, rows = times[there], places[there], rows[there]
+    if not len(rows):
+        return 0, 0
+    other = np.ones(len(rows), dtype=bool)
+    other[1:] = (places[1:] != places[:-1]) | (rows[1:] != rows[:-1])
+    most = np.maximum.reduceat(times, np.flatnonzero(other))
+    different = np.bincount(rows)
+    ideal = -(-different * size // (1 << SECTOR_SHIFT))
+    return int(most.sum()), int(ideal.sum())

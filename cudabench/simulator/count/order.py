@@ -1,0 +1,57 @@
+"""Which counts depend on the order in which atomics come: here one order of many, on hardware another each time.
+
+By the registers alone: what an atomic returns, what is computed from it, where that says whither a lane goes.
+"""
+
+from __future__ import annotations
+
+from cudabench.simulator.count.branches import between, post_dominators
+from cudabench.simulator.program.code import Code, Op
+
+TRIES = "how often a lane tries again depends on the order in which atomics come"
+PLACES = "where lanes go is what an atomic gave them, and depends on the order in which they come"
+BRANCHES = "which lanes come here is what an atomic told them, and depends on the order in which they come"
+TURNS = "other warps that store to the word between a load and its store make the loop go round more often"
+REPEATED = (TRIES, BRANCHES, TURNS)  # those that change how often instructions run, and not only where they go
+
+
+def open_lines(code: Code) -> dict[int, str]:
+    """Return the lines of the PTX whose counts depend on the order of atomics, and by what."""
+    ops = [op for block in code.blocks for op in (*block.ops, *((block.terminator,) if block.terminator else ()))]
+    atomics = [op for op in ops if op.opcode == "atom" and any(index in code.read for index in op.defs)]
+    if not atomics:
+        return {}
+    given = _given(ops, atomics)
+    found: dict[int, str] = {}
+    for op in ops:
+        if op.address in given:
+            found[op.line.ptx_line] = PLACES
+    parted = [block for block in code.blocks if block.terminator is not None and _decided(block.terminator, given)]
+    if parted:
+        always = post_dominators(code.blocks)
+        for block in parted:
+            inside = between(code.blocks, block, always[block.number])
+            reason = TRIES if block.number in inside else BRANCHES
+            for number in inside:
+                for op in code.blocks[number].ops:
+                    found.setdefault(op.line.ptx_line, reason)
+                    if reason == TRIES:
+                        found[op.line.ptx_line] = reason
+    return found
+
+
+def _decided(op: Op, given: set[int]) -> bool:
+    return op.kind in ("branch", "table", "exit") and (op.guard in given or op.selector in given)
+
+
+def _given(ops: list[Op], atomics: list[Op]) -> set[int]:
+    """Return the registers that hold what an atomic returned, or something computed from it."""
+    given = {index for op in atomics for index in op.defs}
+    going = True
+    while going:
+        going = False
+        for op in ops:
+            if (op.guard in given or any(index in given for index in op.uses)) and not given.issuperset(op.defs):
+                given.update(op.defs)
+                going = True
+    return given
