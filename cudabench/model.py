@@ -248,7 +248,8 @@ class Kernel:
     checked first. `refuses` returns the reason why the kernel cannot take the block, or None. `defines` adds compiler
     defines that the host chooses, `shared_bytes` dynamic shared memory to the launch. `launches` replaces the single
     launch of `function` with the operation's arguments. `expected` replaces the operation's reference (a copy kernel
-    copies), and with it `tolerance` the operation's. A `detour` is no step of the way to the fastest kernel: it shows
+    copies), and with it `tolerance` the operation's. `architecture` names the GPUs whose own instructions it has, such
+    as sm_90a: on all others the ladder skips it. A `detour` is no step of the way to the fastest kernel: it shows
     an idea that does not pay, or a ceiling.
     """
 
@@ -266,6 +267,7 @@ class Kernel:
     tolerance: Callable[[Problem], Tolerance] | None = None
     dtypes: tuple[str, ...] | None = None
     detour: bool = False
+    architecture: str = ""
 
 
 @dataclass(frozen=True)
@@ -394,6 +396,8 @@ class Case:
     constants: Mapping[str, bytes] = field(default_factory=dict)
     # Those that the kernel reads and nothing sets.
     unset_constants: tuple[str, ...] = ()
+    # The GPUs that alone have the kernel's instructions, such as sm_90a.
+    architecture: str = ""
     # Of a point of a sweep: what it varies, by name.
     parameters: Mapping[str, str] = field(default_factory=dict)
 

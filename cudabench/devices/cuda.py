@@ -219,8 +219,8 @@ class CudaDevice:
         """
         made: list[Any] = []
 
-        def build(text: str, folders: Sequence[str], options: Sequence[str]) -> bytes:
-            module, cubin = self._with_pycuda(text, folders, options, source.name)
+        def build(text: str, folders: Sequence[str], options: Sequence[str], architecture: str) -> bytes:
+            module, cubin = self._with_pycuda(text, folders, options, architecture, source.name)
             made.append(module)
             return cubin
 
@@ -241,7 +241,9 @@ class CudaDevice:
             module = made[-1] if made else self._from_cubin(compiled, source.name)
         return Module(module, compiled, source.text)
 
-    def _with_pycuda(self, text: str, folders: Sequence[str], options: Sequence[str], name: str) -> tuple[Any, bytes]:
+    def _with_pycuda(
+        self, text: str, folders: Sequence[str], options: Sequence[str], architecture: str, name: str
+    ) -> tuple[Any, bytes]:
         """Return PyCUDA's module and its machine code. Raises Refused, and CompilerStopped at a compiler's limits.
 
         PyCUDA starts nvcc; it does so through `nvcc.run`, where time and memory are bounded.
@@ -259,6 +261,7 @@ class CudaDevice:
         settings: dict[str, Any] = {
             "nvcc": toolkit.nvcc() or "nvcc",
             "options": ["-lineinfo", *options],
+            "arch": architecture,
             "no_extern_c": True,
             "include_dirs": list(folders),
         }
