@@ -19,6 +19,7 @@ from cudabench.simulator.isa import (  # noqa: F401 - imported for what they reg
     textures,
     video,
     warp,
+    warpgroup,
 )
 from cudabench.simulator.isa.opcodes import Registered, instruction
 from cudabench.simulator.program.builder import Builder
@@ -27,7 +28,7 @@ from cudabench.simulator.program.ptx import Instruction
 
 _REFUSED = {
     "surface reductions and texture types": ("sured", "istypep"),
-    "tensor cores of warp groups (wgmma, tcgen05)": ("wgmma", "tcgen05"),
+    "tensor cores with memory of their own (tcgen05)": ("tcgen05",),
     "thread block clusters": ("mapa", "getctarank", "clusterlaunchcontrol"),
     "asynchronous bulk reductions (TMA)": ("cp.reduce",),
     "dynamic stack allocation (alloca)": ("alloca", "stacksave", "stackrestore"),
