@@ -1,6 +1,7 @@
 """Instructions of compute capability 9.0, case by case: what a GPU computes against what the simulator does, bit by bit.
 
-    python -m tests.hopper_cases [PATTERN]      # on an H100 or H200; names what differs
+    python -m tests.hopper_cases run real.npz [PATTERN]         # on an H100 or H200
+    python -m tests.hopper_cases compare real.npz [PATTERN]     # anywhere; names what differs
 
 Inputs are bytes of a seed, so that every bit of a result counts. No pytest here: the module runs where only the package
 does.
@@ -207,7 +208,7 @@ def mma_cases() -> Iterator[Case]:
             inputs = [f'"r"(x[{i}])' for i in range(a)] + [f'"r"(y[{i}])' for i in range(b)]
             text = text.replace("INPUTS", ", ".join(inputs))
             for letter, number in zip("ABC", count, strict=True):
-                text = re.sub(rf"\b{letter}\b", str(number), text)
+                text = re.sub(rf'(?<!")\b{letter}\b', str(number), text)
             yield Case(name, text, (*arrays, np.zeros(256 * c, np.uint32)), block=(256,))
 
 
@@ -235,74 +236,78 @@ def simulated(case: Case) -> tuple[list[Array], list[Any]]:
     return [x for x in arguments if isinstance(x, np.ndarray)], list(report.hazards)
 
 
-def on_gpu(case: Case, device: Any) -> list[Array]:
-    """Return the arrays after the launch on a GPU."""
+def module_text(chosen: list[Case]) -> str:
+    """Return one file with the kernels of all cases, kernel0, kernel1 and so on: one compile for all."""
+    return "".join(re.sub(r"\bkernel\(", f"kernel{place}(", case.text) for place, case in enumerate(chosen))
+
+
+def on_gpu(chosen: list[Case], device: Any) -> Iterator[list[Array]]:
+    """Yield the arrays after the launch of each case on a GPU."""
     from cudabench.model import Launch, Source
 
-    module = device.load(Source("case.cu", case.text), {}, ["kernel"])
-    pointers, arguments = {}, []
-    for place, value in enumerate(case.arguments):
-        if isinstance(value, np.ndarray):
-            name = f"a{place}"
-            pointers[name] = device.allocate(value.nbytes)
-            device.upload(pointers[name], value)
-            arguments.append(name)
-        else:
-            arguments.append(value)
-    grid, block = ((*sides, 1, 1)[:3] for sides in (case.grid, case.block))
-    work = device.bind(module, [Launch("kernel", grid, block, tuple(arguments), case.shared)], pointers)
-    device.run(work, "running a case")
-    found = []
-    for place, value in enumerate(case.arguments):
-        if isinstance(value, np.ndarray):
-            back = np.empty_like(value)
-            device.download(pointers[f"a{place}"], back)
-            device.release(pointers[f"a{place}"])
-            found.append(back)
-    return found
+    names = [f"kernel{place}" for place in range(len(chosen))]
+    module = device.load(Source("cases.cu", module_text(chosen)), {}, names)
+    for name, case in zip(names, chosen, strict=True):
+        pointers, arguments = {}, []
+        for place, value in enumerate(case.arguments):
+            if isinstance(value, np.ndarray):
+                buffer = f"a{place}"
+                pointers[buffer] = device.allocate(value.nbytes)
+                device.upload(pointers[buffer], value)
+                arguments.append(buffer)
+            else:
+                arguments.append(value)
+        grid, block = ((*sides, 1, 1)[:3] for sides in (case.grid, case.block))
+        work = device.bind(module, [Launch(name, grid, block, tuple(arguments), case.shared)], pointers)
+        device.run(work, f"running {case.name}")
+        found = []
+        for place, value in enumerate(case.arguments):
+            if isinstance(value, np.ndarray):
+                back = np.empty_like(value)
+                device.download(pointers[f"a{place}"], back)
+                device.release(pointers[f"a{place}"])
+                found.append(back)
+        yield found
 
 
 def differing(one: list[Array], other: list[Array]) -> int:
-    """Return in how many elements two lists of arrays differ, by their bits."""
+    """Return in how many bytes two lists of arrays differ."""
     return sum(int(np.count_nonzero(x.view(np.uint8) != y.view(np.uint8))) for x, y in zip(one, other, strict=True))
 
 
-def main(pattern: str = "", folder: str = "") -> int:
-    """Run the cases on the first GPU, print those that differ, and keep what it computed."""
+def run(path: str, pattern: str = "") -> None:
+    """Run the cases on the first GPU and keep what they leave, in an .npz file."""
     from cudabench.devices.cuda import CudaDevice
 
-    kept: dict[str, Array] = {}
-    wrong = 0
+    chosen, kept = cases(pattern), {}
     with CudaDevice(0) as device:
-        for case in cases(pattern):
-            try:
-                real = on_gpu(case, device)
-            except Exception as error:  # noqa: BLE001 - the next cases may still tell something
-                print(f"{case.name}: {type(error).__name__}: {error}")
-                wrong += 1
-                if not device.alive():
-                    print("the context is lost")
-                    break
-                continue
-            for place, array in enumerate(real):
-                kept[f"{case.name}/{place}"] = array
-            try:
-                mine, hazards = simulated(case)
-            except Exception as error:  # noqa: BLE001
-                print(f"{case.name}: simulator: {type(error).__name__}: {error}")
-                wrong += 1
-                continue
-            bytes_ = differing(real, mine)
-            wrong += bool(bytes_ or hazards)
-            if bytes_:
-                print(f"{case.name}: {bytes_} bytes differ")
-            for hazard in hazards:
-                print(f"{case.name}: {hazard.kind} {hazard.message}")
+        try:
+            for case, arrays in zip(chosen, on_gpu(chosen, device), strict=True):
+                kept.update({f"{case.name}//{place}".replace("/", "_"): array for place, array in enumerate(arrays)})
+        finally:
+            np.savez_compressed(path, **kept)
+            print(f"{len(kept)} arrays of {len(chosen)} cases")
+
+
+def compare(path: str, pattern: str = "") -> int:
+    """Run the cases in the simulator, print those that differ from an .npz file, and return how many."""
+    wrong = 0
+    real = np.load(path)
+    for case in cases(pattern):
+        key = f"{case.name}//".replace("/", "_")
+        if key + "0" not in real:
+            print(f"{case.name}: not in the file")
+            continue
+        mine, hazards = simulated(case)
+        count = differing([real[f"{key}{place}"] for place in range(len(mine))], mine)
+        wrong += bool(count or hazards)
+        if count:
+            print(f"{case.name}: {count} bytes differ")
+        for hazard in hazards:
+            print(f"{case.name}: {hazard.kind}: {hazard.message}")
     print(f"{len(cases(pattern))} cases, {wrong} differ")
-    if folder:
-        np.savez_compressed(f"{folder}/real.npz", **{re.sub(r"[^\w=,.-]", "_", k): v for k, v in kept.items()})
-    return 1 if wrong else 0
+    return wrong
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    {"run": run, "compare": compare}[sys.argv[1]](*sys.argv[2:])
