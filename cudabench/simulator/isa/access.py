@@ -72,8 +72,6 @@ def space_of(ins: Instruction) -> str:
     for word in ins.modifiers:
         name = word.partition(":")[0]
         if name in SPACES:
-            if word == "shared:cluster":
-                raise Refuse("thread block clusters")
             return name
     return "generic"
 

@@ -6,6 +6,7 @@ from cudabench.simulator.isa import (  # noqa: F401 - imported for what they reg
     async_copy,
     atomics,
     bits,
+    cluster,
     control,
     floating,
     integer,
@@ -29,8 +30,7 @@ from cudabench.simulator.program.ptx import Instruction
 _REFUSED = {
     "surface reductions and texture types": ("sured", "istypep"),
     "tensor cores with memory of their own (tcgen05)": ("tcgen05",),
-    "thread block clusters": ("mapa", "getctarank", "clusterlaunchcontrol"),
-    "asynchronous bulk reductions (TMA)": ("cp.reduce",),
+    "launches by a cluster (clusterlaunchcontrol)": ("clusterlaunchcontrol",),
     "dynamic stack allocation (alloca)": ("alloca", "stacksave", "stackrestore"),
     "multimem": ("multimem",),
     "address space tricks (createpolicy, tensormap)": ("tensormap",),

@@ -90,8 +90,6 @@ def build_cvta(builder: Builder, ins: Instruction) -> Run:
     """Build cvta: between an address in a state space and a generic one."""
     to = "to" in ins.modifiers
     space = next((word.partition(":")[0] for word in ins.modifiers if word.partition(":")[0] in _SPACES), "global")
-    if "shared:cluster" in ins.modifiers:
-        raise Refuse("thread block clusters")
     window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
     target = builder.target(ins.operands[0])
     source = builder.source(ins.operands[1], "u64")

@@ -16,6 +16,7 @@ from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.calls import RESULT, Calls, Shared, Site
 from cudabench.simulator.program.code import (
+    CLUSTER_WORDS,
     GRID_BARRIER,
     LOCAL_BIT,
     SHARED_BIT,
@@ -248,8 +249,11 @@ class Builder:
             return self.special[name]
         if name in _CLOCKS:
             return self.clock(*_CLOCKS[name])
-        if name.startswith(("%cluster", "%is_explicit_cluster", "%nclusterid")):
-            raise Refuse("thread block clusters")
+        if base in CLUSTER_WORDS:
+            if name not in self.special:
+                one = base == "%is_explicit_cluster"
+                self.special[name] = self.new(1, False) if one else self.new(32, Affine(0))
+            return self.special[name]
         if name.startswith("%"):
             raise Refuse(f"register {name}")
         return self.named_address(name, symbol.offset)
