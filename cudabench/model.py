@@ -105,6 +105,25 @@ EXACT = Tolerance(0.0, 0.0, "values are moved, not computed")
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """A CUtensorMap over a buffer, as an argument of a launch: by value, or (`pointer`) where it lies in memory.
+
+    As cuTensorMapEncodeTiled has it, the fastest dimension first: sizes, box and steps in elements, strides in bytes
+    for all dimensions but the first. swizzle: 0, 32, 64 or 128 bytes. fill: what lies beyond the array.
+    """
+
+    buffer: str
+    dtype: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    steps: tuple[int, ...]
+    swizzle: int = 0
+    fill: Literal["zeros", "nan"] = "zeros"
+    pointer: bool = False
+
+
+@dataclass(frozen=True)
 class ByValue:
     """An argument that is a struct or vector: its bytes, and the alignment of its type."""
 
@@ -173,8 +192,8 @@ class Texture:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. Arguments are names of buffers, textures over them, NumPy scalars, or structs as `ByValue`, in
-    the order of the kernel's parameters.
+    """One kernel launch. Arguments are names of buffers, textures or tensor maps over them, NumPy scalars, or structs as
+    `ByValue`, in the order of the kernel's parameters.
 
     `unit` has the function; None means the case's own source.
     """

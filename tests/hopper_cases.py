@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,30 @@ class Case:
     grid: tuple[int, ...] = (1,)
     block: tuple[int, ...] = (128,)
     shared: int = 0
-    defines: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Map:
+    """A tensor map over the array at a place of the arguments; all sides with the fastest dimension first."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    box: tuple[int, ...]
+    strides: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+    swizzle: int = 0
+    fill: str = "zeros"
+    place: int = 0
+
+    @property
+    def width(self) -> int:
+        """Bytes of an element."""
+        return 2 if self.dtype == "bfloat16" else np.dtype(self.dtype).itemsize
+
+    def filled(self) -> Map:
+        """Return the map with strides and steps, those of a dense array where it has none."""
+        dense = (self.width * int(np.prod(self.sizes[: at + 1])) for at in range(len(self.sizes) - 1))
+        return replace(self, strides=self.strides or tuple(dense), steps=self.steps or (1,) * len(self.sizes))
 
 
 def random_floats(rng: np.random.Generator, shape: tuple[int, ...], type_: str, kind: str) -> Array:
@@ -212,38 +235,55 @@ def mma_cases() -> Iterator[Case]:
             yield Case(name, text, (*arrays, np.zeros(256 * c, np.uint32)), block=(256,))
 
 
-FAMILIES: list[Callable[[], Iterator[Case]]] = [wgmma_cases, mma_cases]
 
 
 def cases(pattern: str = "") -> list[Case]:
     """Return the cases whose names a pattern is found in."""
-    return [case for family in FAMILIES for case in family() if re.search(pattern, case.name)]
+    from tests.hopper_tiles import cluster_cases, tensor_cases
+
+    families = (wgmma_cases, mma_cases, tensor_cases, cluster_cases)
+    return [case for family in families for case in family() if re.search(pattern, case.name)]
 
 
 # Both sides ----------------------------------------------------------------------------------------------------------
 
 
-def simulated(case: Case) -> tuple[list[Array], list[Any]]:
-    """Return the arrays after the launch in the simulator, and the hazards."""
+def simulated(chosen: list[Case]) -> Iterator[tuple[list[Array], list[Any]]]:
+    """Yield the arrays after the launch of each case in the simulator, and the hazards."""
     from cudabench import simulator
     from cudabench.toolchain.compiler import compile_ptx
 
-    compiled = compile_ptx(case.text, "case.cu", names=["kernel"])
-    arguments = [x.copy() if isinstance(x, np.ndarray) else x for x in case.arguments]
-    report = simulator.run(
-        compiled.ptx, compiled.entry("kernel"), case.grid, case.block, arguments, shared_bytes=case.shared
-    )
+    names = [f"kernel{place}" for place in range(len(chosen))]
+    compiled = compile_ptx(module_text(chosen), "cases.cu", names=names)
+    program = simulator.load(compiled.ptx)
+    for name, case in zip(names, chosen, strict=True):
+        yield launched(program, compiled.entry(name), case)
+
+
+def launched(program: Any, entry: str, case: Case) -> tuple[list[Array], list[Any]]:
+    """Return the arrays after a case's launch, and the hazards."""
+    from cudabench import simulator
+
+    arguments: list[Any] = [x.copy() if isinstance(x, np.ndarray) else x for x in case.arguments]
+    for place, one in enumerate(arguments):
+        if isinstance(one, Map):
+            array = arguments[one.place].view(f"u{one.width}")
+            arguments[place] = simulator.TensorMap(
+                array, one.box, one.sizes, one.strides, one.steps, one.swizzle, one.fill, one.dtype
+            )
+    report = simulator.run(program, entry, case.grid, case.block, arguments, shared_bytes=case.shared)
     return [x for x in arguments if isinstance(x, np.ndarray)], list(report.hazards)
 
 
 def module_text(chosen: list[Case]) -> str:
     """Return one file with the kernels of all cases, kernel0, kernel1 and so on: one compile for all."""
-    return "".join(re.sub(r"\bkernel\(", f"kernel{place}(", case.text) for place, case in enumerate(chosen))
+    texts = [re.sub(r"\bkernel\(", f"kernel{place}(", case.text) for place, case in enumerate(chosen)]
+    return "".join(texts)
 
 
 def on_gpu(chosen: list[Case], device: Any) -> Iterator[list[Array]]:
     """Yield the arrays after the launch of each case on a GPU."""
-    from cudabench.model import Launch, Source
+    from cudabench.model import Launch, Source, TensorMap
 
     names = [f"kernel{place}" for place in range(len(chosen))]
     module = device.load(Source("cases.cu", module_text(chosen)), {}, names)
@@ -255,6 +295,9 @@ def on_gpu(chosen: list[Case], device: Any) -> Iterator[list[Array]]:
                 pointers[buffer] = device.allocate(value.nbytes)
                 device.upload(pointers[buffer], value)
                 arguments.append(buffer)
+            elif isinstance(value, Map):
+                sides = value.sizes, value.strides, value.box, value.steps
+                arguments.append(TensorMap(f"a{value.place}", value.dtype, *sides, value.swizzle, value.fill))
             else:
                 arguments.append(value)
         grid, block = ((*sides, 1, 1)[:3] for sides in (case.grid, case.block))
@@ -293,19 +336,19 @@ def compare(path: str, pattern: str = "") -> int:
     """Run the cases in the simulator, print those that differ from an .npz file, and return how many."""
     wrong = 0
     real = np.load(path)
-    for case in cases(pattern):
+    chosen = cases(pattern)
+    for case, (mine, hazards) in zip(chosen, simulated(chosen), strict=True):
         key = f"{case.name}//".replace("/", "_")
         if key + "0" not in real:
             print(f"{case.name}: not in the file")
             continue
-        mine, hazards = simulated(case)
         count = differing([real[f"{key}{place}"] for place in range(len(mine))], mine)
         wrong += bool(count or hazards)
         if count:
             print(f"{case.name}: {count} bytes differ")
         for hazard in hazards:
             print(f"{case.name}: {hazard.kind}: {hazard.message}")
-    print(f"{len(cases(pattern))} cases, {wrong} differ")
+    print(f"{len(chosen)} cases, {wrong} differ")
     return wrong
 
 

@@ -26,7 +26,7 @@ class TensorMap:
     array: C-contiguous. sizes: of the tensor, x first, in elements; left out, those of the array. strides: bytes from
     one element to the next along y, z and so on; left out, those of the array. box: the tile, x first; steps: the
     elements along each dimension from one of the tile to the next. swizzle: 0, 32, 64 or 128 bytes. fill: what
-    elements beyond the tensor read as, "zeros" or "nan".
+    elements beyond the tensor read as, "zeros" or "nan". type: of the elements, where the array's tells only their bits.
 
     Raises LaunchError for what cuTensorMapEncodeTiled refuses.
     """
@@ -38,12 +38,14 @@ class TensorMap:
     steps: tuple[int, ...] = ()
     swizzle: int = 0
     fill: str = "zeros"
+    type: str = ""
     known: dict[object, Array] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         array = self.array
         sizes = self.sizes or tuple(array.shape[::-1])
         strides = self.strides or tuple(array.strides[-2::-1])
+        object.__setattr__(self, "type", self.type or array.dtype.name)
         object.__setattr__(self, "sizes", sizes)
         object.__setattr__(self, "strides", strides)
         object.__setattr__(self, "steps", self.steps or (1,) * len(sizes))

@@ -337,12 +337,13 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
             mapped = tile.found(machine, int(maps[at]), dimensions, ins)
             tensor, offset = mapped.map, int(offsets[at])
             if not near.fits(machine, offset, tensor.rows * tensor.pitch, TILE_ALIGNMENT, bool(known[at])):
+                _barrier(machine, [block], int(waits[at]), tensor.nbytes)  # nobody is to wait for it for ever
                 continue
             starts, inside, part = tensor.places(tuple(int(corner[at]) for corner in corners))
             count = part.stop - part.start
             content: Array = np.zeros((tensor.rows, tensor.tile[0]), UNSIGNED[8 * tensor.width])
             if tensor.fill == "nan":
-                content[:] = _not_a_number(tensor.array.dtype)
+                content[:] = _not_a_number(tensor.width)
             if count > 0 and inside.any():
                 first = starts[inside] + part.start * tensor.width
                 view = mapped.region.bytes[mapped.base - mapped.region.base :]
@@ -393,7 +394,7 @@ def _store(builder: Builder, ins: Instruction, dimensions: int) -> Run:
             view = view[: view.size // tensor.width * tensor.width].view(content.dtype)
             index = (first // tensor.width)[:, None] + np.arange(count)
             if name:
-                type_, dtype = _type_of(tensor.array.dtype)
+                type_, dtype = _type_of(tensor.type)
                 content = combination(name, type_)(view[index].view(dtype), content.view(dtype)).view(content.dtype)
             view[index] = content
             far.note(machine, mapped.region, mapped.base + first, count * tensor.width, [] if name else list(content))
@@ -401,14 +402,14 @@ def _store(builder: Builder, ins: Instruction, dimensions: int) -> Run:
     return run
 
 
-def _not_a_number(dtype: np.dtype[Any]) -> Any:
-    """Return the bits of what fills the outside of a tensor of floats."""
-    return {2: np.uint16(0x7FFF), 4: np.uint32(0x7FFFFFFF), 8: np.uint64(0x7FFFFFFFFFFFFFFF)}.get(dtype.itemsize, 0)
+def _not_a_number(width: int) -> Any:
+    """Return the bits of what fills the outside of a tensor of floats of so many bytes."""
+    return {2: np.uint16(0x7FFF), 4: np.uint32(0x7FFFFFFF), 8: np.uint64(0x7FFFFFFFFFFFFFFF)}.get(width, 0)
 
 
-def _type_of(dtype: np.dtype[Any]) -> tuple[str, np.dtype[Any]]:
-    """Return PTX's type of a tensor's elements, and how registers hold it."""
-    if dtype.itemsize == 2 and dtype.kind not in "iu":
-        return ("f16" if dtype == np.float16 else "bf16"), UNSIGNED[16]
-    letter = {"f": "f", "i": "s", "u": "u", "b": "u"}.get(dtype.kind, "u")
-    return f"{letter}{8 * dtype.itemsize}", np.dtype(f"{'i' if letter == 's' else letter}{dtype.itemsize}")
+def _type_of(name: str) -> tuple[str, np.dtype[Any]]:
+    """Return PTX's type of a tensor's elements by NumPy's name, and how registers hold it."""
+    if name in ("float16", "bfloat16"):
+        return ("f16" if name == "float16" else "bf16"), UNSIGNED[16]
+    dtype = np.dtype(name)
+    return f"{dtype.kind.replace('i', 's')}{8 * dtype.itemsize}", dtype

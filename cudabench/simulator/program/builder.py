@@ -130,6 +130,7 @@ class Builder:
         self.shared: dict[str, tuple[int, int]] = {}
         self.static_shared = 0
         self.dynamic: list[str] = []
+        self.dynamic_align = 16  # of what begins behind the static shared memory
         self.granule = {"shared": 16, "global": 16}
         self.accesses: list[MemoryInstruction] = []
         self.stack: list[str] = []
@@ -349,6 +350,7 @@ class Builder:
     def shared_offset(self, key: str, variable: ptx.Variable) -> int:
         """Return a shared variable's offset; all dynamic ones begin after the static ones."""
         if variable.dynamic:
+            self.dynamic_align = max(self.dynamic_align, variable.align)
             if key not in self.dynamic:
                 self.dynamic.append(key)
             return DYNAMIC_SHARED
@@ -443,7 +445,9 @@ class Builder:
         self.inline(self.frame)
         entries = self.append_shared()
         self.initial[self.stack_pointer] = Affine(-(-self.local_bytes // 16) * 16)
-        base = -(-self.static_shared // 16) * 16
+        base = -(-self.static_shared // self.dynamic_align) * self.dynamic_align
+        if self.dynamic:
+            self.static_shared = base  # as ptxas counts it
         dynamic = tuple((key, base, 0) for key in self.dynamic[:1])  # all of them are one array
         for index in self.dynamic_constants:
             self.initial[index] = Affine(self.initial[index].base + base)
