@@ -18,6 +18,7 @@ from cudabench.simulator import clusters
 from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.locks import Locks
+from cudabench.simulator.check.proxies import Proxies
 from cudabench.simulator.check.shared_races import SharedRaces
 from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters, active_lanes, active_warps
@@ -73,6 +74,7 @@ class Machine:
         self.textures: dict[int, Texture] = {}  # by handle
         self.tensor_maps: dict[int, Any] = {}  # by handle
         self.cluster_races = clusters.ClusterRaces(self)
+        self.proxies = Proxies(self)
         self.spins = False  # whether lanes found that what they wait for is not over
         self.asleep: set[int] = set()  # blocks of code at which lanes found so
         self.grid_barrier = 0  # the address of what a cooperative launch has
@@ -199,6 +201,7 @@ class Machine:
             self.stack = Stack(chunk)
         self.locks = Locks(chunk) if self.code.locks else None
         self.arrivals = clusters.Arrivals(chunk)
+        self.proxies.start(chunk)
         self.cluster_races.start()
         self.shared_races.start(chunk)
         self.global_races.start(chunk)

@@ -42,6 +42,7 @@ def build_bulk(builder: Builder, ins: Instruction) -> Run | None:
     if "multicast:cluster" in words or (spaces[0].startswith("shared") and spaces[1].startswith("shared")):
         return build_wide(builder, ins)
     into, into_offset = builder.address(ins.operands[0])
+    builder.proxies |= not into_shared
     if not into_shared:
         builder.write_addresses.append(into)
     out_of, out_offset = builder.address(ins.operands[1])
@@ -133,6 +134,9 @@ def _copy(
             if into_shared:
                 here[:] = there
             else:
+                pieces = np.arange(offset // ALIGNMENT, (offset + nbytes) // ALIGNMENT)
+                lane = int(np.argmax(chosen[block]))
+                machine.proxies.read(shared_op.location, [block], pieces, [lane], "a bulk copy")
                 there[:] = here
     finally:
         machine.mask, machine._warps = mask, warps

@@ -126,6 +126,13 @@ def build_fence(builder: Builder, ins: Instruction) -> Run | None:
     wide = "cta" not in ins.modifiers
     builder.orders |= wide
     builder.fencing = True
+    if "async" in ins.modifiers or any(word.startswith("async") for word in ins.modifiers):
+
+        def fence(machine: Machine) -> None:
+            machine.proxies.fence()
+            machine.fence(wide)
+
+        return fence
     return lambda machine: machine.fence(wide)
 
 

@@ -117,6 +117,8 @@ def _note_shared(
             access.kind == "load",
         )
     machine.shared_races.log(access, address, offset, mask, data)
+    if machine.proxies.used and access.kind == "store" and not machine.shared_races.asynchronous:
+        machine.proxies.store(flat(address, offset, machine.chunk), mask, access.size)
     if machine.plan.cluster is not None:
         chunk = machine.chunk
         lanes = chunk.real(np.ones((1, 1), bool) if mask is None else mask)

@@ -86,6 +86,7 @@ class Shared:
 
     def __init__(self, builder: Builder, kind: Any) -> None:
         self.access = MemoryOp(builder, kind, UNSIGNED[64], 2, "shared")
+        builder.proxies |= kind == "load"
 
     def fits(self, machine: Machine, offset: int, nbytes: int, alignment: int, known: bool) -> bool:
         """Return whether bytes lie in the memory, at their alignment; record where not."""
@@ -107,6 +108,10 @@ class Shared:
         sized.size, sized.count = nbytes, nbytes // sized.width
         sized.number = self.access.number + (nbytes << 32)
         chunk = machine.chunk
+        if self.access.kind == "load":
+            lane = int(np.argmax(machine.lanes()[block]))
+            pieces = np.arange(offset // CHUNK, (offset + nbytes) // CHUNK)
+            machine.proxies.read(self.access.location, [row], pieces, [lane], "a bulk copy")
         address = np.full((1, 1), offset, INT64)
         data = (np.arange(chunk.threads, dtype=np.uint64).reshape(1, -1),) if sized.kind == "store" else ()
         if row == block:

@@ -31,6 +31,7 @@ from cudabench.simulator.isa.warp import active
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse
 from cudabench.simulator.program.ptx import Immediate, Instruction, Operand, Vector
+from cudabench.simulator.program.warpgroups import Step
 from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Array, as_array, broadcast
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Matrix:
         self.register = builder.source(operand, "b64")
         self.outer, self.depth, self.type, self.turned = outer, depth, type_, turned
         self.access = MemoryOp(builder, "load", UNSIGNED[64], 2, "shared")
+        builder.proxies = True
         self.known: dict[int, Array] = {}
 
     def places(self, bits: int) -> Array:
@@ -136,6 +138,7 @@ class Matrix:
             own = warps // _GROUP == group
             lanes = np.flatnonzero(np.isin(np.arange(chunk.threads) // 32, warps[own]))
             blocks = mine[:, own].any(axis=1)
+            machine.proxies.read(self.access.location, blocks, flat // _CHUNK, lanes, "wgmma")
             for start in range(0, flat.size, lanes.size):
                 part = flat[start : start + lanes.size]
                 address: Array = np.zeros((1, chunk.threads), np.int64)
@@ -183,7 +186,10 @@ def build_wgmma(builder: Builder, ins: Instruction) -> Op:
     """Build wgmma.fence, commit_group, wait_group and mma_async."""
     kind = ins.modifiers[0]
     if kind in ("fence", "commit_group", "wait_group"):
-        return meeting(lambda machine: None, ins)
+        op = meeting(lambda machine: None, ins)
+        left = ins.operands[0].value if ins.operands and isinstance(ins.operands[0], Immediate) else 0
+        builder.products[id(op)] = Step({"fence": "fence", "commit_group": "commit"}.get(kind, "wait"), left=left)  # type: ignore[arg-type]
+        return op
     if kind != "mma_async" or "sp" in ins.modifiers:
         raise Refuse(f"sparse tensor cores ({ins.text})")
     text = next((word for word in ins.modifiers if re.fullmatch(r"m64n\d+k\d+", word)), None)
@@ -273,7 +279,9 @@ def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_
         for element, target in enumerate(targets):
             machine.put(target, every[element].reshape(blocks, -1))
 
-    return meeting(run, ins)
+    op = meeting(run, ins)
+    builder.products[id(op)] = Step("product", tuple(targets), tuple(fragment))
+    return op
 
 
 def broadcast_warps(lanes: Array, blocks: int) -> Array:

@@ -54,6 +54,7 @@ from cudabench.simulator.program.ptx import (
     Symbol,
     Vector,
 )
+from cudabench.simulator.program.warpgroups import Step, watch_products
 from cudabench.simulator.values import UNDEFINED, UNSIGNED, Affine, Value
 
 if TYPE_CHECKING:
@@ -146,6 +147,8 @@ class Builder:
         self.loads: list[tuple[Load, int, tuple[int, ...]]] = []  # with the registers of address and results
         self.swaps: list[tuple[int, int]] = []  # of compare-and-swaps the registers of what they expect and the address
         self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock, and fences
+        self.proxies = False  # whether wgmma or bulk copies read shared memory
+        self.products: dict[int, Step] = {}  # of warp groups, by the identity of their ops
         self.local_starts: list[int] = []  # of local arrays, in bytes
         self.local_accesses: list[BoundedAccess] = []
         self.shared_accesses: list[BoundedAccess] = []
@@ -479,6 +482,7 @@ class Builder:
         if entries:
             self.find_saved(blocks)
         watch_undefined(blocks, self.initial)
+        watch_products(blocks, self.products)
         return Code(
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
             self.parameter_offsets, self.parameter_bytes, self.static_shared, bool(self.dynamic), self.local_bytes,
@@ -486,7 +490,7 @@ class Builder:
             tuple(self.refused), self.module.files,
             frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
             written, self.orders, self.swapping and self.fencing, bool(entries),
-            any(site.recursive for site in self.sites),
+            any(site.recursive for site in self.sites), self.proxies,
         )  # fmt: skip
 
     def append_shared(self) -> list[str]:

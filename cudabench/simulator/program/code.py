@@ -180,6 +180,7 @@ class Code(NamedTuple):
     locks: bool
     calls: bool
     recursive: bool
+    proxies: bool
 
     @property
     def cooperative(self) -> bool:
