@@ -25,10 +25,10 @@ __device__ void wait(unsigned bar, unsigned parity)
 extern "C" __global__ void kernel(const __grid_constant__ Map map, unsigned *array, const unsigned *from, unsigned *out,
                                   int words, int nbytes, int start, int x, int y, int z, int u, int v)
 {
-    extern __shared__ __align__(1024) unsigned char memory[];
+    extern __shared__ __align__(1024) unsigned char room[];
     __shared__ __align__(8) unsigned long long barrier;
-    unsigned bar = __cvta_generic_to_shared(&barrier), tile = __cvta_generic_to_shared(memory) + start;
-    for (int i = threadIdx.x; i < words; i += blockDim.x) ((unsigned *)memory)[i] = FIRST;
+    unsigned bar = __cvta_generic_to_shared(&barrier), tile = __cvta_generic_to_shared(room) + start;
+    for (int i = threadIdx.x; i < words; i += blockDim.x) ((unsigned *)room)[i] = FIRST;
     if (threadIdx.x == 0) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(bar));
         asm volatile("fence.mbarrier_init.release.cluster;");
@@ -39,7 +39,7 @@ extern "C" __global__ void kernel(const __grid_constant__ Map map, unsigned *arr
         COPY
     }
     FINISH
-    for (int i = threadIdx.x; i < words; i += blockDim.x) out[i] = ((unsigned *)memory)[i];
+    for (int i = threadIdx.x; i < words; i += blockDim.x) out[i] = ((unsigned *)room)[i];
 }
 """
 LOAD = """asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(nbytes) : "memory");

@@ -165,9 +165,10 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     try:
         return _in_some_language(compilers, job)
     except _AllRefused as refused:
-        if architecture.refused_for_it(refused.refusal.log, job):
-            return _attempt(compilers, architecture.own(job))
-        return _fail(refused.refusal, refused.tried, job)
+        last = refused
+    if architecture.refused_for_it(last.refusal.log, job):
+        return _attempt(compilers, architecture.own(job))
+    return _fail(last.refusal, last.tried, job)
 
 
 class _AllRefused(Exception):

@@ -138,6 +138,8 @@ class Matrix:
             own = warps // _GROUP == group
             lanes = np.flatnonzero(np.isin(np.arange(chunk.threads) // 32, warps[own]))
             blocks = mine[:, own].any(axis=1)
+            if not blocks.any():
+                continue
             machine.proxies.read(self.access.location, blocks, flat // _CHUNK, lanes, "wgmma")
             for start in range(0, flat.size, lanes.size):
                 part = flat[start : start + lanes.size]
