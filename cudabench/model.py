@@ -192,8 +192,8 @@ class Texture:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. Arguments are names of buffers, textures or tensor maps over them, NumPy scalars, or structs as
-    `ByValue`, in the order of the kernel's parameters.
+    """One kernel launch. Arguments are names of buffers, textures or tensor maps over them, NumPy scalars, or structs
+    as `ByValue`, in the order of the kernel's parameters.
 
     `unit` has the function; None means the case's own source.
     """

@@ -1,4 +1,4 @@
-"""Instructions of compute capability 9.0, case by case: what a GPU computes against what the simulator does, bit by bit.
+"""Instructions of compute capability 9.0: what a GPU computes against what the simulator does, case by case, by bits.
 
     python -m tests.hopper_cases run real.npz [PATTERN]         # on an H100 or H200
     python -m tests.hopper_cases compare real.npz [PATTERN]     # anywhere; names what differs
@@ -121,7 +121,9 @@ def wgmma(
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     _, n, _ = (int(part) for part in re.match(r"m(\d+)n(\d+)k(\d+)", types).groups())  # type: ignore[union-attr]
     words = types.split(".")
-    outer, type_a = [word for word in words if re.fullmatch(r"[a-z]+\d+(m\d)?", word) and not word.startswith("m64")][:2]
+    outer, type_a = [word for word in words if re.fullmatch(r"[a-z]+\d+(m\d)?", word) and not word.startswith("m64")][
+        :2
+    ]
     count = n // 2 // (2 if outer == "f16" else 1)
     nbytes = 48 << 10
     if outer == "s32":
@@ -160,8 +162,9 @@ def wgmma_cases() -> Iterator[Case]:
     scales, scales_16 = ", 1, 1", ", 1, 1, 0, 0"
     for kind in ("whole", "normal", "wide", "special"):
         for types, tail in (
-            ("m64n8k16.f32.f16.f16", scales_16), ("m64n24k16.f32.bf16.bf16", scales_16), ("m64n16k8.f32.tf32.tf32", scales),
-            ("m64n16k16.f16.f16.f16", scales_16), ("m64n8k32.f32.e4m3.e4m3", scales), ("m64n8k32.f32.e5m2.e4m3", scales),
+            ("m64n8k16.f32.f16.f16", scales_16), ("m64n24k16.f32.bf16.bf16", scales_16),
+            ("m64n16k8.f32.tf32.tf32", scales), ("m64n16k16.f16.f16.f16", scales_16),
+            ("m64n8k32.f32.e4m3.e4m3", scales), ("m64n8k32.f32.e5m2.e4m3", scales),
             ("m64n8k32.f16.e4m3.e5m2", scales),
         ):  # fmt: skip
             yield wgmma(f"wgmma {types} {kind}", types, kind, tail=tail, a=a, b=b)
@@ -172,7 +175,9 @@ def wgmma_cases() -> Iterator[Case]:
         yield wgmma(f"wgmma {types} registers", types, "", a=a, b=b, registers=True)
     yield wgmma("wgmma b1", "m64n16k256.s32.b1.b1.and.popc", "", a=a, b=b)
     for n in (8, 64, 128, 256):
-        yield wgmma(f"wgmma n={n}", f"m64n{n}k16.f32.f16.f16", "normal", tail=scales_16, a=a, b=descriptor(8192, 128, 256, 0))
+        yield wgmma(
+            f"wgmma n={n}", f"m64n{n}k16.f32.f16.f16", "normal", tail=scales_16, a=a, b=descriptor(8192, 128, 256, 0)
+        )
     for signs in (", -1, 1, 0, 0", ", 1, -1, 0, 0", ", -1, -1, 0, 0"):
         yield wgmma(f"wgmma scales {signs}", "m64n8k16.f32.f16.f16", "normal", tail=signs, a=a, b=b)
     yield wgmma("wgmma without C", "m64n8k16.f32.bf16.bf16", "normal", tail=scales_16, a=a, b=b, add=0)
@@ -191,7 +196,9 @@ def wgmma_cases() -> Iterator[Case]:
                             tail=turned, a=one, b=two + (16384 >> 4))  # fmt: skip
     for offset in (0, 3):
         skewed = descriptor(384, 16, 1024, 1, offset)
-        yield wgmma(f"wgmma base offset {offset}", "m64n16k16.f32.f16.f16", "normal", tail=scales_16, a=skewed, b=skewed + 512)
+        yield wgmma(
+            f"wgmma base offset {offset}", "m64n16k16.f32.f16.f16", "normal", tail=scales_16, a=skewed, b=skewed + 512
+        )
 
 
 MMA = """
@@ -233,8 +240,6 @@ def mma_cases() -> Iterator[Case]:
             for letter, number in zip("ABC", count, strict=True):
                 text = re.sub(rf'(?<!")\b{letter}\b', str(number), text)
             yield Case(name, text, (*arrays, np.zeros(256 * c, np.uint32)), block=(256,))
-
-
 
 
 def cases(pattern: str = "") -> list[Case]:
@@ -353,4 +358,6 @@ def compare(path: str, pattern: str = "") -> int:
 
 
 if __name__ == "__main__":
-    {"run": run, "compare": compare}[sys.argv[1]](*sys.argv[2:])
+    import tests.hopper_cases as itself  # whose classes those of `hopper_tiles` are
+
+    {"run": itself.run, "compare": itself.compare}[sys.argv[1]](*sys.argv[2:])

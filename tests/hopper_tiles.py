@@ -75,7 +75,16 @@ def tensor_case(name: str, map_: Map, corner: tuple[int, ...], *, start: int = 0
     text = text.replace("COORDINATES", ", ".join(f"%{3 + i}" for i in range(dim)))
     text = text.replace("AXES", "".join(f', "r"({axis})' for axis in "xyzuv"[:dim]))
     at = [np.int32(c) for c in (*corner, 0, 0, 0, 0, 0)[:5]]
-    arguments = (map_, array, source, np.zeros(WORDS, np.uint32), np.int32(WORDS), np.int32(nbytes), np.int32(start), *at)
+    arguments = (
+        map_,
+        array,
+        source,
+        np.zeros(WORDS, np.uint32),
+        np.int32(WORDS),
+        np.int32(nbytes),
+        np.int32(start),
+        *at,
+    )
     return Case(name, text, arguments, shared=4 * WORDS + 1024)
 
 

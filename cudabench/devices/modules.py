@@ -1,4 +1,4 @@
-"""Modules by the driver itself, for kernels that synchronise their grid or take tensor maps: PyCUDA has no such launch."""
+"""Modules by the driver itself: PyCUDA has no launch for kernels that synchronise their grid or take tensor maps."""
 
 from __future__ import annotations
 

@@ -259,7 +259,9 @@ def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
 
 
 def _names(launch: Launch) -> list[str]:
-    return [a if isinstance(a, str) else a.buffer if isinstance(a, (Texture, TensorMap)) else "" for a in launch.arguments]
+    return [
+        a if isinstance(a, str) else a.buffer if isinstance(a, (Texture, TensorMap)) else "" for a in launch.arguments
+    ]
 
 
 def argument_of(argument: Any, arrays: Arrays) -> Any:

@@ -37,6 +37,7 @@ __all__ = [
     "Program",
     "PtxError",
     "Report",
+    "TensorMap",
     "Texture",
     "Touch",
     "Unsupported",

@@ -291,5 +291,3 @@ class ClusterRaces:
             f"{machine.chunk.block_index(owner)}, and one of them writes (line {other[0].location.line}): put a "
             "cluster barrier between.",
         )  # fmt: skip
-
-

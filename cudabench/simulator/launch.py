@@ -77,7 +77,9 @@ def _cluster(
 ) -> tuple[int, int, int] | None:
     """Return the blocks of a cluster, None without clusters. Raises LaunchError for a grid that they do not divide."""
     if asked is not None and function.cluster is not None and _three(asked, "cluster") != function.cluster:
-        raise LaunchError(f"kernel {kernel} is compiled for clusters of {' x '.join(map(str, function.cluster))} blocks.")
+        raise LaunchError(
+            f"kernel {kernel} is compiled for clusters of {' x '.join(map(str, function.cluster))} blocks."
+        )
     found = function.cluster if asked is None else _three(asked, "cluster")
     if found is None:
         return None
@@ -114,8 +116,8 @@ def run(
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
     bytes for structs by value, None for a null pointer, a Texture for a texture or surface object, a TensorMap for a
-    CUtensorMap by value or a pointer to one. cluster: blocks of a cluster, where the kernel does not say. shared_bytes: dynamic shared memory of a block. names: the
-    parameters' names for messages. budget, seconds: vector steps and time after which the launch is stopped.
+    CUtensorMap by value or a pointer to one. cluster: blocks of a cluster, where the kernel does not say. shared_bytes:
+    dynamic shared memory of a block. names: the parameters' names for messages. budget, seconds: vector steps and time after which the launch is stopped.
     trace: record single accesses, all (small launches only) or those of one warp, (number of the block, x first; warp).
     progress: called with (blocks done, blocks in all).
 
@@ -144,7 +146,9 @@ def run(
     if len(titles) != len(arguments):
         raise LaunchError(f"{len(titles)} names were given for {len(arguments)} arguments.")
     space = program.space()
-    mapped = [(f"{t} of a tensor map", v.array) for t, v in zip(titles, arguments, strict=True) if isinstance(v, TensorMap)]
+    mapped = [
+        (f"{t} of a tensor map", v.array) for t, v in zip(titles, arguments, strict=True) if isinstance(v, TensorMap)
+    ]
     addresses = place_arrays(
         space,
         [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]

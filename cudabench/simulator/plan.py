@@ -41,7 +41,7 @@ class Plan:
         self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None,
         cluster: Index3 | None = None,
     ) -> None:  # fmt: skip
-        """`sample`: about how many blocks run where not all do; cluster: the blocks of a cluster, which run together."""
+        """sample: about how many blocks run where not all do. cluster: the blocks of a cluster, which run together."""
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
         self.cluster = cluster
         self.members: dict[int, Any] = {}  # by chunk

@@ -26,7 +26,7 @@ class TensorMap:
     array: C-contiguous. sizes: of the tensor, x first, in elements; left out, those of the array. strides: bytes from
     one element to the next along y, z and so on; left out, those of the array. box: the tile, x first; steps: the
     elements along each dimension from one of the tile to the next. swizzle: 0, 32, 64 or 128 bytes. fill: what
-    elements beyond the tensor read as, "zeros" or "nan". type: of the elements, where the array's tells only their bits.
+    elements beyond the tensor read as, "zeros" or "nan". type: of the elements, where the array's tells only the bits.
 
     Raises LaunchError for what cuTensorMapEncodeTiled refuses.
     """

@@ -15,7 +15,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
-from cudabench.toolchain import architecture, cache, diagnostics, includes, names, nvcc, nvrtc, outside, prelude, toolkit
+from cudabench.toolchain import (
+    architecture,
+    cache,
+    diagnostics,
+    includes,
+    names,
+    nvcc,
+    nvrtc,
+    outside,
+    prelude,
+    toolkit,
+)
 from cudabench.toolchain.declarations import macros_of
 from cudabench.toolchain.host_code import without_faults, without_host_code
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused

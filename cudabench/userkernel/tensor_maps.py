@@ -83,7 +83,11 @@ def read_tensor_map(
         given[key] = value
     if "box" not in given:
         raise UsageError(f"{where} has no box, the tile that one copy moves: add box=64x64, rows before columns.")
-    for key, known in (("swizzle", ("0", "32", "64", "128")), ("fill", ("zeros", "nan")), ("access", ("read", "write"))):
+    for key, known in (
+        ("swizzle", ("0", "32", "64", "128")),
+        ("fill", ("zeros", "nan")),
+        ("access", ("read", "write")),
+    ):
         if key in given and given[key] not in known:
             raise UsageError(f"{where}: {key} is one of {', '.join(known)}, not '{given[key]}'.")
 

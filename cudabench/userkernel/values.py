@@ -110,7 +110,6 @@ class Record:
         return ByValue(self.content, self.align)
 
 
-
 class Other(Protocol):
     """An argument that stands for none of the above, such as a view of another's array."""
 

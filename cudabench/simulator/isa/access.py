@@ -13,7 +13,7 @@ from cudabench.simulator.memory import (
     narrow,
 )
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import AccessKind, Refuse
+from cudabench.simulator.program.code import AccessKind
 from cudabench.simulator.program.ptx import Instruction, Location
 from cudabench.simulator.values import Affine, Array, Value, broadcast
 

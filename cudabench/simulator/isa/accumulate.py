@@ -84,7 +84,13 @@ def of_warp(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: str) 
     order = np.concatenate([k[k % 4 < 2], k[k % 4 >= 2]])
     least = SUMS[type_a].least
     products = accumulated(
-        a[..., order], b[..., order, :], np.zeros((1,) * c.ndim, c.dtype), type_a, type_b, outer, SUMS["f16"]._replace(least=least)
+        a[..., order],
+        b[..., order, :],
+        np.zeros((1,) * c.ndim, c.dtype),
+        type_a,
+        type_b,
+        outer,
+        SUMS["f16"]._replace(least=least),
     )
     return canonical_nan(products + c)
 
@@ -95,9 +101,7 @@ def canonical_nan(x: Array) -> Array:
     return x
 
 
-def accumulated(
-    a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: str, how: Sum | None = None
-) -> Array:
+def accumulated(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: str, how: Sum | None = None) -> Array:
     """Return A B + C in the type of C, for matrices (..., m, k), (..., k, n) and (..., m, n).
 
     how: the way to add, if not that of the types.
@@ -134,11 +138,10 @@ def _step(x: Array, y: Array, c: Array, how: Sum, least_y: int, outer: str) -> A
         rows = max(1, PIECE // (shape[-1] * shape[-2] * (shape[1] if len(shape) > 3 else 1)))
         for start in range(0, shape[0], rows):
             part = slice(start, start + rows)
-            _aligned(
-                *(one if one.shape[0] == 1 else one[part] for one in (x, y)), c[part],
-                *(one if one.shape[0] == 1 else one[part] for one in (exponents_x, exponents_y)), exponents_c[part],
-                how.fraction, total[part],
-            )  # fmt: skip
+            one, two, left, right = (
+                array if array.shape[0] == 1 else array[part] for array in (x, y, exponents_x, exponents_y)
+            )
+            _aligned(one, two, c[part], left, right, exponents_c[part], how.fraction, total[part])
     return total.astype(np.float16).astype(F64) if outer == "f16" else cut(total, how.mantissa)
 
 

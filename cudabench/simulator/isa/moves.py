@@ -15,7 +15,7 @@ from cudabench.simulator.isa.integer import INTEGERS, elementwise
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import Refuse, Run
+from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Vector
 from cudabench.simulator.values import BOOL, DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical, truth
 

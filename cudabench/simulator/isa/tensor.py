@@ -1,8 +1,8 @@
 """Tensor cores: mma.sync of all dense types (PTX ISA 9.7.15.5).
 
 A warp holds A (m x k), B (k x n) and C (m x n) in fragments, a few elements a lane. How floats are added the PTX ISA
-leaves open: for sm_90 it is as on that hardware, to the bit (`accumulate`); for others products are exact, and their sum
-with C is rounded once to nearest. Sums of integers and of single bits are exact; float64 is a chain of fused
+leaves open: for sm_90 it is as on that hardware, to the bit (`accumulate`); for others products are exact, and their
+sum with C is rounded once to nearest. Sums of integers and of single bits are exact; float64 is a chain of fused
 multiply-adds.
 """
 

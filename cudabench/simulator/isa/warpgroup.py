@@ -216,7 +216,7 @@ def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_
         signs = [_sign(rest.pop(0)), _sign(rest.pop(0))]
         flags = [isinstance(word, Immediate) and bool(word.value) for word in rest]
         turned = [False, *flags] if from_registers else flags
-        turned = (turned + [False, False])[:2]
+        turned = [*turned, False, False][:2]
     matrix_b = Matrix(builder, second, shape.n, shape.k, type_b, turned[1])
     matrix_a: Matrix | None = None
     fragment: list[int] = []

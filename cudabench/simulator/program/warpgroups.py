@@ -1,7 +1,7 @@
 """Registers of products that a warp group has begun: who reads them before their wait, and products without a fence.
 
-wgmma.mma_async writes its results some time later. PTX ISA, wgmma.mma_async: an access to its registers, by anything but
-a product of the same shape, is undefined until a wgmma.wait_group for its group; the first product stands behind a
+wgmma.mma_async writes its results some time later. PTX ISA, wgmma.mma_async: an access to its registers, by anything
+but a product of the same shape, is undefined until a wgmma.wait_group for its group; the first product stands behind a
 wgmma.fence. Where in the code that is so is known without running it; a report waits until an op runs.
 """
 
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 class State(NamedTuple):
-    """What may be on a way to some place: whether a fence stands on all ways, and the age of each register's product."""
+    """What may be on a way to a place: whether a fence stands on all ways, and the age of each register's product."""
 
     fenced: bool
     results: dict[int, int]
@@ -73,9 +73,7 @@ def _merged(one: State, other: State) -> State:
     )
 
 
-def _through(
-    block: Block, state: State, steps: Mapping[int, Step], found: list[tuple[Op, str, str]] | None
-) -> State:
+def _through(block: Block, state: State, steps: Mapping[int, Step], found: list[tuple[Op, str, str]] | None) -> State:
     """Return what holds behind a block; `found` gets the faults of its ops."""
     fenced, results, operands = state.fenced, dict(state.results), dict(state.operands)
     for op in block.ops:
@@ -90,15 +88,17 @@ def _through(
             results.update(dict.fromkeys(step.results, OPEN))
             operands.update(dict.fromkeys(step.operands, OPEN))
         elif step.kind == "commit":
-            results, operands = ({index: min(age + 1, MOST_GROUPS) for index, age in x.items()} for x in (results, operands))
+            results, operands = (
+                {index: min(age + 1, MOST_GROUPS) for index, age in x.items()} for x in (results, operands)
+            )
         else:
-            results, operands = ({index: age for index, age in x.items() if age < step.left} for x in (results, operands))
+            results, operands = (
+                {index: age for index, age in x.items() if age < step.left} for x in (results, operands)
+            )
     return State(fenced, results, operands)
 
 
-def _plain(
-    op: Op, results: dict[int, int], operands: dict[int, int], found: list[tuple[Op, str, str]] | None
-) -> None:
+def _plain(op: Op, results: dict[int, int], operands: dict[int, int], found: list[tuple[Op, str, str]] | None) -> None:
     """Follow an op that is no step of a product."""
     if not results and not operands:
         return
