@@ -25,8 +25,8 @@ Runner = Callable[..., Ran]
 pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 RECORDED = Path(__file__).with_name("data") / "hopper_h200.json"
 QUICK = (
-    r"^wgmma (m64n\d+k\d+\.f\d+\.\w+\.\w+ (wide|special)|K-major 128 at 32|MN-major 64 f16, 1, 1, 0, 1|base offset 3)$"
-    r"|^mma.sync m16n8k(16|32)\S+ special|^tile .*(swizzle 128 at \(-8|5d|steps store|add float16|nan)|^narrow tile  of 32"
+    r"^wgmma (m64n\d+k\d+\.f\d+\.\w+\.\w+ (wide|special)|K-major 128 at 32|MN-major 64 f16, 1, 1, 0, 1)$"
+    r"|^wgmma base offset 3|^mma.sync m16n8k(16|32)\S+ special|^tile .*(swizzle 128 at \(-8|5d|steps store|add float16|nan)|^narrow tile  of 32"
     r"|^cluster 2x2x1 (?!generic)"
 )
 
@@ -112,9 +112,8 @@ def test_a_kernel_for_another_generation_is_left_out() -> None:
     case: Any = SimpleNamespace(architecture="sm_90a", kernel="wgmma")
     here: Any = SimpleNamespace(compute_capability="8.0")
     reason = other_architecture(case, here)
-    assert reason == (
-        "wgmma has instructions that only GPUs of compute capability 9.0 have, and this one has 8.0: use --device sim:sm_90"
-    )
+    assert reason is not None
+    assert "only GPUs of compute capability 9.0 have, and this one has 8.0: use --device sim:sm_90" in reason
     here.compute_capability = "9.0"
     assert other_architecture(case, here) is None
     assert issubclass(UnsupportedFeature, Exception)
@@ -132,7 +131,8 @@ __global__ void copy(const __grid_constant__ CUtensorMap from, const CUtensorMap
     if (threadIdx.x == 0) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\\nfence.mbarrier_init.release.cluster;" :: "r"(b));
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 1024;" :: "r"(b) : "memory");
-        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, {%2, %3}], [%4];"
                      :: "r"(t), "l"(&from), "r"(dx + x), "r"(dy + y), "r"(b) : "memory");
         asm volatile("{\\n.reg .pred p;\\nL:\\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0;\\n@!p bra L;\\n}"
                      :: "r"(b) : "memory");
@@ -176,7 +176,7 @@ def test_maps_on_the_command_line(run: Runner) -> None:
         ("float32[37,52]:random", "is a tensor map: write tensormap("),
         ("tensormap(float32[37,52]:random)", "is no tensor map: write --arg"),
         ("tensormap(float32[37,52]:random, swizzle=128)", "has no box, the tile that one copy moves: add box=64x64"),
-        ("tensormap(float32[37,52]:random, box=8x64, swizzle=128)", "rows of 256 bytes in a box that is swizzled in 128"),
+        ("tensormap(float32[37,52]:random, box=8x64, swizzle=128)", "rows of 256 bytes in a box that is swizzled"),
         ("tensormap(float32[37,51]:random, box=8x32)", "strides of 204 bytes: they are multiples of 16"),
         ("tensormap(float32[37,52]:random, box=8x32, swizle=64)", "'swizle=64' is no option of a tensor map"),
         ("tensormap(float32[37,52]:random, box=8x300)", "a box of 300 x 8: a side is 1 to 256"),

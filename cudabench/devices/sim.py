@@ -15,7 +15,19 @@ import numpy as np
 from cudabench import simulator
 from cudabench.devices.constants import check_constant, constant_name
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
-from cudabench.model import LARGE, POISON, ByValue, Case, DeviceInfo, Dim, Launch, StateVariable, TensorMap, Texture, Watch
+from cudabench.model import (
+    LARGE,
+    POISON,
+    ByValue,
+    Case,
+    DeviceInfo,
+    Dim,
+    Launch,
+    StateVariable,
+    TensorMap,
+    Texture,
+    Watch,
+)
 from cudabench.occupancy import Occupancy, capability, occupancy
 from cudabench.toolchain import compiler, cubin
 from cudabench.toolchain.limits import CompilerStopped
