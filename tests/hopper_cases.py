@@ -2,6 +2,7 @@
 
     python -m tests.hopper_cases run real.npz [PATTERN]         # on an H100 or H200
     python -m tests.hopper_cases compare real.npz [PATTERN]     # anywhere; names what differs
+    python -m tests.hopper_cases record tests/data/hopper_h200.json real.npz ...    # what CI is held against
 
 Inputs are bytes of a seed, so that every bit of a result counts. No pytest here: the module runs where only the package
 does.
@@ -9,11 +10,14 @@ does.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -183,7 +187,7 @@ def wgmma_cases() -> Iterator[Case]:
     yield wgmma("wgmma without C", "m64n8k16.f32.bf16.bf16", "normal", tail=scales_16, a=a, b=b, add=0)
     # Layouts: every mode, K-major and MN-major, at starts within a swizzled row, with strides that tell apart.
     for mode, span in ((0, 16), (3, 32), (2, 64), (1, 128)):
-        for start in (0, 32 if span > 32 else 0, span * 8):
+        for start in dict.fromkeys((0, 32 if span > 32 else 0, span * 8)):
             one = descriptor(start, 2176 if span == 16 else 16, span * 8, mode)
             yield wgmma(f"wgmma K-major {span} at {start}", "m64n40k16.f32.f16.f16", "normal", tail=scales_16,
                         a=one, b=one + (8192 >> 4))  # fmt: skip
@@ -357,7 +361,26 @@ def compare(path: str, pattern: str = "") -> int:
     return wrong
 
 
+def digest(arrays: list[Array]) -> str:
+    """Return what is recorded of a case's arrays."""
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()[:16]
+
+
+def record(path: str, *files: str) -> None:
+    """Write the digests of all cases that some .npz files have, as JSON."""
+    found = {}
+    for file in files:
+        real = np.load(file)
+        for case in cases():
+            key = f"{case.name}//".replace("/", "_")
+            if key + "0" in real:
+                arrays = sum(isinstance(one, np.ndarray) for one in case.arguments)
+                found[case.name] = digest([real[f"{key}{place}"] for place in range(arrays)])
+    Path(path).write_text(json.dumps(found, indent=0) + "\n")
+    print(f"{len(found)} of {len(cases())} cases")
+
+
 if __name__ == "__main__":
     import tests.hopper_cases as itself  # whose classes those of `hopper_tiles` are
 
-    {"run": itself.run, "compare": itself.compare}[sys.argv[1]](*sys.argv[2:])
+    {"run": itself.run, "compare": itself.compare, "record": itself.record}[sys.argv[1]](*sys.argv[2:])

@@ -149,18 +149,19 @@ class Arrivals:
     """How often each thread of a chunk has arrived at the barrier of its cluster, and waited."""
 
     def __init__(self, chunk: Chunk) -> None:
-        self.arrived: Array = np.zeros(chunk.shape, np.int64)
-        self.waited: Array = np.zeros(chunk.shape, np.int64)
+        self.shape = chunk.shape
+        self.arrived: Array = np.zeros((1, 1), np.int64)  # as large as the chunk once anybody arrives
+        self.waited: Array = np.zeros((1, 1), np.int64)
 
     def arrive(self, machine: Machine) -> None:
         """Let the active lanes arrive."""
-        self.arrived += machine.lanes()
+        self.arrived = self.arrived + machine.lanes()
         machine.wake()
 
     def over(self, machine: Machine, lanes: Array) -> Array:
         """Return those lanes, which wait, whose clusters have all arrived; threads that have ended count as such."""
         chunk = machine.chunk
-        counts = self.arrived
+        counts = broadcast(self.arrived, self.shape)
         out = np.zeros(chunk.shape, bool) if machine.exited is None else broadcast(machine.exited, chunk.shape).copy()
         if chunk.root is not None:
             out |= ~chunk.root
@@ -186,7 +187,7 @@ def wait(machine: Machine, op: Op, number: int, mask: Array | None) -> None:
 
 def go_on(machine: Machine, following: int, over: Array) -> None:
     """Let lanes go on behind the barrier."""
-    machine.arrivals.waited += over
+    machine.arrivals.waited = machine.arrivals.waited + over
     machine.arrive(following, machine.union(over, over))
     machine.shared_races.barrier()
     machine.global_races.barrier()
