@@ -9,9 +9,9 @@ import numpy as np
 
 from cudabench.launchable import MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.simulator.check.hazards import readable
+from cudabench.simulator.clusters import MOST_BLOCKS
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
-from cudabench.simulator.clusters import MOST_BLOCKS
 from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import NOWHERE, Row, executed_lines
 from cudabench.simulator.count.footprint import Footprint, Footprints

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.count.atomics import served
 from cudabench.simulator.clusters import REMOTE, Remote
+from cudabench.simulator.count.atomics import served
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.access import Lanes, MemoryOp, check, read_only, space_of
 from cudabench.simulator.isa.floating import compute_halves, largest, smallest
