@@ -63,6 +63,12 @@ class UnsupportedFeature(CudabenchError):
     exit_code = EXIT_UNUSABLE
 
 
+class NeedsArchitecture(CompilerError, UnsupportedFeature):
+    """The kernel uses instructions that another generation of GPUs has: exit code 5."""
+
+    exit_code = EXIT_UNUSABLE
+
+
 def no_such_file(path: str | Path, kind: str, label: str | None = None) -> CudabenchError:
     """Return the error for a file that is missing, with the nearest of its folder's files of a kind, such as '*.cu'.
 

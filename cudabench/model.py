@@ -105,6 +105,25 @@ EXACT = Tolerance(0.0, 0.0, "values are moved, not computed")
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """A CUtensorMap over a buffer, as an argument of a launch: by value, or (`pointer`) where it lies in memory.
+
+    As cuTensorMapEncodeTiled has it, the fastest dimension first: sizes, box and steps in elements, strides in bytes
+    for all dimensions but the first. swizzle: 0, 32, 64 or 128 bytes. fill: what lies beyond the array.
+    """
+
+    buffer: str
+    dtype: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    steps: tuple[int, ...]
+    swizzle: int = 0
+    fill: Literal["zeros", "nan"] = "zeros"
+    pointer: bool = False
+
+
+@dataclass(frozen=True)
 class ByValue:
     """An argument that is a struct or vector: its bytes, and the alignment of its type."""
 
@@ -173,8 +192,8 @@ class Texture:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. Arguments are names of buffers, textures over them, NumPy scalars, or structs as `ByValue`, in
-    the order of the kernel's parameters.
+    """One kernel launch. Arguments are names of buffers, textures or tensor maps over them, NumPy scalars, or structs
+    as `ByValue`, in the order of the kernel's parameters.
 
     `unit` has the function; None means the case's own source.
     """
@@ -248,7 +267,8 @@ class Kernel:
     checked first. `refuses` returns the reason why the kernel cannot take the block, or None. `defines` adds compiler
     defines that the host chooses, `shared_bytes` dynamic shared memory to the launch. `launches` replaces the single
     launch of `function` with the operation's arguments. `expected` replaces the operation's reference (a copy kernel
-    copies), and with it `tolerance` the operation's. A `detour` is no step of the way to the fastest kernel: it shows
+    copies), and with it `tolerance` the operation's. `architecture` names the GPUs whose own instructions it has, such
+    as sm_90a: on all others the ladder skips it. A `detour` is no step of the way to the fastest kernel: it shows
     an idea that does not pay, or a ceiling.
     """
 
@@ -266,6 +286,7 @@ class Kernel:
     tolerance: Callable[[Problem], Tolerance] | None = None
     dtypes: tuple[str, ...] | None = None
     detour: bool = False
+    architecture: str = ""
 
 
 @dataclass(frozen=True)
@@ -394,6 +415,8 @@ class Case:
     constants: Mapping[str, bytes] = field(default_factory=dict)
     # Those that the kernel reads and nothing sets.
     unset_constants: tuple[str, ...] = ()
+    # The GPUs that alone have the kernel's instructions, such as sm_90a.
+    architecture: str = ""
     # Of a point of a sweep: what it varies, by name.
     parameters: Mapping[str, str] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cudabench.errors import CompilerError, DeviceUnusable, UsageError
+from cudabench.errors import CompilerError, DeviceUnusable, NeedsArchitecture, UnsupportedFeature, UsageError
 from cudabench.toolchain import compiler, nvrtc, toolkit
 from cudabench.toolchain.compiler import compile_cubin, compile_ptx, nvcc_version, supported_architectures
 from cudabench.toolchain.host_code import without_host_code
@@ -420,7 +420,7 @@ def test_machine_code_is_that_of_the_ptx(backend: Backend) -> None:
 # On a GPU PyCUDA runs nvcc: here nvcc stands for it, with PyCUDA's arguments -----------------------------------------
 
 
-def as_pycuda_does(text: str, folders: Sequence[str], options: Sequence[str]) -> bytes:
+def as_pycuda_does(text: str, folders: Sequence[str], options: Sequence[str], architecture: str) -> bytes:
     """Compile a text in a folder of its own, as PyCUDA does."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "kernel.cu").write_text(text)
@@ -431,7 +431,7 @@ def as_pycuda_does(text: str, folders: Sequence[str], options: Sequence[str]) ->
                 "-lineinfo",
                 *options,
                 "-arch",
-                "sm_90",
+                architecture,
                 *(f"-I{one}" for one in folders),
                 "kernel.cu",
             ],
@@ -524,12 +524,42 @@ def test_one_compiler_can_be_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nvrtc_serves_a_gpu_without_nvcc() -> None:
     """Where nvcc is missing, PyCUDA is not asked to run it."""
 
-    def build(text: str, folders: Sequence[str], options: Sequence[str]) -> bytes:
+    def build(text: str, folders: Sequence[str], options: Sequence[str], architecture: str) -> bytes:
         raise AssertionError("PyCUDA has no nvcc to run")
 
     compiled = compile_cubin(ONE, "u.cu", names=["g"], build=build)
     assert (compiled.backend, compiled.lowered) == ("nvrtc", {"g": "_Z1gPf"})
     assert compiled.cubin is not None
+
+
+WARP_GROUPS = """#define NAME %s
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define THEN brkpt
+#else
+#define THEN nosuch
+#endif
+#define TEXT(x) #x
+#define TEXT_OF(x) TEXT(x)
+extern "C" __global__ void f(float *o)
+{
+    asm volatile(TEXT_OF(NAME) ".fence.sync.aligned; " TEXT_OF(THEN) ";" ::: "memory");
+}
+"""
+
+
+def test_the_architecture_that_a_text_asks_for(for_gpu: Callable[..., Compiled]) -> None:
+    """wgmma is compiled for sm_90a, which its macro tells; so is a text that only ptxas finds to need it, and another
+    generation refuses both by name."""
+    with_words = WARP_GROUPS % "wgmma"
+    hidden = WARP_GROUPS.replace("ifdef", "ifndef").replace("FEAT_SM90", "NO") % "wg##mma"
+    hidden = hidden.replace("#define TEXT(x) #x", "#define TEXT(x) #x\n#define PASTE(a, b) a##b")
+    hidden = hidden.replace("wg##mma", "PASTE(wg, mma)")
+    for text in (with_words, hidden):
+        assert for_gpu(text, "w.cu", names=["f"]).cubin
+        for arch in ("sm_80", "sm_100"):
+            with pytest.raises(NeedsArchitecture, match=rf"w.cu uses wgmma.fence, which only .* 9.0 .* {arch}: run"):
+                for_gpu(text.replace("nosuch", "brkpt"), "w.cu", names=["f"], arch=arch)
+    assert issubclass(NeedsArchitecture, UnsupportedFeature)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

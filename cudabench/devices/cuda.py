@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.devices import modules, probe, protocol
+from cudabench.devices import modules, probe, protocol, tensor_maps
 from cudabench.devices.constants import check_constant, constant_symbols
 from cudabench.devices.protocol import Work
 from cudabench.devices.textures import TextureObject
 from cudabench.errors import DeviceError, OutOfMemory
-from cudabench.model import ByValue, Launch, Source, Texture
+from cudabench.model import ByValue, Launch, Source, TensorMap, Texture
 from cudabench.toolchain import compiler, nvcc, toolkit
 from cudabench.toolchain import cubin as cubins
 from cudabench.toolchain.record import Compiled, Resources
@@ -106,7 +106,10 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
             types.append(f"{gap}x{len(argument.content)}s" if gap else f"{len(argument.content)}s")
             offset += gap + len(argument.content)
             continue
-        address = isinstance(argument, (str, Texture))
+        if isinstance(argument, TensorMap) and not argument.pointer:
+            types.append("map")  # its kernels are launched by the driver itself, which knows where it belongs
+            continue
+        address = isinstance(argument, (str, Texture, TensorMap))
         width = 8 if address else np.asarray(argument).dtype.itemsize
         types.append("P" if address else np.asarray(argument).dtype)
         offset += -offset % width + width
@@ -219,8 +222,8 @@ class CudaDevice:
         """
         made: list[Any] = []
 
-        def build(text: str, folders: Sequence[str], options: Sequence[str]) -> bytes:
-            module, cubin = self._with_pycuda(text, folders, options, source.name)
+        def build(text: str, folders: Sequence[str], options: Sequence[str], architecture: str) -> bytes:
+            module, cubin = self._with_pycuda(text, folders, options, architecture, source.name)
             made.append(module)
             return cubin
 
@@ -235,13 +238,15 @@ class CudaDevice:
             build=build,
         )
         ptx = compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
-        if "%envreg2" in ptx and compiled.cubin:
+        if modules.wants_the_driver(ptx) and compiled.cubin:
             module = modules.Module(self._cuda, compiled.cubin, ptx)
         else:
             module = made[-1] if made else self._from_cubin(compiled, source.name)
         return Module(module, compiled, source.text)
 
-    def _with_pycuda(self, text: str, folders: Sequence[str], options: Sequence[str], name: str) -> tuple[Any, bytes]:
+    def _with_pycuda(
+        self, text: str, folders: Sequence[str], options: Sequence[str], architecture: str, name: str
+    ) -> tuple[Any, bytes]:
         """Return PyCUDA's module and its machine code. Raises Refused, and CompilerStopped at a compiler's limits.
 
         PyCUDA starts nvcc; it does so through `nvcc.run`, where time and memory are bounded.
@@ -259,6 +264,7 @@ class CudaDevice:
         settings: dict[str, Any] = {
             "nvcc": toolkit.nvcc() or "nvcc",
             "options": ["-lineinfo", *options],
+            "arch": architecture,
             "no_extern_c": True,
             "include_dirs": list(folders),
         }
@@ -402,6 +408,8 @@ class CudaDevice:
         """Return a function that queues all launches of a kernel, prepared so that queueing is cheap."""
         wanted = {a for launch in launches for a in launch.arguments if isinstance(a, Texture)}
         textures = {a: TextureObject(self._cuda, a, pointers[a.buffer]) for a in wanted}
+        maps = {a for launch in launches for a in launch.arguments if isinstance(a, TensorMap)}
+        encoded = {a: self._tensor_map(a, pointers[a.buffer]) for a in maps}
         calls = []
         for launch in launches:
             function = module.function(launch.function)
@@ -414,6 +422,8 @@ class CudaDevice:
                 if isinstance(a, str)
                 else textures[a].handle
                 if isinstance(a, Texture)
+                else encoded[a]
+                if isinstance(a, TensorMap)
                 else a.content
                 if isinstance(a, ByValue)
                 else a
@@ -429,6 +439,15 @@ class CudaDevice:
 
         bound = Queued(self._graph(queue)) if len(calls) > MAX_QUEUED_LAUNCHES else Queued(queue, len(calls))
         return Queued(self._filled(list(textures.values()), bound), bound.launches) if textures else bound
+
+    def _tensor_map(self, tensor: TensorMap, pointer: int) -> Any:
+        """Return a tensor map as an argument: its bytes, or where they lie in memory as long as this device lives."""
+        content = tensor_maps.encoded(self._cuda, tensor, pointer)
+        if not tensor.pointer:
+            return content
+        place = self.allocate(len(content))
+        self.upload(place, np.frombuffer(content, np.uint8))
+        return place
 
     def _filled(self, textures: list[TextureObject], work: Work) -> Work:
         """Return work that fills textures before its first launch: their buffers may get their inputs until then."""

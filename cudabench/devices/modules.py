@@ -1,4 +1,4 @@
-"""Modules by the driver itself, for kernels that synchronise their grid: PyCUDA has no cooperative launch."""
+"""Modules by the driver itself: PyCUDA has no launch for kernels that synchronise their grid or take tensor maps."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ from cudabench.errors import DeviceError
 MAX_THREADS, SHARED_BYTES, CONSTANT_BYTES, LOCAL_BYTES, REGISTERS = range(5)
 COOPERATIVE_LAUNCH_TOO_LARGE = 720
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(entry|func)\b", re.M)
+
+
+def wants_the_driver(ptx: str) -> bool:
+    """Tell whether kernels need what PyCUDA has not: a cooperative launch, a large cluster, the place of a tensor map
+    among the arguments, whose alignment differs between CUDA's headers."""
+    maps = re.search(r"\.param\s+\.align\s+(64|128)\s+\.b8\s+\w+\[128\]", ptx)
+    return "%envreg2" in ptx or ".reqnctapercluster" in ptx or maps is not None
 
 
 def synchronises_grid(ptx: str, entry: str) -> bool:

@@ -15,7 +15,19 @@ import numpy as np
 from cudabench import simulator
 from cudabench.devices.constants import check_constant, constant_name
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
-from cudabench.model import LARGE, POISON, ByValue, Case, DeviceInfo, Dim, Launch, StateVariable, Texture, Watch
+from cudabench.model import (
+    LARGE,
+    POISON,
+    ByValue,
+    Case,
+    DeviceInfo,
+    Dim,
+    Launch,
+    StateVariable,
+    TensorMap,
+    Texture,
+    Watch,
+)
 from cudabench.occupancy import Occupancy, capability, occupancy
 from cudabench.toolchain import compiler, cubin
 from cudabench.toolchain.limits import CompilerStopped
@@ -259,7 +271,9 @@ def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
 
 
 def _names(launch: Launch) -> list[str]:
-    return [a if isinstance(a, str) else a.buffer if isinstance(a, Texture) else "" for a in launch.arguments]
+    return [
+        a if isinstance(a, str) else a.buffer if isinstance(a, (Texture, TensorMap)) else "" for a in launch.arguments
+    ]
 
 
 def argument_of(argument: Any, arrays: Arrays) -> Any:
@@ -271,6 +285,12 @@ def argument_of(argument: Any, arrays: Arrays) -> Any:
             if one.name not in ("buffer", "dtype", "shape")
         }
         return simulator.Texture(arrays[argument.buffer].reshape(argument.shape), **how)
+    if isinstance(argument, TensorMap):
+        array = arrays[argument.buffer]
+        return simulator.TensorMap(
+            array, argument.box, argument.sizes, argument.strides, argument.steps, argument.swizzle, argument.fill,
+            argument.dtype,
+        )  # fmt: skip
     if isinstance(argument, str):
         return arrays[argument]
     return argument.content if isinstance(argument, ByValue) else argument

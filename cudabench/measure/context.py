@@ -17,6 +17,7 @@ from cudabench.model import (
     Buffer,
     Case,
     CpuTime,
+    DeviceInfo,
     MachineCode,
     Operation,
     Problem,
@@ -27,6 +28,7 @@ from cudabench.model import (
     Verification,
     Warning,
 )
+from cudabench.occupancy import capability
 from cudabench.results.warnings import warning
 
 Arrays = dict[str, np.ndarray]
@@ -178,6 +180,17 @@ def describe(case: Case, device: str) -> Result:
         device=device,
         status="ok",
         parameters=case.parameters,
+    )
+
+
+def other_architecture(case: Case, info: DeviceInfo) -> str | None:
+    """Return why a GPU has not the instructions of a kernel, None where it has."""
+    if not case.architecture or capability(case.architecture) == capability(info.compute_capability):
+        return None
+    major, minor = capability(case.architecture)
+    return (
+        f"{case.kernel} has instructions that only GPUs of compute capability {major}.{minor} have, and this one has "
+        f"{info.compute_capability}: use --device sim:{case.architecture.rstrip('af')}"
     )
 
 

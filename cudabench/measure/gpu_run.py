@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from cudabench.devices.protocol import Device, Module, Work
-from cudabench.errors import CudabenchError, DeviceError, OutOfMemory, UsageError
+from cudabench.errors import CudabenchError, DeviceError, OutOfMemory, UnsupportedFeature, UsageError
 from cudabench.explain import machine_code
 from cudabench.measure import floors, verify
 from cudabench.measure.budget import shortened
@@ -34,6 +34,7 @@ from cudabench.measure.context import (
     describe,
     kept_sentence,
     launch_warnings,
+    other_architecture,
     right_output,
     state_warnings,
     unverified_warnings,
@@ -136,10 +137,15 @@ class GpuRun(RunContext):
     # One kernel -------------------------------------------------------------------------------------------------
 
     def measure(self, case: Case) -> Result:
-        """Return the result of one case; errors of the compiler, the launch and the kernel become a failed result."""
+        """Return the result of one case; errors of the compiler, the launch and the kernel become a failed result.
+
+        A kernel for another generation of GPUs is skipped in a ladder; UnsupportedFeature where it was named.
+        """
         blank = describe(case, f"cuda:{self.device.info.index}")
         if case.skip_reason:
             return replace(blank, status="skipped", reason=case.skip_reason)
+        if reason := other_architecture(case, self.device.info):
+            return replace(blank, status="skipped", reason=reason)
         self.buffer_sets()
         self.expected(case.expects)  # an expectation of the user's that cannot be ends the run, not one kernel
         try:
@@ -148,6 +154,10 @@ class GpuRun(RunContext):
             return self._measure(case, blank)
         except OutOfMemory:
             raise
+        except UnsupportedFeature as error:
+            if case.named:
+                raise
+            return replace(blank, status="skipped", reason=str(error))
         except CudabenchError as error:
             if isinstance(error, UsageError) and case.named:
                 raise

@@ -26,6 +26,7 @@ from cudabench.measure.context import (
     describe,
     kept_sentence,
     launch_warnings,
+    other_architecture,
     right_output,
     state_warnings,
     unverified_warnings,
@@ -77,6 +78,8 @@ class SimulatedRun(RunContext):
         blank = describe(case, f"sim:{self.device.architecture}")
         if case.skip_reason:
             return replace(blank, status="skipped", reason=case.skip_reason)
+        if reason := other_architecture(case, self.device.info):
+            return replace(blank, status="skipped", reason=reason)
         self.expected(case.expects)  # an expectation of the user's that cannot be ends the run, not one kernel
         if self.settings.cpu:
             self.measure_cpu()

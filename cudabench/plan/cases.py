@@ -489,6 +489,7 @@ def _unplanned(operation: Operation, one: Picked, problem: Problem) -> Case:
         launches=(),
         defines={},
         expects=_expects(operation, kernel),
+        architecture=kernel.architecture if one.text.builtin else "",
     )
 
 

@@ -15,6 +15,7 @@ from cudabench.simulator.program.arguments import Parameter
 from cudabench.simulator.program.code import Unsupported
 from cudabench.simulator.program.program import Kernel, Program, load
 from cudabench.simulator.report import Access, Branch, Contended, Executed, Hazard, Report, merge
+from cudabench.simulator.tensor_maps import TensorMap
 from cudabench.simulator.textures import Texture
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Program",
     "PtxError",
     "Report",
+    "TensorMap",
     "Texture",
     "Touch",
     "Unsupported",

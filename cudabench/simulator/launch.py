@@ -9,6 +9,7 @@ import numpy as np
 
 from cudabench.launchable import MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.simulator.check.hazards import readable
+from cudabench.simulator.clusters import MOST_BLOCKS
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
@@ -23,6 +24,7 @@ from cudabench.simulator.program.arguments import place_arrays, scalar_bytes
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Contended, PatternCount, Report, by_pattern
+from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
 from cudabench.simulator.textures import FIRST_HANDLE, Texture
 
 # Vector steps: each is one instruction for all lanes that run it together.
@@ -70,6 +72,27 @@ def check_bounds(name: str, function: ptx.Function, block: tuple[int, int, int])
         raise LaunchError(f"kernel {name} takes blocks of {x} x {y} x {z} threads and no others.")
 
 
+def _cluster(
+    kernel: str, function: ptx.Function, grid: tuple[int, int, int], asked: Sequence[int] | None
+) -> tuple[int, int, int] | None:
+    """Return the blocks of a cluster, None without clusters. Raises LaunchError for a grid that they do not divide."""
+    if asked is not None and function.cluster is not None and _three(asked, "cluster") != function.cluster:
+        raise LaunchError(
+            f"kernel {kernel} is compiled for clusters of {' x '.join(map(str, function.cluster))} blocks."
+        )
+    found = function.cluster if asked is None else _three(asked, "cluster")
+    if found is None:
+        return None
+    if found[0] * found[1] * found[2] > MOST_BLOCKS:
+        raise LaunchError(f"a cluster of {found} blocks is over the limit of {MOST_BLOCKS}.")
+    for axis, blocks, side in zip("xyz", grid, found, strict=True):
+        if blocks % side:
+            raise LaunchError(
+                f"a grid of {blocks} blocks in {axis} is no multiple of kernel {kernel}'s clusters, which have {side}."
+            )
+    return found
+
+
 def run(
     program: Program | str,
     kernel: str,
@@ -86,14 +109,16 @@ def run(
     merged: Mapping[int, tuple[int, int]] | None = None,
     footprint: bool = False,
     sample: int | None = None,
+    cluster: Sequence[int] | None = None,
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
 
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
-    bytes for structs by value, None for a null pointer, a
-    Texture for a texture or surface object. shared_bytes: dynamic shared memory of a block. names: the
-    parameters' names for messages. budget, seconds: vector steps and time after which the launch is stopped.
+    bytes for structs by value, None for a null pointer, a Texture for a texture or surface object, a TensorMap for a
+    CUtensorMap by value or a pointer to one. cluster: blocks of a cluster, where the kernel does not say. shared_bytes:
+    dynamic shared memory of a block. names: the parameters' names for messages. budget, seconds: vector steps and time
+    after which the launch is stopped.
     trace: record single accesses, all (small launches only) or those of one warp, (number of the block, x first; warp).
     progress: called with (blocks done, blocks in all).
 
@@ -115,15 +140,22 @@ def run(
     grid3, block3 = _three(grid, "grid"), _three(block, "block")
     check_launch(grid3, block3, code.static_shared, shared_bytes)
     check_bounds(kernel, program.module.functions[kernel], block3)
+    together = _cluster(kernel, program.module.functions[kernel], grid3, cluster)
     if len(arguments) != len(entry.parameters):
         raise LaunchError(f"kernel {kernel} takes {len(entry.parameters)} arguments, not {len(arguments)}.")
     titles = list(names) if names is not None else [f"argument {place}" for place in range(len(arguments))]
     if len(titles) != len(arguments):
         raise LaunchError(f"{len(titles)} names were given for {len(arguments)} arguments.")
     space = program.space()
+    mapped = [
+        (f"{t} of a tensor map", v.array) for t, v in zip(titles, arguments, strict=True) if isinstance(v, TensorMap)
+    ]
     addresses = place_arrays(
-        space, [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
+        space,
+        [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
+        + mapped,
     )
+    maps: dict[int, Mapped] = {}
     raw = bytearray(code.parameter_bytes)
     textures: dict[int, Texture] = {}
     for title, value, parameter in zip(titles, arguments, entry.parameters, strict=True):
@@ -135,6 +167,8 @@ def run(
             handle = FIRST_HANDLE + 16 * len(textures)
             textures[handle] = value
             piece = handle.to_bytes(8, "little")
+        elif isinstance(value, TensorMap):
+            piece = place_map(space, value, addresses[id(value.array)], parameter.size, maps, title)
         elif isinstance(value, np.ndarray):
             if parameter.size != 8:
                 raise LaunchError(
@@ -158,7 +192,7 @@ def run(
                 "than any GPU holds; let each thread do more."
             )
         barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
-    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True, sample)
+    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True, sample, together)
     if recorder is not None and isinstance(trace, tuple) and sample is not None:
         x, y, z = plan.chunks[0][0]  # the block that is asked for may not be in the sample
         recorder.watch = (x + grid3[0] * (y + grid3[1] * z), trace[1])
@@ -167,7 +201,7 @@ def run(
         if merged and access.location.ptx_line in merged:
             issued[number] = merged[access.location.ptx_line]
     machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds)
-    machine.textures, machine.grid_barrier = textures, barrier
+    machine.textures, machine.grid_barrier, machine.tensor_maps = textures, barrier, maps
     if footprint:
         machine.counters.footprints = Footprints(space, code.accesses, plan.blocks)
     machine.run()

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator import clusters
 from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.locks import Locks
+from cudabench.simulator.check.proxies import Proxies
 from cudabench.simulator.check.shared_races import SharedRaces
 from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters, active_lanes, active_warps
@@ -24,7 +26,7 @@ from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.plan import Plan
-from cudabench.simulator.program.code import GRID_BARRIER, Barrier, Block, Op
+from cudabench.simulator.program.code import CLUSTER_WORDS, GRID_BARRIER, Barrier, Block, Op
 from cudabench.simulator.report import Executed
 from cudabench.simulator.stack import Stack
 from cudabench.simulator.textures import Texture
@@ -70,6 +72,9 @@ class Machine:
         self.steps = 0
         self.output: list[str] = []
         self.textures: dict[int, Texture] = {}  # by handle
+        self.tensor_maps: dict[int, Any] = {}  # by handle
+        self.cluster_races = clusters.ClusterRaces(self)
+        self.proxies = Proxies(self)
         self.spins = False  # whether lanes found that what they wait for is not over
         self.asleep: set[int] = set()  # blocks of code at which lanes found so
         self.grid_barrier = 0  # the address of what a cooperative launch has
@@ -195,6 +200,9 @@ class Machine:
         if self.code.calls:
             self.stack = Stack(chunk)
         self.locks = Locks(chunk) if self.code.locks else None
+        self.arrivals = clusters.Arrivals(chunk)
+        self.proxies.start(chunk)
+        self.cluster_races.start()
         self.shared_races.start(chunk)
         self.global_races.start(chunk)
         if self.counters.footprints is not None:
@@ -286,6 +294,7 @@ class Machine:
                 self.branch_table(end, number, mask)
         self.shared_races.finish()
         self.global_races.finish()
+        self.cluster_races.barrier()
 
     def others(self) -> frozenset[int]:
         """Return the registers that lanes waiting elsewhere may still read."""
@@ -438,6 +447,9 @@ class Machine:
             self.arrive(number + 1, no)
         if yes is False:
             return
+        if isinstance(op.barrier, clusters.ClusterBarrier):
+            clusters.wait(self, op, number, yes)
+            return
         if yes is self.chunk.root and op.barrier.count is None:
             # All lanes are there: nobody is parked, waiting or gone.
             op.barrier.reduce(self, yes)
@@ -463,6 +475,18 @@ class Machine:
         chunk = self.chunk
         entries = self.parked[:]
         self.parked.clear()
+        left = clusters.release(self, entries, last=False)
+        if left is not None:
+            self.parked.extend(left)
+            return True
+        of_clusters = [entry for entry in entries if isinstance(entry[3], clusters.ClusterBarrier)]
+        if of_clusters:
+            self.parked.extend(of_clusters)
+            entries = [entry for entry in entries if not isinstance(entry[3], clusters.ClusterBarrier)]
+            if not entries:
+                if not spinning:
+                    self.parked[:] = clusters.release(self, of_clusters, last=True) or []
+                return False
         if self.released_together(entries):
             return True
         full: list[Array] = [
@@ -499,7 +523,7 @@ class Machine:
                 complete |= released[place]
         going = complete.any(axis=1)
         some = bool(going.any())
-        if spinning:
+        if spinning or (of_clusters and some):
             going = np.ones_like(going)
         for place, (following, _, op, barrier) in enumerate(entries):
             done = released[place]
@@ -615,6 +639,8 @@ def special(machine: Machine, name: str) -> Value:
         return Affine(32)
     if name in ("%dynamic_smem_size", "%total_smem_size"):
         return Affine(machine.dynamic_shared if name == "%dynamic_smem_size" else machine.shared_size)
+    if base in CLUSTER_WORDS:
+        return clusters.special(machine, name)
     if name in GRID_BARRIER:
         return Affine(machine.grid_barrier >> 32 if name == GRID_BARRIER[0] else machine.grid_barrier & 0xFFFFFFFF)
     if name in ("%smid", "%gridid"):

@@ -38,10 +38,13 @@ class Plan:
     """
 
     def __init__(
-        self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None
-    ) -> None:
-        """`sample`: about how many blocks run where not all do."""
+        self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None,
+        cluster: Index3 | None = None,
+    ) -> None:  # fmt: skip
+        """sample: about how many blocks run where not all do. cluster: the blocks of a cluster, which run together."""
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
+        self.cluster = cluster
+        self.members: dict[int, Any] = {}  # by chunk
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared
         self.shared_size = padded if code.dynamic_symbol or dynamic_shared else static
@@ -75,11 +78,18 @@ class Plan:
             return [((0, 0, 0), Chunk(self.grid, self.block, (0, 0, 0), self.grid))]
         chunks: dict[Index3, Chunk] = {}
         found = []
+        # A cluster is never cut.
+        sides = self.cluster or (1, 1, 1)
+        together = sides[0] * sides[1] * sides[2]
+        grid = (self.grid[0] // sides[0], self.grid[1] // sides[1], self.grid[2] // sides[2])
+        limit = max(1, limit // together)
         if sample is not None and sample < total:
-            cut = sampled(self.grid, limit, sample)
+            cut = sampled(grid, limit, max(1, sample // together))
         else:
-            cut = boxes(self.grid, limit, total * lanes > SPLIT_LANES)
-        for origin, extent in cut:
+            cut = boxes(grid, limit, total * lanes > SPLIT_LANES)
+        for place, count in cut:
+            origin = (place[0] * sides[0], place[1] * sides[1], place[2] * sides[2])
+            extent = (count[0] * sides[0], count[1] * sides[1], count[2] * sides[2])
             if extent not in chunks:
                 chunks[extent] = Chunk(self.grid, self.block, origin, extent)
             found.append((origin, chunks[extent]))
@@ -93,13 +103,14 @@ class Plans:
         self._plans: OrderedDict[Key, Plan] = OrderedDict()
 
     def plan(
-        self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None
-    ) -> Plan:
+        self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None,
+        cluster: Index3 | None = None,
+    ) -> Plan:  # fmt: skip
         """Return the plan of a launch: that of an earlier one like it, or a new one."""
-        key = (code.name, grid, block, dynamic_shared, traced, sample)
+        key = (code.name, grid, block, dynamic_shared, traced, sample, cluster)
         found = self._plans.get(key)
         if found is None:
-            found = self._plans[key] = Plan(code, grid, block, dynamic_shared, traced, sample)
+            found = self._plans[key] = Plan(code, grid, block, dynamic_shared, traced, sample, cluster)
             if len(self._plans) > MOST_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)

@@ -12,9 +12,21 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
-from cudabench.toolchain import cache, diagnostics, includes, names, nvcc, nvrtc, outside, prelude, toolkit
+from cudabench.toolchain import (
+    architecture,
+    cache,
+    diagnostics,
+    includes,
+    names,
+    nvcc,
+    nvrtc,
+    outside,
+    prelude,
+    toolkit,
+)
 from cudabench.toolchain.declarations import macros_of
 from cudabench.toolchain.host_code import without_faults, without_host_code
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused
@@ -45,8 +57,7 @@ def compile_ptx(
     Raises CompilerError with the user's file and line; UsageError for an architecture or language that the compiler
     lacks or a name that no kernel has; DeviceUnusable where there is no compiler, or none that takes this file.
     """
-    job = Job.of(source, filename, arch, defines, include_dirs, names, std, debug=debug)
-    outside.check(job)
+    job = _job(source, filename, arch, defines, include_dirs, names, std, debug=debug)
     return _compile(job, _chosen(backend))
 
 
@@ -68,13 +79,19 @@ def compile_cubin(
     `build` is a caller's own way to run nvcc; where it is given and nvcc is there, nvcc is the compiler, and the record
     has neither PTX nor ptxas' report.
     """
-    job = Job.of(source, filename, arch, defines, include_dirs, names, std, machine_code=True)
-    outside.check(job)
+    job = _job(source, filename, arch, defines, include_dirs, names, std, machine_code=True)
     if build is None:
         return _compile(job, _chosen(backend))
     if (backend or gpu_backend()) == "nvcc":
         return _attempt([nvcc.Nvcc(build)], job)
     return _compile(job, "nvrtc")
+
+
+def _job(*what: Any, **how: Any) -> Job:
+    """Return the job for the architecture that its texts ask for (`toolchain.architecture`)."""
+    job = Job.of(*what, **how)
+    outside.check(job)
+    return architecture.suited(job, [job.source, *includes.read(job).texts.values()])
 
 
 def gpu_backend() -> Backend:
@@ -153,8 +170,27 @@ class _Attempt:
 def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     """Return what the first attempt gives that a compiler takes: in C++17, then in C++20, unless `--std` says which.
 
-    The error is that of the first language's last attempt.
+    The error is that of the first language's last attempt. What ptxas refuses for an architecture's lack of what its
+    GPUs have is compiled for those.
     """
+    try:
+        return _in_some_language(compilers, job)
+    except _AllRefused as refused:
+        last = refused
+    if architecture.refused_for_it(last.refusal.log, job):
+        return _attempt(compilers, architecture.own(job))
+    return _fail(last.refusal, last.tried, job)
+
+
+class _AllRefused(Exception):
+    """No attempt was taken; the refusal that speaks for all, and whose it is."""
+
+    def __init__(self, refusal: Refused, tried: Backend) -> None:
+        super().__init__(refusal.log)
+        self.refusal, self.tried = refusal, tried
+
+
+def _in_some_language(compilers: Sequence[Compiler], job: Job) -> Compiled:
     languages = [job] if job.std else [job, replace(job, std="c++20")]
     if not job.std and re.search(r"\b(concept|requires)\b", job.source):
         languages.reverse()  # some NVRTC crash over a concept in C++17
@@ -172,7 +208,7 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
                 break  # the user's own fault, which no other compiler mends
         last = last or failed[-1]
     assert last is not None
-    return _fail(*last, job)
+    raise _AllRefused(*last)
 
 
 def _may_be_languages(refused: Refused) -> bool:
@@ -302,6 +338,8 @@ def _with_less(
 
 def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     """Raise the error for a file that no compiler took, with what mends it."""
+    if error := architecture.missing(refused.log, job):
+        raise error
     message = diagnostics.errors(refused.log, job.filename, _places(refused.log, job, tried))
     of_the_host = diagnostics.speaks_of_host_code(refused.log) or any(map(diagnostics.of_a_toolkit, refused.emptied))
     remedies = []

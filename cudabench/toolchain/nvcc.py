@@ -20,8 +20,9 @@ from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.toolchain import diagnostics, limits, names, outside, ptxas, toolkit
 from cudabench.toolchain.record import Backend, Compiled, Job, Refused
 
-# Compiles a text, with folders for headers, to machine code: `build(text, folders, options)`. Raises Refused.
-Build = Callable[[str, Sequence[str], Sequence[str]], bytes]
+# Compiles a text, with folders for headers, to machine code for an architecture such as sm_90a:
+# `build(text, folders, options, architecture)`. Raises Refused.
+Build = Callable[[str, Sequence[str], Sequence[str], str], bytes]
 
 
 @functools.lru_cache(maxsize=1)
@@ -75,7 +76,8 @@ class Nvcc:
             try:
                 if self.build is not None:
                     absolute = list(map(os.path.abspath, folders))
-                    return _machine_code(job, self.build(text(job, source), absolute, options))
+                    made = self.build(text(job, source), absolute, options, f"sm_{job.arch}")
+                    return _machine_code(job, made)
                 return _ptx(job, source, folders, options)
             except Refused as refused:
                 _judge(refused.log, job)

@@ -93,9 +93,22 @@ typedef long long intptr_t;
 typedef unsigned long long uintptr_t;
 """
 
+# What cuda.h has for kernels.
+_DRIVER = """#pragma once
+typedef struct __align__(128) CUtensorMap_st { unsigned long long opaque[16]; } CUtensorMap;
+typedef unsigned long long CUdeviceptr;
+typedef unsigned long long CUtexObject;
+typedef unsigned long long CUsurfObject;
+typedef struct CUstream_st *CUstream;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUevent_st *CUevent;
+typedef int CUdevice;
+"""
 # Headers of which a kernel can use nothing, or nothing that the prelude does not have.
 _HOST_ONLY = """
-cuda.h cuda_runtime.h cuda_runtime_api.h cuda_device_runtime_api.h device_launch_parameters.h device_functions.h
+cuda_runtime.h cuda_runtime_api.h cuda_device_runtime_api.h device_launch_parameters.h device_functions.h
 device_atomic_functions.h builtin_types.h driver_types.h vector_functions.h math_functions.h host_defines.h
 cuda_profiler_api.h nvToolsExt.h omp.h
 stdio.h cstdio stdlib.h cstdlib string.h cstring assert.h cassert time.h ctime stddef.h stdbool.h
@@ -169,6 +182,8 @@ def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
     """Return the in-memory headers by name; `forward` where CUDA's own may stand for the standard library's."""
     hosts = (*_HOST_ONLY.split(), *LIBRARIES, *_LAUNCHING)
     texts = dict.fromkeys(hosts, "// Nothing of this header is for device code.\n")
+    texts["cuda.h"] = _DRIVER
+    texts["cudaTypedefs.h"] = '#include "cuda.h"\n'
     for name in _FORWARDED.split():
         texts[name] = f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n" if forward else ""
     members = [*_STANDARD_MATHS.split(), *re.findall(r"(\w+_t);", _INTEGERS), "size_t", "ptrdiff_t"]

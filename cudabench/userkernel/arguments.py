@@ -12,9 +12,10 @@ import numpy as np
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
-from cudabench.userkernel import expressions, inits, textures
+from cudabench.userkernel import expressions, inits, tensor_maps, textures
 from cudabench.userkernel.by_value import layout_of, pack
 from cudabench.userkernel.pointers import check_fit, like
+from cudabench.userkernel.tensor_maps import MapOf, MappedArray, is_tensor_map, read_tensor_map
 from cudabench.userkernel.textures import TextureArray, is_texture, read_texture
 from cudabench.userkernel.values import (
     CONSTANTS,
@@ -65,8 +66,10 @@ def read(
     found: dict[str, Argument] = {}
     pairs = list(zip(given, kernel.parameters, strict=True))
     for (name, value), parameter in pairs:
-        if parameter.pointer or is_texture(value):
+        if parameter.pointer or is_texture(value) or is_tensor_map(value):
             continue
+        if parameter.type == tensor_maps.TYPE:
+            raise UsageError(f"--arg {name}={value}: '{parameter}' is a tensor map: write {tensor_maps.EXAMPLE}.")
         if parameter.type in textures.OBJECTS:
             raise UsageError(f"--arg {name}={value}: '{parameter}' is {textures.OBJECTS[parameter.type]}.")
         record = _record(name, value, parameter, text, aliases, scalars)
@@ -80,8 +83,14 @@ def read(
     for (name, value), parameter in pairs:
         if is_texture(value):
             found[name] = _texture(name, value, parameter, kernel, aliases, scalars)
+        elif is_tensor_map(value):
+            continue
         elif parameter.pointer:
             found[name] = _array(name, value, parameter, kernel, aliases, scalars)
+    arrays = {name: one for name, one in found.items() if isinstance(one, Array)}
+    for (name, value), parameter in pairs:
+        if is_tensor_map(value):
+            found[name] = _tensor_map(name, value, parameter, kernel, aliases, scalars, arrays)
     check_memory([one for one in found.values() if isinstance(one, Array)])
     return tuple(found[name] for name, _ in given)
 
@@ -302,6 +311,28 @@ def _texture(
     return read_texture(name, text, array_of, fetches="tex1Dfetch" in kernel.text)
 
 
+def _tensor_map(
+    name: str,
+    text: str,
+    parameter: Parameter,
+    kernel: KernelSource,
+    aliases: Mapping[str, str],
+    scalars: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+) -> Argument:
+    if parameter.type not in (tensor_maps.TYPE, "CUtensorMap_st", "void"):
+        raise UsageError(f"--arg {name}={text}: '{parameter}' in {kernel.signature} is no CUtensorMap.")
+    bytes_ = replace(parameter, type="void", pointer=True, const=False)
+
+    def array_of(array: str) -> Array:
+        found = _array(name, array, bytes_, kernel, aliases, scalars)
+        if not isinstance(found, Array):
+            raise UsageError(f"--arg {name}={text}: a tensor map needs an array: write {tensor_maps.EXAMPLE}.")
+        return found
+
+    return read_tensor_map(name, text, array_of, arrays, scalars, parameter.pointer)
+
+
 def array_parts(text: str) -> tuple[str, str, str] | None:
     """Return type, shape and start of TYPE[SHAPE]:INIT as they stand there; None for a text that is none."""
     head = re.match(r"\s*(\w+)\s*\[", text)
@@ -376,6 +407,10 @@ def shared(
         for name, parameter in zip(order, kernel.parameters, strict=True):
             argument = by_name[name]
             where = f"{kernel.signature} cannot take {name} of {first.signature}"
+            if isinstance(argument, (MappedArray, MapOf)):
+                if parameter.pointer != argument.argument.pointer or parameter.type != tensor_maps.TYPE:
+                    raise UsageError(f"{where}: it wants no tensor map; run it by itself.")
+                continue
             if isinstance(argument, TextureArray):
                 if parameter.pointer:
                     raise UsageError(f"{where}: it wants an array, not a texture; run it by itself.")

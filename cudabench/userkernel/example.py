@@ -10,7 +10,7 @@ import numpy as np
 
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.userkernel import pointers, textures
+from cudabench.userkernel import pointers, tensor_maps, textures
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.request import UserRequest
 
@@ -57,7 +57,9 @@ def example_line(
     outputs = [p for p in kernel.parameters if p.pointer and not p.const]
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
-        if parameter.pointer:
+        if parameter.type == tensor_maps.TYPE:
+            value = tensor_maps.EXAMPLE
+        elif parameter.pointer:
             many = _elements(parameter, file.text, aliases)
             shape = f"{many}*{count}" if many > 1 and count else count or str(many * int(side))
             start = "zeros" if outputs and parameter is outputs[-1] else "random"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -110,7 +110,19 @@ class Record:
         return ByValue(self.content, self.align)
 
 
-Argument = Scalar | Array | Null | Record
+class Other(Protocol):
+    """An argument that stands for none of the above, such as a view of another's array."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def argument(self) -> Any:
+        """What a launch gets."""
+
+
+Argument = Scalar | Array | Null | Record | Other
 
 
 def shape_text(shape: Sequence[int]) -> str:

@@ -144,6 +144,15 @@ class SharedRaces(Races):
         found.key = None if key is None else (*key, role, None if lanes is None else self.mask_key(mask))
         return found
 
+    def written(self, rows: Array, offsets: Array, size: int) -> None:
+        """Note that places in the memory of some of the chunk's blocks were written from outside of them."""
+        if not rows.size:
+            return
+        state = np.repeat(self.state, self.chunk.blocks, axis=0) if self.state.shape[0] == 1 else self.state.copy()
+        steps = np.arange(max(1, size // self.width))
+        state[rows[:, None], offsets[:, None] // self.width + steps] = True
+        self.state = self.intern(state)
+
     def barrier(self) -> None:
         """End the interval."""
         if not self.entries and self.shadow is None:

@@ -13,7 +13,7 @@ from cudabench.simulator.memory import (
     narrow,
 )
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import AccessKind, Refuse
+from cudabench.simulator.program.code import AccessKind
 from cudabench.simulator.program.ptx import Instruction, Location
 from cudabench.simulator.values import Affine, Array, Value, broadcast
 
@@ -72,8 +72,6 @@ def space_of(ins: Instruction) -> str:
     for word in ins.modifiers:
         name = word.partition(":")[0]
         if name in SPACES:
-            if word == "shared:cluster":
-                raise Refuse("thread block clusters")
             return name
     return "generic"
 

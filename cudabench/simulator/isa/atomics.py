@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cudabench.simulator.clusters import REMOTE, Remote
 from cudabench.simulator.count.atomics import served
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.access import Lanes, MemoryOp, check, read_only, space_of
 from cudabench.simulator.isa.floating import compute_halves, largest, smallest
 from cudabench.simulator.isa.global_memory import find, slots_of
 from cudabench.simulator.isa.load_store import spaces
+from cudabench.simulator.isa.mbarrier import arrive_bytes
 from cudabench.simulator.isa.opcodes import instruction
 from cudabench.simulator.isa.shared_memory import row_starts
 from cudabench.simulator.program.builder import Builder
@@ -227,6 +229,11 @@ class Atomic:
         if space == "shared":
             least, most = access.shared_bounds or (0, machine.shared_size)
             low, high, bits = lanes.extremes()
+            if high >= REMOTE and machine.plan.cluster is not None:
+                remote = Remote(machine, access, lanes.address, lanes.exact(machine), access.size)
+                view = machine.shared.reshape(-1).view(self.dtype)
+                machine.shared_races.written(remote.rows[remote.lanes], remote.offset[remote.lanes], access.size)
+                return self.perform(machine, view, remote.places, remote.lanes, data, wanted)
             if (low < least or high + access.size > most or bits & (access.size - 1)) and not check(
                 machine, access, lanes, least, most, access.size
             ):
@@ -316,9 +323,22 @@ def build_atom(builder: Builder, ins: Instruction) -> Run:
     return Atomic(builder, ins, builder.target(into))
 
 
+def build_reduce_async(builder: Builder, ins: Instruction) -> Run:
+    """Build red.async: a reduction in the memory of a block of the cluster, whose barrier learns of its bytes."""
+    words = tuple(w for w in ins.modifiers if w != "async" and not w.startswith("mbarrier"))
+    update = Atomic(builder, ins._replace(modifiers=words, operands=ins.operands[:2]), None)
+    address, offset = builder.address(ins.operands[2])
+
+    def run(machine: Machine) -> None:
+        update(machine)
+        arrive_bytes(machine, address, offset, update.access.size)
+
+    return run
+
+
 @instruction("red")
 def build_red(builder: Builder, ins: Instruction) -> Run:
     """Build red: an atomic operation that returns nothing."""
     if "async" in ins.modifiers:
-        raise Refuse("thread block clusters")
+        return build_reduce_async(builder, ins)
     return Atomic(builder, ins, None)

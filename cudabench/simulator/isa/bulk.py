@@ -1,4 +1,7 @@
-"""cp.async.bulk without tensor maps (PTX ISA 9.7.9.25): one thread's copy of many bytes, carried out at once."""
+"""cp.async.bulk between an array and a block's shared memory (PTX ISA 9.7.9.25): one thread's copy of many bytes.
+
+It is carried out at once. The other bulk copies are in `tma`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import numpy as np
 
 from cudabench.simulator.isa import mbarrier
 from cudabench.simulator.isa.access import MemoryOp, read_only
+from cudabench.simulator.isa.tma import build_reduction, build_tensor, build_wide
 from cudabench.simulator.memory import HALF_SLOT, SLOT_BITS, Region, flat
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Refuse, Run
@@ -27,13 +31,18 @@ def build_bulk(builder: Builder, ins: Instruction) -> Run | None:
     words = ins.modifiers
     if "commit_group" in words or "wait_group" in words or "prefetch" in words:
         return None  # every copy has ended
-    if "tensor" in words or "multicast:cluster" in words or "reduce" in words or "cp_mask" in words:
-        raise Refuse(f"tensor maps, multicast and reductions of bulk copies ({ins.text})")
+    if "tensor" in words:
+        return build_tensor(builder, ins)
+    if "reduce" in words:
+        return build_reduction(builder, ins)
+    if "cp_mask" in words or "ignore_oob" in words:
+        raise Refuse(f"bulk copies of some bytes ({ins.text})")
     spaces = [word for word in words if word.partition(":")[0] in ("global", "shared")]
     into_shared = spaces[0].startswith("shared") and spaces[1] == "global"
-    if not into_shared and not (spaces[0] == "global" and spaces[1].startswith("shared")):
-        raise Refuse(f"bulk copies within a cluster ({ins.text})")
+    if "multicast:cluster" in words or (spaces[0].startswith("shared") and spaces[1].startswith("shared")):
+        return build_wide(builder, ins)
     into, into_offset = builder.address(ins.operands[0])
+    builder.proxies |= not into_shared
     if not into_shared:
         builder.write_addresses.append(into)
     out_of, out_offset = builder.address(ins.operands[1])
@@ -125,6 +134,9 @@ def _copy(
             if into_shared:
                 here[:] = there
             else:
+                pieces = np.arange(offset // ALIGNMENT, (offset + nbytes) // ALIGNMENT)
+                lane = int(np.argmax(chosen[block]))
+                machine.proxies.read(shared_op.location, [block], pieces, [lane], "a bulk copy")
                 there[:] = here
     finally:
         machine.mask, machine._warps = mask, warps

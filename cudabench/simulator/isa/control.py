@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.clusters import ClusterBarrier
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.opcodes import instruction
 from cudabench.simulator.isa.warp import build_warp_sync
@@ -72,7 +73,11 @@ def build_bar(builder: Builder, ins: Instruction) -> Op | Run | None:
     """Build bar.sync, bar.arrive, bar.red, their barrier.* forms, and bar.warp.sync."""
     words = [word for word in ins.modifiers if word not in ("cta", "aligned")]
     if "cluster" in words:
-        raise Refuse("thread block clusters")
+        if "arrive" in words:
+            return lambda machine: machine.arrivals.arrive(machine)
+        op = Op(None, "barrier", ins.location)
+        op.barrier = ClusterBarrier()
+        return op
     if words and words[0] == "warp":
         return build_warp_sync(builder, ins)
     kind = words[0] if words else "sync"
@@ -121,6 +126,13 @@ def build_fence(builder: Builder, ins: Instruction) -> Run | None:
     wide = "cta" not in ins.modifiers
     builder.orders |= wide
     builder.fencing = True
+    if "async" in ins.modifiers or any(word.startswith("async") for word in ins.modifiers):
+
+        def fence(machine: Machine) -> None:
+            machine.proxies.fence()
+            machine.fence(wide)
+
+        return fence
     return lambda machine: machine.fence(wide)
 
 

@@ -6,6 +6,7 @@ from cudabench.simulator.isa import (  # noqa: F401 - imported for what they reg
     async_copy,
     atomics,
     bits,
+    cluster,
     control,
     floating,
     integer,
@@ -19,6 +20,7 @@ from cudabench.simulator.isa import (  # noqa: F401 - imported for what they reg
     textures,
     video,
     warp,
+    warpgroup,
 )
 from cudabench.simulator.isa.opcodes import Registered, instruction
 from cudabench.simulator.program.builder import Builder
@@ -27,9 +29,8 @@ from cudabench.simulator.program.ptx import Instruction
 
 _REFUSED = {
     "surface reductions and texture types": ("sured", "istypep"),
-    "tensor cores of warp groups (wgmma, tcgen05)": ("wgmma", "tcgen05"),
-    "thread block clusters": ("mapa", "getctarank", "clusterlaunchcontrol"),
-    "asynchronous bulk reductions (TMA)": ("cp.reduce",),
+    "tensor cores with memory of their own (tcgen05)": ("tcgen05",),
+    "launches by a cluster (clusterlaunchcontrol)": ("clusterlaunchcontrol",),
     "dynamic stack allocation (alloca)": ("alloca", "stacksave", "stackrestore"),
     "multimem": ("multimem",),
     "address space tricks (createpolicy, tensormap)": ("tensormap",),

@@ -10,7 +10,8 @@ from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, space_of
 from cudabench.simulator.isa.constant_memory import load_constant
 from cudabench.simulator.isa.global_memory import load_global, store_global
 from cudabench.simulator.isa.local_memory import load_local, store_local
-from cudabench.simulator.isa.opcodes import instruction
+from cudabench.simulator.isa.mbarrier import arrive_bytes
+from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.isa.shared_memory import load_shared, store_shared
 from cudabench.simulator.memory import (
     LOCAL_WINDOW,
@@ -143,9 +144,9 @@ def known(builder: Builder, ins: Instruction) -> bool:
     ordered = not _ORDERS.isdisjoint(ins.modifiers) and space_of(ins) in ("global", "generic")
     builder.orders |= ordered
     for word in ins.modifiers[:-1]:
-        if word in _HINTS or word.startswith(("L1:", "L2:", "level:", "param:", "shared:cta")):
+        if word in _HINTS or word.startswith(("L1:", "L2:", "level:", "param:", "shared:", "cluster")):
             continue
-        raise Refuse("thread block clusters" if "cluster" in word else f"instruction {ins.text}")
+        raise Refuse(f"instruction {ins.text}")
     return ordered
 
 
@@ -254,11 +255,31 @@ def _load_param(builder: Builder, ins: Instruction, items: tuple[Any, ...], type
     return run
 
 
+def build_store_async(builder: Builder, ins: Instruction) -> Run:
+    """Build st.async: a store to a block of the cluster, whose barrier learns of its bytes."""
+    words = tuple(word for word in ins.modifiers if word != "async" and not word.startswith("mbarrier"))
+    type_, count = element(ins)
+    out_of = ins.operands[1]
+    sources = [builder.source(item, type_) for item in (out_of.items if isinstance(out_of, Vector) else (out_of,))]
+    into, into_offset = builder.address(ins.operands[0])
+    dtype = DTYPES[type_]
+    access = MemoryOp(builder, "store", dtype, count, space_of(ins._replace(modifiers=words)))
+    address, offset = builder.address(ins.operands[2])
+
+    def run(machine: Machine) -> None:
+        store(machine, access, "shared", machine.registers[into], into_offset, [machine.registers[s] for s in sources])
+        arrive_bytes(machine, address, offset, access.size)
+
+    return run
+
+
 @instruction("st")
 def build_st(builder: Builder, ins: Instruction) -> Run:
     """Build st."""
-    if "async" in ins.modifiers or "bulk" in ins.modifiers:
-        raise Refuse("asynchronous bulk copies (TMA)")
+    if "async" in ins.modifiers:
+        return build_store_async(builder, ins)
+    if "bulk" in ins.modifiers:
+        raise refuse(ins)
     ordered = known(builder, ins)
     type_, count = element(ins)
     space = space_of(ins)

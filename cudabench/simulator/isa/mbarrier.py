@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.clusters import resolve
 from cudabench.simulator.isa.access import Lanes, MemoryOp, check
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import SHARED_WINDOW, flat
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import Refuse, Run
+from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import Instruction, Symbol
 from cudabench.simulator.values import UNSIGNED, Affine, Array, as_array, broadcast, truth
 
@@ -43,19 +44,20 @@ class Barriers:
         chunk = machine.chunk
         self.machine = machine
         lanes = Lanes(machine, Affine(0), 0)
-        lanes.address = shared_offsets(machine, register, offset)
         mask = machine.mask if machine.mask is not None else chunk.root
         lanes.mask = None if mask is None else broadcast(mask, chunk.shape)
-        lanes.address = broadcast(lanes.address, chunk.shape)
+        rows, lanes.address, known = resolve(machine, shared_offsets(machine, register, offset))
+        if not known.all():
+            lanes.address = np.where(known, lanes.address, -1)
         self.valid = check(machine, access, lanes, 0, machine.shared_size, 8)
         self.lanes = np.ones(chunk.shape, dtype=bool) if lanes.mask is None else lanes.mask
         if self.valid:
             data = () if access.kind != "store" else (np.zeros((1, 1), np.uint64),)
-            machine.shared_races.log(access, lanes.address, 0, self.lanes, data)
+            near = self.lanes & (rows == np.arange(chunk.blocks).reshape(-1, 1))
+            machine.shared_races.log(access, lanes.address, 0, near, data)
         words = machine.shared.reshape(-1).view(np.uint64)
         self.words = words
-        rows = np.arange(chunk.blocks, dtype=np.int64).reshape(-1, 1) * (machine.shared.shape[1] // 8)
-        self.places = np.where(self.lanes, lanes.address, 0) // 8 + rows
+        self.places = np.where(self.lanes, lanes.address, 0) // 8 + rows * (machine.shared.shape[1] // 8)
 
     def read(self) -> Array:
         """Return each lane's barrier, (blocks, threads)."""
@@ -106,16 +108,17 @@ def complete(machine: Machine, block: int, offset: int, nbytes: int) -> None:
         machine.wake()
 
 
-def _local(ins: Instruction) -> None:
-    """Refuse what reaches into another block of a cluster."""
-    if "shared:cluster" in ins.modifiers:
-        raise Refuse("thread block clusters")
+def arrive_bytes(machine: Machine, register: int, offset: int, nbytes: int) -> None:
+    """Tell the barriers that the active lanes name, in their block or another of the cluster, of nbytes each."""
+    rows, places, known = resolve(machine, shared_offsets(machine, register, offset))
+    chosen = machine.chunk.real(machine.lanes()) & known & (places >= 0) & (places <= machine.shared_size - 8)
+    for row, place in zip(rows[chosen].tolist(), places[chosen].tolist(), strict=True):
+        complete(machine, row, place, nbytes)
 
 
 @instruction("mbarrier")
 def build_mbarrier(builder: Builder, ins: Instruction) -> Run:
     """Build mbarrier.init, inval, arrive, arrive_drop, expect_tx, complete_tx, test_wait, try_wait, pending_count."""
-    _local(ins)
     kind = ins.modifiers[0]
     if kind in ("test_wait", "try_wait"):
         return _wait(builder, ins)
@@ -208,6 +211,7 @@ def _wait(builder: Builder, ins: Instruction) -> Run:
         if (over & barriers.lanes).any():
             machine.shared_races.barrier()
             machine.global_races.barrier()
+            machine.cluster_races.barrier()
         if (~over & barriers.lanes).any():
             machine.spins = True
 
@@ -217,7 +221,6 @@ def _wait(builder: Builder, ins: Instruction) -> Run:
 def build_copies_arrive(builder: Builder, ins: Instruction) -> Run:
     """Build cp.async.mbarrier.arrive: the thread's copies have ended, as they have here at once; without .noinc the
     arrival is one more than was expected."""
-    _local(ins)
     address, offset = builder.address(ins.operands[0])
     access = MemoryOp(builder, "atomic", _U64, 1, "shared")
     counts = 1 if any("noinc" in word for word in ins.modifiers) else 0

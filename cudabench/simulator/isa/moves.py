@@ -15,7 +15,7 @@ from cudabench.simulator.isa.integer import INTEGERS, elementwise
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import Refuse, Run
+from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Vector
 from cudabench.simulator.values import BOOL, DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical, truth
 
@@ -90,8 +90,6 @@ def build_cvta(builder: Builder, ins: Instruction) -> Run:
     """Build cvta: between an address in a state space and a generic one."""
     to = "to" in ins.modifiers
     space = next((word.partition(":")[0] for word in ins.modifiers if word.partition(":")[0] in _SPACES), "global")
-    if "shared:cluster" in ins.modifiers:
-        raise Refuse("thread block clusters")
     window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
     target = builder.target(ins.operands[0])
     source = builder.source(ins.operands[1], "u64")

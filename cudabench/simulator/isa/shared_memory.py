@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabench.simulator import values
+from cudabench.simulator.clusters import REMOTE, Remote
 from cudabench.simulator.isa.access import Lanes, MemoryOp, aligned, check, put
 from cudabench.simulator.memory import (
     flat,
 )
-from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array
+from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -56,6 +57,8 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
             ]
     lanes = Lanes(machine, address, offset)
     low, high, bits = lanes.extremes()
+    if high >= REMOTE and machine.plan.cluster is not None:
+        return load_remote(machine, access, lanes)
     if (low < least or high + access.size > most or bits & (access.size - 1)) and not check(
         machine, access, lanes, least, most, access.size
     ):
@@ -71,6 +74,27 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
     index = (filled + row_starts(chunk, memory)) >> shift
     view = memory.reshape(-1).view(dtype)
     return [view.take(index + place if place else index) for place in range(access.count)]
+
+
+def load_remote(machine: Machine, access: MemoryOp, lanes: Lanes) -> list[Array] | None:
+    """Return what each lane reads from the shared memory of a block of its cluster."""
+    remote = Remote(machine, access, lanes.address, lanes.exact(machine), access.size)
+    if not remote.lanes.any():
+        return None
+    index = remote.places // access.width
+    view = machine.shared.reshape(-1).view(access.dtype)
+    return [view.take(index + place) for place in range(access.count)]
+
+
+def store_remote(machine: Machine, access: MemoryOp, remote: Remote, data: Sequence[Value]) -> None:
+    """Write each lane's elements to the shared memory of a block of its cluster, which is then initialised."""
+    chunk = machine.chunk
+    index = remote.places[remote.lanes] // access.width
+    view = machine.shared.reshape(-1).view(access.dtype)
+    for place in range(access.count):
+        values_ = broadcast(as_array(data[place], access.dtype, chunk), chunk.shape)
+        view[index + place] = values_[remote.lanes]
+    machine.shared_races.written(remote.rows[remote.lanes], remote.offset[remote.lanes], access.size)
 
 
 def row_starts(chunk: Chunk, memory: Array) -> Array:
@@ -93,6 +117,13 @@ def _note_shared(
             access.kind == "load",
         )
     machine.shared_races.log(access, address, offset, mask, data)
+    if machine.proxies.used and access.kind == "store" and not machine.shared_races.asynchronous:
+        machine.proxies.store(flat(address, offset, machine.chunk), mask, access.size)
+    if machine.plan.cluster is not None:
+        chunk = machine.chunk
+        lanes = chunk.real(np.ones((1, 1), bool) if mask is None else mask)
+        own = broadcast(np.arange(chunk.blocks, dtype=np.int64).reshape(-1, 1), chunk.shape)
+        machine.cluster_races.log(access, own, broadcast(flat(address, offset, chunk), chunk.shape), lanes, access.size)
     if machine.trace is not None:
         machine.trace.record(machine, access, "shared", flat(address, offset, machine.chunk), mask)
 
@@ -130,6 +161,10 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
             return
     lanes = Lanes(machine, address, offset)
     low, high, bits = lanes.extremes()
+    if high >= REMOTE and machine.plan.cluster is not None:
+        remote = Remote(machine, access, lanes.address, lanes.exact(machine), access.size)
+        store_remote(machine, access, remote, data)
+        return
     if (low < least or high + access.size > most or bits & (access.size - 1)) and not check(
         machine, access, lanes, least, most, access.size
     ):

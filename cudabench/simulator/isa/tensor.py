@@ -1,8 +1,9 @@
 """Tensor cores: mma.sync of all dense types (PTX ISA 9.7.15.5).
 
-A warp holds A (m x k), B (k x n) and C (m x n) in fragments, a few elements a lane. What the PTX ISA leaves open is
-assumed: products of floats are exact, their sum with C is rounded once to nearest, where the hardware sums a few at a
-time and may cut bits off. Sums of integers and of single bits are exact; float64 is a chain of fused multiply-adds.
+A warp holds A (m x k), B (k x n) and C (m x n) in fragments, a few elements a lane. How floats are added the PTX ISA
+leaves open: for sm_90 it is as on that hardware, to the bit (`accumulate`); for others products are exact, and their
+sum with C is rounded once to nearest. Sums of integers and of single bits are exact; float64 is a chain of fused
+multiply-adds.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.isa import rounding
+from cudabench.simulator.isa import accumulate, rounding
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
 from cudabench.simulator.isa.fp8 import FORMATS
 from cudabench.simulator.isa.opcodes import instruction, refuse
@@ -163,6 +164,7 @@ def multiply(
     """Return the op of D = A B + C; types: of D, A, B and C. copies: how often a fragment holds each float16."""
     outer, type_a, type_b, inner = types
     mode = rounding_mode(ins)
+    as_hopper = builder.module.target.startswith("sm_90") and type_a in accumulate.SUMS
 
     def fragment(operand: Operand, matrix: str, type_: str) -> tuple[tuple[Operand, ...], int]:
         """Return a fragment's registers and how many elements they hold."""
@@ -191,7 +193,10 @@ def multiply(
 
     def run(machine: Machine) -> None:
         a, b, c = (collect(machine, x, of) for x, of in zip("abc", (type_a, type_b, inner), strict=True))
-        found = multiplied(a, b, c, type_a, outer, mode, how)
+        if as_hopper:
+            found = accumulate.of_warp(a, b, c, type_a, type_b, outer)
+        else:
+            found = multiplied(a, b, c, type_a, outer, mode, how)
         lanes = repacked(found.reshape(*found.shape[:2], -1)[..., scatter], outer)
         for element, target in enumerate(targets):
             machine.put(target, np.ascontiguousarray(lanes[..., element]).reshape(lanes.shape[0], -1))

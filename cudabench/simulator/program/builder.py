@@ -16,6 +16,7 @@ from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.calls import RESULT, Calls, Shared, Site
 from cudabench.simulator.program.code import (
+    CLUSTER_WORDS,
     GRID_BARRIER,
     LOCAL_BIT,
     SHARED_BIT,
@@ -53,6 +54,7 @@ from cudabench.simulator.program.ptx import (
     Symbol,
     Vector,
 )
+from cudabench.simulator.program.warpgroups import Step, watch_products
 from cudabench.simulator.values import UNDEFINED, UNSIGNED, Affine, Value
 
 if TYPE_CHECKING:
@@ -129,6 +131,7 @@ class Builder:
         self.shared: dict[str, tuple[int, int]] = {}
         self.static_shared = 0
         self.dynamic: list[str] = []
+        self.dynamic_align = 16  # of what begins behind the static shared memory
         self.granule = {"shared": 16, "global": 16}
         self.accesses: list[MemoryInstruction] = []
         self.stack: list[str] = []
@@ -144,6 +147,8 @@ class Builder:
         self.loads: list[tuple[Load, int, tuple[int, ...]]] = []  # with the registers of address and results
         self.swaps: list[tuple[int, int]] = []  # of compare-and-swaps the registers of what they expect and the address
         self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock, and fences
+        self.proxies = False  # whether wgmma or bulk copies read shared memory
+        self.products: dict[int, Step] = {}  # of warp groups, by the identity of their ops
         self.local_starts: list[int] = []  # of local arrays, in bytes
         self.local_accesses: list[BoundedAccess] = []
         self.shared_accesses: list[BoundedAccess] = []
@@ -248,8 +253,11 @@ class Builder:
             return self.special[name]
         if name in _CLOCKS:
             return self.clock(*_CLOCKS[name])
-        if name.startswith(("%cluster", "%is_explicit_cluster", "%nclusterid")):
-            raise Refuse("thread block clusters")
+        if base in CLUSTER_WORDS:
+            if name not in self.special:
+                one = base == "%is_explicit_cluster"
+                self.special[name] = self.new(1, False) if one else self.new(32, Affine(0))
+            return self.special[name]
         if name.startswith("%"):
             raise Refuse(f"register {name}")
         return self.named_address(name, symbol.offset)
@@ -345,6 +353,7 @@ class Builder:
     def shared_offset(self, key: str, variable: ptx.Variable) -> int:
         """Return a shared variable's offset; all dynamic ones begin after the static ones."""
         if variable.dynamic:
+            self.dynamic_align = max(self.dynamic_align, variable.align)
             if key not in self.dynamic:
                 self.dynamic.append(key)
             return DYNAMIC_SHARED
@@ -439,7 +448,9 @@ class Builder:
         self.inline(self.frame)
         entries = self.append_shared()
         self.initial[self.stack_pointer] = Affine(-(-self.local_bytes // 16) * 16)
-        base = -(-self.static_shared // 16) * 16
+        base = -(-self.static_shared // self.dynamic_align) * self.dynamic_align
+        if self.dynamic:
+            self.static_shared = base  # as ptxas counts it
         dynamic = tuple((key, base, 0) for key in self.dynamic[:1])  # all of them are one array
         for index in self.dynamic_constants:
             self.initial[index] = Affine(self.initial[index].base + base)
@@ -471,6 +482,7 @@ class Builder:
         if entries:
             self.find_saved(blocks)
         watch_undefined(blocks, self.initial)
+        watch_products(blocks, self.products)
         return Code(
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
             self.parameter_offsets, self.parameter_bytes, self.static_shared, bool(self.dynamic), self.local_bytes,
@@ -478,7 +490,7 @@ class Builder:
             tuple(self.refused), self.module.files,
             frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
             written, self.orders, self.swapping and self.fencing, bool(entries),
-            any(site.recursive for site in self.sites),
+            any(site.recursive for site in self.sites), self.proxies,
         )  # fmt: skip
 
     def append_shared(self) -> list[str]:

@@ -22,6 +22,11 @@ Kind = Literal["plain", "branch", "table", "exit", "barrier", "collective", "cal
 AccessKind = Literal["load", "store", "atomic"]
 # The address of the barrier of a cooperative launch, its upper and its lower half: cooperative groups read them.
 GRID_BARRIER = ("%envreg1", "%envreg2")
+# What tells a block its place in a cluster, and a cluster its place in the grid.
+CLUSTER_WORDS = frozenset(
+    ("%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank",
+     "%is_explicit_cluster")
+)  # fmt: skip
 SYMBOL_BIT = 8192  # see `flow.points_to`
 LOCAL_BIT = 2 * SYMBOL_BIT
 SHARED_BIT = 3 * SYMBOL_BIT
@@ -175,6 +180,7 @@ class Code(NamedTuple):
     locks: bool
     calls: bool
     recursive: bool
+    proxies: bool
 
     @property
     def cooperative(self) -> bool:

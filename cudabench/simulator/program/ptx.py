@@ -118,7 +118,8 @@ class Function(NamedTuple):
     """An entry or a device function; `body` is None for a declaration.
 
     prototypes: of calls through pointers, by label. most_threads: of a block, by `__launch_bounds__`; needs_block: the
-    block that `__block_size__` demands, x first.
+    block that `__block_size__` demands, x first. cluster: the blocks of a cluster, by
+    `__cluster_dims__`.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Function(NamedTuple):
     prototypes: dict[str, Prototype]
     most_threads: int | None = None
     needs_block: tuple[int, int, int] | None = None
+    cluster: tuple[int, int, int] | None = None
 
 
 class Module(NamedTuple):
@@ -384,7 +386,7 @@ class _Parser:
         parameters: tuple[Variable, ...] = ()
         if rest.startswith("("):
             parameters = self.parameters(rest[1 : rest.rindex(")")])
-        most, needs = (self.extents(word, rest) for word in ("maxntid", "reqntid"))
+        most, needs, cluster = (self.extents(word, rest) for word in ("maxntid", "reqntid", "reqnctapercluster"))
         code = None
         self.registers: dict[str, str] = {}
         self.locals: list[Variable] = []
@@ -400,7 +402,7 @@ class _Parser:
         return Function(
             name, entry, parameters, results, code, self.registers, tuple(self.locals), self.tables, start,
             self.prototypes,
-            None if most is None else most[0] * most[1] * most[2], needs,
+            None if most is None else most[0] * most[1] * most[2], needs, cluster,
         )  # fmt: skip
 
     @staticmethod

@@ -1,0 +1,51 @@
+"""Addresses in the shared memory of a cluster's blocks: mapa and getctarank (PTX ISA 9.7.9.23, 9.7.9.24)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudabench.simulator.clusters import RANK_SHIFT, REMOTE, members
+from cudabench.simulator.isa.opcodes import instruction
+from cudabench.simulator.program.builder import Builder
+from cudabench.simulator.program.code import Run
+from cudabench.simulator.program.ptx import BITS, Instruction
+from cudabench.simulator.values import UNSIGNED, as_array, canonical
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
+
+@instruction("mapa")
+def build_mapa(builder: Builder, ins: Instruction) -> Run:
+    """Build mapa: the address of the same place in the memory of the block of a rank."""
+    type_ = ins.modifiers[-1]
+    dtype = UNSIGNED[BITS[type_]]
+    target = builder.target(ins.operands[0])
+    source, rank = builder.source(ins.operands[1], type_), builder.source(ins.operands[2], "u32")
+    kept = dtype.type(~np.uint64(0x1F << RANK_SHIFT) & np.uint64(np.iinfo(dtype).max))
+
+    def run(machine: Machine) -> None:
+        ranks = as_array(machine.registers[rank], UNSIGNED[32], machine.chunk).astype(dtype)
+        address = as_array(machine.registers[source], dtype, machine.chunk)
+        machine.put(target, (address & kept) | (ranks + dtype.type(1)) << dtype.type(RANK_SHIFT))
+
+    return run
+
+
+@instruction("getctarank")
+def build_getctarank(builder: Builder, ins: Instruction) -> Run:
+    """Build getctarank: the rank of the block in whose memory an address lies."""
+    type_ = ins.modifiers[-1]
+    target = builder.target(ins.operands[0])
+    source = builder.source(ins.operands[1], type_)
+
+    def run(machine: Machine) -> None:
+        address = as_array(machine.registers[source], UNSIGNED[BITS[type_]], machine.chunk).astype(np.int64)
+        part = address & (0x20 * REMOTE - 1)
+        found = members(machine)
+        own = np.zeros((1, 1), np.int64) if found is None else found.rank.reshape(-1, 1)
+        machine.put(target, canonical(np.where(part < REMOTE, own, (part >> RANK_SHIFT) - 1).astype(np.uint32)))
+
+    return run

@@ -1,0 +1,133 @@
+"""Registers of products that a warp group has begun: who reads them before their wait, and products without a fence.
+
+wgmma.mma_async writes its results some time later. PTX ISA, wgmma.mma_async: an access to its registers, by anything
+but a product of the same shape, is undefined until a wgmma.wait_group for its group; the first product stands behind a
+wgmma.fence. Where in the code that is so is known without running it; a report waits until an op runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.program.code import Block, Op, Run
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
+OPEN = -1  # the age of what stands in no group yet; of the latest group it is 0
+MOST_GROUPS = 64
+_COPIES = frozenset(("mov", ""))  # which the assembler leaves out where both registers become one
+
+
+class Step(NamedTuple):
+    """What an op does to the products under way: of a product its results and the registers of A, of a wait how many
+    groups it leaves."""
+
+    kind: Literal["product", "fence", "commit", "wait"]
+    results: tuple[int, ...] = ()
+    operands: tuple[int, ...] = ()
+    left: int = 0
+
+
+class State(NamedTuple):
+    """What may be on a way to a place: whether a fence stands on all ways, and the age of each register's product."""
+
+    fenced: bool
+    results: dict[int, int]
+    operands: dict[int, int]
+
+
+def watch_products(blocks: Sequence[Block], steps: Mapping[int, Step]) -> None:
+    """Let ops that touch a product's registers too early say so when they run. steps: by the identity of the op."""
+    if not any(step.kind == "product" for step in steps.values()):
+        return
+    entering: dict[int, State] = {0: State(False, {}, {})}
+    waiting = [0]
+    while waiting:
+        number = waiting.pop()
+        left = _through(blocks[number], entering[number], steps, None)
+        for following in blocks[number].successors:
+            merged = left if following not in entering else _merged(entering[following], left)
+            if entering.get(following) != merged:
+                entering[following] = merged
+                waiting.append(following)
+    for number, state in entering.items():
+        found: list[tuple[Op, str, str]] = []
+        _through(blocks[number], state, steps, found)
+        for op, kind, text in found:
+            if op.run is not None:
+                op.run = _reporting(op, op.run, kind, text)
+        if found:
+            blocks[number].runs = [op.run for op in blocks[number].ops if op.run is not None]
+
+
+def _merged(one: State, other: State) -> State:
+    def youngest(x: dict[int, int], y: dict[int, int]) -> dict[int, int]:
+        return {index: min(x.get(index, MOST_GROUPS), y.get(index, MOST_GROUPS)) for index in x.keys() | y.keys()}
+
+    return State(
+        one.fenced and other.fenced, youngest(one.results, other.results), youngest(one.operands, other.operands)
+    )
+
+
+def _through(block: Block, state: State, steps: Mapping[int, Step], found: list[tuple[Op, str, str]] | None) -> State:
+    """Return what holds behind a block; `found` gets the faults of its ops."""
+    fenced, results, operands = state.fenced, dict(state.results), dict(state.operands)
+    for op in block.ops:
+        step = steps.get(id(op))
+        if step is None:
+            _plain(op, results, operands, found)
+        elif step.kind == "fence":
+            fenced = True
+        elif step.kind == "product":
+            if not fenced and found is not None:
+                found.append((op, "missing-fence", "begins a product with no wgmma.fence before it"))
+            results.update(dict.fromkeys(step.results, OPEN))
+            operands.update(dict.fromkeys(step.operands, OPEN))
+        elif step.kind == "commit":
+            results, operands = (
+                {index: min(age + 1, MOST_GROUPS) for index, age in x.items()} for x in (results, operands)
+            )
+        else:
+            results, operands = (
+                {index: age for index, age in x.items() if age < step.left} for x in (results, operands)
+            )
+    return State(fenced, results, operands)
+
+
+def _plain(op: Op, results: dict[int, int], operands: dict[int, int], found: list[tuple[Op, str, str]] | None) -> None:
+    """Follow an op that is no step of a product."""
+    if not results and not operands:
+        return
+    if op.opcode in _COPIES and len(op.uses) == 1 and len(op.defs) == 1:
+        age = results.get(op.uses[0])
+        if age is not None:
+            results[op.defs[0]] = age
+            return
+    elif found is not None:
+        if not results.keys().isdisjoint(op.uses):
+            found.append((op, "race", "reads a result of wgmma before a wgmma.wait_group for it"))
+        elif not results.keys().isdisjoint(op.defs):
+            found.append((op, "race", "writes a register of wgmma's sums before a wgmma.wait_group for it"))
+        elif not operands.keys().isdisjoint(op.defs):
+            found.append((op, "race", "writes a register that wgmma still reads as A: wait for its group first"))
+    for index in op.defs:
+        results.pop(index, None)
+        operands.pop(index, None)
+
+
+def _reporting(op: Op, run: Run, kind: str, text: str) -> Run:
+    """Return what runs an op and records its fault."""
+
+    def reporting(machine: Machine) -> None:
+        chunk = machine.chunk
+        place = int(np.argmax(machine.lanes()))
+        block, thread = chunk.block_index(place // chunk.threads), chunk.thread_index(place % chunk.threads)
+        count = int(np.count_nonzero(machine.lanes()))
+        machine.hazards.add(kind, op.line, count, block, thread, f"thread {thread} of block {block} {text}.")
+        run(machine)
+
+    return reporting

@@ -1,0 +1,153 @@
+"""Tensor maps: how cp.async.bulk.tensor finds a box of an array (CUDA driver API, cuTensorMapEncodeTiled)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.errors import LaunchError
+from cudabench.simulator.memory import AddressSpace, Region
+from cudabench.simulator.values import Array
+
+MAP_BYTES, MAP_ALIGNMENT = 128, 64
+MAGIC = b"tensormp"  # the first bytes of a map's 128, before its handle
+SWIZZLES = (0, 32, 64, 128)
+CHUNK = 16  # bytes, the piece that a swizzle moves
+MOST_BOX, MOST_SIZE, MOST_STRIDE = 256, 1 << 32, 1 << 40
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """An array of one to five dimensions as bulk copies see it, tile by tile.
+
+    array: C-contiguous. sizes: of the tensor, x first, in elements; left out, those of the array. strides: bytes from
+    one element to the next along y, z and so on; left out, those of the array. box: the tile, x first; steps: the
+    elements along each dimension from one of the tile to the next. swizzle: 0, 32, 64 or 128 bytes. fill: what
+    elements beyond the tensor read as, "zeros" or "nan". type: of the elements, where the array's tells only the bits.
+
+    Raises LaunchError for what cuTensorMapEncodeTiled refuses.
+    """
+
+    array: Array
+    box: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+    swizzle: int = 0
+    fill: str = "zeros"
+    type: str = ""
+    known: dict[object, Array] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        array = self.array
+        sizes = self.sizes or tuple(array.shape[::-1])
+        strides = self.strides or tuple(array.strides[-2::-1])
+        object.__setattr__(self, "type", self.type or array.dtype.name)
+        object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "strides", strides)
+        object.__setattr__(self, "steps", self.steps or (1,) * len(sizes))
+        reason = refusal(array.dtype.itemsize, sizes, strides, self.box, self.steps, self.swizzle)
+        if reason:
+            raise LaunchError(f"no tensor map has {reason}.")
+
+    @property
+    def width(self) -> int:
+        """Bytes of an element."""
+        return int(self.array.dtype.itemsize)
+
+    @cached_property
+    def tile(self) -> tuple[int, ...]:
+        """Elements of a tile in shared memory along each dimension, x first; x has no steps without interleaving."""
+        return (self.box[0], *(-(-side // step) for side, step in zip(self.box[1:], self.steps[1:], strict=True)))
+
+    @property
+    def rows(self) -> int:
+        """Rows of a tile."""
+        return int(np.prod(self.tile[1:], dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a tile, as its barrier counts them."""
+        return self.rows * self.tile[0] * self.width
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one row of a tile to the next."""
+        return max(self.tile[0] * self.width, self.swizzle)
+
+    def chunks(self, start: int) -> Array:
+        """Return where the 16-byte pieces of a tile at `start` lie: (rows, pieces), in pieces of shared memory."""
+        key = start
+        if key not in self.known:
+            each = self.tile[0] * self.width // CHUNK
+            place = start + np.arange(self.rows)[:, None] * self.pitch + np.arange(each) * CHUNK
+            mask = max(self.swizzle // CHUNK - 1, 0)
+            self.known[key] = (place ^ ((place >> 7 & mask) << 4)) // CHUNK
+        return self.known[key]
+
+    def places(self, corner: tuple[int, ...]) -> tuple[Array, Array, slice]:
+        """Return (byte offset of each row's first element, rows inside of the tensor, elements of a row inside)."""
+        offset: Array = np.zeros(1, np.int64)
+        inside: Array = np.ones(1, bool)
+        for axis in range(1, len(self.sizes)):
+            along = corner[axis] + np.arange(self.tile[axis], dtype=np.int64) * self.steps[axis]
+            ok = (along >= 0) & (along < self.sizes[axis])
+            offset = (along[:, None] * self.strides[axis - 1] + offset).reshape(-1)
+            inside = (ok[:, None] & inside).reshape(-1)
+        first = corner[0]
+        low, high = max(0, -first), min(self.tile[0], self.sizes[0] - first)
+        return offset + first * self.width, inside, slice(low, max(low, high))
+
+
+class Mapped(NamedTuple):
+    """A map of a launch, and where its array lies."""
+
+    map: TensorMap
+    region: Region
+    base: int
+
+
+def place_map(
+    space: AddressSpace, tensor: TensorMap, base: int, size: int, maps: dict[int, Mapped], title: str
+) -> bytes:
+    """Return the bytes of a parameter of `size` bytes that is a map, or points to one, which then lies in memory."""
+    region = space.nearest(base)
+    assert region is not None
+    handle = len(maps) + 1
+    maps[handle] = Mapped(tensor, region, base)
+    content = MAGIC + handle.to_bytes(8, "little") + bytes(MAP_BYTES - 16)
+    if size == MAP_BYTES:
+        return content
+    if size != 8:
+        raise LaunchError(f"argument '{title}' is a tensor map, but the kernel's parameter has {size} bytes.")
+    return space.place(f"the tensor map {title}", np.frombuffer(content, np.uint8), False).base.to_bytes(8, "little")
+
+
+def refusal(
+    width: int, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], steps: tuple[int, ...],
+    swizzle: int,
+) -> str | None:  # fmt: skip
+    """Return what cuTensorMapEncodeTiled refuses of a map, None where it takes it."""
+    rank = len(sizes)
+    if not 1 <= rank <= 5:
+        return f"{rank} dimensions: it has 1 to 5"
+    if len(box) != rank or len(steps) != rank or len(strides) != rank - 1:
+        return f"a box of {len(box)} sides and {len(strides)} strides over {rank} dimensions"
+    if any(not 1 <= side <= MOST_BOX for side in box):
+        return f"a box of {' x '.join(map(str, box))}: a side is 1 to {MOST_BOX}"
+    if any(not 1 <= step <= 8 for step in steps):
+        return f"steps of {' x '.join(map(str, steps))}: one is 1 to 8"
+    if any(not 1 <= size <= MOST_SIZE for size in sizes):
+        return f"{' x '.join(map(str, sizes))} elements: a side is 1 to 2^32"
+    if box[0] * width % CHUNK:
+        return f"rows of {box[0]} x {width} bytes in its box: they are a multiple of {CHUNK} bytes"
+    if any(stride % CHUNK or not 0 < stride < MOST_STRIDE for stride in strides):
+        return f"strides of {', '.join(map(str, strides))} bytes: they are multiples of {CHUNK} below 2^40"
+    if swizzle not in SWIZZLES:
+        return f"a swizzle of {swizzle} bytes: there are {', '.join(map(str, SWIZZLES))}"
+    if swizzle and box[0] * width > swizzle:
+        return f"rows of {box[0] * width} bytes in a box that is swizzled in {swizzle}"
+    return None

@@ -1,0 +1,142 @@
+"""`--arg NAME=tensormap(ARRAY, box=ROWSxCOLUMNS, OPTION=VALUE, ...)`: a CUtensorMap, by which kernels copy tiles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.model import TensorMap
+from cudabench.userkernel import expressions
+from cudabench.userkernel.inits import split
+from cudabench.userkernel.values import Array, shape_text
+
+TYPE = "CUtensorMap"
+TYPES = (
+    "float32", "float64", "float16", "bfloat16", "int8", "uint8", "uint16", "int32", "uint32", "int64", "uint64",
+)  # fmt: skip
+OPTIONS = ("box", "swizzle", "fill", "steps", "sizes", "strides", "access")
+EXAMPLE = "tensormap(float16[1024,1024]:random, box=64x64, swizzle=128)"
+
+
+@dataclass(frozen=True)
+class MappedArray(Array):
+    """An array that goes to the kernel as a tensor map over it."""
+
+    tensor: TensorMap | None = None
+
+    @property
+    def argument(self) -> Any:
+        """What a launch gets: the map over the buffer."""
+        return self.tensor
+
+
+@dataclass(frozen=True)
+class MapOf:
+    """A tensor map over the array of another argument."""
+
+    name: str
+    tensor: TensorMap
+
+    @property
+    def argument(self) -> TensorMap:
+        """What a launch gets."""
+        return self.tensor
+
+
+def is_tensor_map(text: str) -> bool:
+    """Tell whether an argument's value is meant as a tensor map."""
+    return re.match(r"tensormap\s*\(", text) is not None
+
+
+def read_tensor_map(
+    name: str,
+    text: str,
+    array_of: Callable[[str], Array],
+    others: Mapping[str, Array],
+    scalars: Mapping[str, Any],
+    pointer: bool,
+) -> MappedArray | MapOf:
+    """Return the map of `tensormap(ARRAY, box=..., ...)`.
+
+    `array_of` reads ARRAY, unless it is the name of one of the `others`; `pointer`: the parameter points to the map.
+    Shapes are in the array's order, rows before columns. Raises UsageError for an unknown option or value, and for what
+    cuTensorMapEncodeTiled refuses.
+    """
+    where = f"--arg {name}={text}"
+    match = re.fullmatch(r"tensormap\s*\((.*)\)", text, re.S)
+    first, *rest = split(match[1]) if match else [""]
+    if not match or not rest:
+        raise UsageError(f"{where} is no tensor map: write --arg '{name}={EXAMPLE}'.")
+    given: dict[str, str] = {}
+    for part in rest:
+        key, equals, value = (side.strip() for side in part.partition("="))
+        if key not in OPTIONS or not equals:
+            raise UsageError(
+                f"{where}: '{part.strip()}' is no option of a tensor map; there are {', '.join(OPTIONS)}, as in "
+                f"box=64x64.{did_you_mean(key, OPTIONS)}"
+            )
+        given[key] = value
+    if "box" not in given:
+        raise UsageError(f"{where} has no box, the tile that one copy moves: add box=64x64, rows before columns.")
+    for key, known in (
+        ("swizzle", ("0", "32", "64", "128")),
+        ("fill", ("zeros", "nan")),
+        ("access", ("read", "write")),
+    ):
+        if key in given and given[key] not in known:
+            raise UsageError(f"{where}: {key} is one of {', '.join(known)}, not '{given[key]}'.")
+
+    def numbers(key: str, count: int) -> tuple[int, ...]:
+        inner = given[key]
+        if re.fullmatch(r"\d+(\s*x\s*\d+)*", inner):
+            inner = inner.replace("x", ",")
+        value = expressions.parse(inner.strip("[]"), where, scalars).evaluate(scalars)
+        found = value if isinstance(value, tuple) else (value,)
+        if len(found) != count or not all(isinstance(one, (int, np.integer)) for one in found):
+            raise UsageError(f"{where}: {key} is {count} whole numbers, as in {key}={'x'.join(['64'] * count)}.")
+        return tuple(int(one) for one in found)
+
+    other = others.get(first.strip())
+    array = other or array_of(first.strip())
+    if array.dtype not in TYPES:
+        raise UsageError(f"{where}: no tensor map has {array.dtype}; there are {', '.join(TYPES)}.")
+    width = np.dtype(array.storage).itemsize
+    sizes = tuple(array.shape)
+    if "sizes" in given:
+        sizes = numbers("sizes", given["sizes"].count("x") + given["sizes"].count(",") + 1)
+    rank = len(sizes)
+    strides = tuple(width * int(np.prod(sizes[at + 1 :], dtype=np.int64)) for at in range(rank - 1))
+    if "strides" in given:
+        strides = tuple(width * stride for stride in numbers("strides", rank - 1))
+    box = numbers("box", rank)
+    steps = numbers("steps", rank) if "steps" in given else (1,) * rank
+    swizzle = int(given.get("swizzle", "0"))
+    from cudabench.simulator.tensor_maps import refusal
+
+    reason = refusal(width, sizes[::-1], strides[::-1], box[::-1], steps[::-1], swizzle)
+    if reason:
+        raise UsageError(f"{where}: no tensor map has {reason}.")
+    reach = sum((size - 1) * stride for size, stride in zip(sizes, (*strides, width), strict=True)) + width
+    if reach > array.nbytes:
+        raise UsageError(
+            f"{where}: sizes and strides reach {reach} bytes, and {array.dtype}{shape_text(array.shape)} has "
+            f"{array.nbytes}."
+        )
+    tensor = TensorMap(
+        array.name if other else name, array.dtype, sizes[::-1], strides[::-1], box[::-1], steps[::-1], swizzle,
+        given.get("fill", "zeros"), pointer,  # type: ignore[arg-type]
+    )  # fmt: skip
+    if other:
+        if given.get("access"):
+            raise UsageError(f"{where}: access is said by the argument {array.name}: leave it out here.")
+        return MapOf(name, tensor)
+    written = given.get("access", "write" if array.init in ("empty", "zeros") else "read") == "write"
+    if array.init == "empty" and not written:
+        raise UsageError(f"{where}: with access=read 'empty' would leave it poison: use random or arange.")
+    held = {one.name: getattr(array, one.name) for one in fields(Array)}
+    return MappedArray(**{**held, "const": not written}, tensor=replace(tensor, buffer=name))
