@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import json
@@ -20,6 +21,7 @@ from hypothesis import settings
 from cudabench import operations
 from cudabench.devices import probe
 from cudabench.devices.protocol import Variable
+from cudabench.measure import context, gpu_run, sampling
 from cudabench.measure.buffers import GUARD, ROTATION_BYTES, SMALL_GUARD_BYTES
 from cudabench.model import DeviceInfo, Launch, Source
 from cudabench.results import schema
@@ -40,6 +42,8 @@ os.environ["CUDABENCH_JOBS"] = "1"  # tests run beside each other already
 if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which its workers share
     _CACHE = tempfile.TemporaryDirectory(prefix="cudabench-tests-")
     os.environ["CUDABENCH_CACHE"] = _CACHE.name
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # each process that a test starts would compile all modules anew
+        os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(_CACHE.name, "bytecode")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,12 +76,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=lack))
 
 
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking again and again at thousands of tests, which live to the end."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def follows_schema() -> Iterator[None]:
     """Hold every results file that a test's own process writes against the schema of this version."""
-    import jsonschema
+    import jsonschema_rs
 
-    validator = jsonschema.Draft202012Validator(schema.schema(strict=True))
+    validator = jsonschema_rs.Draft202012Validator(schema.schema(strict=True))
     text_of = ResultsFile.text
 
     def checked(file: ResultsFile) -> str:
@@ -87,6 +98,16 @@ def follows_schema() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ResultsFile, "text", checked)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def brief() -> Iterator[None]:
+    """Time the CPU's baseline once, and warm up no device that has no clocks: nothing that is tested gets surer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(context, "BASELINE_S", 1e-3)
+        if not probe.driver().usable:
+            patch.setattr(gpu_run, "warm_up", lambda sample, budget_s=0.0: sampling.warm_up(sample, 0.0))
         yield
 
 
