@@ -66,6 +66,7 @@ def run(folder: Path, name: str, **environment: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.slow
 def test_counts(folder: Path) -> None:
     """The script without a GPU makes a baseline where it is told to, and fails without one and where a count grew."""
     missing = run(folder, "ci/counts.sh")

@@ -645,6 +645,7 @@ UNCHANGED = [name for name in RUNS.files if not name.startswith(("slowed", "chas
 
 def judged(base: str, new: str) -> Counter[str]:
     """Return the verdicts on all pairs of runs, and how many pairs `--fail-on-regression 5%` fails."""
+
     def files(name: str) -> list[ResultsFile]:
         timings = [stats.summarize((run * 1e-9).tolist(), "cold") for run in RUNS[name]]
         return [replace(RECORDED, results=[replace(RECORDED.results[0], time=time)]) for time in timings]

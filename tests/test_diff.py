@@ -139,6 +139,7 @@ def test_kernels_of_one_side_are_added_or_removed(here: Path) -> None:
     assert [each.verdict for each in found] == ["same", "removed"]
 
 
+@pytest.mark.slow
 def test_one_architecture_that_refuses_a_kernel_takes_no_other_along(here: Path) -> None:
     """What compiles on no side is unsupported there; what only the new side lacks is a failure, exit 1."""
     tensor = """#include <cuda_bf16.h>

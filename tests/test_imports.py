@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import subprocess
 import sys
@@ -39,9 +40,15 @@ def test_list_loads_neither_device_nor_simulator() -> None:
     assert not {"pycuda", "cudabench.simulator", "cudabench.devices.cuda"} & loaded("list", "transpose")
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return a file's syntax tree."""
+    return ast.parse(path.read_text())
+
+
 def imports(path: Path, *, top_only: bool) -> set[str]:
     """Return the modules that a file imports, in all of it or outside functions."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     nodes = tree.body if top_only else list(ast.walk(tree))
     names: set[str] = set()
     for node in nodes:

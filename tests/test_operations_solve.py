@@ -106,7 +106,13 @@ def test_solve_refuses() -> None:
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("block", "dtype", "n"), [((32, 4), "float32", 24), ((32, 1), "float64", 20), ((7, 3), "float64", 20)], ids=str
+    ("block", "dtype", "n"),
+    [
+        pytest.param((32, 4), "float32", 24, marks=pytest.mark.slow),
+        pytest.param((32, 1), "float64", 20, marks=pytest.mark.slow),
+        ((7, 3), "float64", 20),
+    ],
+    ids=str,
 )
 def test_solve_random_matrices(block: tuple[int, int], dtype: str, n: int) -> None:
     """Every rung solves systems of random matrices too, pivoting as it must."""

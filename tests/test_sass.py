@@ -279,17 +279,24 @@ ARITHMETIC = {
 }
 
 
+@pytest.fixture(scope="module")
+def statements() -> Compiled:
+    """Compile a kernel of each statement, in one file."""
+    source = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+    for at, statement in enumerate(ARITHMETIC):
+        source += f'extern "C" __global__ void k{at}(float *x) {{ int i = threadIdx.x; {statement} }}\n'
+    return compiled(source)
+
+
 @needs_tools
 @pytest.mark.parametrize("statement", ARITHMETIC)
-def test_arithmetic_is_named(statement: str) -> None:
+def test_arithmetic_is_named(statements: Compiled, statement: str) -> None:
     """Formats that the code computes in or rounds to; 'approximate' where the source asks, not for a plain division."""
-    source = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if "half" in statement or "bf" in statement else ""
-    source += f'extern "C" __global__ void k(float *x) {{ int i = threadIdx.x; {statement} }}'
-    done = compiled(source)
-    assert done.cubin is not None
-    record = machine_code.describe(done.cubin, [machine_code.Kernel("k")], "sm_90", done.ptx.splitlines())
+    name = f"k{list(ARITHMETIC).index(statement)}"
+    assert statements.cubin is not None
+    record = machine_code.describe(statements.cubin, [machine_code.Kernel(name)], "sm_90", statements.ptx.splitlines())
     assert record.arithmetic == ARITHMETIC[statement]
-    assert record.registers == done.resources["k"].registers
+    assert record.registers == statements.resources[name].registers
     assert record.instructions_executed is None
 
 
@@ -415,13 +422,13 @@ def test_merged_loads_count_once() -> None:
     assert sum(row.requests for row in plain) == sum(row.requests + row.merged for row in narrow + wide)
 
 
-LARGE = ("matmul", "solve", "transpose")  # chapters that take ptxas and nvdisasm ten seconds
+QUICK = ("vecadd", "distance", "matvec")  # other chapters take ptxas and nvdisasm up to ten seconds
 
 
 @needs_tools
 @pytest.mark.parametrize("arch", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90"])
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in operations.SUMMARIES]
+    "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in operations.SUMMARIES]
 )
 def test_no_access_of_the_chapters_is_unexplained(name: str, arch: str) -> None:
     """Every load and store of a chapter's PTX has its machine instruction or belongs to a wider one."""
