@@ -14,6 +14,7 @@ from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
 from cudabench.userkernel import expressions, inits, textures
 from cudabench.userkernel.by_value import layout_of, pack
+from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
 from cudabench.userkernel.textures import TextureArray, is_texture, read_texture
 from cudabench.userkernel.values import (
@@ -27,7 +28,6 @@ from cudabench.userkernel.values import (
     check_memory,
     load,
     numbers_of,
-    shape_text,
 )
 
 
