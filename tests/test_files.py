@@ -95,8 +95,8 @@ def test_the_corpus_is_whole() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(nvcc_version() is None, reason="needs nvcc and a host compiler")
-@pytest.mark.parametrize("file", [pytest.param(file, id=file.path.name) for file in FILES if file.expect == "ok"])
-def test_nvcc_takes_each_file(file: Public) -> None:
+@pytest.mark.parametrize("file", [pytest.param(file, id=file.path.name) for file in FILES if file.expect == "ok"][::5])
+def test_nvcc_takes_every_fifth_file(file: Public) -> None:
     """What a GPU's compiler is given compiles too: the same rule leaves out the same."""
     words = file.run
     defines = dict(word.partition("=")[::2] for at, word in enumerate(words) if words[at - 1] in ("-D", "--define"))

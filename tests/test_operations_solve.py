@@ -128,7 +128,8 @@ def test_solve_larger_random_matrices(block: tuple[int, int], dtype: str) -> Non
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_form_of_panel_in_the_simulator(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The panels that large matrices begin with are right: forced upon a small one."""
 

@@ -307,7 +307,7 @@ def slow(*values: Any) -> Any:
     [
         slow({}, [(40, 200)]),
         slow({"options": {"radius": 3, "channels": 3}}, [(1, 1), (31, 33), (10, 64)]),
-        ({"options": {"radius": 40}}, [(13, 33)]),
+        slow({"options": {"radius": 40}}, [(13, 33)]),
         slow({"dtype": "uint8"}, [(20, 208)]),
         ({"dtype": "uint8", "options": {"radius": 2, "channels": 3}}, [(31, 33)]),
     ],
@@ -337,7 +337,7 @@ def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> 
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["grayscale", "blur"])
+@pytest.mark.parametrize("name", ["grayscale", slow("blur")])
 def test_bytes_are_exact_but_for_halves(name: str) -> None:
     """The rungs that work in whole numbers agree with the reference exactly, not only within a level."""
     operation, ladder = build(name, size=(40, 728), dtype="uint8")
