@@ -234,6 +234,7 @@ def picture(tmp_path: Path) -> Path:
 
 
 @needs_compiler
+@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize(
     ("words", "shape"),
     [
