@@ -205,8 +205,8 @@ def test_architectures() -> None:
         ("float.h", "a[0] = FLT_MAX;"),
         ("limits.h", "a[0] = INT_MIN;"),
         ("cuda_fp16.h", "a[0] = __half2float(__float2half(a[1]));"),
-        ("cooperative_groups.h", "cooperative_groups::this_thread_block().sync();"),
-        ("type_traits", "static_assert(std::is_same<float, float>::value);"),
+        pytest.param("cooperative_groups.h", "cooperative_groups::this_thread_block().sync();", marks=pytest.mark.slow),
+        pytest.param("type_traits", "static_assert(std::is_same<float, float>::value);", marks=pytest.mark.slow),
     ],
 )
 def test_headers_with_the_wheel_alone(header: str, body: str) -> None:

@@ -142,9 +142,8 @@ def test_matmul_strides_over_more_tiles_than_blocks() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    ("dtype", "arch"), [("float32", "sm_90"), pytest.param("float64", "sm_80", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "arch"), [("float32", "sm_90"), ("float64", "sm_80")])
 def test_tensor_in_the_simulator(dtype: str, arch: str) -> None:
     """The tensor rung is right with more steps than stages, two strips of tiles, and sm_80's smaller instruction."""
     at = {"size": (1100, 132, 68), "block": (32, 1), "dtype": dtype}
