@@ -126,7 +126,7 @@ def simulated(
     """
     operation, ladder = build(name, *kernels, **request)
     device = simulator(architecture)
-    run = SimulatedRun(operation, ladder[0].problem, Settings(cpu=False), device, disassemble=disassemble)
+    run = SimulatedRun(operation, ladder[0].problem, Settings(cpu=False, timeout=600), device, disassemble=disassemble)
     results = [run.simulate(case) for case in ladder if not case.skip_reason]
     return [
         f"{found.kernel} {dict(found.size)} {found.dtype}, block {dim_text(found.block)}, "
