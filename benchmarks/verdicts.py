@@ -17,7 +17,6 @@ With two folders the base comes from the first and the new run from the second, 
 
 from __future__ import annotations
 
-import functools
 import subprocess
 import sys
 import time
@@ -27,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cudabench.results import compare, ratio
+from cudabench.results import compare
 from cudabench.results import file as results
 from cudabench.results.file import ResultsFile
 
@@ -115,7 +114,6 @@ def comparisons(
 
 def judge(base: list[Run], new: list[Run]) -> None:
     """Print the verdicts of all pairs, a line a kernel."""
-    ratio._log_medians = functools.cache(ratio._log_medians)  # of each run once, not once a pair
     print(f"{'task':<16}{'kernel':<14}{'true':>8}  {'99% of pairs':>16}{'pairs':>7}", end="")
     print("".join(f"{word:>9}" for word in (*WORDS, "exit 4")))
     unslowed = {

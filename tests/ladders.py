@@ -16,7 +16,7 @@ import pytest
 
 from cudabench import operations
 from cudabench.devices.sim import SimDevice, poisoned
-from cudabench.errors import OutOfMemory
+from cudabench.errors import OutOfMemory, UsageError
 from cudabench.measure import verify
 from cudabench.measure.context import constants_of
 from cudabench.measure.simulated_run import SimulatedRun
@@ -47,8 +47,6 @@ BLOCKS: dict[int, list[tuple[int, ...]]] = {
     1: [(33,), (1024,), (1,), (31,), (32,), (96,)],
     2: [(7, 3), (32, 32), (1, 1), (33, 5), (8, 32), (16, 16), (1024, 1), (1, 1024)],
 }
-QUICK_BLOCKS = 2  # as many of them, and each kernel's own, are tried in tests that are not slow,
-QUICK_SIZES = 2  # with as many of the sizes, the largest; a kernel's own block with all
 GRIDS: dict[int, list[tuple[int, ...]]] = {1: [(1,), (7,)], 2: [(1, 1), (2, 3)]}
 
 MOST_WORK = 2**23  # arithmetic operations that a test asks of the simulator
@@ -59,15 +57,20 @@ QUICK_WORK, QUICK_LAUNCHES = 2**20, 64  # the most of a test that is not slow
 def build(name: str, *kernels: str, **request: Any) -> tuple[Operation, list[Case]]:
     """Return an operation and the cases of a request, options at their defaults unless given."""
     operation = operations.get(name)
+    return operation, cases.build(operation, asked(operation, kernels=kernels, **request))
+
+
+def asked(operation: Operation, **request: Any) -> Request:
+    """Return a request, options at their defaults unless given."""
     defaults = {option.name: option.default for option in operation.options}
     request["options"] = defaults | request.get("options", {})
-    return operation, cases.build(operation, Request(kernels=kernels, **request))
+    return Request(**request)
 
 
 def problem(name: str, *size: int, dtype: str | None = None, seed: int = 3, **options: Any) -> Problem:
     """Return a problem as a request would make it."""
-    plain = operations.get(name).plain.name  # one kernel's case is planned faster than a ladder's
-    return build(name, plain, size=size, dtype=dtype, seed=seed, options=options)[1][0].problem
+    operation = operations.get(name)
+    return cases.problem_of(operation, asked(operation, size=size, dtype=dtype, seed=seed, options=options))
 
 
 def feasible(name: str, wanted: Sequence[tuple[int, ...]], most_work: int = MOST_WORK) -> list[tuple[int, ...]]:
@@ -83,7 +86,6 @@ def feasible(name: str, wanted: Sequence[tuple[int, ...]], most_work: int = MOST
     return found
 
 
-@cache
 def sizes(name: str) -> list[tuple[int, ...]]:
     """Return the awkward sizes of an operation."""
     return feasible(name, SIZES[len(operations.get(name).dimensions)])
@@ -94,6 +96,16 @@ def quick_sizes(name: str, kernel: str) -> list[tuple[int, ...]]:
     """Return the awkward sizes that are quick work for a kernel."""
     few = feasible(name, sizes(name), QUICK_WORK)
     return [size for size in few if len(build(name, kernel, size=size)[1][0].launches) <= QUICK_LAUNCHES]
+
+
+def taken(name: str, kernel: str, blocks: Sequence[tuple[int, ...]], dtype: str) -> list[tuple[int, ...]]:
+    """Return the blocks that a kernel does not refuse for an element type."""
+    found = []
+    for block in blocks:
+        with suppress(UsageError):
+            build(name, kernel, size=quick_sizes(name, kernel)[-1], block=block, dtype=dtype)
+            found.append(block)
+    return found
 
 
 # What is wrong -------------------------------------------------------------------------------------------------------
@@ -114,7 +126,7 @@ def simulated(
     """
     operation, ladder = build(name, *kernels, **request)
     device = simulator(architecture)
-    run = SimulatedRun(operation, ladder[0].problem, Settings(cpu=False), device, disassemble=disassemble)
+    run = SimulatedRun(operation, ladder[0].problem, Settings(cpu=False, timeout=600), device, disassemble=disassemble)
     results = [run.simulate(case) for case in ladder if not case.skip_reason]
     return [
         f"{found.kernel} {dict(found.size)} {found.dtype}, block {dim_text(found.block)}, "

@@ -175,15 +175,14 @@ def test_the_readme_names_no_file_that_is_not_there() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 def test_both_twins_compile_and_differ(cheat: Cheat) -> None:
-    """NVRTC takes both for sm_80 and sm_90, and what they do is not the same."""
+    """NVRTC takes both for sm_80 too, and what they do is not the same."""
     assert read(cheat.path).kernels
-    for arch in ("sm_80", "sm_90"):
-        code = [
-            re.sub(r"^\s*(//|\.loc|\.file).*$|\.section.*\Z", "", compiled.ptx, flags=re.M)
-            for defines in ({}, {"HONEST": "1"})
-            for compiled in [compile_ptx(cheat.path.read_text(), cheat.path.name, arch=arch, defines=defines)]
-        ]
-        assert code[0] != code[1]
+    code = [
+        re.sub(r"^\s*(//|\.loc|\.file).*$|\.section.*\Z", "", compiled.ptx, flags=re.M)
+        for defines in ({}, {"HONEST": "1"})
+        for compiled in [compile_ptx(cheat.path.read_text(), cheat.path.name, arch="sm_80", defines=defines)]
+    ]
+    assert code[0] != code[1]
 
 
 def test_words_are_judged_by_what_a_run_says() -> None:

@@ -66,6 +66,7 @@ def run(folder: Path, name: str, **environment: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.slow
 def test_counts(folder: Path) -> None:
     """The script without a GPU makes a baseline where it is told to, and fails without one and where a count grew."""
     missing = run(folder, "ci/counts.sh")
@@ -87,6 +88,7 @@ def test_counts(folder: Path) -> None:
     assert "| smem-pad | 32 x 8 | more |" in (folder / "summary.md").read_text()
 
 
+@pytest.mark.slow
 def test_times(folder: Path) -> None:
     """The script with a GPU keeps its first run as the baseline and fails where a kernel is slower than that."""
     (folder / "recorded.json").write_text(SMEM.text())

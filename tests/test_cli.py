@@ -14,6 +14,8 @@ import pytest
 from cudabench import cli, operations
 from tests.conftest import Ran
 
+pytestmark = pytest.mark.usefixtures("unread_machine_code")
+
 Runner = Callable[..., Ran]
 SMALL = ("--size", "33", "127", "--device", "sim", "--no-cpu")
 

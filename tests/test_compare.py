@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import subprocess
 import sys
@@ -174,12 +173,15 @@ def test_newer_schema_names_both() -> None:
         results.parse('{"schema": "cudabench/7"}', "x")
 
 
-@given(st.integers(1, len(RECORDED.text()) - 3))
+TEXT = RECORDED.text()
+
+
+@given(st.integers(1, len(TEXT) - 3))
 @settings(max_examples=60, deadline=None)
 def test_every_cut_is_found(length: int) -> None:
     """A file that is cut off anywhere is refused, never read in part."""
     with pytest.raises(CudabenchError, match=r"cut off|no JSON"):
-        results.parse(RECORDED.text()[:length], "x")
+        results.parse(TEXT[:length], "x")
 
 
 # Ratios --------------------------------------------------------------------------------------------------------------
@@ -641,9 +643,8 @@ RUNS = np.load(DATA / "runs_h200.npz")
 UNCHANGED = [name for name in RUNS.files if not name.startswith(("slowed", "chase")) or "-0/" in name]
 
 
-def judged(monkeypatch: pytest.MonkeyPatch, base: str, new: str) -> Counter[str]:
+def judged(base: str, new: str) -> Counter[str]:
     """Return the verdicts on all pairs of runs, and how many pairs `--fail-on-regression 5%` fails."""
-    monkeypatch.setattr(ratio, "_log_medians", functools.cache(ratio._log_medians))  # once a run, not a pair
 
     def files(name: str) -> list[ResultsFile]:
         timings = [stats.summarize((run * 1e-9).tolist(), "cold") for run in RUNS[name]]
@@ -659,9 +660,9 @@ def judged(monkeypatch: pytest.MonkeyPatch, base: str, new: str) -> Counter[str]
 
 
 @pytest.mark.parametrize("name", UNCHANGED)
-def test_unchanged_kernels_are_not_called_changed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_kernels_are_not_called_changed(name: str) -> None:
     """A kernel that was run again and again, on the card that it ran on, is never called slower or faster."""
-    found = judged(monkeypatch, name, name)
+    found = judged(name, name)
     assert found.keys() <= {"same", "unclear", "exit 4"}
     assert found["exit 4"] == 0
     if RUNS[name].mean() > 10_000:  # shorter ones are not known well enough
@@ -670,10 +671,10 @@ def test_unchanged_kernels_are_not_called_changed(name: str, monkeypatch: pytest
 
 @pytest.mark.parametrize("kernel", ["slowed/stream", "slowed/arithmetic", "chase/chase"])
 @pytest.mark.parametrize("percent", [3, 6, 12])
-def test_slowed_kernels_are_called_slower(kernel: str, percent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slowed_kernels_are_called_slower(kernel: str, percent: int) -> None:
     """A kernel that does 3, 6 or 12% more is called slower in every pair of runs, and fails the gate if over 5%."""
     task, _, name = kernel.partition("/")
-    found = judged(monkeypatch, f"{task}-0/{name}", f"{task}-{percent}/{name}")
+    found = judged(f"{task}-0/{name}", f"{task}-{percent}/{name}")
     assert found["slower"] == 400
     assert found["exit 4"] == (400 if percent > 5 else 0)
 

@@ -24,6 +24,10 @@ BACKENDS = [
     pytest.param("nvcc", marks=pytest.mark.skipif(nvcc_version() is None, reason="needs nvcc and a host compiler")),
 ]
 both = pytest.mark.parametrize("backend", BACKENDS)
+# A call of nvcc takes seconds; each of its rules has one test that is not slow.
+rest_slow = pytest.mark.parametrize(
+    "backend", [BACKENDS[0], pytest.param("nvcc", marks=[*BACKENDS[1].marks, pytest.mark.slow])]
+)
 ONE = "__global__ void g(float *a) { a[0] = 1; }\n"
 NAMES = """\
 struct A { int x; };
@@ -80,7 +84,7 @@ def test_names(backend: Backend) -> None:
     assert compiled.version[0] >= 11
 
 
-@both
+@rest_slow
 @pytest.mark.parametrize("name", ["nope", "nope<3>", "f<float>", "g"])
 def test_wrong_names(backend: Backend, name: str) -> None:
     """A name that fits no kernel, or two, is refused with the kernels of the file."""
@@ -88,7 +92,7 @@ def test_wrong_names(backend: Backend, name: str) -> None:
         compile_ptx(NAMES, "names.cu", names=["e", name], backend=backend)
 
 
-@both
+@rest_slow
 def test_line_information(backend: Backend) -> None:
     """The PTX names the source as the caller did, with its own lines."""
     ptx = compile_ptx("\n\n" + ONE, "some where/k.cu", backend=backend).ptx
@@ -107,7 +111,7 @@ def test_errors_show_the_users_file_and_line(backend: Backend) -> None:
     assert "detected" not in str(caught.value)
 
 
-@both
+@rest_slow
 def test_warnings(backend: Backend) -> None:
     """Warnings are in the log, with the user's file and line."""
     log = compile_ptx("__global__ void g(float *a) {\n    int unused;\n}\n", "u.cu", backend=backend).log
@@ -138,7 +142,7 @@ def test_resources(backend: Backend) -> None:
     assert (plain.shared_bytes, plain.local_bytes, plain.max_threads, plain.spill_loads) == (0, 0, None, 0)
 
 
-@both
+@rest_slow
 def test_too_much_shared_memory(backend: Backend) -> None:
     """More static shared memory than a launch can have is refused with both numbers."""
     source = "__global__ void g(float *a) { __shared__ float s[20000]; s[threadIdx.x] = a[0]; a[1] = s[a[2] > 0]; }"
@@ -201,8 +205,8 @@ def test_architectures() -> None:
         ("float.h", "a[0] = FLT_MAX;"),
         ("limits.h", "a[0] = INT_MIN;"),
         ("cuda_fp16.h", "a[0] = __half2float(__float2half(a[1]));"),
-        ("cooperative_groups.h", "cooperative_groups::this_thread_block().sync();"),
-        ("type_traits", "static_assert(std::is_same<float, float>::value);"),
+        pytest.param("cooperative_groups.h", "cooperative_groups::this_thread_block().sync();", marks=pytest.mark.slow),
+        pytest.param("type_traits", "static_assert(std::is_same<float, float>::value);", marks=pytest.mark.slow),
     ],
 )
 def test_headers_with_the_wheel_alone(header: str, body: str) -> None:
@@ -299,7 +303,7 @@ __device__ float uses_m() { return M::one(); }""",
 }  # fmt: skip
 
 
-@both
+@rest_slow
 @pytest.mark.parametrize("part", HOSTS)
 def test_what_no_kernel_needs_is_left_out(backend: Backend, part: str) -> None:
     """By one rule for both compilers the kernel that is asked for compiles, at its own line."""
@@ -309,7 +313,7 @@ def test_what_no_kernel_needs_is_left_out(backend: Backend, part: str) -> None:
     assert re.search(rf"\.loc\s+\d+ {text.count(chr(10))} ", compiled.ptx)
 
 
-@both
+@rest_slow
 def test_libraries_bring_cudas_types(backend: Backend) -> None:
     """A library's header that is not there brings half and bfloat16, as the real one does."""
     text = "#include <cublas_v2.h>\ncublasHandle_t h;\n"
@@ -317,7 +321,7 @@ def test_libraries_bring_cudas_types(backend: Backend) -> None:
     assert compile_ptx(text, "u.cu", names=["g"], backend=backend).lowered == {"g": "_Z1gP6__halfP13__nv_bfloat16"}
 
 
-@both
+@rest_slow
 def test_errors_that_no_attempt_mended(backend: Backend) -> None:
     """The cause is shown and not what follows from leaving it out; host code beside it is no part of the message."""
     text = (
@@ -329,7 +333,7 @@ def test_errors_that_no_attempt_mended(backend: Backend) -> None:
     assert heads == ['u.cu:2: error: identifier "z" is undefined']
 
 
-@both
+@rest_slow
 def test_headers_of_the_users_own_by_the_same_rule(backend: Backend, tmp_path: Path) -> None:
     """Host code of a header goes too, and a macro of a header that marks device functions is known."""
     (tmp_path / "common.h").write_text(
@@ -340,7 +344,7 @@ def test_headers_of_the_users_own_by_the_same_rule(backend: Backend, tmp_path: P
     assert compiled.lowered == {"g": "_Z1gPi"}
 
 
-@both
+@rest_slow
 def test_languages(backend: Backend) -> None:
     """C++20 is tried where C++17 refuses; a language can be fixed, and one that is none is refused."""
     text = (
@@ -355,6 +359,7 @@ def test_languages(backend: Backend) -> None:
         compile_ptx(ONE, "u.cu", std="c++99")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_nvcc")
 def test_collectives_of_cub_with_the_wheel_alone() -> None:
     """A block's collectives compile by the header that has the device's too, which launch from the host."""
@@ -402,7 +407,7 @@ def test_import_is_cheap() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@both
+@rest_slow
 def test_machine_code_is_that_of_the_ptx(backend: Backend) -> None:
     """One run gives PTX, machine code for the architecture with line information, and what each entry needs."""
     text = 'extern "C" __global__ void twice(float *x) { x[threadIdx.x] *= 2; }'
@@ -562,7 +567,7 @@ def test_the_architecture_that_a_text_asks_for(for_gpu: Callable[..., Compiled])
     assert issubclass(NeedsArchitecture, UnsupportedFeature)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@rest_slow
 def test_more_than_ten_names(backend: Backend) -> None:
     """Each of many names of kernels has its entry, also from the eleventh on."""
     text = "\n".join(f"__global__ void k{number}(int *o) {{ o[0] = {number}; }}" for number in range(12))

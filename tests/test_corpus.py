@@ -81,7 +81,7 @@ def test_wrong_kernels_are_well_formed(path: Path) -> None:
 
 
 @needs_simulator
-@pytest.mark.parametrize("arch", ["sm_90", "sm_120"])
+@pytest.mark.parametrize("arch", ["sm_90", pytest.param("sm_120", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
 def test_wrong(path: Path, arch: str) -> None:
     """The fault is reported, as what it is and on a line that takes part in it, and nothing else is."""
@@ -609,8 +609,11 @@ def test_each_right_kernel_has_a_case() -> None:
     assert sorted(CASES) == [path.stem for path in RIGHT]
 
 
-RUNS = [(name, size, "sm_90") for name, (_, sizes) in sorted(CASES.items()) for size in sizes]
-RUNS += [(name, sizes[len(sizes) // 2], "sm_120") for name, (_, sizes) in sorted(CASES.items())]
+RUNS: list[Any] = [(name, size, "sm_90") for name, (_, sizes) in sorted(CASES.items()) for size in sizes]
+RUNS += [
+    pytest.param(name, sizes[len(sizes) // 2], "sm_120", marks=pytest.mark.slow)
+    for name, (_, sizes) in sorted(CASES.items())
+]
 
 
 @needs_simulator

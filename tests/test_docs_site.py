@@ -63,6 +63,7 @@ def test_consoles_are_found() -> None:
     assert not consoles.agrees("1.00\n", "1.01\n")
 
 
+@pytest.mark.slow
 def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of the page on Python run one after the other, as in a notebook."""
     monkeypatch.chdir(tmp_path)
@@ -100,7 +101,8 @@ def test_menu_has_every_page(pages: ModuleType) -> None:
         assert folder or (ROOT / "docs" / file).exists()
 
 
-@pytest.mark.parametrize("ladders", ["vecadd", pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("ladders", ["vecadd", None])
 def test_site_builds(ladders: str | None, tmp_path: Path) -> None:
     """The site builds with warnings as errors, and its pages fetch nothing from elsewhere."""
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import jsonschema
+import jsonschema_rs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -344,7 +344,7 @@ BENCHER = {
 def check_bencher(text: str) -> dict[str, dict[str, dict[str, float]]]:
     """Parse a report and hold it against Bencher's schema and its limits of names."""
     document: dict[str, dict[str, dict[str, float]]] = json.loads(text)
-    jsonschema.validate(document, BENCHER)
+    jsonschema_rs.validate(BENCHER, document)
     for name, measures in document.items():
         assert len(name) <= 1024
         for measure, metric in measures.items():
@@ -500,7 +500,7 @@ SARIF = {
 def check_sarif(text: str) -> list[dict[str, Any]]:
     """Parse a log and hold it against SARIF's rules; each result's rule is the one that its index names."""
     document = json.loads(text)
-    jsonschema.validate(document, SARIF)
+    jsonschema_rs.validate(SARIF, document)
     (run,) = document["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert len(set(rules)) == len(rules)

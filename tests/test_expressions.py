@@ -375,7 +375,7 @@ def on_arrays(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.recursive(ARRAYS, on_arrays, max_leaves=6))
 def test_compiled_arrays_are_what_is_walked(text: str) -> None:
     """The same elements in the same type, to the last bit, and the inputs as they were."""

@@ -152,9 +152,13 @@ RIGHT: dict[str, tuple[str, tuple[object, ...]]] = {
 }  # fmt: skip
 
 
+LONGER = ("matmul", "layer norm", "softmax", "gather", "sum in order")  # a second and more
+FEW_AND_MANY = [(name, 5) for name in RIGHT if name not in LONGER]
+FEW_AND_MANY += [pytest.param(name, 20, marks=pytest.mark.slow) for name in RIGHT]
+
+
 @simulated
-@pytest.mark.parametrize("number", [12, pytest.param(30, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize(("name", "number"), FEW_AND_MANY)
 def test_a_right_kernel_stays_right(name: str, number: int, cudabench: Runner) -> None:
     """Neither rounding, nor overflow, nor an odd size makes a kernel wrong that does what its expectation says."""
     text, options = RIGHT[name]

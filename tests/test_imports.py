@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import graphlib
 import json
 import subprocess
 import sys
@@ -39,9 +41,15 @@ def test_list_loads_neither_device_nor_simulator() -> None:
     assert not {"pycuda", "cudabench.simulator", "cudabench.devices.cuda"} & loaded("list", "transpose")
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return a file's syntax tree."""
+    return ast.parse(path.read_text())
+
+
 def imports(path: Path, *, top_only: bool) -> set[str]:
     """Return the modules that a file imports, in all of it or outside functions."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     nodes = tree.body if top_only else list(ast.walk(tree))
     names: set[str] = set()
     for node in nodes:
@@ -98,6 +106,34 @@ RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 def stage(parts: tuple[str, ...]) -> str:
     """Return the first part of a module's path inside the package: the stage that it works at."""
     return parts[0].removesuffix(".py")
+
+
+MODULES = {
+    ".".join(["cudabench", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__"): path
+    for path in FILES
+}
+
+
+def imported(module: str) -> set[str]:
+    """Return the modules of the package that one imports, inside functions too, but not for type checkers alone."""
+    body = ast.parse(MODULES[module].read_text()).body
+    body = [node for node in body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
+    names: set[str] = set()
+    for node in ast.walk(ast.Module(body, [])):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= inner & MODULES.keys() or {node.module}
+    return names & MODULES.keys() - {module}
+
+
+def test_no_modules_import_each_other() -> None:
+    """There is an order in which every module comes after all that it imports."""
+    try:
+        graphlib.TopologicalSorter({module: imported(module) for module in MODULES}).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"these import each other in a circle: {' -> '.join(error.args[1])}")
 
 
 def test_imports_run_one_way() -> None:

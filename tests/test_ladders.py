@@ -6,7 +6,7 @@ a mark of its name: `pytest -m transpose`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,6 @@ from tests.ladders import (
     BLOCKS,
     GRIDS,
     NAMES,
-    QUICK_BLOCKS,
-    QUICK_SIZES,
     RUNGS,
     TYPED_SIZES,
     build,
@@ -37,6 +35,12 @@ Block = tuple[int, ...] | None
 def blocks(name: str) -> list[tuple[int, ...]]:
     """Return the awkward blocks of an operation."""
     return BLOCKS[operations.get(name).block_dimensions]
+
+
+def turn(name: str, kernel: str, of: Sequence[Any], count: int = 1) -> list[Any]:
+    """Return a kernel's turn of some things; its neighbours in the ladder get the next, so that all have theirs."""
+    at = count * RUNGS.index((name, kernel))
+    return [of[(at + step) % len(of)] for step in range(min(count, len(of)))]
 
 
 def right_or_refused(name: str, kernel: str, block: Block, sizes: list[tuple[int, ...]]) -> list[str]:
@@ -86,63 +90,57 @@ def test_names_are_unique(name: str) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    ("name", "kernel", "block"),
-    [(name, kernel, block) for name, kernel in RUNGS for block in [None, *blocks(name)[:QUICK_BLOCKS]]],
-    ids=ladders.ids,
-)
-def test_awkward_sizes(name: str, kernel: str, block: Block) -> None:
-    """A kernel is right and free of hazards at every size with its own block, at some with others or refuses them."""
-    sizes = ladders.quick_sizes(name, kernel)
-    assert right_or_refused(name, kernel, block, sizes if block is None else sizes[-QUICK_SIZES:]) == []
+@pytest.mark.parametrize(("name", "kernel"), RUNGS)
+def test_ragged_sizes_and_one_element(name: str, kernel: str) -> None:
+    """A kernel is right and free of hazards with its own block, and again on the memory that it left."""
+    one, *_, largest = ladders.quick_sizes(name, kernel)
+    assert ladders.repeated(name, kernel, size=one, runs=1, seed=sum(one)) == []
+    assert ladders.repeated(name, kernel, size=largest, runs=2, seed=sum(largest)) == []
 
 
-def left_sizes(name: str, kernel: str, block: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return the quick sizes that `test_awkward_sizes` leaves to a block: the smaller ones where it tries the block."""
-    sizes = ladders.quick_sizes(name, kernel)
-    return sizes[:-QUICK_SIZES] if block in blocks(name)[:QUICK_BLOCKS] else sizes
+@needs_compiler
+@pytest.mark.parametrize(("name", "kernel"), RUNGS)
+def test_an_awkward_block_and_a_type(name: str, kernel: str) -> None:
+    """The same with the most awkward block that it takes; the element types take turns along the ladder."""
+    operation = operations.get(name)
+    types = next(one for one in operation.kernels if one.name == kernel).dtypes or tuple(operation.dtypes)
+    (dtype,) = turn(name, kernel, types)
+    block = next(iter(ladders.taken(name, kernel, blocks(name), dtype)), None)
+    size = ladders.quick_sizes(name, kernel)[-1]
+    assert ladders.simulated(name, kernel, size=size, block=block, dtype=dtype) == []
 
 
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "kernel", "block"),
-    [(name, kernel, block) for name, kernel in RUNGS for block in blocks(name) if left_sizes(name, kernel, block)],
-    ids=ladders.ids,
-)
-def test_more_blocks(name: str, kernel: str, block: tuple[int, ...]) -> None:
-    """The same at the other sizes and with more blocks, single threads, columns and rows of a thousand among them."""
-    sizes = left_sizes(name, kernel, block)
-    assert sizes
-    assert right_or_refused(name, kernel, block, sizes) == []
+@pytest.mark.parametrize(("name", "kernel"), RUNGS)
+def test_every_size(name: str, kernel: str) -> None:
+    """A kernel is right and free of hazards at every size with its own block, also after hundreds of launches."""
+    assert right_or_refused(name, kernel, None, ladders.sizes(name)) == []
 
 
-LONGER = [
-    (name, case.kernel)
-    for name in NAMES
-    for case in build(name, size=ladders.sizes(name)[-1])[1]
-    if ladders.sizes(name) != ladders.feasible(name, ladders.sizes(name), ladders.QUICK_WORK)
-    or len(case.launches) > ladders.QUICK_LAUNCHES
-]
+MORE_BLOCKS = 2  # of each kernel's turn: all are on a GPU's list
 
 
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "kernel"), LONGER)
-def test_longer_work(name: str, kernel: str) -> None:
-    """The same at the sizes that take more work or hundreds of launches."""
-    sizes = [size for size in ladders.sizes(name) if size not in ladders.quick_sizes(name, kernel)]
-    assert right_or_refused(name, kernel, None, sizes) == []
+@pytest.mark.parametrize(("name", "kernel"), RUNGS)
+def test_more_blocks(name: str, kernel: str) -> None:
+    """The same with other blocks, single threads, columns and rows of a thousand among them, or it refuses them."""
+    sizes = ladders.quick_sizes(name, kernel)
+    for block in turn(name, kernel, blocks(name), MORE_BLOCKS):
+        assert right_or_refused(name, kernel, block, turn(name, kernel, sizes, 2)) == []
 
 
 @needs_compiler
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kernel", "dtype"),
     [(name, kernel, dtype) for name, kernel in RUNGS for dtype in list(operations.get(name).dtypes)[1:]],
 )
 def test_every_type(name: str, kernel: str, dtype: str) -> None:
     """A kernel is right for every element type, with rows aligned to 16 bytes and not, or it says which it takes."""
-    for size in ladders.feasible(name, TYPED_SIZES[len(operations.get(name).dimensions)]):
+    sizes = ladders.feasible(name, TYPED_SIZES[len(operations.get(name).dimensions)])
+    for size in turn(name, kernel, sizes, 2):
         try:
             assert ladders.simulated(name, kernel, size=size, dtype=dtype) == []
         except UsageError as error:
@@ -150,17 +148,10 @@ def test_every_type(name: str, kernel: str, dtype: str) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("name", "kernel"), RUNGS)
-def test_twice(name: str, kernel: str) -> None:
-    """A kernel runs again on the memory that it left."""
-    assert ladders.repeated(name, kernel, size=ladders.quick_sizes(name, kernel)[-1], runs=2) == []
-
-
-@needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kernel"), RUNGS)
 def test_any_grid_twice(name: str, kernel: str) -> None:
-    """The same with any grid that it does not refuse."""
+    """A kernel is right with any grid that it does not refuse, and again on the memory that it left."""
     size = ladders.quick_sizes(name, kernel)[-1]
     for grid in GRIDS[operations.get(name).block_dimensions]:
         try:
@@ -169,17 +160,20 @@ def test_any_grid_twice(name: str, kernel: str) -> None:
             assert "cannot cover" in str(error)  # noqa: PT017
 
 
+ARCHITECTURES = ("sm_75", "sm_120", "sm_80", "sm_100")
+
+
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_100", "sm_120"])
 @pytest.mark.parametrize(("name", "kernel"), RUNGS)
-def test_every_architecture(name: str, kernel: str, architecture: str) -> None:
-    """A kernel is right as compiled for old and new architectures, or names what they lack."""
+def test_other_architectures(name: str, kernel: str) -> None:
+    """A kernel is right as compiled for an old and a new architecture, which take turns, or names what they lack."""
     size = ladders.quick_sizes(name, kernel)[-1]
-    try:
-        assert ladders.simulated(name, kernel, size=size, architecture=architecture) == []
-    except UnsupportedFeature as error:
-        assert kernel in str(error)  # noqa: PT017
+    for architecture in turn(name, kernel, ARCHITECTURES, 2):
+        try:
+            assert ladders.simulated(name, kernel, size=size, architecture=architecture) == []
+        except UnsupportedFeature as error:
+            assert kernel in str(error)  # noqa: PT017
 
 
 # Inputs and baseline -------------------------------------------------------------------------------------------------

@@ -134,6 +134,7 @@ def test_matmul_baseline(threads: int) -> None:
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_matmul_strides_over_more_tiles_than_blocks() -> None:
     """A grid smaller than the matrix is right for the kernels that stride."""
     names = ("naive", "tiled", "registers", "vector", "double-buffer")
@@ -141,6 +142,7 @@ def test_matmul_strides_over_more_tiles_than_blocks() -> None:
 
 
 @needs_compiler
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "arch"), [("float32", "sm_90"), ("float64", "sm_80")])
 def test_tensor_in_the_simulator(dtype: str, arch: str) -> None:
     """The tensor rung is right with more steps than stages, two strips of tiles, and sm_80's smaller instruction."""

@@ -106,7 +106,13 @@ def test_solve_refuses() -> None:
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("block", "dtype", "n"), [((32, 4), "float32", 24), ((32, 1), "float64", 20), ((7, 3), "float64", 20)], ids=str
+    ("block", "dtype", "n"),
+    [
+        pytest.param((32, 4), "float32", 24, marks=pytest.mark.slow),
+        pytest.param((32, 1), "float64", 20, marks=pytest.mark.slow),
+        ((7, 3), "float64", 20),
+    ],
+    ids=str,
 )
 def test_solve_random_matrices(block: tuple[int, int], dtype: str, n: int) -> None:
     """Every rung solves systems of random matrices too, pivoting as it must."""
@@ -122,7 +128,8 @@ def test_solve_larger_random_matrices(block: tuple[int, int], dtype: str) -> Non
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_form_of_panel_in_the_simulator(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The panels that large matrices begin with are right: forced upon a small one."""
 

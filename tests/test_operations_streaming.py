@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from cudabench import operations
+from cudabench.devices.sim import poisoned
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import verify
 from cudabench.model import Problem
 from cudabench.operations import blur, distance, images, matvec, pi
-from tests.ladders import build, needs_compiler, problem, simulated
+from tests.ladders import build, needs_compiler, problem, simulated, simulator
 
 # References ----------------------------------------------------------------------------------------------------------
 
@@ -233,6 +234,7 @@ def picture(tmp_path: Path) -> Path:
 
 
 @needs_compiler
+@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize(
     ("words", "shape"),
     [
@@ -294,16 +296,21 @@ def test_picture_errors(tmp_path: Path, picture: Path, monkeypatch: pytest.Monke
 # In the simulator, beyond what every kernel is tried on (test_ladders.py) -------------------------------------------
 
 
+def slow(*values: Any) -> Any:
+    """Return the parameters of a test that is slow."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.blur
 @needs_compiler
 @pytest.mark.parametrize(
     ("request_", "sizes"),
     [
-        ({}, [(40, 200)]),
-        ({"options": {"radius": 3, "channels": 3}}, [(1, 1), (31, 33), (10, 64)]),
-        ({"options": {"radius": 40}}, [(13, 33)]),
-        ({"dtype": "uint8"}, [(20, 208)]),
-        ({"dtype": "uint8", "options": {"radius": 2, "channels": 3}}, [(31, 33), (12, 80)]),
+        slow({}, [(40, 200)]),
+        slow({"options": {"radius": 3, "channels": 3}}, [(1, 1), (31, 33), (10, 64)]),
+        slow({"options": {"radius": 40}}, [(13, 33)]),
+        slow({"dtype": "uint8"}, [(20, 208)]),
+        ({"dtype": "uint8", "options": {"radius": 2, "channels": 3}}, [(31, 33)]),
     ],
     ids=str,
 )
@@ -318,10 +325,10 @@ def test_blur_options(request_: dict[str, Any], sizes: list[tuple[int, int]]) ->
     ("request_", "sizes"),
     [
         ({}, [(70, 300), (13, 1003)]),
-        ({"block": (9, 8), "options": {"radius": 7, "channels": 4}}, [(40, 103)]),
-        ({"dtype": "uint8"}, [(33, 503), (9, 1024)]),
+        slow({"block": (9, 8), "options": {"radius": 7, "channels": 4}}, [(40, 103)]),
+        slow({"dtype": "uint8"}, [(33, 503), (9, 1024)]),
         ({"dtype": "uint8", "options": {"radius": 3, "channels": 3}}, [(40, 173), (40, 176)]),
-        ({"dtype": "uint8", "options": {"radius": 0}}, [(20, 700)]),
+        slow({"dtype": "uint8", "options": {"radius": 0}}, [(20, 700)]),
     ],
     ids=str,
 )
@@ -331,11 +338,9 @@ def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> 
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["grayscale", "blur"])
+@pytest.mark.parametrize("name", ["grayscale", slow("blur")])
 def test_bytes_are_exact_but_for_halves(name: str) -> None:
     """The rungs that work in whole numbers agree with the reference exactly, not only within a level."""
-    from cudabench.devices.sim import SimDevice, poisoned
-
     operation, ladder = build(name, size=(40, 728), dtype="uint8")
     for case in ladder:
         if case.skip_reason or case.function in ("grayscale_naive", "grayscale_words"):
@@ -345,6 +350,6 @@ def test_bytes_are_exact_but_for_halves(name: str) -> None:
             b.name: inputs[b.name] if b.role == "in" else poisoned(b.shape, b.dtype)
             for b in operation.buffers(case.problem)
         }
-        SimDevice("sm_90").run(case, arrays, trace=False, progress=lambda fraction: None)
+        simulator().run(case, arrays, trace=False, progress=lambda fraction: None)
         for key, expected in operation.reference(case.problem, inputs).items():
             assert np.array_equal(arrays[key], expected), case.kernel

@@ -8,7 +8,7 @@ from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Result, Settings
 from tests.ladders import build, needs_compiler, simulator
 
-pytestmark = [pytest.mark.transpose, needs_compiler]
+pytestmark = [pytest.mark.transpose, needs_compiler, pytest.mark.usefixtures("unread_machine_code")]
 
 
 def counted(kernel: str, block: tuple[int, int]) -> Result:

@@ -131,6 +131,7 @@ def test_constants_of_a_users_file_shape_the_launch(tmp_path: Path) -> None:
 
 
 @needs_compiler
+@pytest.mark.usefixtures("unread_machine_code")
 def test_a_detour_is_marked(cudabench: Callable[..., Any]) -> None:
     """`list` and the table say which kernels are no step of the way, and nothing where there are none."""
     marked = [k.name for k in operations.get("transpose").kernels if k.detour]

@@ -15,6 +15,8 @@ from cudabench.toolchain.compiler import nvrtc_version
 from tests.conftest import Ran
 from tests.test_compare import RECORDED
 
+pytestmark = pytest.mark.usefixtures("unread_machine_code")
+
 Runner = Callable[..., Ran]
 
 ONE = ("transpose", "smem-pad", "--size", 33, 127, "--device", "sim", "--no-cpu")

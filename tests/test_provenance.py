@@ -34,6 +34,7 @@ def git(*words: str) -> None:
 
 
 @simulated
+@pytest.mark.usefixtures("unread_machine_code")
 def test_every_results_file_says_where_it_comes_from(cudabench: Runner) -> None:
     """Date, words, hash of the source on disk, compiler; nothing of a card in the simulator; it is read back."""
     text = KERNEL.replace("\n", "\r\n")

@@ -53,8 +53,12 @@ class Elements(HTMLParser):
 
 @pytest.mark.parametrize(
     "files",
-    [lambda: [ladder()], lambda: [timed()], lambda: [timed(), timed(0.8)], lambda: [results.load(H200)]],
-    ids=["simulated", "timed", "before and after", "recorded on an H200"],
+    [
+        pytest.param(lambda: [ladder()], id="simulated"),
+        pytest.param(lambda: [timed()], id="timed"),
+        pytest.param(lambda: [timed(), timed(0.8)], id="before and after", marks=pytest.mark.slow),
+        pytest.param(lambda: [results.load(H200)], id="recorded on an H200"),
+    ],
 )
 def test_a_page_is_small_and_fetches_nothing(files: Callable[[], list[ResultsFile]]) -> None:
     """A ladder of 13 kernels with all its samples and pictures is under 300 kB and names no address."""
@@ -237,6 +241,7 @@ def test_a_wrong_kernel_comes_first() -> None:
     assert [kernel.name for kernel in page.kernels if kernel.open] == [first.kernel]
 
 
+@pytest.mark.slow
 def test_a_hundred_kernels() -> None:
     """More kernels than have a section are all in the ladder, and the page stays small."""
     many = [replace(r, kernel=f"k{n}-{r.kernel}") for n in range(8) for r in timed().results]

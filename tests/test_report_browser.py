@@ -91,9 +91,15 @@ def opened(chromium: Any, pages: dict[str, Path]) -> Open:
     return open_page
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", ["simulated", "timed", "two", "hostile", "fleet"])
+@pytest.mark.parametrize(
+    ("name", "size", "scheme"),
+    [  # each page on each screen, each screen in each scheme
+        ("simulated", "phone", "light"), ("timed", "phone", "dark"), ("two", "phone", "light"),
+        ("hostile", "phone", "dark"), ("simulated", "desk", "dark"), ("timed", "desk", "light"),
+        ("two", "desk", "dark"), ("hostile", "desk", "light"),
+        ("fleet", "phone", "light"), ("fleet", "desk", "dark"),
+    ],
+)  # fmt: skip
 def test_nothing_overflows(opened: Open, name: str, size: str, scheme: str) -> None:
     """The page is as wide as the screen, and what is wider scrolls in a box of its own that the keyboard reaches."""
     page = opened(name, size, scheme)

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ RESULT = {
 TIME = {"median_s", "q1_s", "q3_s", "min_s", "mean_s", "relative_ci", "samples", "cache", "samples_s"}
 
 
+@cache
 def result() -> Result:
     """Return a complete result from a fake device."""
 

@@ -279,17 +279,24 @@ ARITHMETIC = {
 }
 
 
+@pytest.fixture(scope="module")
+def statements() -> Compiled:
+    """Compile a kernel of each statement, in one file."""
+    source = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+    for at, statement in enumerate(ARITHMETIC):
+        source += f'extern "C" __global__ void k{at}(float *x) {{ int i = threadIdx.x; {statement} }}\n'
+    return compiled(source)
+
+
 @needs_tools
 @pytest.mark.parametrize("statement", ARITHMETIC)
-def test_arithmetic_is_named(statement: str) -> None:
+def test_arithmetic_is_named(statements: Compiled, statement: str) -> None:
     """Formats that the code computes in or rounds to; 'approximate' where the source asks, not for a plain division."""
-    source = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if "half" in statement or "bf" in statement else ""
-    source += f'extern "C" __global__ void k(float *x) {{ int i = threadIdx.x; {statement} }}'
-    done = compiled(source)
-    assert done.cubin is not None
-    record = machine_code.describe(done.cubin, [machine_code.Kernel("k")], "sm_90", done.ptx.splitlines())
+    name = f"k{list(ARITHMETIC).index(statement)}"
+    assert statements.cubin is not None
+    record = machine_code.describe(statements.cubin, [machine_code.Kernel(name)], "sm_90", statements.ptx.splitlines())
     assert record.arithmetic == ARITHMETIC[statement]
-    assert record.registers == done.resources["k"].registers
+    assert record.registers == statements.resources[name].registers
     assert record.instructions_executed is None
 
 
@@ -415,14 +422,17 @@ def test_merged_loads_count_once() -> None:
     assert sum(row.requests for row in plain) == sum(row.requests + row.merged for row in narrow + wide)
 
 
-LARGE = ("matmul", "solve", "transpose")  # chapters that take ptxas and nvdisasm ten seconds
+# Other chapters than these take ptxas and nvdisasm up to ten seconds: theirs are slow, for one of two architectures.
+QUICK = ("vecadd", "distance", "matvec")
+CHAPTERS = [pytest.param(name, "sm_90") for name in QUICK]
+CHAPTERS += [
+    pytest.param(name, ("sm_80", "sm_90")[at % 2], marks=pytest.mark.slow)
+    for at, name in enumerate(sorted({*operations.SUMMARIES} - {*QUICK}))
+]
 
 
 @needs_tools
-@pytest.mark.parametrize("arch", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90"])
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in operations.SUMMARIES]
-)
+@pytest.mark.parametrize(("name", "arch"), CHAPTERS)
 def test_no_access_of_the_chapters_is_unexplained(name: str, arch: str) -> None:
     """Every load and store of a chapter's PTX has its machine instruction or belongs to a wider one."""
     operation = operations.get(name)

@@ -302,7 +302,7 @@ def test_info_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cudabench setup-gpu" in (probe.pycuda().repair or "")
 
 
-@pytest.mark.slow
+@pytest.mark.build
 def test_the_build(tmp_path: Path) -> None:
     """PyCUDA builds against the wheels' headers in a fresh environment, and asks the loader for nothing else."""
     python = tmp_path / "venv" / "bin" / "python"

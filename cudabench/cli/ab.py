@@ -85,8 +85,8 @@ def _common() -> list[click.Parameter]:
         option("--a", "old_words", metavar="OPTIONS", help="For the old side only, as in '-D TILE=8 --block 64'."),
         option("--b", "new_words", metavar="OPTIONS", help="For the new side only."),
         *families.compiler_options(),
-        *(p for p in families.timing_options() if p.name in ("cache", "min_time", "max_time", "min_samples")),
-        *(p for p in families.baseline_options() if p.name == "seed"),
+        *families.only(families.timing_options(), "cache", "min_time", "max_time", "min_samples"),
+        *families.only(families.baseline_options(), "seed"),
         option(
             "--fail-on-regression",
             "threshold",
@@ -103,7 +103,7 @@ def _common() -> list[click.Parameter]:
             help="What a kernel differs by from itself, besides 20 ns.",
         ),
         option("--always", is_flag=True, help="Measure also where the machine code is the same."),
-        *(p for p in families.output_options() if p.name != "report_path"),
+        *families.without(families.output_options(), "report_path"),
     ]
 
 
@@ -115,7 +115,7 @@ def _file_command() -> click.Command:
         params=[
             click.Argument(["old"], metavar="OLD.cu"),
             click.Argument(["new"], required=False, metavar="[NEW.cu]"),
-            *(p for p in run.problem_options() if p.name not in LEFT_OUT),
+            *families.without(run.problem_options(), *LEFT_OUT),
             *_common(),
         ],
         callback=_ab_files,
@@ -130,7 +130,7 @@ def _ladder_command(name: str) -> click.Command:
     operation = operations.get(name)
     return SpreadCommand(
         name,
-        params=[*(p for p in problem_options(operation) if p.name != "words"), *_common()],
+        params=[*families.without(problem_options(operation), "words"), *_common()],
         callback=partial(_ab_ladder, name),
         help=f"Measure two kernels of {name} interleaved: -k OLD -k NEW, or one with --a and --b.",
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +23,16 @@ SIMULATED_TIMEOUT_S = 600.0  # the simulator takes a second for what a GPU does 
 def option(*names: str, **settings: Any) -> click.Option:
     """Return an option from the declarations that click's decorator takes."""
     return click.Option(names, **settings)
+
+
+def only(parameters: Iterable[click.Parameter], *names: str) -> list[click.Parameter]:
+    """Return those of a family that a command takes."""
+    return [parameter for parameter in parameters if parameter.name in names]
+
+
+def without(parameters: Iterable[click.Parameter], *names: str) -> list[click.Parameter]:
+    """Return a family but for those that a command has none of, or its own."""
+    return [parameter for parameter in parameters if parameter.name not in names]
 
 
 def compiler_options() -> list[click.Parameter]:

@@ -73,8 +73,8 @@ def _shared_options() -> list[click.Parameter]:
     from cudabench.results.thresholds import THRESHOLDS
 
     return [
-        *(p for p in families.timing_options() if p.name not in THRESHOLDS),
-        *(p for p in families.baseline_options() if p.name == "seed"),
+        *families.without(families.timing_options(), *THRESHOLDS),
+        *families.only(families.baseline_options(), "seed"),
         families.option(
             "--resume",
             type=click.Path(),
@@ -114,7 +114,7 @@ def operation_command(name: str) -> click.Command:
                 metavar=" ".join(("XS", "YS", "ZS")[:dims]),
                 help="Blocks, a range each: 32, 8:64, 8:64:8, 8,16,32.",
             ),
-            *(p for p in problem_options(operation) if p.name not in REPLACED),
+            *families.without(problem_options(operation), *REPLACED),
             *families.compiler_options(),
             *_shared_options(),
         ],
@@ -134,7 +134,7 @@ def file_command() -> click.Command:
     return SpreadCommand(
         FILE,
         params=[
-            *(p for p in run.problem_options() if p.name not in LEFT_OUT),
+            *families.without(run.problem_options(), *LEFT_OUT),
             option("--param", "parameters", multiple=True, metavar="NAME=V1,V2", help="Values of {NAME}; repeatable."),
             option("--zip", "zips", multiple=True, metavar="A,B", help="These go together, value by value."),
             option("--where", metavar="EXPR", help="Points that are meant: 'BM*BN<=4096'."),

@@ -200,7 +200,7 @@ class CudaDevice:
             self._sum = driver.mem_alloc(8)
         # No part of the L2 is set aside for lines that are to persist. Cards without such a part refuse: fine.
         self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
-        self._nvml = _nvml_handle(self.info.uuid)
+        self._board = probe.board(self.info.uuid)
 
     def __enter__(self) -> CudaDevice:
         return self
@@ -294,26 +294,16 @@ class CudaDevice:
 
     def sm_clock_mhz(self) -> int | None:
         """Return the current SM clock, or None where NVML is not installed."""
-        if self._nvml is None:
-            return None
-        import pynvml
-
-        try:
-            return int(pynvml.nvmlDeviceGetClockInfo(self._nvml, pynvml.NVML_CLOCK_SM))
-        except pynvml.NVMLError:
-            return None
+        found = None if self._board is None else self._board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
+        return None if found is None else int(found)
 
     def other_processes(self) -> list[str]:
         """Return the other processes that compute on this GPU, as 'python3 (process 4711)'; none where NVML is not
         installed or does not know."""
-        if self._nvml is None:
+        found = None if self._board is None else self._board.ask("nvmlDeviceGetComputeRunningProcesses")
+        if found is None:
             return []
-        import pynvml
-
-        try:
-            running = [int(one.pid) for one in pynvml.nvmlDeviceGetComputeRunningProcesses(self._nvml)]
-        except pynvml.NVMLError:
-            return []
+        running = [int(one.pid) for one in found]
         if os.getpid() in running:
             return [f"{_process_name(pid)} (process {pid})" for pid in running if pid != os.getpid()]
         # In a container of its own numbers: that one of them is this process is known, not which; and what has such a
@@ -551,16 +541,3 @@ def _process_name(pid: int) -> str:
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return "another user's or container's"
-
-
-def _nvml_handle(uuid: str | None) -> Any:
-    """Return NVML's handle of a GPU, or None where the package is not installed or does not start."""
-    if uuid is None or not probe.nvml().usable:
-        return None
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        return pynvml.nvmlDeviceGetHandleByUUID(uuid)
-    except pynvml.NVMLError:
-        return None

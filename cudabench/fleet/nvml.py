@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from cudabench.cards.fleet import Health, Load
+from cudabench.devices import probe
 from cudabench.measure.provenance import THROTTLE
 
 
@@ -13,90 +14,77 @@ class Nvml:
     """NVML for some cards by their UUIDs; without the library, or for a card that it does not know, all is None."""
 
     def __init__(self) -> None:
-        self._nvml: Any = None
+        self._boards: dict[str, probe.Board | None] = {}
         self._looks: dict[str, list[dict[str, Any]]] = {}
-        try:
-            import pynvml
 
-            pynvml.nvmlInit()
-            self._nvml = pynvml
-        except Exception:  # no package, no library, or one that does not start: each is no NVML
-            return
-
-    def _ask(self, function: str, *arguments: Any) -> Any:
-        try:
-            return getattr(self._nvml, function)(*arguments)
-        except Exception:  # NVMLError has a subclass for each reason, and an old library lacks functions
-            return None
-
-    def _constant(self, name: str) -> Any:
-        return getattr(self._nvml, name, None)
-
-    def _handle(self, uuid: str) -> Any:
-        return None if self._nvml is None else self._ask("nvmlDeviceGetHandleByUUID", uuid)
+    def _board(self, uuid: str) -> probe.Board | None:
+        if uuid not in self._boards:
+            self._boards[uuid] = probe.board(uuid)
+        return self._boards[uuid]
 
     def serial(self, uuid: str) -> str | None:
         """Return the serial number of the board, which consumer cards have none of."""
-        handle = self._handle(uuid)
-        found = None if handle is None else self._ask("nvmlDeviceGetSerial", handle)
+        board = self._board(uuid)
+        found = None if board is None else board.ask("nvmlDeviceGetSerial")
         return None if found is None else _text(found)
 
     def uuids(self) -> list[str]:
         """Return the UUIDs of all cards of the machine, seen by this process or not."""
-        count = None if self._nvml is None else self._ask("nvmlDeviceGetCount")
-        handles = (self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(count or 0))
-        found = (None if handle is None else self._ask("nvmlDeviceGetUUID", handle) for handle in handles)
+        nvml = probe.management()
+        found = []
+        try:
+            for index in range(0 if nvml is None else nvml.nvmlDeviceGetCount()):
+                found.append(probe.Board(nvml, nvml.nvmlDeviceGetHandleByIndex(index)).ask("nvmlDeviceGetUUID"))
+        except Exception:  # NVMLError has a subclass for each reason
+            pass
         return [_text(uuid) for uuid in found if uuid is not None]
 
     def health(self, uuid: str) -> Health | None:
         """Return a card's counts of its faults and the state of its links."""
-        handle = self._handle(uuid)
-        if handle is None:
+        board = self._board(uuid)
+        if board is None:
             return None
-        ask, constant = self._ask, self._constant
+        ask = board.ask
 
         def ecc(kind: str, counter: str) -> int | None:
-            found: int | None = ask("nvmlDeviceGetTotalEccErrors", handle, constant(kind), constant(counter))
+            found: int | None = ask("nvmlDeviceGetTotalEccErrors", f"NVML_MEMORY_ERROR_TYPE_{kind}", counter)
             return found
 
-        rows = ask("nvmlDeviceGetRemappedRows", handle)
-        links = [
-            ask("nvmlDeviceGetNvLinkState", handle, link) for link in range(constant("NVML_NVLINK_MAX_LINKS") or 0)
-        ]
-        limit = ask("nvmlDeviceGetEnforcedPowerLimit", handle)
-        corrected, uncorrected = "NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"
+        rows = ask("nvmlDeviceGetRemappedRows")
+        most = getattr(board.nvml, "NVML_NVLINK_MAX_LINKS", 0)
+        links = [ask("nvmlDeviceGetNvLinkState", link) for link in range(most)]
+        limit = ask("nvmlDeviceGetEnforcedPowerLimit")
         return Health(
-            ecc_corrected=ecc(corrected, "NVML_VOLATILE_ECC"),
-            ecc_uncorrected=ecc(uncorrected, "NVML_VOLATILE_ECC"),
-            ecc_corrected_ever=ecc(corrected, "NVML_AGGREGATE_ECC"),
-            ecc_uncorrected_ever=ecc(uncorrected, "NVML_AGGREGATE_ECC"),
+            ecc_corrected=ecc("CORRECTED", "NVML_VOLATILE_ECC"),
+            ecc_uncorrected=ecc("UNCORRECTED", "NVML_VOLATILE_ECC"),
+            ecc_corrected_ever=ecc("CORRECTED", "NVML_AGGREGATE_ECC"),
+            ecc_uncorrected_ever=ecc("UNCORRECTED", "NVML_AGGREGATE_ECC"),
             remapped_rows=rows[0] + rows[1] if rows else None,
             remap_pending=bool(rows[2]) if rows else None,
             remap_failed=bool(rows[3]) if rows else None,
             nvlinks_up=links.count(1) if any(link is not None for link in links) else None,
             nvlinks_down=links.count(0) if any(link is not None for link in links) else None,
-            pcie_generation=ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),
-            pcie_width=ask("nvmlDeviceGetCurrPcieLinkWidth", handle),
+            pcie_generation=ask("nvmlDeviceGetCurrPcieLinkGeneration"),
+            pcie_width=ask("nvmlDeviceGetCurrPcieLinkWidth"),
             power_limit_w=None if limit is None else limit / 1000,
-            max_sm_mhz=ask("nvmlDeviceGetMaxClockInfo", handle, constant("NVML_CLOCK_SM")),
+            max_sm_mhz=ask("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM"),
         )
 
     def look(self, uuid: str) -> None:
         """Note how a card is now; `load` sums it up."""
-        handle = self._handle(uuid)
-        if handle is None:
+        board = self._board(uuid)
+        if board is None:
             return
-        ask, constant = self._ask, self._constant
-        use = ask("nvmlDeviceGetUtilizationRates", handle)
-        power = ask("nvmlDeviceGetPowerUsage", handle)
+        use = board.ask("nvmlDeviceGetUtilizationRates")
+        power = board.ask("nvmlDeviceGetPowerUsage")
         self._looks.setdefault(uuid, []).append(
             {
                 "busy": getattr(use, "gpu", None),
-                "sm_mhz": ask("nvmlDeviceGetClockInfo", handle, constant("NVML_CLOCK_SM")),
-                "memory_mhz": ask("nvmlDeviceGetClockInfo", handle, constant("NVML_CLOCK_MEM")),
+                "sm_mhz": board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+                "memory_mhz": board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
                 "power_w": None if power is None else power / 1000,
-                "temperature_c": ask("nvmlDeviceGetTemperature", handle, constant("NVML_TEMPERATURE_GPU")),
-                "throttle": ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle),
+                "temperature_c": board.ask("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+                "throttle": board.ask("nvmlDeviceGetCurrentClocksThrottleReasons"),
             }
         )
 

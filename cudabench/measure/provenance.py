@@ -136,32 +136,19 @@ KEYS = ("clocks", "power_w", "temperature_c", "throttle")
 
 def card(uuid: str | None) -> dict[str, Any] | None:
     """Return clocks in MHz, power, temperature and the reasons for lower clocks of a GPU now; None without NVML."""
-    if uuid is None:
-        return None
-    try:
-        import pynvml
-    except ImportError:
-        return None
+    from cudabench.devices import probe
 
-    def ask(function: str, *arguments: Any) -> Any:
-        try:
-            return getattr(pynvml, function)(*arguments)
-        except (pynvml.NVMLError, AttributeError):
-            return None
-
-    try:
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-    except pynvml.NVMLError:
+    board = probe.board(uuid)
+    if board is None:
         return None
-    power = ask("nvmlDeviceGetPowerUsage", handle)
-    reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    power = board.ask("nvmlDeviceGetPowerUsage")
+    reasons = board.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
     return {
         "clocks": {
-            "sm_mhz": ask("nvmlDeviceGetClockInfo", handle, pynvml.NVML_CLOCK_SM),
-            "memory_mhz": ask("nvmlDeviceGetClockInfo", handle, pynvml.NVML_CLOCK_MEM),
+            "sm_mhz": board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+            "memory_mhz": board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
         },
         "power_w": None if power is None else power / 1000,
-        "temperature_c": ask("nvmlDeviceGetTemperature", handle, pynvml.NVML_TEMPERATURE_GPU),
+        "temperature_c": board.ask("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
         "throttle": None if reasons is None else [text for bit, text in THROTTLE.items() if reasons & bit],
     }

@@ -69,9 +69,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
     A kernel that was asked for by name and cannot run is a UsageError; one that came with the ladder or a glob is a
     case with a `skip_reason`.
     """
-    size = _size(operation, request.size, operation.size(request.options))
-    problem = Problem(size, _dtype(operation, request.dtype), request.seed, request.options)
-    check_memory(operation, problem)
+    problem = problem_of(operation, request)
     if request.source is None:
         chapter = chapters.read(operation.source)
         picked = [Picked(kernel, chapter, named, kernel) for kernel, named in select(operation, request.kernels)]
@@ -92,6 +90,17 @@ def build(operation: Operation, request: Request) -> list[Case]:
     if all(case.skip_reason for case in cases):
         raise UsageError(cases[0].skip_reason or "")
     return _without_other_kernels(cases)
+
+
+def problem_of(operation: Operation, request: Request) -> Problem:
+    """Return what a request asks to be computed, whichever kernel does it.
+
+    Raises UsageError where that is no problem, and OutOfMemory where it is too large for this machine.
+    """
+    size = _size(operation, request.size, operation.size(request.options))
+    problem = Problem(size, _dtype(operation, request.dtype), request.seed, request.options)
+    check_memory(operation, problem)
+    return problem
 
 
 def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:

@@ -9,6 +9,7 @@ Schema history
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import types
@@ -332,7 +333,7 @@ def _scalar(hint: type, value: Any, where: str) -> Any:
 
 
 def _record(kind: type, value: dict[str, Any], where: str) -> Any:
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     given: dict[str, Any] = {}
     for spec in fields(kind):
         if spec.name in value:
@@ -344,6 +345,12 @@ def _record(kind: type, value: dict[str, Any], where: str) -> Any:
     if kind is Timing:
         _check_times(given, where)
     return kind(**given)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The types of a record's keys, evaluated once: a file has thousands of records."""
+    return get_type_hints(kind)
 
 
 def _must_be_one_of(spec: Field[Any], hint: Any) -> bool:

@@ -11,6 +11,7 @@ against new the exact inverse of new against base.
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from collections.abc import Sequence
@@ -59,12 +60,14 @@ def time_ratio(base: Timing, new: Timing, run_to_run: float = RUN_TO_RUN, run_to
     resolution^2) on the logarithmic scale: within from a block bootstrap, spread the larger relative interquartile
     range, resolution half a tick of the clock that took the samples, on either side.
     """
-    before, after = (float(np.median(t.samples_s)) if t.samples_s else t.median_s for t in (base, new))
+    one, other = _samples(tuple(base.samples_s)), _samples(tuple(new.samples_s))
+    before = base.median_s if one.median is None else one.median
+    after = new.median_s if other.median is None else other.median
     middle = math.log(after / before)
-    draws = _log_medians(new.samples_s) - _log_medians(base.samples_s)
+    draws = other.log_medians - one.log_medians
     low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    spread = max(spread_of(base.samples_s), spread_of(new.samples_s))
-    tick = (resolution(base.samples_s) / before + resolution(new.samples_s) / after) / 2
+    spread = max(one.spread, other.spread)
+    tick = (one.tick / before + other.tick / after) / 2
     level = run_to_run_s / min(before, after)
     between = math.hypot(math.log1p(run_to_run), level, SPREAD_SHARE * spread, tick)
     return Ratio(
@@ -72,6 +75,22 @@ def time_ratio(base: Timing, new: Timing, run_to_run: float = RUN_TO_RUN, run_to
         math.exp(middle - math.hypot(min(float(low), 0.0), between)),
         math.exp(middle + math.hypot(max(float(high), 0.0), between)),
     )
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """What a comparison wants of one side's samples; the median of none is None."""
+
+    median: float | None
+    log_medians: np.ndarray
+    spread: float
+    tick: float
+
+
+@functools.lru_cache(maxsize=256)  # one base is compared with several runs
+def _samples(samples: tuple[float, ...]) -> _Samples:
+    median = float(np.median(samples)) if samples else None
+    return _Samples(median, _log_medians(samples), spread_of(samples), resolution(samples))
 
 
 def _log_medians(samples: Sequence[float]) -> np.ndarray:

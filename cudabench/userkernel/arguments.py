@@ -14,6 +14,7 @@ from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
 from cudabench.userkernel import expressions, inits, tensor_maps, textures
 from cudabench.userkernel.by_value import layout_of, pack
+from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
 from cudabench.userkernel.tensor_maps import MapOf, MappedArray, is_tensor_map, read_tensor_map
 from cudabench.userkernel.textures import TextureArray, is_texture, read_texture
@@ -28,7 +29,6 @@ from cudabench.userkernel.values import (
     check_memory,
     load,
     numbers_of,
-    shape_text,
 )
 
 

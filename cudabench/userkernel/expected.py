@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.floats import to_bfloat16
-from cudabench.userkernel.values import Array, load, numbers_of, shape_text
+from cudabench.userkernel.values import load, numbers_of
 
 
 @dataclass(frozen=True)
@@ -63,39 +62,3 @@ def leaves(array: np.ndarray, path: str) -> Iterator[tuple[str, np.ndarray]]:
         return
     for name in array.dtype.names:
         yield from leaves(array[name], f"{path}.{name}")
-
-
-def conform(value: Any, array: Array, option: str, *, constant: bool) -> np.ndarray:
-    """Return an expected value as the array's shape and type; UsageError where it is of others."""
-    if isinstance(value, (tuple, list)):
-        raise UsageError(f"{option} is a list of {len(value)} values: write np.array(...) or np.stack(...).")
-    value = np.asarray(value)
-    shape = shape_text(array.shape)
-    if value.shape != array.shape:
-        fills = constant and value.ndim == 0
-        if not fills and not (value.ndim == 0 and array.shape == (1,)):
-            have = f"has shape {shape_text(value.shape)}" if value.ndim else "is one number"
-            hint = " Write np.reshape(...)." if value.size == int(np.prod(array.shape)) else ""
-            raise UsageError(f"{option} {have}; {array.name} has shape {shape}.{hint}")
-        value = np.broadcast_to(value, array.shape)
-    if array.dtype == "bfloat16" and value.dtype != np.uint16:  # a file may hold the bits
-        exact = conform(value, replace(array, dtype="float32"), option, constant=constant)
-        return to_bfloat16(exact)
-    kind = np.dtype(array.storage)
-    if value.dtype == kind:
-        return np.ascontiguousarray(value)
-    whole = value.dtype.kind in "iub" and kind.kind in "iub"
-    if not whole and not np.can_cast(value.dtype, kind, "same_kind"):
-        repair = f"np.{array.dtype}(...)" if kind.kind in "iu" and value.dtype.kind == "f" else "np.real(...)"
-        raise UsageError(f"{option} has type {value.dtype}; {array.name} is {array.dtype}: write {repair} around it.")
-    if whole and kind.kind != "b":
-        limits = np.iinfo(kind)
-        if value.size and not (limits.min <= int(value.min()) and int(value.max()) <= limits.max):
-            raise UsageError(
-                f"{option} runs from {int(value.min())} to {int(value.max())}; {array.name}, {array.dtype}, holds "
-                f"{limits.min} to {limits.max}: write np.{array.dtype}(...) around it to wrap as C does."
-            )
-    elif whole and value.dtype.kind != "b" and value.size and not {*np.unique(value)} <= {0, 1}:
-        raise UsageError(f"{option} has other values than 0 and 1; {array.name} is bool: write a comparison.")
-    with np.errstate(all="ignore"):
-        return np.ascontiguousarray(value.astype(kind))

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.confined import host_memory
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.floats import to_bfloat16
 from cudabench.userkernel import expressions
+from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.vocabulary import ExpressionError
 
 WORDS = ("random", "zeros", "ones", "arange", "empty", "permutation", "integers")
@@ -78,9 +80,6 @@ class Init:
         return made.reshape(shape)
 
     def _computed(self, shape: tuple[int, ...], dtype: str, where: str) -> np.ndarray:
-        from cudabench.userkernel.expected import conform
-        from cudabench.userkernel.values import Array, host_memory
-
         indices = {
             f"i{axis}": np.arange(extent).reshape([-1 if at == axis else 1 for at in range(len(shape))])
             for axis, extent in enumerate(shape)
@@ -92,7 +91,7 @@ class Init:
             value = np.broadcast_to(np.asarray(value), shape)
         except ValueError:
             raise UsageError(f"{where} gives the shape {list(np.shape(value))}, not {list(shape)}.") from None
-        return conform(value, Array("it", dtype, shape, "expression"), where, constant=True)
+        return conform(value, "it", shape, dtype, where, constant=True)
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:

@@ -12,15 +12,16 @@ from typing import IO, Any
 
 import numpy as np
 
+from cudabench.confined import host_memory
 from cudabench.errors import UsageError
 from cudabench.floats import from_bfloat16
 from cudabench.model import Baseline, Buffer, Operation, Tolerance
 from cudabench.operations import blas
 from cudabench.outputs import write_with
+from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.constants import contents
-from cudabench.userkernel.expected import Expectation, conform, fields_of, leaves, loaded
+from cudabench.userkernel.expected import Expectation, fields_of, leaves, loaded
 from cudabench.userkernel.problem import UserProblem
-from cudabench.userkernel.values import host_memory
 
 Arrays = dict[str, np.ndarray]
 Parts = Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]]
@@ -79,7 +80,7 @@ def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays
     for one in problem.expectations:
         array = problem.array(one.name)
         if one.path is not None:
-            expected[one.name] = conform(loaded(one), array, one.option, constant=False)
+            expected[one.name] = conform(loaded(one), array.name, array.shape, array.dtype, one.option, constant=False)
             continue
         expression = problem.parsed(one)
         arrays = {name for each in problem.arrays for name in (each.name, problem.before(each.name))}
@@ -87,7 +88,9 @@ def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays
         if one.function:
             functions.setdefault(one.name, []).append(_function_value(problem, one, value).reshape(-1))
         else:
-            expected[one.name] = conform(value, array, one.option, constant=not expression.names & arrays)
+            expected[one.name] = conform(
+                value, array.name, array.shape, array.dtype, one.option, constant=not expression.names & arrays
+            )
     return expected | {name: np.concatenate(values) for name, values in functions.items()}
 
 

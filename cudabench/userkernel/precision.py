@@ -15,13 +15,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cudabench.confined import host_memory
 from cudabench.errors import CudabenchError
 from cudabench.floats import from_bfloat16
-from cudabench.userkernel.expected import Expectation, conform
+from cudabench.userkernel.conforming import conform
+from cudabench.userkernel.expected import Expectation
 from cudabench.userkernel.expressions import Expression
 from cudabench.userkernel.operation import TOLERANCES
 from cudabench.userkernel.problem import UserProblem
-from cudabench.userkernel.values import Array, host_memory
+from cudabench.userkernel.values import Array
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "complex64": 2.0**-23}
 EPSILON_64 = 2.0**-52
@@ -156,7 +158,7 @@ def _value(
     if one.function:
         return np.asarray(value)
     arrays = {name for each in problem.arrays for name in (each.name, problem.before(each.name))}
-    return conform(value, array, one.option, constant=not expression.names & arrays)
+    return conform(value, array.name, array.shape, array.dtype, one.option, constant=not expression.names & arrays)
 
 
 def _same_when_wider(

@@ -15,7 +15,8 @@ from cudabench.model import Dim
 from cudabench.outputs import check_target
 from cudabench.toolchain.source import SourceFile
 from cudabench.userkernel import arguments, expressions
-from cudabench.userkernel.expected import Expectation, conform, loaded, sides
+from cudabench.userkernel.conforming import conform
+from cudabench.userkernel.expected import Expectation, loaded, sides
 from cudabench.userkernel.expressions import Expression
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.values import Argument, Array
@@ -161,7 +162,7 @@ def _known_array(name: str, problem: UserProblem, option: str) -> Array:
 def _check_expectation(expectation: Expectation, array: Array, problem: UserProblem) -> None:
     """Refuse what can be known wrong of an expectation before anything runs."""
     if expectation.path is not None:
-        conform(loaded(expectation), array, expectation.option, constant=False)
+        conform(loaded(expectation), array.name, array.shape, array.dtype, expectation.option, constant=False)
         return
     if expectation.function:
         problem.function(expectation)

@@ -9,7 +9,8 @@ from typing import Any
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import Texture
-from cudabench.userkernel.values import Array, shape_text
+from cudabench.userkernel.conforming import shape_text
+from cudabench.userkernel.values import Array
 
 TYPE = "cudaTextureObject_t"
 # What parameters are that no number or array can be given for, and the repair.

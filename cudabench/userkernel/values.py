@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from cudabench.confined import host_memory as host_memory
+from cudabench.confined import host_memory
 from cudabench.errors import CudabenchError, UsageError, no_such_file
 from cudabench.model import ByValue
 from cudabench.reading import check_regular
+from cudabench.userkernel.conforming import shape_text, storage
 from cudabench.userkernel.inits import Init
 
 TYPES = (
@@ -66,7 +67,7 @@ class Array:
     @property
     def storage(self) -> str:
         """The NumPy type that holds the elements: that of the bits for bfloat16."""
-        return "uint16" if self.dtype == "bfloat16" else self.dtype
+        return storage(self.dtype)
 
     def make(self, seed: int, index: int) -> np.ndarray:
         """Return the array; each has a stream of random numbers of its own, so one more does not change the others."""
@@ -123,11 +124,6 @@ class Other(Protocol):
 
 
 Argument = Scalar | Array | Null | Record | Other
-
-
-def shape_text(shape: Sequence[int]) -> str:
-    """Return a shape as the command line writes it: [64,32]."""
-    return f"[{','.join(map(str, shape))}]"
 
 
 # Files ---------------------------------------------------------------------------------------------------------------

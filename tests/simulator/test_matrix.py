@@ -231,7 +231,9 @@ typedef wmma::col_major T;
 """
 
 
-@pytest.mark.parametrize("order", ["RR", "RT", "TR", "TT"])
+@pytest.mark.parametrize(
+    "order", ["RT", *(pytest.param(order, marks=pytest.mark.slow) for order in ("RR", "TR", "TT"))]
+)
 @pytest.mark.parametrize(
     ("m", "n", "k", "ctype", "dtype", "outer"),
     [

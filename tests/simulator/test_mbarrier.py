@@ -202,6 +202,7 @@ def test_faults_of_bulk_copies(launch: Launch, where: tuple[int, int, int], kind
         assert np.count_nonzero(y) == n
 
 
+@pytest.mark.slow
 def test_the_librarys_barrier(launch: Launch) -> None:
     """cuda::barrier waits for all threads, phase after phase."""
     source = """

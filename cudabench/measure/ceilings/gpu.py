@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cudabench.cards import KINDS, Ceiling
+from cudabench.devices import probe
 from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, UsageError
 from cudabench.measure import sampling
@@ -60,7 +61,7 @@ class Ceilings:
     _loaded: Module | CudabenchError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._board = board.handle(self.device.info.uuid)
+        self._board = probe.board(self.device.info.uuid)
 
     @cached_property
     def sizes(self) -> Scale:
