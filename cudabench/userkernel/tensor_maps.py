@@ -12,8 +12,9 @@ import numpy as np
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import TensorMap
 from cudabench.userkernel import expressions
+from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.inits import split
-from cudabench.userkernel.values import Array, shape_text
+from cudabench.userkernel.values import Array
 
 TYPE = "CUtensorMap"
 TYPES = (
