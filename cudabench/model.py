@@ -289,6 +289,29 @@ class Kernel:
     architecture: str = ""
 
 
+# The libraries that --peer names, and what they are called.
+LIBRARIES = {"cublas": "cuBLAS", "cusolver": "cuSOLVER", "cub": "CUB", "torch": "PyTorch"}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A library's call that does an operation's work: a row beside the ladder, for --peer.
+
+    `name` is the row's, `library` the one that the call is of. `dtypes` are the element types that it takes.
+    `arithmetic` has the number formats that it computes in where they are not the data's. `refuses` returns the reason
+    why it cannot take a problem, or None. `expected` and `tolerance` are as a kernel's.
+    """
+
+    name: str
+    library: str
+    call: str
+    dtypes: tuple[str, ...]
+    arithmetic: tuple[str, ...] = ()
+    refuses: Callable[[Problem], str | None] = lambda problem: None
+    expected: Callable[[Problem, Arrays], Arrays] | None = None
+    tolerance: Callable[[Problem], Tolerance] | None = None
+
+
 @dataclass(frozen=True)
 class Baseline:
     """The same work on the CPU: `run(inputs, outputs, threads)` fills the outputs; `implementation` names the call.
@@ -364,6 +387,8 @@ class Operation:
     # Keeps a right output where the options say so (a picture); `saves` are the buffers that it needs besides outputs.
     save: Callable[[Problem, Arrays], None] | None = None
     saves: tuple[str, ...] = ()
+    # Libraries' calls for the same work.
+    peers: tuple[Peer, ...] = ()
     # What messages call another size.
     smaller: str = "a smaller --size"
     larger: str = "a larger --size"
@@ -379,13 +404,21 @@ class Operation:
 
     def right(self, name: str, problem: Problem, inputs: Arrays) -> Arrays:
         """Return the right outputs of a kernel: those of the rung `name` if it has its own, else the operation's."""
-        rung = next((kernel for kernel in self.kernels if kernel.name == name), None)
+        rung = self._row(name)
         return ((rung and rung.expected) or self.reference)(problem, inputs)
 
     def tolerated(self, name: str, problem: Problem) -> Tolerance:
         """Return the tolerance of the same outputs."""
-        rung = next((kernel for kernel in self.kernels if kernel.name == name), None)
+        rung = self._row(name)
         return ((rung and rung.tolerance) or self.tolerance)(problem)
+
+    def _row(self, name: str) -> Kernel | Peer | None:
+        rows: tuple[Kernel | Peer, ...] = (*self.kernels, *self.peers)
+        return next((one for one in rows if one.name == name), None)
+
+    def peer(self, name: str) -> Peer:
+        """Return the library's call of this name, which is one of the operation's."""
+        return next(peer for peer in self.peers if peer.name == name)
 
     def footprint(self, problem: Problem) -> int:
         """Return the bytes of all buffers together."""
@@ -419,6 +452,8 @@ class Case:
     architecture: str = ""
     # Of a point of a sweep: what it varies, by name.
     parameters: Mapping[str, str] = field(default_factory=dict)
+    # The name of the operation's peer that is called in the place of launches; empty for a kernel.
+    peer: str = ""
 
     @property
     def threads(self) -> int:
@@ -881,6 +916,9 @@ class Result:
         tuple[Step, ...] | None,
         "What single threads move, with --report or --limits: of all threads of a small launch, else of the first warp "
         "that ran; bounded in number.",
+    ] = None
+    peer: Annotated[
+        str | None, "The library that the row is of, with --peer: cublas, cusolver, cub or torch; null for a kernel."
     ] = None
     fuzz: Annotated[
         Mapping[str, Any] | None,

@@ -90,6 +90,7 @@ RANKS = [
         "text",
     },
     {"toolchain", "simulator"},
+    {"peers"},
     {"devices", "plan"},
     {"operations"},
     {"userkernel", "explain"},

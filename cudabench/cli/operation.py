@@ -40,6 +40,7 @@ def operation_command(name: str) -> click.Command:
         name,
         params=[
             *problem_options(operation),
+            *peer_options(operation),
             families.sizes_option("A..B*2", "Several sizes in one table: doubling, A..B+STEP, or A,B,C."),
             *families.compiler_options(),
             *families.timing_options(),
@@ -54,6 +55,21 @@ def operation_command(name: str) -> click.Command:
         help=f"{operations.SUMMARIES[name]}\n\n{operation.summary}; 'cudabench list {name}' shows the kernels.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+
+
+def peer_options(operation: Operation) -> list[click.Parameter]:
+    """Return what adds libraries' rows."""
+    names = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
+    return [
+        families.option(
+            "--peer",
+            "peers",
+            multiple=True,
+            metavar="NAME",
+            help=f"A library's row, on a GPU: {', '.join(names)}; repeatable." if names else "No library has a call.",
+            shell_complete=complete.words(names),
+        )
+    ]
 
 
 def problem_options(operation: Operation) -> list[click.Parameter]:
@@ -136,6 +152,7 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
         source=given["source"],
         defines=cases.parse_defines(given["defines"]),
         options=options,
+        peers=given.get("peers", ()),
     )
 
 
@@ -156,6 +173,7 @@ def _run(name: str, **given: Any) -> int:
     limits = families.thresholds(given)
     chosen = devices.choose_all(given["device"])
     refuse_thresholds(limits, chosen[0])
+    refuse_peers(request.peers, chosen[0])
     record = {**asdict(request), "sizes": given["sizes"]} if given["sizes"] else asdict(request)
     settings = families.settings(given, simulated=chosen[0].kind == "sim")
     card = families.priced(given, chosen[0])
@@ -179,6 +197,14 @@ def refuse_thresholds(limits: dict[str, float], choice: Choice) -> None:
     if limits and choice.kind == "sim":
         flags = " and ".join("--" + key.replace("_", "-") for key in limits)
         raise DeviceUnusable(f"{flags} needs a GPU: the simulator measures no time; leave it out or use --device cuda.")
+
+
+def refuse_peers(names: Sequence[str], choice: Choice) -> None:
+    """Raise DeviceUnusable where libraries are to run on a device that runs none."""
+    if names and choice.kind == "sim":
+        raise DeviceUnusable(
+            f"--peer {names[0]} needs a GPU: the simulator runs no library; leave it out or use --device cuda."
+        )
 
 
 def measure(

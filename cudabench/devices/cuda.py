@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from cudabench import peers
 from cudabench.devices import modules, probe, protocol, tensor_maps
 from cudabench.devices.constants import check_constant, constant_symbols
 from cudabench.devices.protocol import Work
 from cudabench.devices.textures import TextureObject
 from cudabench.errors import DeviceError, OutOfMemory
-from cudabench.model import ByValue, Launch, Source, TensorMap, Texture
+from cudabench.model import ByValue, Launch, Operation, Peer, Problem, Source, TensorMap, Texture
 from cudabench.toolchain import compiler, nvcc, toolkit
 from cudabench.toolchain import cubin as cubins
 from cudabench.toolchain.record import Compiled, Resources
@@ -169,9 +170,9 @@ def _plain(message: str) -> str:
 
 
 class CudaDevice:
-    """One GPU with a context of its own. Use as a context manager."""
+    """One GPU with a context of its own, or with the primary one, which libraries work in. Use as a context manager."""
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self, index: int = 0, *, primary: bool = False) -> None:
         import pycuda.driver as driver
 
         self._driver = driver
@@ -179,7 +180,8 @@ class CudaDevice:
             driver.init()
             self.info = probe.gpu(index)
             device = driver.Device(index)
-            self._context = device.make_context(driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST)
+            flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
+            self._context = _primary_context(device, index, int(flags)) if primary else device.make_context(flags)
             self._streams = [driver.Stream()]
             self._stream = self._streams[0]
             self._start, self._stop = driver.Event(), driver.Event()
@@ -189,6 +191,7 @@ class CudaDevice:
             self._flush = driver.mem_alloc(self._flush_bytes) if self._flush_bytes else None
         self._cuda = ctypes.CDLL("libcuda.so.1")
         self._allocations: dict[int, Any] = {}
+        self._called: list[peers.Call] = []  # which every stream has run
         self._protocol = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
         self._blocking = self._protocol.function("block_stream").prepare("P")
         self._digest = self._protocol.function("digest").prepare("PQP")
@@ -290,6 +293,21 @@ class CudaDevice:
             raise DeviceError(
                 f"The driver does not load {name} as NVRTC {version} compiles it ({_plain(str(error))}): update the "
                 "driver, or install the NVRTC of its CUDA version."
+            ) from error
+
+    def peer(self, peer: Peer, operation: Operation, problem: Problem) -> peers.Call:
+        """Return a library's call, ready for the problem; DeviceUnusable where the library is not there."""
+        arch = "sm_" + self.info.compute_capability.replace(".", "")
+        room = peers.Room(self.info.index or 0, arch, self._workspace)
+        return peers.load(peer, operation, problem, room)
+
+    def _workspace(self, nbytes: int) -> int:
+        """Return memory for a library; DeviceError where there is too little, which ends its row alone."""
+        try:
+            return self.allocate(nbytes)
+        except OutOfMemory as error:
+            raise DeviceError(
+                f"The library's {nbytes / 1e9:.2f} GB of workspace do not fit beside the arrays."
             ) from error
 
     def sm_clock_mhz(self) -> int | None:
@@ -395,7 +413,10 @@ class CudaDevice:
     # Launch and time --------------------------------------------------------------------------------------------
 
     def bind(self, module: protocol.Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
-        """Return a function that queues all launches of a kernel, prepared so that queueing is cheap."""
+        """Return a function that queues all launches of a kernel, prepared so that queueing is cheap, or a library's
+        call."""
+        if isinstance(module, peers.Call):
+            return self._bound_call(module, pointers)
         wanted = {a for launch in launches for a in launch.arguments if isinstance(a, Texture)}
         textures = {a: TextureObject(self._cuda, a, pointers[a.buffer]) for a in wanted}
         maps = {a for launch in launches for a in launch.arguments if isinstance(a, TensorMap)}
@@ -438,6 +459,21 @@ class CudaDevice:
         place = self.allocate(len(content))
         self.upload(place, np.frombuffer(content, np.uint8))
         return place
+
+    def _bound_call(self, call: peers.Call, pointers: Mapping[str, int]) -> Work:
+        """Return a function that queues a library's call, which every stream has run once: libraries set up what they
+        need when first called, and a blocked stream must not wait for that."""
+        queue = call.bind(pointers)
+        if all(call is not known for known in self._called):
+            self._called.append(call)
+            for number in range(call.streams):
+                self.use_stream(number)
+                with translated(f"calling {call.version}"):
+                    queue(self._stream.handle)
+                    self._stream.synchronize()
+            self.use_stream(0)
+        # A call that waits for the device would wait for ever behind a blocked stream.
+        return Queued(lambda: queue(self._stream.handle), MAX_QUEUED_LAUNCHES + 1 if call.waits else 1)
 
     def _filled(self, textures: list[TextureObject], work: Work) -> Work:
         """Return work that fills textures before its first launch: their buffers may get their inputs until then."""
@@ -534,6 +570,14 @@ class CudaDevice:
             if blocked and self._flag[1]:
                 raise DeviceError("The host took over two seconds to queue one sample; the machine is overloaded.")
             return float(self._stop.time_since(self._start)) * 1e-3 / len(works)
+
+
+def _primary_context(device: Any, index: int, flags: int) -> Any:
+    """Return the context that a GPU's libraries share, made current, with flags where it is not active yet."""
+    ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxSetFlags_v2(ctypes.c_int(index), ctypes.c_uint(flags))
+    context = device.retain_primary_context()
+    context.push()
+    return context
 
 
 def _process_name(pid: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cudabench.model import DeviceInfo, Launch, Source
+from cudabench.model import DeviceInfo, Launch, Operation, Peer, Problem, Source
 from cudabench.toolchain.record import Resources
 
 Work = Callable[[], None]
@@ -52,6 +52,14 @@ class Module(Protocol):
         """Return the largest block, in threads, that a kernel's registers and launch bounds allow."""
 
 
+class PeerCall(Module, Protocol):
+    """A library's call in the place of a compiled source file."""
+
+    @property
+    def version(self) -> str:
+        """The library with its version."""
+
+
 class Device(Protocol):
     """A GPU; `devices.cuda` has one, and the tests have one in host memory with a clock of their own."""
 
@@ -59,6 +67,9 @@ class Device(Protocol):
 
     def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str]) -> Module:
         """Compile a source file; `names` are the kernels that are wanted of it, templates with their arguments."""
+
+    def peer(self, peer: Peer, operation: Operation, problem: Problem) -> PeerCall:
+        """Return a library's call, ready for the problem; DeviceUnusable where the library is not there."""
 
     def free_bytes(self) -> int:
         """Return the free memory."""

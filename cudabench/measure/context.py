@@ -180,6 +180,7 @@ def describe(case: Case, device: str) -> Result:
         device=device,
         status="ok",
         parameters=case.parameters,
+        peer=case.peer.partition("-")[0] or None,
     )
 
 

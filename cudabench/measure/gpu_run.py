@@ -22,7 +22,14 @@ from functools import partial
 import numpy as np
 
 from cudabench.devices.protocol import Device, Module, Work
-from cudabench.errors import CudabenchError, DeviceError, OutOfMemory, UnsupportedFeature, UsageError
+from cudabench.errors import (
+    CudabenchError,
+    DeviceError,
+    DeviceUnusable,
+    OutOfMemory,
+    UnsupportedFeature,
+    UsageError,
+)
 from cudabench.explain import machine_code
 from cudabench.measure import floors, verify
 from cudabench.measure.budget import shortened
@@ -159,6 +166,8 @@ class GpuRun(RunContext):
                 raise
             return replace(blank, status="skipped", reason=str(error))
         except CudabenchError as error:
+            if case.peer and isinstance(error, DeviceUnusable):  # a library that is not there
+                return replace(blank, status="skipped", reason=str(error))
             if isinstance(error, UsageError) and case.named:
                 raise
             return replace(blank, status="failed", reason=str(error))
@@ -179,6 +188,8 @@ class GpuRun(RunContext):
         """Return the case compiled, with what its code needs in its result. Raises DeviceError for a block that does
         not fit, and the errors of the compiler."""
         self.progress("compiling", 0)
+        if case.peer:
+            return self._loaded_peer(case, result)
         module = load(self.device, case)
         for name, content in case.constants.items():
             module.set_constant(name, content)
@@ -205,6 +216,12 @@ class GpuRun(RunContext):
         for image in images:
             machine_code.begin(image.cubin)  # beside the measurement
         return Loaded(case, result, module, KernelState(self.device, module.variables), images)
+
+    def _loaded_peer(self, case: Case, result: Result) -> Loaded:
+        """Return a library's call, ready; DeviceUnusable where the library is not there."""
+        call = self.device.peer(self.operation.peer(case.peer), self.operation, self.problem)
+        result = replace(result, source=call.version, inputs="fixed" if self.fixed else "fresh")
+        return Loaded(case, result, call, KernelState(self.device, call.variables), ())
 
     def _bound(self, loaded: Loaded) -> Bound:
         """Return the kernel bound to every place after its first runs; WrongOutput where one of them is wrong."""
@@ -240,6 +257,8 @@ class GpuRun(RunContext):
         notes += arithmetic_warnings(code, self.output_type(), verification)
         measured = self._figures(result, case, timing, copy, notes)
         formats = code.arithmetic if code and code.arithmetic else ()
+        if case.peer:
+            formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
         reason = floors.impossible(timing.median_s, measured.bytes, measured.flops, formats, self.device.info)
         if reason:
             raise WrongOutput(reason, verification)

@@ -108,11 +108,11 @@ class Run:
         if card is not None:
             self.note({"on": roofs(card)})
         self._uuid: str | None = None
-        sources = [part.source for one in series for case in one.cases for part in case.parts]
+        sources = [part.source for one in series for case in one.cases for part in case.parts if not case.peer]
         if self.counted:
             self.file.listings = {source.name: listing(source.text) for source in sources}
         if provenance:
-            sources = [case.source for one in series for case in one.cases]
+            sources = [case.source for one in series for case in one.cases if not case.peer]
             self.file.provenance = origin.gather(sources, compiler(devices[0], self.file.tool))
 
     def note(self, settings: Mapping[str, Any]) -> None:
@@ -165,7 +165,7 @@ class Run:
         self._done = 0
         for outcome in self.outcomes:
             counting = counted.Counting(outcome.operation, outcome.settings, self._end)
-            for result in [result for result in outcome.results if result.status == "ok" and result.time]:
+            for result in [one for one in outcome.results if one.status == "ok" and one.time and not one.peer]:
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)
                 assert device is not None

@@ -46,7 +46,7 @@ def _run(job: Job, emit: Callable[[Event], None], receive: Callable[[], Case]) -
 
     send = Send(emit)
     operation = job.operation()
-    with CudaDevice(job.index) as device:
+    with CudaDevice(job.index, primary=any(case.peer for case in job.cases)) as device:
         send(Started(device.info))
         if job.paired:
             _run_pair(job, operation, device, send)

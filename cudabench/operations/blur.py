@@ -11,7 +11,20 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.model import WARP, Baseline, Buffer, Dim, Geometry, Kernel, Operation, Option, Problem, Tolerance, cdiv
+from cudabench.model import (
+    WARP,
+    Baseline,
+    Buffer,
+    Dim,
+    Geometry,
+    Kernel,
+    Operation,
+    Option,
+    Peer,
+    Problem,
+    Tolerance,
+    cdiv,
+)
 from cudabench.operations import images
 from cudabench.operations.flat import in_strips
 from cudabench.operations.inputs import random_array
@@ -289,6 +302,10 @@ OPERATION = Operation(
     bytes_formula="2 * ROWS * COLS * CHANNELS * sizeof(T)",
     flops=lambda problem: (2 * radius(problem) + 1) ** 2 * elements(problem),
     flops_formula="(2 r + 1)^2 * ROWS * COLS * CHANNELS, as the definition has it",
+    peers=(
+        Peer("torch", "torch", "avg_pool2d", ("float32",)),
+        Peer("torch-compiled", "torch", "torch.compile: avg_pool2d", ("float32",)),
+    ),
     options=(
         Option("radius", int, 1, "R", "Neighbours to each side."),
         Option("channels", int, None, "N", "Values of a pixel; left out, 1 or the picture's."),

@@ -11,7 +11,7 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.launchable import MAX_REGISTERS
-from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Launch, Operation, Problem, Rule, Tolerance
+from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Launch, Operation, Peer, Problem, Rule, Tolerance
 from cudabench.operations.flat import in_strips, striding
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import number
@@ -183,4 +183,9 @@ OPERATION = Operation(
     bytes_formula="2 * N * sizeof(T)",
     flops=lambda problem: 3 * problem.size["n"],
     flops_formula="3 * N",
+    peers=(
+        Peer("cub", "cub", "cub::DeviceReduce::Reduce", ("float32", "float64", "int32")),
+        Peer("torch", "torch", "torch.linalg.vector_norm(a - b)", ("float32", "float64", "int32")),
+        Peer("torch-compiled", "torch", "torch.compile: vector_norm(a - b)", ("float32", "float64", "int32")),
+    ),
 )

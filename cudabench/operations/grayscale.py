@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Problem, Tolerance, cdiv
+from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Peer, Problem, Tolerance, cdiv
 from cudabench.operations import images
 from cudabench.operations.flat import in_strips
 from cudabench.operations.inputs import random_array
@@ -108,6 +108,7 @@ OPERATION = Operation(
     bytes_formula="4 * ROWS * COLS",
     flops=lambda problem: 5 * problem.size["rows"] * problem.size["cols"],
     flops_formula="5 * ROWS * COLS",
+    peers=(Peer("torch-compiled", "torch", "torch.compile: (21 r + 72 g + 7 b + 50) // 100", ("uint8",)),),
     options=images.OPTIONS,
     size=size,
     save=save,

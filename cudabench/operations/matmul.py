@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.launchable import MAX_GRID, MAX_STATIC_SHARED
-from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Problem, Tolerance, cdiv
+from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Peer, Problem, Tolerance, cdiv
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import in_registers, number
@@ -96,6 +96,11 @@ def tensor_tolerance(problem: Problem) -> Tolerance:
         return tolerance(problem)
     lost = 2.0**-23 * (problem.size["k"] / 8 + 4)
     return Tolerance(lost, 0.0, "of inputs cut to TF32; the tensor cores cut each of K / 8 sums off to 24 bits")
+
+
+def tf32_tolerance(problem: Problem) -> Tolerance:
+    """Return what inputs rounded or cut to TF32 may lose, whichever a library does."""
+    return Tolerance(2.0**-9, 0.0, "each of two factors loses up to 2^-10 of itself where it is cut to TF32")
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -196,4 +201,16 @@ OPERATION = Operation(
     bytes_formula="(M * K + K * N + M * N) * sizeof(T)",
     flops=lambda problem: 2 * problem.size["m"] * problem.size["n"] * problem.size["k"],
     flops_formula="2 * M * N * K",
+    peers=(
+        Peer("cublas", "cublas", "cublasGemmEx", ("float32", "float64")),
+        Peer(
+            "cublas-tf32",
+            "cublas",
+            "cublasGemmEx, TF32",
+            ("float32",),
+            arithmetic=("tf32",),
+            tolerance=tf32_tolerance,
+        ),
+        Peer("torch", "torch", "torch.mm(a, b, out=c)", ("float32", "float64")),
+    ),
 )

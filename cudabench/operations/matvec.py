@@ -6,7 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.model import WARP, Baseline, Buffer, Dim, Geometry, Kernel, Launch, Operation, Problem, Tolerance, cdiv
+from cudabench.model import (
+    WARP,
+    Baseline,
+    Buffer,
+    Dim,
+    Geometry,
+    Kernel,
+    Launch,
+    Operation,
+    Peer,
+    Problem,
+    Tolerance,
+    cdiv,
+)
 from cudabench.operations.flat import in_strips
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import number
@@ -212,4 +225,8 @@ OPERATION = Operation(
     bytes_formula="(ROWS * COLS + ROWS + COLS) * sizeof(T)",
     flops=lambda problem: 2 * problem.size["rows"] * problem.size["cols"],
     flops_formula="2 * ROWS * COLS",
+    peers=(
+        Peer("cublas", "cublas", "cublas<t>gemv", ("float32", "float64")),
+        Peer("torch", "torch", "torch.mv(A, x, out=y)", ("float32", "float64")),
+    ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Launch, Operation, Problem, Rule, Tolerance
+from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Launch, Operation, Peer, Problem, Rule, Tolerance
 from cudabench.operations.flat import in_strips, striding
 from cudabench.operations.rules import number
 
@@ -121,5 +121,6 @@ OPERATION = Operation(
     bytes_formula="0",
     flops=lambda problem: 6 * problem.size["n"],
     flops_formula="6 * N",
+    peers=(Peer("cub", "cub", "cub::DeviceReduce::Reduce", ("float32", "float64")),),
     figures=figures,
 )

@@ -22,6 +22,7 @@ from cudabench.model import (
     Launch,
     Operation,
     Option,
+    Peer,
     Problem,
     Tolerance,
     cdiv,
@@ -364,6 +365,10 @@ OPERATION = Operation(
     bytes_formula="(N^2 + 2 N) * sizeof(T)",
     flops=lambda problem: 2 * problem.size["n"] ** 3 // 3 + 2 * problem.size["n"] ** 2,
     flops_formula="2/3 N^3 + 2 N^2",
+    peers=(
+        Peer("cusolver", "cusolver", "cusolverDn<t>getrf, getrs", ("float32", "float64")),
+        Peer("torch", "torch", "torch.linalg.solve(a, b, out=x)", ("float32", "float64")),
+    ),
     options=(
         Option(
             "matrix",

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from cudabench.model import EXACT, WARP, Baseline, Buffer, Dim, Geometry, Kernel, Operation, Problem, cdiv
+from cudabench.model import EXACT, WARP, Baseline, Buffer, Dim, Geometry, Kernel, Operation, Peer, Problem, cdiv
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import in_static_shared, number
 
@@ -133,6 +133,15 @@ def buffers(problem: Problem) -> tuple[Buffer, ...]:
     return (Buffer("in", (rows, cols), problem.dtype, "in"), Buffer("out", (cols, rows), problem.dtype, "out"))
 
 
+# float16 is moved, not computed, so any 2-byte type does and the chapter needs no header.
+TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "float16": "unsigned short",
+    "int32": "int",
+    "int8": "signed char",
+}
+
 OPERATION = Operation(
     name="transpose",
     summary="out[x][y] = in[y][x]",
@@ -140,14 +149,7 @@ OPERATION = Operation(
     dimensions=("rows", "cols"),
     default_size=(4096, 4096),
     block_dimensions=2,
-    # float16 is moved, not computed, so any 2-byte type does and the chapter needs no header.
-    dtypes={
-        "float32": "float",
-        "float64": "double",
-        "float16": "unsigned short",
-        "int32": "int",
-        "int8": "signed char",
-    },
+    dtypes=TYPES,
     kernels=(
         Kernel("copy-row", "transpose_copy_row", (32, 8), over_input(), expected=copied),
         Kernel("naive-row", "transpose_naive_row", (32, 8), over_input()),
@@ -190,4 +192,9 @@ OPERATION = Operation(
     tolerance=lambda problem: EXACT,
     bytes=lambda problem: 2 * problem.size["rows"] * problem.size["cols"] * np.dtype(problem.dtype).itemsize,
     bytes_formula="2 * ROWS * COLS * sizeof(T)",
+    peers=(
+        Peer("cublas", "cublas", "cublas<t>geam", ("float32", "float64")),
+        Peer("torch", "torch", "out.copy_(in.t())", tuple(TYPES)),
+        Peer("torch-compiled", "torch", "torch.compile: out.copy_(in.t())", tuple(TYPES)),
+    ),
 )

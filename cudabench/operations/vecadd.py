@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudabench.model import Baseline, Buffer, Kernel, Operation, Problem, Tolerance
+from cudabench.model import Baseline, Buffer, Kernel, Operation, Peer, Problem, Tolerance
 from cudabench.operations.flat import in_strips, one_each, striding
 from cudabench.operations.inputs import random_array
 
@@ -65,4 +65,8 @@ OPERATION = Operation(
     bytes_formula="3 * N * sizeof(T)",
     flops=lambda problem: problem.size["n"],
     flops_formula="N",
+    peers=(
+        Peer("cub", "cub", "cub::DeviceTransform::Transform", ("float32", "float64", "int32")),
+        Peer("torch", "torch", "torch.add(a, b, out=c)", ("float32", "float64", "int32")),
+    ),
 )

@@ -14,6 +14,7 @@ import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import (
+    LIBRARIES,
     Buffer,
     Case,
     Dim,
@@ -21,6 +22,7 @@ from cudabench.model import (
     Kernel,
     Launch,
     Operation,
+    Peer,
     Problem,
     Source,
     Unit,
@@ -46,6 +48,7 @@ class Request:
     source: str | None = None
     defines: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    peers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,47 @@ def build(operation: Operation, request: Request) -> list[Case]:
             cases.append(replace(_unplanned(operation, one, problem), skip_reason=str(error)))
     if all(case.skip_reason for case in cases):
         raise UsageError(cases[0].skip_reason or "")
-    return _without_other_kernels(cases)
+    return [*_without_other_kernels(cases), *_peers(operation, problem, request.peers)]
+
+
+def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list[Case]:
+    """Return the cases of the libraries, or of single calls of theirs, that are named, in the operation's order.
+
+    Raises UsageError for a name that is none, and for a library that has nothing for the problem.
+    """
+    wanted: set[str] = set()
+    for name in names:
+        of_library = [peer for peer in operation.peers if name in (peer.library, peer.name)]
+        known = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
+        if not of_library:
+            others = f"it has {', '.join(known)}" if known else "no library has"
+            what = f"cannot call '{name}'" if name not in LIBRARIES else f"has no call of {LIBRARIES[name]}"
+            raise UsageError(f"--peer {name}: {operation.name} {what}; {others}.{did_you_mean(name, known)}")
+        able = [peer for peer in of_library if problem.dtype in peer.dtypes]
+        if not able:
+            types = ", ".join(dict.fromkeys(dtype for peer in of_library for dtype in peer.dtypes))
+            raise UsageError(f"--peer {name} has no {problem.dtype} form of {operation.name}: it takes {types}.")
+        wanted |= {peer.name for peer in able}
+    return [_peer(operation, problem, peer) for peer in operation.peers if peer.name in wanted]
+
+
+def _peer(operation: Operation, problem: Problem, peer: Peer) -> Case:
+    nothing = (0, 0, 0)
+    return Case(
+        operation=operation.name,
+        kernel=peer.name,
+        id=None,
+        function=peer.call,
+        source=Source(LIBRARIES[peer.library], ""),
+        problem=problem,
+        block=nothing,
+        grid=nothing,
+        launches=(),
+        defines={},
+        expects=peer.name if peer.expected or peer.tolerance else "",
+        skip_reason=peer.refuses(problem),
+        peer=peer.name,
+    )
 
 
 def problem_of(operation: Operation, request: Request) -> Problem:

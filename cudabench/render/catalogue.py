@@ -28,5 +28,8 @@ def show(operation: Operation, summary: str, sentences: Mapping[str, str]) -> No
         idea = Text.assemble(("(detour) ", "dim") if kernel.detour else "", sentences.get(kernel.function, ""))
         table.add_row(str(at), kernel.name, dim_text(kernel.block, 1), idea)
     out.print(table)
+    if operation.peers:
+        calls = "; ".join(f"{peer.name} ({peer.call})" for peer in operation.peers)
+        out.print(Text(f"--peer, on a GPU: {calls}.", style="dim"))
     if any(kernel.detour for kernel in operation.kernels):
         out.print("A detour shows an idea or a ceiling; the way to the fastest kernel leads past it.", style="dim")
