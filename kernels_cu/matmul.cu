@@ -538,7 +538,28 @@ __device__ __forceinline__ void copy_vector(T *to, const T *from, int at, int ac
 
 struct __align__(2 * sizeof(T)) Pair { T x, y; };
 
-template <bool VECTORS>  // whether all rows start at multiples of 16 bytes
+// sum += A B with the 24 bits of float: an element is the 11 bits that the tensor cores read and a rest, which float holds
+// exactly. Of the four products of two such sums the smallest, rest times rest, is under the rounding. The tensor cores
+// cut their sums off, so each has 8 products only, and sum itself grows by additions that round.
+template <typename F>
+__device__ __forceinline__ void multiply_split(F (&sum)[4], const F (&a)[4], const F (&b)[2])
+{
+    F part[4] = {}, rest_a[4], rest_b[2];
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        rest_a[e] = a[e] - (F)__uint_as_float(__float_as_uint(a[e]) & 0xFFFFE000);
+#pragma unroll
+    for (int e = 0; e < 2; e++)
+        rest_b[e] = b[e] - (F)__uint_as_float(__float_as_uint(b[e]) & 0xFFFFE000);
+    multiply_fragments(part, rest_a, b);
+    multiply_fragments(part, a, rest_b);
+    multiply_fragments(part, a, b);
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        sum[e] += part[e];
+}
+
+template <bool VECTORS, bool SPLIT = false>  // VECTORS: all rows start at multiples of 16 bytes
 __device__ __forceinline__ void tensor_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
                                             int k, int n, T *tiles)
 {
@@ -619,7 +640,10 @@ __device__ __forceinline__ void tensor_tile(const T *__restrict__ a, const T *__
             for (int s = 0; s < 4; s++)
 #pragma unroll
                 for (int r = 0; r < XWARP_M / 8; r++)
-                    multiply_fragments(sum[s][r], columns[i % 2][s], rows[i % 2][r]);
+                    if (SPLIT)
+                        multiply_split(sum[s][r], columns[i % 2][s], rows[i % 2][r]);
+                    else
+                        multiply_fragments(sum[s][r], columns[i % 2][s], rows[i % 2][r]);
         }
 #pragma unroll
     for (int s = 0; s < 4; s++)
@@ -653,4 +677,224 @@ matmul_tensor(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ 
         tensor_tile<true>(a, b, c, m, k, n, (T *)tiles);
     else
         tensor_tile<false>(a, b, c, m, k, n, (T *)tiles);
+}
+
+// The next rungs copy both matrices as they lie, 16 bytes a copy. A warp owns 64 x 64 elements of c (double: 64 x 32) as
+// before, a thread AHEAD_M x AHEAD_N of them: of a its vectors run along k and serve VEC steps, of b along n.
+#define AHEAD_M 8                      // rows of c that a thread sums up
+#define AHEAD_N (64 / (int)sizeof(T))  // columns of c that a thread sums up
+#ifndef AHEAD_STAGES
+#define AHEAD_STAGES 3  // steps whose tiles are in shared memory or on the way
+#endif
+#ifndef SLICES
+#define SLICES 1  // parts of a step that groups of warps share
+#endif
+// Warps that share a part, side by side and in all; then what a step takes, for one part or several.
+#define AHEAD_WARPS(parts) (WARPS / (parts) > 0 ? WARPS / (parts) : 1)
+#define AHEAD_WIDE(parts) (AHEAD_WARPS(parts) % 8 == 0 ? 4 : AHEAD_WARPS(parts) % 2 == 0 ? 2 : 1)
+#define AHEAD_TILE_M(parts) (AHEAD_WARPS(parts) / AHEAD_WIDE(parts) * 64)
+#define AHEAD_TILE_N(parts) (AHEAD_WIDE(parts) * 4 * AHEAD_N)
+#define AHEAD_TK(parts) ((parts) > 1 ? 8 * (parts) : 16)                  // columns of a, and rows of b
+#define AHEAD_ROW_A(parts) (AHEAD_TK(parts) + VEC)                        // padded: eight rows are in different banks
+#define AHEAD_STAGE(parts) (AHEAD_TILE_M(parts) * AHEAD_ROW_A(parts) + AHEAD_TK(parts) * AHEAD_TILE_N(parts))
+
+// Starts the copy of one vector, or of as many single elements where rows do not start at multiples of 16 bytes: those
+// from `left` on are outside and become zeros.
+template <bool VECTORS>
+__device__ __forceinline__ void copy_some(T *to, const T *from, int left)
+{
+    if (VECTORS)
+        copy_async<16>(to, from, left > 0);
+    else
+#pragma unroll
+        for (int e = 0; e < VEC; e++)
+            copy_async<sizeof(T)>(to + e, from + e, e < left);
+}
+
+template <bool VECTORS, int PARTS>  // VECTORS: all rows start at multiples of 16 bytes
+__device__ __forceinline__ void ahead_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
+                                           int k, int n, T *tiles)
+{
+    const int tall = AHEAD_TILE_M(PARTS), broad = AHEAD_TILE_N(PARTS), step = AHEAD_TK(PARTS);
+    const int pitch = AHEAD_ROW_A(PARTS), size = AHEAD_STAGE(PARTS), beside = AHEAD_WIDE(PARTS);
+    // The blocks of a moment work on STRIP rows of tiles and few columns, whose parts of a and b fit the L2 cache.
+    unsigned tiles_m = ((unsigned)m + tall - 1) / tall, tiles_n = ((unsigned)n + broad - 1) / broad;
+    unsigned strip = blockIdx.x / (STRIP * tiles_n) * STRIP, number = blockIdx.x - strip * tiles_n;
+    unsigned high = min(tiles_m - strip, STRIP);
+    size_t row0 = (size_t)(strip + number % high) * tall, col0 = (size_t)(number / high) * broad;
+
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
+    unsigned lane = idx % 32, warp = idx / 32, part = warp / AHEAD_WARPS(PARTS), mine = warp % AHEAD_WARPS(PARTS);
+    unsigned from_m = mine / beside * 64 + lane / 2 % 8, lane_n = lane % 2 + lane / 16 * 2;
+    unsigned from_n = mine % beside * 4 * AHEAD_N + lane_n * VEC;
+
+    // A thread copies one vector of every APART-th row of a tile. Rows and columns beyond the matrix are those at its
+    // edge again: they make sums that nobody writes.
+    const int across_a = step / VEC, apart_a = BLOCK / across_a, each_a = (tall + apart_a - 1) / apart_a;
+    const int across_b = broad / VEC, apart_b = BLOCK / across_b, each_b = (step + apart_b - 1) / apart_b;
+    const int row_a = idx / across_a, at_a = idx % across_a * VEC, row_b = idx / across_b, at_b = idx % across_b * VEC;
+    const T *from_a[each_a];
+#pragma unroll
+    for (int e = 0; e < each_a; e++)
+        from_a[e] = a + min(row0 + row_a + e * apart_a, (size_t)m - 1) * k + at_a;
+    int wide = n - (int)col0 - at_b;  // what is left of a row of b
+    const T *from_b = b + (size_t)row_b * n + (VECTORS ? min(col0 + at_b, (size_t)n - VEC) : col0 + at_b);
+
+    int deep = k;  // what is left of k
+    auto load = [&](int stage) {
+        T *to_a = tiles + stage * size + row_a * pitch + at_a;
+        T *to_b = tiles + stage * size + tall * pitch + row_b * broad + at_b;
+        const T *line = from_b;
+#pragma unroll
+        for (int e = 0; e < each_a; e++) {
+            if (tall % apart_a == 0 || row_a + e * apart_a < tall)
+                copy_some<VECTORS>(to_a + e * apart_a * pitch, from_a[e], deep - at_a);
+            from_a[e] += step;
+        }
+#pragma unroll
+        for (int e = 0; e < each_b; e++, line += (size_t)apart_b * n)
+            if (step % apart_b == 0 || row_b + e * apart_b < step)
+                copy_some<VECTORS>(to_b + e * apart_b * broad, line,
+                                   row_b + e * apart_b < deep ? VECTORS ? 1 : wide : 0);
+        from_b += (size_t)step * n;
+        deep -= step;
+        commit_copies();
+    };
+
+    const int depth = step / PARTS;  // of a step, for one part
+    Vector column[2][AHEAD_M], line[2][AHEAD_N / VEC];
+    auto fetch_a = [&](int into, int stage, int i) {
+        const T *from = tiles + stage * size + from_m * pitch + part * depth + i;
+#pragma unroll
+        for (int r = 0; r < AHEAD_M; r++)
+            column[into][r].all = *(const uint4 *)(from + r * 8 * pitch);
+    };
+    auto fetch_b = [&](int into, int stage, int i) {
+        const T *from = tiles + stage * size + tall * pitch + (part * depth + i) * broad + from_n;
+#pragma unroll
+        for (int s = 0; s < AHEAD_N / VEC; s++)
+            line[into][s].all = *(const uint4 *)(from + s * 4 * VEC);
+    };
+
+#pragma unroll
+    for (int stage = 0; stage < AHEAD_STAGES - 1; stage++)
+        load(stage);
+    wait_copies<AHEAD_STAGES - 2>();
+    __syncthreads();
+    fetch_a(0, 0, 0);
+    fetch_b(0, 0, 0);
+    T sum[AHEAD_M][AHEAD_N] = {};
+    int now = 0, next = AHEAD_STAGES - 1;
+    for (int k0 = 0; k0 < k; k0 += step) {
+        load(next);
+#pragma unroll
+        for (int i = 0; i < depth; i++) {
+            if (i == depth - 1) {  // what comes next lies in the next tiles
+                wait_copies<AHEAD_STAGES - 2>();
+                __syncthreads();
+                next = now;
+                now = now + 1 < AHEAD_STAGES ? now + 1 : 0;
+            }
+            if (i % VEC == VEC - 1)
+                fetch_a((i / VEC + 1) % 2, now, (i + 1) % depth);
+            fetch_b((i + 1) % 2, now, (i + 1) % depth);
+#pragma unroll
+            for (int r = 0; r < AHEAD_M; r++)
+#pragma unroll
+                for (int s = 0; s < AHEAD_N; s++)
+                    sum[r][s] += column[i / VEC % 2][r].at[i % VEC] * line[i % 2][s / VEC].at[s % VEC];
+        }
+    }
+
+    // The parts' sums meet in shared memory: in each round the upper half of the parts leave theirs to the lower half.
+#pragma unroll
+    for (int half = PARTS / 2; half > 0; half /= 2) {
+        wait_copies<0>();
+        __syncthreads();
+        T *slot = tiles + (part % half * AHEAD_WARPS(PARTS) + mine) * 32 * AHEAD_M * AHEAD_N + lane * VEC;
+#pragma unroll
+        for (int r = 0; r < AHEAD_M; r++)
+#pragma unroll
+            for (int s = 0; s < AHEAD_N; s += VEC) {
+                Vector v;
+#pragma unroll
+                for (int e = 0; e < VEC; e++)
+                    v.at[e] = sum[r][s + e];
+                if (part >= half && part < 2 * half)
+                    *(uint4 *)(slot + (r * AHEAD_N + s) * 32) = v.all;
+            }
+        __syncthreads();
+        if (part < half)
+#pragma unroll
+            for (int r = 0; r < AHEAD_M; r++)
+#pragma unroll
+                for (int s = 0; s < AHEAD_N; s += VEC) {
+                    Vector v = {*(const uint4 *)(slot + (r * AHEAD_N + s) * 32)};
+#pragma unroll
+                    for (int e = 0; e < VEC; e++)
+                        sum[r][s + e] += v.at[e];
+                }
+    }
+    if (part > 0)
+        return;
+#pragma unroll
+    for (int r = 0; r < AHEAD_M; r++)
+#pragma unroll
+        for (int s = 0; s < AHEAD_N; s += VEC) {
+            Vector v;
+#pragma unroll
+            for (int e = 0; e < VEC; e++)
+                v.at[e] = sum[r][s + e];
+            size_t row = row0 + from_m + r * 8, col = col0 + from_n + s * 4;
+            if (VECTORS) {
+                if (row < m && col < n)
+                    *(uint4 *)(c + row * n + col) = v.all;
+            } else
+#pragma unroll
+                for (int e = 0; e < VEC; e++)
+                    if (row < m && col + e < n)
+                        c[row * n + col + e] = v.at[e];
+        }
+}
+
+// Fetches the operands of the next products while these are computed, across the barrier between two steps too.
+// So no product waits for shared memory, and a, copied as it lies, takes a fourth of the copies: of a step's instructions
+// 94% are products, up from 89%. What remains: 128 x 256 elements a block make too few blocks of a small matrix.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+matmul_ahead(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
+{
+    extern __shared__ uint4 tiles[];
+
+    if (k % VEC == 0 && n % VEC == 0)
+        ahead_tile<true, 1>(a, b, c, m, k, n, (T *)tiles);
+    else
+        ahead_tile<false, 1>(a, b, c, m, k, n, (T *)tiles);
+}
+
+// Shares k among groups of the block's warps, whose sums are added at the end: more blocks of smaller tiles.
+// The warps' own 64 x 64 elements stay, and with them the six loads for 128 products. It pays where the tiles of ahead
+// are fewer than the multiprocessors; elsewhere it costs the sums' way through shared memory.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+matmul_sliced(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
+{
+    extern __shared__ uint4 tiles[];
+
+    if (k % VEC == 0 && n % VEC == 0)
+        ahead_tile<true, SLICES>(a, b, c, m, k, n, (T *)tiles);
+    else
+        ahead_tile<false, SLICES>(a, b, c, m, k, n, (T *)tiles);
+}
+
+// Multiplies all 24 bits of float on the tensor cores, as three products of TF32: a number is the sum of two.
+// Three times tensor's instructions on the same operands, which were its limit, and still ahead of the multiply-add
+// units, with no larger error. Infinities become NaN, for their rest is.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+matmul_tensor_split(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
+{
+    extern __shared__ uint4 tiles[];
+
+    if (k % VEC == 0 && n % VEC == 0)
+        tensor_tile<true, true>(a, b, c, m, k, n, (T *)tiles);
+    else
+        tensor_tile<false, true>(a, b, c, m, k, n, (T *)tiles);
 }

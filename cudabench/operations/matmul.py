@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from cudabench.launchable import MAX_GRID, MAX_STATIC_SHARED
-from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Peer, Problem, Tolerance, cdiv
+from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance, cdiv
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import in_registers, number
 from cudabench.operations.warps import MAX_WARPS, needs_warps
 
 Arrays = dict[str, np.ndarray]
+
+FULL_BLOCKS = 128  # blocks that keep the GPU busy: the H200 and H100 have 132 multiprocessors
 
 # Geometry ------------------------------------------------------------------------------------------------------------
 
@@ -73,6 +75,53 @@ def shares_columns(g: Geometry) -> str | None:
 def shares_warps(g: Geometry) -> str | None:
     """Check that warps fill whole rows of a tile's warps."""
     return None if g["WARPS"] % g["WARPS_N"] == 0 else f"a divisor of the block's {g['WARPS']} warps"
+
+
+def shares_slices(g: Geometry) -> str | None:
+    """Check that every part of a step has as many warps."""
+    return None if g["WARPS"] % g["SLICES"] == 0 else f"a divisor of the block's {g['WARPS']} warps"
+
+
+def slices(g: Geometry) -> dict[str, str]:
+    """Return the parts of a step: as few as give every multiprocessor of a large GPU a block, at least two."""
+    parts = 2
+    while parts < 4 and g["WARPS"] % (2 * parts) == 0 and over_ahead(g, parts)[0] < FULL_BLOCKS:
+        parts *= 2
+    return {"SLICES": str(parts if g["WARPS"] % parts == 0 else 1)}
+
+
+def over_ahead(g: Geometry, parts: int) -> Dim:
+    """Return the grid of the rungs whose warps share a step in so many parts."""
+    return (
+        cdiv(g.size["m"], g.call("AHEAD_TILE_M", parts)) * cdiv(g.size["n"], g.call("AHEAD_TILE_N", parts)),
+        1,
+        1,
+    )
+
+
+def ahead(
+    name: str,
+    parts: Callable[[Geometry], int],
+    constants: Mapping[str, Rule] | None = None,
+    defines: Callable[[Geometry], dict[str, str]] = lambda g: {},
+) -> Kernel:
+    """Return a rung that fetches operands ahead, whose warps share a step in so many parts."""
+
+    def shared(g: Geometry) -> int:
+        stages = g["AHEAD_STAGES"] * g.call("AHEAD_STAGE", parts(g))
+        sums = parts(g) // 2 * g.call("AHEAD_TILE_M", parts(g)) * g.call("AHEAD_TILE_N", parts(g))
+        return max(stages, sums) * g.itemsize
+
+    return Kernel(
+        name,
+        f"matmul_{name}",
+        (32, 8),
+        lambda g: over_ahead(g, parts(g)),
+        constants={"AHEAD_STAGES": number(2, 16), "STRIP": number(1, 1024), **(constants or {})},
+        refuses=needs_warps,
+        shared_bytes=shared,
+        defines=defines,
+    )
 
 
 # The tensor cores ----------------------------------------------------------------------------------------------------
@@ -189,6 +238,18 @@ OPERATION = Operation(
             shared_bytes=lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
             expected=of_tensor,
             tolerance=tensor_tolerance,
+        ),
+        ahead("ahead", lambda g: 1),
+        ahead("sliced", lambda g: g["SLICES"], {"SLICES": number(1, MAX_WARPS, shares_slices, power=True)}, slices),
+        Kernel(
+            "tensor-split",
+            "matmul_tensor_split",
+            (32, 8),
+            lambda g: over_tiles(g, "XTILE_M", "XTILE_N"),
+            constants={"XSTAGES": number(2, 16), "STRIP": number(1, 1024)},
+            refuses=needs_warps,
+            shared_bytes=lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
+            dtypes=("float32",),
         ),
     ),
     buffers=buffers,
