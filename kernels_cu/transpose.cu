@@ -423,3 +423,118 @@ transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
     else
         move_tile<false, false>(tile, in, out, nx, ny, x0, y0, idx);
 }
+
+// The last rung is for rows that start anywhere. Rows VEC apart begin at the same place between two multiples of 16
+// bytes: read from the multiple before, their vectors hold the same columns. So rows y, y + VEC, y + 2 VEC, y + 3 VEC
+// make a quad, which is turned in registers as before. For float and rows of 7 columns, of which row 1 starts at 7:
+//
+//     row 1   . . . a | b c d e | f g          vectors from 4 on: the first has only one column of the row
+//     row 5   . . . p | q r s t | u v          starts at 35 = 4 * 8 + 3, like row 1
+//
+// A tile row holds the quads of y % VEC = 0 first, then those of 1, ...: neighbours of a column lie apart, and a lane
+// collects the four that it writes as one vector.
+#ifndef LANES
+#define LANES 16  // that read a row side by side: one vector more than a tile's columns fill
+#endif
+#define RTILE_X ((LANES - 1) * VEC)     // columns of `in` in a tile
+#define RLEAD (64 / (int)sizeof(T))     // rows read ahead of a tile, so that what it writes begins at 64 bytes
+#define RHIGH (512 / (int)sizeof(T))    // rows read
+#define RTILE_Y (RHIGH - RLEAD)         // rows of `in` in a tile
+
+// Returns where element y of row x of the transposed tile lies.
+__device__ __forceinline__ unsigned ragged_place(unsigned x, unsigned y)
+{
+    unsigned quad = y % VEC * (RHIGH / 4 / VEC) + y / VEC / 4;
+    return (x * (RHIGH / 4) + (quad ^ x / VEC % 8)) * 4 + y / VEC % 4;
+}
+
+template <bool INSIDE>
+__device__ __forceinline__ void read_ragged(T *tile, const T *in, unsigned nx, unsigned ny, unsigned x0, unsigned y0,
+                                            unsigned idx)
+{
+    const unsigned count = LANES * RHIGH / 4;
+#pragma unroll 2
+    for (unsigned first = 0; first < count; first += BLOCK) {
+        unsigned i = first + idx, v = i % LANES, quad = i / LANES;
+        unsigned at = quad / VEC * 4 * VEC + quad % VEC, y = y0 - RLEAD + at;
+        unsigned before = (y * nx + x0) % VEC;  // columns that the first vector has ahead of the tile's
+        if (first + BLOCK > count && i >= count)
+            break;
+        Vector row[4] = {};
+#pragma unroll
+        for (unsigned r = 0; r < 4; r++)
+            if (INSIDE || (y + r * VEC < ny && x0 + v * VEC < nx + before)) {
+                size_t from = (size_t)(y + r * VEC) * nx + x0 - before + v * VEC;
+                if (INSIDE || from + VEC <= (size_t)nx * ny)
+                    row[r].all = *(const uint4 *)(in + from);
+                else
+                    for (unsigned c = 0; c < VEC && from + c < (size_t)nx * ny; c++)
+                        row[r].at[c] = in[from + c];
+            }
+#pragma unroll
+        for (unsigned c = 0; c < VEC; c++) {
+            unsigned x = v * VEC + c - before;
+            Quad q;
+            for (int r = 0; r < 4; r++)
+                q.at[r] = row[r].at[c];
+            if (x < RTILE_X)
+                *(Vector *)&tile[ragged_place(x, at)] = q.part[0];
+        }
+    }
+}
+
+template <bool INSIDE>
+__device__ __forceinline__ void write_ragged(const T *tile, T *out, unsigned nx, unsigned ny, unsigned x0, unsigned y0,
+                                             unsigned idx)
+{
+    const unsigned count = RTILE_X * 32;
+    bool last = y0 + RTILE_Y >= ny;  // of its column of tiles: it writes what starting early has left
+#pragma unroll 4
+    for (unsigned first = 0; first < count; first += BLOCK) {
+        unsigned i = first + idx, x = i / 32, col = i % 32 * VEC;
+        unsigned early = ((x0 + x) * ny + y0) % RLEAD, at = RLEAD + col - early, y = y0 + col - early;
+        if (first + BLOCK > count && i >= count)
+            break;
+        if (col >= RTILE_Y && (INSIDE || !last))
+            continue;
+        Vector v;
+#pragma unroll
+        for (unsigned e = 0; e < VEC; e++)
+            v.at[e] = at + e < RHIGH ? tile[ragged_place(x, at + e)] : (T)0;
+        T *to = out + (size_t)(x0 + x) * ny + y;
+        if (INSIDE || (x0 + x < nx && y < ny && y + VEC <= ny))
+            *(uint4 *)to = v.all;
+        else
+            for (unsigned e = 0; e < VEC; e++)
+                if (x0 + x < nx && y + e < ny)
+                    out[(size_t)(x0 + x) * ny + (y + e)] = v.at[e];
+    }
+}
+
+// Moves 16 bytes an access also where rows start anywhere, for elements of 4 bytes.
+// What vector moves element by element there takes half as many instructions. Each lane's column of the tile has to be
+// collected from four places, so where all rows are aligned vector remains ahead.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
+{
+    extern __shared__ uint4 ragged[];
+    T *tile = (T *)ragged;
+
+    unsigned tiles_y = ((unsigned)ny + RTILE_Y - 1) / RTILE_Y;
+    unsigned x0 = blockIdx.x / tiles_y * RTILE_X;
+    unsigned y0 = blockIdx.x % tiles_y * RTILE_Y;
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
+
+    if (x0 >= nx)
+        return;
+    // Only tiles at the edge check each access.
+    if (x0 + RTILE_X <= nx && y0 > 0 && y0 + RTILE_Y < ny) {
+        read_ragged<true>(tile, in, nx, ny, x0, y0, idx);
+        __syncthreads();
+        write_ragged<true>(tile, out, nx, ny, x0, y0, idx);
+    } else {
+        read_ragged<false>(tile, in, nx, ny, x0, y0, idx);
+        __syncthreads();
+        write_ragged<false>(tile, out, nx, ny, x0, y0, idx);
+    }
+}

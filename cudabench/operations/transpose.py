@@ -51,6 +51,11 @@ def over_vector_tiles(g: Geometry) -> Dim:
     return (cdiv(g.size["cols"], g["VTILE_X"]) * cdiv(g.size["rows"], g["VTILE_Y"]), 1, 1)
 
 
+def over_ragged_tiles(g: Geometry) -> Dim:
+    """Return the one-dimensional grid of the rung for rows that start anywhere: a block a tile."""
+    return (cdiv(g.size["cols"], g["RTILE_X"]) * cdiv(g.size["rows"], g["RTILE_Y"]), 1, 1)
+
+
 # Padding: how many elements after every row make a tile free of bank conflicts ---------------------------------------
 
 
@@ -183,6 +188,15 @@ OPERATION = Operation(
             constants={"TILE": number(1, 128, in_static_shared(lambda g: g["TILE"] ** 2), power=True)},
         ),
         Kernel("vector", "transpose_vector", (32, 8), over_vector_tiles),
+        Kernel(
+            "ragged",
+            "transpose_ragged",
+            (32, 8),
+            over_ragged_tiles,
+            constants={"LANES": number(8, 32, power=True)},
+            shared_bytes=lambda g: g["RTILE_X"] * g["RHIGH"] * g.itemsize,
+            dtypes=("float32", "int32"),
+        ),
     ),
     buffers=buffers,
     arguments=lambda problem: ("in", "out", np.int32(problem.size["cols"]), np.int32(problem.size["rows"])),
