@@ -444,8 +444,7 @@ transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 // Returns where element y of row x of the transposed tile lies.
 __device__ __forceinline__ unsigned ragged_place(unsigned x, unsigned y)
 {
-    unsigned quad = y % VEC * (RHIGH / 4 / VEC) + y / VEC / 4;
-    return (x * (RHIGH / 4) + (quad ^ x / VEC % 8)) * 4 + y / VEC % 4;
+    return x * RHIGH + y % VEC * (RHIGH / VEC) + (y / VEC ^ x / VEC % 8 * 4);
 }
 
 template <bool INSIDE>
@@ -493,20 +492,20 @@ __device__ __forceinline__ void write_ragged(const T *tile, T *out, unsigned nx,
     for (unsigned first = 0; first < count; first += BLOCK) {
         unsigned i = first + idx, x = i / 32, col = i % 32 * VEC;
         unsigned early = ((x0 + x) * ny + y0) % RLEAD, at = RLEAD + col - early, y = y0 + col - early;
-        if (first + BLOCK > count && i >= count)
+        bool writes = col < RTILE_Y || (!INSIDE && last);
+        if (count % BLOCK && i >= count)
             break;
-        if (col >= RTILE_Y && (INSIDE || !last))
-            continue;
         Vector v;
 #pragma unroll
-        for (unsigned e = 0; e < VEC; e++)
-            v.at[e] = at + e < RHIGH ? tile[ragged_place(x, at + e)] : (T)0;
+        for (unsigned e = 0; e < VEC; e++)  // lanes that write nothing read anywhere
+            v.at[e] = tile[ragged_place(x, (at + e) % RHIGH)];
         T *to = out + (size_t)(x0 + x) * ny + y;
-        if (INSIDE || (x0 + x < nx && y < ny && y + VEC <= ny))
-            *(uint4 *)to = v.all;
-        else
+        if (INSIDE || (x0 + x < nx && y < ny && y + VEC <= ny)) {
+            if (writes)
+                *(uint4 *)to = v.all;
+        } else
             for (unsigned e = 0; e < VEC; e++)
-                if (x0 + x < nx && y + e < ny)
+                if (writes && x0 + x < nx && y + e < ny)
                     out[(size_t)(x0 + x) * ny + (y + e)] = v.at[e];
     }
 }
