@@ -219,3 +219,34 @@ extern "C" __global__ void matvec_short(const T *A, const T *x, T *y, int rows, 
         }
     }
 }
+
+// Gives a lane as many rows as a row has lanes, and halves them with the number of lanes that share a sum:
+//
+//     rows of 4 lanes       lane 0    lane 1    lane 2    lane 3
+//     sums of 4 rows        0 1 2 3   0 1 2 3   0 1 2 3   0 1 2 3
+//     after one exchange    0 1       0 1       2 3       2 3        each lane adds what lane ^ 2 had of its rows
+//     after two             0         1         2         3
+//
+// A lane has given away all rows but one, with 3 shuffles instead of 8, and ROWS loads are under way in it meanwhile.
+// A warp's 32 results are neighbours and leave in one store of whole sectors. What remains is the memory.
+extern "C" __global__ void matvec_fold(const T *A, const T *x, T *y, int rows, int cols, int pitch)
+{
+    const unsigned groups = WARP / ROWS;  // rows side by side in a warp
+    unsigned lane = threadIdx.x % ROWS;
+    unsigned first = (blockIdx.x * WARPS + threadIdx.x / WARP) * WARP + threadIdx.x % WARP / ROWS;
+
+    if (threadIdx.x / WARP < WARPS) {
+        T sum[ROWS];
+        add_rows(sum, A, x, first, groups, rows, pitch, 0, cols, lane, ROWS);
+#pragma unroll
+        for (unsigned half = ROWS / 2; half > 0; half /= 2)
+#pragma unroll
+            for (unsigned j = 0; j < half; j++) {
+                T kept = lane & half ? sum[j + half] : sum[j];
+                T given = lane & half ? sum[j] : sum[j + half];
+                sum[j] = kept + __shfl_xor_sync(0xFFFFFFFF, given, half);
+            }
+        if (first + lane * groups < rows)
+            y[first + lane * groups] = sum[0];
+    }
+}

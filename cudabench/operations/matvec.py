@@ -106,6 +106,11 @@ def short(g: Geometry, grid: Dim) -> Sequence[Launch]:
     return (Launch("matvec_short", grid, g.block, (*arguments(g.problem), np.int32(lanes(g.problem)))),)
 
 
+def folded(g: Geometry) -> dict[str, str]:
+    """Return the rows of a lane of the last rung: as many as a row has lanes."""
+    return {"ROWS": str(min(lanes(g.problem), MOST_ROWS))}
+
+
 # The operation -------------------------------------------------------------------------------------------------------
 
 
@@ -211,6 +216,7 @@ OPERATION = Operation(
             refuses=needs_warp,
             launches=short,
         ),
+        Kernel("fold", "matvec_fold", (256,), lambda g: over_rows(g, WARP), refuses=needs_warp, defines=folded),
     ),
     buffers=buffers,
     arguments=arguments,
