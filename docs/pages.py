@@ -17,7 +17,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 # The menu. What does not exist is left out, and what is not named here comes under MORE.
 ORDER: dict[str, tuple[str, ...]] = {
     "Start here": ("index.md", "faq.md"),
-    "Use": ("run.md", "explains.md", "sweep.md", "ab.md", "report.md", "python.md", "ci.md", "fleet.md"),
+    "Use": ("run.md", "explains.md", "sweep.md", "ab.md", "report.md", "python.md", "ci.md", "fleet.md", "peers.md"),
     "Trust": ("measures.md", "limits.md", "ceilings.md", "simulator.md", "compared.md"),
     "Reference": ("results.md",),
 }
