@@ -898,3 +898,178 @@ matmul_tensor_split(const T *__restrict__ a, const T *__restrict__ b, T *__restr
     else
         tensor_tile<false, true>(a, b, c, m, k, n, (T *)tiles);
 }
+
+// The last rung is for compute capability 9.0 alone: wgmma, by which four warps, a group, multiply 64 x 8 by 8 x HIGH
+// elements. The second operand the tensor cores read from shared memory themselves; it must run along k, as rows of a
+// do. So c is computed transposed: the first operand are 64 columns of b, which the lanes bring in registers, the second
+// HIGH rows of a. Sums stay in registers, 64 x HIGH of them in a group.
+#ifndef HIGH
+#define HIGH 256  // rows of c in a block's tile, 128 or 256
+#endif
+#ifndef GSTAGES
+#define GSTAGES 4  // steps whose tiles are in shared memory, in use or on the way
+#endif
+#define GROUPS (BLOCK / 128)
+#define GWIDE (GROUPS * 64)   // columns of c in a block's tile
+#define GROW_B (GWIDE + 8)    // padded: four rows of b are in different banks
+#define GSTAGE (HIGH * 32 + 32 * GROW_B)  // elements of the tiles of one step: 32 columns of a, 128 bytes
+// In bytes; tiles of a begin at multiples of 1024, for which there is room.
+#define GSHARED (GSTAGES * ((GSTAGE * 4 + 1023) / 1024 * 1024) + 1024)
+
+#define SUMS4(i) "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3])
+#define SUMS16(i) SUMS4(i), SUMS4(i + 4), SUMS4(i + 8), SUMS4(i + 12)
+#define SUMS64(i) SUMS16(i), SUMS16(i + 16), SUMS16(i + 32), SUMS16(i + 48)
+
+// sum += A B for a group, begun and not waited for; b is B's descriptor.
+__device__ __forceinline__ void begin_product(float (&sum)[128], const unsigned (&a)[4], unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20,  "
+                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39,  "
+                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58,  "
+                 "%59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77,  "
+                 "%78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96,  "
+                 "%97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112,  "
+                 "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+                 "}, {%128, %129, %130, %131}, %132, 1, 1, 1;"
+                 : SUMS64(0), SUMS64(64)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+#endif
+}
+
+__device__ __forceinline__ void begin_product(float (&sum)[64], const unsigned (&a)[4], unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20,  "
+                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39,  "
+                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58,  "
+                 "%59, %60, %61, %62, %63"
+                 "}, {%64, %65, %66, %67}, %68, 1, 1, 1;"
+                 : SUMS64(0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+#endif
+}
+
+// Keeps sums where the products have them: nothing else may define them from the first product on.
+__device__ __forceinline__ void hold(float (&sum)[128])
+{
+    asm volatile("" : SUMS64(0), SUMS64(64)::"memory");
+}
+
+__device__ __forceinline__ void hold(float (&sum)[64])
+{
+    asm volatile("" : SUMS64(0)::"memory");
+}
+
+// Waits until at most LEFT of the group's begun batches of products are under way.
+template <int LEFT>
+__device__ __forceinline__ void wait_products()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+#endif
+}
+
+template <bool VECTORS>  // whether all rows start at multiples of 16 bytes
+__device__ __forceinline__ void group_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
+                                           int k, int n, char *shared)
+{
+    // The blocks of a moment work on STRIP rows of tiles and few columns, whose parts of a and b fit the L2 cache.
+    unsigned tiles_m = ((unsigned)m + HIGH - 1) / HIGH, tiles_n = ((unsigned)n + GWIDE - 1) / GWIDE;
+    unsigned strip = blockIdx.x / (STRIP * tiles_n) * STRIP, number = blockIdx.x - strip * tiles_n;
+    unsigned high = min(tiles_m - strip, STRIP);
+    size_t row0 = (size_t)(strip + number % high) * HIGH, col0 = (size_t)(number / high) * GWIDE;
+
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32;
+    unsigned from_n = idx / 32 * 16 + lane / 4;  // columns of c that the lane has: this one and from_n + 8
+    unsigned base = (unsigned)__cvta_generic_to_shared(shared);
+    const unsigned size = (GSTAGE * 4 + 1023) / 1024 * 1024;
+
+    // A thread copies 16 bytes of every apart-th row. Rows and columns beyond the matrix are those at its edge again:
+    // they make sums that nobody writes. Of a, the eight pieces of a row change places, differently in each of eight
+    // rows, as the tensor cores expect it: their reads down a column of pieces are then in different banks.
+    const int apart_a = BLOCK / 8, apart_b = BLOCK / (GWIDE / 4);
+    const int row_a = idx / 8, at_a = idx % 8 * 4, row_b = idx / (GWIDE / 4), at_b = idx % (GWIDE / 4) * 4;
+    const T *from_a = a + at_a, *from_b = b + (size_t)row_b * n;
+    from_b += VECTORS ? min(col0 + at_b, (size_t)n - 4) : col0 + at_b;
+    int wide = n - (int)col0 - at_b, deep = k;  // what is left of a row of b, and of k
+    auto load = [&](int stage) {
+        T *to_a = (T *)(shared + stage * size), *to_b = to_a + HIGH * 32;
+        const T *line = from_b;
+#pragma unroll
+        for (int r = 0; r < HIGH; r += apart_a)
+            copy_some<VECTORS>(to_a + (row_a + r) * 32 + (at_a ^ row_a % 8 * 4),
+                               from_a + min(row0 + row_a + r, (size_t)m - 1) * k, deep - at_a);
+#pragma unroll
+        for (int r = 0; r < 32; r += apart_b, line += (size_t)apart_b * n)
+            copy_some<VECTORS>(to_b + (row_b + r) * GROW_B + at_b, line, row_b + r < deep ? VECTORS ? 1 : wide : 0);
+        from_a += 32;
+        from_b += (size_t)32 * n;
+        deep -= 32;
+        commit_copies();
+    };
+
+#pragma unroll
+    for (int stage = 0; stage < GSTAGES - 2; stage++)
+        load(stage);
+    float sum[HIGH / 2] = {};
+    hold(sum);
+    unsigned columns[2][4][4];
+    int now = 0, next = GSTAGES - 2;
+    for (int k0 = 0; k0 < k; k0 += 64)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            // Copies of this step have arrived, for the tensor cores too, and no group uses those of two steps ago.
+            wait_copies<GSTAGES - 3>();
+#if __CUDA_ARCH__ >= 900
+            asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+            __syncthreads();
+            const T *tile_b = (const T *)(shared + now * size) + HIGH * 32 + lane % 4 * GROW_B + from_n;
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    columns[half][i][e] = *(const unsigned *)(tile_b + (i * 8 + e / 2 * 4) * GROW_B + e % 2 * 8);
+            // Rows of 128 bytes whose pieces change places; eight of them are 1024 bytes on from the eight before.
+            unsigned long long rows = (base + now * size) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
+#if __CUDA_ARCH__ >= 900
+            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                begin_product(sum, columns[half][i], rows + i * 2);
+#if __CUDA_ARCH__ >= 900
+            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+            wait_products<1>();
+            load(next);
+            now = now + 1 < GSTAGES ? now + 1 : 0;
+            next = next + 1 < GSTAGES ? next + 1 : 0;
+        }
+    wait_products<0>();
+    hold(sum);
+#pragma unroll
+    for (int i = 0; i < HIGH / 2; i++) {
+        size_t row = row0 + i / 4 * 8 + lane % 4 * 2 + i % 2, col = col0 + from_n + i / 2 % 2 * 8;
+        if (row < m && col < n)
+            c[row * n + col] = sum[i];
+    }
+}
+
+// Lets the tensor cores read shared memory themselves, by wgmma (sm_90a).
+// An instruction is 64 x 8 by 8 x 256 products, begun and waited for later: the next tiles are fetched meanwhile, and
+// only b passes through registers. What remains: blocks fetch the same rows of a each for itself; clusters would share.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+matmul_wgmma(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
+{
+    extern __shared__ uint4 tiles[];
+    char *shared = (char *)tiles + (1024 - __cvta_generic_to_shared(tiles) % 1024) % 1024;
+
+    if (k % 4 == 0 && n % 4 == 0)
+        group_tile<true>(a, b, c, m, k, n, shared);
+    else
+        group_tile<false>(a, b, c, m, k, n, shared);
+}
