@@ -681,8 +681,17 @@ matmul_tensor(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ 
 
 // The next rungs copy both matrices as they lie, 16 bytes a copy. A warp owns 64 x 64 elements of c (double: 64 x 32) as
 // before, a thread AHEAD_M x AHEAD_N of them: of a its vectors run along k and serve VEC steps, of b along n.
-#define AHEAD_M 8                      // rows of c that a thread sums up
-#define AHEAD_N (64 / (int)sizeof(T))  // columns of c that a thread sums up
+#ifndef AHEAD_M
+#define AHEAD_M 8  // rows of c that a thread sums up
+#endif
+#define AHEAD_N (512 / (int)sizeof(T) / AHEAD_M)  // columns of c that a thread sums up
+#define AHEAD_LANES (64 / AHEAD_M)                // of a warp, that share columns
+#ifndef AHEAD_KEPT
+#define AHEAD_KEPT 2
+#endif
+#ifndef AHEAD_ACROSS
+#define AHEAD_ACROSS 0
+#endif
 #ifndef AHEAD_STAGES
 #define AHEAD_STAGES 3  // steps whose tiles are in shared memory or on the way
 #endif
@@ -693,7 +702,7 @@ matmul_tensor(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ 
 #define AHEAD_WARPS(parts) (WARPS / (parts) > 0 ? WARPS / (parts) : 1)
 #define AHEAD_WIDE(parts) (AHEAD_WARPS(parts) % 8 == 0 ? 4 : AHEAD_WARPS(parts) % 2 == 0 ? 2 : 1)
 #define AHEAD_TILE_M(parts) (AHEAD_WARPS(parts) / AHEAD_WIDE(parts) * 64)
-#define AHEAD_TILE_N(parts) (AHEAD_WIDE(parts) * 4 * AHEAD_N)
+#define AHEAD_TILE_N(parts) (AHEAD_WIDE(parts) * (32 / AHEAD_LANES) * AHEAD_N)
 #define AHEAD_TK(parts) ((parts) > 1 ? 8 * (parts) : 16)                  // columns of a, and rows of b
 #define AHEAD_ROW_A(parts) (AHEAD_TK(parts) + VEC)                        // padded: eight rows are in different banks
 #define AHEAD_STAGE(parts) (AHEAD_TILE_M(parts) * AHEAD_ROW_A(parts) + AHEAD_TK(parts) * AHEAD_TILE_N(parts))
@@ -725,8 +734,9 @@ __device__ __forceinline__ void ahead_tile(const T *__restrict__ a, const T *__r
 
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
     unsigned lane = idx % 32, warp = idx / 32, part = warp / AHEAD_WARPS(PARTS), mine = warp % AHEAD_WARPS(PARTS);
-    unsigned from_m = mine / beside * 64 + lane / 2 % 8, lane_n = lane % 2 + lane / 16 * 2;
-    unsigned from_n = mine % beside * 4 * AHEAD_N + lane_n * VEC;
+    unsigned eight = lane / 2 % 8, four = lane % 2 + lane / 16 * 2;
+    unsigned from_m = mine / beside * 64 + (AHEAD_LANES == 8 ? eight : four);
+    unsigned from_n = mine % beside * (32 / AHEAD_LANES) * AHEAD_N + (AHEAD_LANES == 8 ? four : eight) * VEC;
 
     // A thread copies one vector of every APART-th row of a tile. Rows and columns beyond the matrix are those at its
     // edge again: they make sums that nobody writes.
@@ -762,18 +772,18 @@ __device__ __forceinline__ void ahead_tile(const T *__restrict__ a, const T *__r
     };
 
     const int depth = step / PARTS;  // of a step, for one part
-    Vector column[2][AHEAD_M], line[2][AHEAD_N / VEC];
+    Vector column[AHEAD_KEPT][AHEAD_M], line[2][AHEAD_N / VEC];
     auto fetch_a = [&](int into, int stage, int i) {
         const T *from = tiles + stage * size + from_m * pitch + part * depth + i;
 #pragma unroll
         for (int r = 0; r < AHEAD_M; r++)
-            column[into][r].all = *(const uint4 *)(from + r * 8 * pitch);
+            column[into][r].all = *(const uint4 *)(from + r * AHEAD_LANES * pitch);
     };
     auto fetch_b = [&](int into, int stage, int i) {
         const T *from = tiles + stage * size + tall * pitch + (part * depth + i) * broad + from_n;
 #pragma unroll
         for (int s = 0; s < AHEAD_N / VEC; s++)
-            line[into][s].all = *(const uint4 *)(from + s * 4 * VEC);
+            line[into][s].all = *(const uint4 *)(from + s * (32 / AHEAD_LANES) * VEC);
     };
 
 #pragma unroll
@@ -795,14 +805,28 @@ __device__ __forceinline__ void ahead_tile(const T *__restrict__ a, const T *__r
                 next = now;
                 now = now + 1 < AHEAD_STAGES ? now + 1 : 0;
             }
-            if (i % VEC == VEC - 1)
+            if (AHEAD_KEPT == 2 && i % VEC == VEC - 1)
                 fetch_a((i / VEC + 1) % 2, now, (i + 1) % depth);
+            if (AHEAD_KEPT == 1 && i % VEC == 0 && i > 0)
+                fetch_a(0, now, i);
             fetch_b((i + 1) % 2, now, (i + 1) % depth);
+#if AHEAD_ACROSS
+#pragma unroll
+            for (int s = 0; s < AHEAD_N; s++)
+#pragma unroll
+                for (int r = 0; r < AHEAD_M; r++)
+                    sum[r][s] += column[AHEAD_KEPT == 2 ? i / VEC % 2 : 0][r].at[i % VEC] * line[i % 2][s / VEC].at[s % VEC];
+            if (AHEAD_KEPT == 1 && i == depth - 1)
+                fetch_a(0, now, 0);
+            continue;
+#endif
 #pragma unroll
             for (int r = 0; r < AHEAD_M; r++)
 #pragma unroll
                 for (int s = 0; s < AHEAD_N; s++)
-                    sum[r][s] += column[i / VEC % 2][r].at[i % VEC] * line[i % 2][s / VEC].at[s % VEC];
+                    sum[r][s] += column[AHEAD_KEPT == 2 ? i / VEC % 2 : 0][r].at[i % VEC] * line[i % 2][s / VEC].at[s % VEC];
+            if (AHEAD_KEPT == 1 && i == depth - 1)
+                fetch_a(0, now, 0);
         }
     }
 
@@ -845,7 +869,7 @@ __device__ __forceinline__ void ahead_tile(const T *__restrict__ a, const T *__r
 #pragma unroll
             for (int e = 0; e < VEC; e++)
                 v.at[e] = sum[r][s + e];
-            size_t row = row0 + from_m + r * 8, col = col0 + from_n + s * 4;
+            size_t row = row0 + from_m + r * AHEAD_LANES, col = col0 + from_n + s * (32 / AHEAD_LANES);
             if (VECTORS) {
                 if (row < m && col < n)
                     *(uint4 *)(c + row * n + col) = v.all;

@@ -117,7 +117,7 @@ def ahead(
         f"matmul_{name}",
         (32, 8),
         lambda g: over_ahead(g, parts(g)),
-        constants={"AHEAD_STAGES": number(2, 16), "STRIP": number(1, 1024), **(constants or {})},
+        constants={"AHEAD_M": number(8, 16, power=True), "AHEAD_KEPT": number(1, 2), "AHEAD_ACROSS": number(0, 1), "AHEAD_STAGES": number(2, 16), "STRIP": number(1, 1024), **(constants or {})},
         refuses=needs_warps,
         shared_bytes=shared,
         defines=defines,
@@ -150,6 +150,19 @@ def tensor_tolerance(problem: Problem) -> Tolerance:
 def tf32_tolerance(problem: Problem) -> Tolerance:
     """Return what inputs rounded or cut to TF32 may lose, whichever a library does."""
     return Tolerance(2.0**-9, 0.0, "each of two factors loses up to 2^-10 of itself where it is cut to TF32")
+
+
+def needs_groups(g: Geometry) -> str | None:
+    """Refuse a block that is not one or two groups of four warps."""
+    if g.threads in (128, 256):
+        return None
+    return f"it works by groups of 128 threads, one or two of them, and {g.threads} threads are not that"
+
+
+def high(g: Geometry) -> dict[str, str]:
+    """Return the rows of a tile: fewer where the larger tiles leave multiprocessors idle."""
+    large = cdiv(g.size["m"], 256) * cdiv(g.size["n"], g["GWIDE"])
+    return {"HIGH": str(256 if large >= FULL_BLOCKS // 2 else 128)}
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -250,6 +263,20 @@ OPERATION = Operation(
             refuses=needs_warps,
             shared_bytes=lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
             dtypes=("float32",),
+        ),
+        Kernel(
+            "wgmma",
+            "matmul_wgmma",
+            (32, 8),
+            lambda g: over_tiles(g, "HIGH", "GWIDE"),
+            constants={"HIGH": number(128, 256, power=True), "GSTAGES": number(4, 16), "STRIP": number(1, 1024)},
+            refuses=needs_groups,
+            defines=high,
+            shared_bytes=lambda g: g["GSHARED"],
+            expected=of_tensor,
+            tolerance=tensor_tolerance,
+            dtypes=("float32",),
+            architecture="sm_90a",
         ),
     ),
     buffers=buffers,
