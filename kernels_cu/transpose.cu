@@ -277,9 +277,12 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
 // elements down a column are a quad: one vector of floats, a word of four bytes, two vectors of doubles.
 // A tile has rows of 256 bytes in `in` and of 128 or more in `out`: each access of a warp and each visit to a page of
 // memory is then long enough. For float these are 64 columns by 64 rows, a square of 4 x 4 for each of 256 threads.
+// A matrix half as wide, or as high, or less would leave half of such a tile empty: it has tiles of 32 x 128 or 128 x 32.
 #define VEC (16 / (int)sizeof(T))                             // elements in 16 bytes
+#ifndef VTILE_X                                               // the host's choice where a side is short
 #define VTILE_X (16 * VEC)                                    // columns of `in` in a tile
 #define VTILE_Y (sizeof(T) < 4 || BLOCK > 256 ? 128 : 64)     // rows of `in` in a tile
+#endif
 #define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read ahead of a tile where rows of `out` are unaligned
 #define VPITCH ((VTILE_Y + LEAD + 8 * VEC - 1) / (8 * VEC) * 8)  // vectors in a row of the tile in shared memory
 

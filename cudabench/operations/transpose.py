@@ -51,6 +51,16 @@ def over_vector_tiles(g: Geometry) -> Dim:
     return (cdiv(g.size["cols"], g["VTILE_X"]) * cdiv(g.size["rows"], g["VTILE_Y"]), 1, 1)
 
 
+def short_tiles(g: Geometry) -> dict[str, str]:
+    """Return the tile where one side of the matrix fills no more than half of the usual one; empty elsewhere, and for
+    elements under 4 bytes, whose tiles leave shared memory no room for longer ones."""
+    wide, high = 16 * g["VEC"], 64
+    if g.itemsize < 4 or min(g.size["cols"] - wide // 2, g.size["rows"] - high // 2) > 0:
+        return {}
+    flat = g.size["rows"] <= high // 2
+    return {"VTILE_X": str(2 * wide if flat else wide // 2), "VTILE_Y": str(high // 2 if flat else 2 * high)}
+
+
 def over_ragged_tiles(g: Geometry) -> Dim:
     """Return the one-dimensional grid of the rung for rows that start anywhere: a block a tile."""
     return (cdiv(g.size["cols"], g["RTILE_X"]) * cdiv(g.size["rows"], g["RTILE_Y"]), 1, 1)
@@ -187,7 +197,7 @@ OPERATION = Operation(
             over_tiles,
             constants={"TILE": number(1, 128, in_static_shared(lambda g: g["TILE"] ** 2), power=True)},
         ),
-        Kernel("vector", "transpose_vector", (32, 8), over_vector_tiles),
+        Kernel("vector", "transpose_vector", (32, 8), over_vector_tiles, defines=short_tiles),
         Kernel(
             "ragged",
             "transpose_ragged",
