@@ -717,7 +717,10 @@ __device__ __forceinline__ void copy_some(T *to, const T *from, int left)
     else
 #pragma unroll
         for (int e = 0; e < VEC; e++)
-            copy_async<sizeof(T)>(to + e, from + e, e < left);
+            if (sizeof(T) < 4)  // which cannot be copied on its own
+                to[e] = e < left ? from[e] : (T)0;
+            else
+                copy_async<sizeof(T) < 4 ? 4 : sizeof(T)>(to + e, from + e, e < left);
 }
 
 template <bool VECTORS, int PARTS>  // VECTORS: all rows start at multiples of 16 bytes
@@ -1096,4 +1099,161 @@ matmul_wgmma(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c
         group_tile<true>(a, b, c, m, k, n, shared);
     else
         group_tile<false>(a, b, c, m, k, n, shared);
+}
+
+// For elements of 2 bytes both operands may run either way, so both stay in shared memory, and c is computed as it lies:
+// a group has 64 rows of it and all columns of the tile. A step is 64 columns of a, 128 bytes, and 64 rows of b.
+#ifdef BFLOAT16
+#define FORMAT "bf16"
+#else
+#define FORMAT "f16"
+#endif
+#ifndef BROAD
+#define BROAD 256  // columns of c in a block's tile, 128 or 256
+#endif
+#define HTILE_M (GROUPS * 64)
+#define HSTAGE ((HTILE_M + BROAD) * 64)               // elements of the tiles of one step
+#define HSHARED (GSTAGES * HSTAGE * 2 + 1024)         // bytes
+
+// sum += A B for a group, begun and not waited for, by both descriptors; rows of B run along its columns.
+__device__ __forceinline__ void begin_product(float (&sum)[128], unsigned long long a, unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20,  "
+                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39,  "
+                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58,  "
+                 "%59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77,  "
+                 "%78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96,  "
+                 "%97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112,  "
+                 "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+                 "}, %128, %129, 1, 1, 1, 0, 1;"
+                 : SUMS64(0), SUMS64(64)
+                 : "l"(a), "l"(b));
+#endif
+}
+
+__device__ __forceinline__ void begin_product(float (&sum)[64], unsigned long long a, unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20,  "
+                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39,  "
+                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58,  "
+                 "%59, %60, %61, %62, %63"
+                 "}, %64, %65, 1, 1, 1, 0, 1;"
+                 : SUMS64(0)
+                 : "l"(a), "l"(b));
+#endif
+}
+
+// Rounds two sums to elements of 2 bytes, the first in the lower half.
+__device__ __forceinline__ unsigned rounded(float first, float second)
+{
+    unsigned both = 0;
+#if __CUDA_ARCH__ >= 800
+    asm("cvt.rn." FORMAT "x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+#endif
+    return both;
+}
+
+template <bool VECTORS>  // whether all rows start at multiples of 16 bytes
+__device__ __forceinline__ void half_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
+                                          int k, int n, char *shared)
+{
+    // The blocks of a moment work on STRIP rows of tiles and few columns, whose parts of a and b fit the L2 cache.
+    unsigned tiles_m = ((unsigned)m + HTILE_M - 1) / HTILE_M, tiles_n = ((unsigned)n + BROAD - 1) / BROAD;
+    unsigned strip = blockIdx.x / (STRIP * tiles_n) * STRIP, number = blockIdx.x - strip * tiles_n;
+    unsigned high = min(tiles_m - strip, STRIP);
+    size_t row0 = (size_t)(strip + number % high) * HTILE_M, col0 = (size_t)(number / high) * BROAD;
+
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32;
+    unsigned base = (unsigned)__cvta_generic_to_shared(shared);
+
+    // A thread copies 16 bytes of every apart-th row. Rows and columns beyond the matrix are those at its edge again.
+    // The eight pieces of 128 bytes change places, differently in each of eight rows. A tile of b is cut into parts of
+    // 64 columns, 128 bytes, one behind the other.
+    const int apart_a = BLOCK / 8, apart_b = BLOCK / (BROAD / 8);
+    const int row_a = idx / 8, at_a = idx % 8 * 8, row_b = idx / (BROAD / 8), at_b = idx % (BROAD / 8) * 8;
+    const T *from_a = a + at_a, *from_b = b + (size_t)row_b * n;
+    from_b += VECTORS ? min(col0 + at_b, (size_t)n - 8) : col0 + at_b;
+    int wide = n - (int)col0 - at_b, deep = k;  // what is left of a row of b, and of k
+    auto load = [&](int stage) {
+        T *to_a = (T *)shared + stage * HSTAGE, *to_b = to_a + HTILE_M * 64 + at_b / 64 * 64 * 64;
+        const T *line = from_b;
+#pragma unroll
+        for (int r = 0; r < HTILE_M; r += apart_a)
+            copy_some<VECTORS>(to_a + (row_a + r) * 64 + (at_a ^ row_a % 8 * 8),
+                               from_a + min(row0 + row_a + r, (size_t)m - 1) * k, deep - at_a);
+#pragma unroll
+        for (int r = 0; r < 64; r += apart_b, line += (size_t)apart_b * n)
+            copy_some<VECTORS>(to_b + (row_b + r) * 64 + (at_b % 64 ^ (row_b + r) % 8 * 8), line,
+                               row_b + r < deep ? VECTORS ? 1 : wide : 0);
+        from_a += 64;
+        from_b += (size_t)64 * n;
+        deep -= 64;
+        commit_copies();
+    };
+
+#pragma unroll
+    for (int stage = 0; stage < GSTAGES - 2; stage++)
+        load(stage);
+    float sum[BROAD / 2] = {};
+    hold(sum);
+    int now = 0, next = GSTAGES - 2;
+    for (int k0 = 0; k0 < k; k0 += 64) {
+        // Copies of this step have arrived, for the tensor cores too, and no group uses those of two steps ago.
+        wait_copies<GSTAGES - 3>();
+#if __CUDA_ARCH__ >= 900
+        asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+        __syncthreads();
+        // Eight rows of 128 bytes are 1024 bytes on from the eight before, a part of 64 columns 8192 from the next.
+        unsigned long long pattern = 64ull << 32 | 1ull << 62;
+        unsigned long long rows = (base + now * HSTAGE * 2 + idx / 128 * 8192) >> 4 | 1ull << 16 | pattern;
+        unsigned long long columns = (base + now * HSTAGE * 2 + HTILE_M * 128) >> 4 | 512ull << 16 | pattern;
+#if __CUDA_ARCH__ >= 900
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            begin_product(sum, rows + i * 2, columns + i * 128);
+#if __CUDA_ARCH__ >= 900
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+        wait_products<1>();
+        load(next);
+        now = now + 1 < GSTAGES ? now + 1 : 0;
+        next = next + 1 < GSTAGES ? next + 1 : 0;
+    }
+    wait_products<0>();
+    hold(sum);
+#pragma unroll
+    for (int i = 0; i < BROAD / 2; i += 2) {
+        size_t row = row0 + idx / 32 * 16 + lane / 4 + i / 2 % 2 * 8, col = col0 + i / 4 * 8 + lane % 4 * 2;
+        unsigned both = rounded(sum[i], sum[i + 1]);
+        if (VECTORS) {
+            if (row < m && col < n)
+                *(unsigned *)(c + row * n + col) = both;
+        } else {
+            if (row < m && col < n)
+                c[row * n + col] = both & 0xFFFF;
+            if (row < m && col + 1 < n)
+                c[row * n + col + 1] = both >> 16;
+        }
+    }
+}
+
+// Multiplies float16 or bfloat16, with sums in float: 64 x 16 by 16 x 256 products an instruction (sm_90a).
+// Half the bytes for twice the products of TF32, and no operand passes through registers.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+matmul_half(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
+{
+    extern __shared__ uint4 tiles[];
+    char *shared = (char *)tiles + (1024 - __cvta_generic_to_shared(tiles) % 1024) % 1024;
+
+    if (k % 8 == 0 && n % 8 == 0)
+        half_tile<true>(a, b, c, m, k, n, shared);
+    else
+        half_tile<false>(a, b, c, m, k, n, shared);
 }

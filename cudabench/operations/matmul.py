@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from math import sqrt
 from typing import Any
 
+import ml_dtypes  # noqa: F401  (NumPy then knows bfloat16 by name)
 import numpy as np
 
+from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.launchable import MAX_GRID, MAX_STATIC_SHARED
 from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance, cdiv
 from cudabench.operations import blas
@@ -17,6 +19,7 @@ from cudabench.operations.warps import MAX_WARPS, needs_warps
 
 Arrays = dict[str, np.ndarray]
 
+WIDE, NARROW = ("float32", "float64"), ("float16", "bfloat16")
 FULL_BLOCKS = 128  # blocks that keep the GPU busy: the H200 and H100 have 132 multiprocessors
 
 # Geometry ------------------------------------------------------------------------------------------------------------
@@ -61,6 +64,7 @@ def register_tiles(name: str) -> Kernel:
         any_grid=True,
         constants={"TM": rule, "TN": rule, "TK": number(1, 128, multiple="VEC")},
         refuses=needs_tiles,
+        dtypes=WIDE,
     )
 
 
@@ -117,10 +121,18 @@ def ahead(
         f"matmul_{name}",
         (32, 8),
         lambda g: over_ahead(g, parts(g)),
-        constants={"AHEAD_M": number(8, 16, power=True), "AHEAD_KEPT": number(1, 2), "AHEAD_ACROSS": number(0, 1), "AHEAD_STAGES": number(2, 16), "STRIP": number(1, 1024), **(constants or {})},
+        constants={
+            "AHEAD_M": number(8, 16, power=True),
+            "AHEAD_KEPT": number(1, 2),
+            "AHEAD_ACROSS": number(0, 1),
+            "AHEAD_STAGES": number(2, 16),
+            "STRIP": number(1, 1024),
+            **(constants or {}),
+        },
         refuses=needs_warps,
         shared_bytes=shared,
         defines=defines,
+        dtypes=WIDE,
     )
 
 
@@ -165,6 +177,12 @@ def high(g: Geometry) -> dict[str, str]:
     return {"HIGH": str(256 if large >= FULL_BLOCKS // 2 else 128)}
 
 
+def broad(g: Geometry) -> dict[str, str]:
+    """Return the columns of a tile: fewer where the larger tiles leave multiprocessors idle."""
+    large = cdiv(g.size["m"], g["HTILE_M"]) * cdiv(g.size["n"], 256)
+    return {"BROAD": str(256 if large >= FULL_BLOCKS // 2 else 128)}
+
+
 # The operation -------------------------------------------------------------------------------------------------------
 
 
@@ -172,31 +190,58 @@ def inputs(problem: Problem) -> Arrays:
     """Return A and B, their elements in [0, 1): no sum cancels, so the relative error is bounded."""
     m, n, k = (problem.size[name] for name in "mnk")
     rng = np.random.default_rng(problem.seed)
-    return {"a": random_array(rng, (m, k), problem.dtype), "b": random_array(rng, (k, n), problem.dtype)}
+    drawn = "float32" if problem.dtype == "bfloat16" else problem.dtype
+    arrays = {"a": random_array(rng, (m, k), drawn), "b": random_array(rng, (k, n), drawn)}
+    return {name: to_bfloat16(array) for name, array in arrays.items()} if problem.dtype == "bfloat16" else arrays
+
+
+def widened(problem: Problem, array: np.ndarray, wide: type = np.float64) -> np.ndarray:
+    """Return elements as numbers of a wider type; bfloat16 is in NumPy's hands as bits."""
+    return (from_bfloat16(array) if problem.dtype == "bfloat16" else array).astype(wide, copy=False)
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the product in float64."""
-    return {"c": np.matmul(arrays["a"].astype(np.float64, copy=False), arrays["b"].astype(np.float64, copy=False))}
+    """Return the product in float64; of bfloat16 rounded to it, as its bits."""
+    c = np.matmul(*(widened(problem, arrays[name]) for name in "ab"))
+    return {"c": to_bfloat16(c) if problem.dtype == "bfloat16" else c}
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Multiply with NumPy's BLAS."""
+    """Multiply with NumPy's BLAS, which has no type of 2 bytes: those become float32 before, and again after."""
+    c = outputs["c"]
     with blas.limited(threads):
-        np.matmul(arrays["a"], arrays["b"], out=outputs["c"])
+        if c.dtype.itemsize > 2:
+            np.matmul(arrays["a"], arrays["b"], out=c)
+        elif c.dtype == np.float16:
+            c[...] = np.matmul(arrays["a"].astype(np.float32), arrays["b"].astype(np.float32))
+        else:
+            c[...] = to_bfloat16(np.matmul(from_bfloat16(arrays["a"]), from_bfloat16(arrays["b"])))
 
 
 def tolerance(problem: Problem) -> Tolerance:
     """Return what K roundings may add up to; float64's reference has as many of its own."""
+    k = problem.size["k"]
+    if problem.dtype in NARROW:
+        bfloat = problem.dtype == "bfloat16"
+        # The reference of bfloat16 is rounded too.
+        unit = 2.0**-8 * 2 if bfloat else 2.0**-11
+        lost = 2.0**-23 * (k / 8 + 4)
+        reason = "c rounds to its type; the tensor cores cut each of K / 16 sums off to 24 bits"
+        return Tolerance(1.01 * unit + lost, 0.0, reason, bfloat16=bfloat)
     unit = float(np.finfo(problem.dtype).eps) / 2
-    rtol = 4 * sqrt(problem.size["k"]) * unit * (2 if problem.dtype == "float64" else 1)
+    rtol = 4 * sqrt(k) * unit * (2 if problem.dtype == "float64" else 1)
     return Tolerance(rtol, 0.0, "K roundings of random sign add up to sqrt(K) units; 4 times that leaves room")
+
+
+def storage(problem: Problem) -> str:
+    """Return NumPy's type of an element in memory."""
+    return "uint16" if problem.dtype == "bfloat16" else problem.dtype
 
 
 def buffers(problem: Problem) -> tuple[Buffer, ...]:
     """Return A, B and C."""
     m, n, k = (problem.size[name] for name in "mnk")
-    dtype = problem.dtype
+    dtype = storage(problem)
     return (Buffer("a", (m, k), dtype, "in"), Buffer("b", (k, n), dtype, "in"), Buffer("c", (m, n), dtype, "out"))
 
 
@@ -208,7 +253,7 @@ def arguments(problem: Problem) -> tuple[Any, ...]:
 def moved(problem: Problem) -> int:
     """Return the bytes of the three matrices: each element moves at least once."""
     m, n, k = (problem.size[name] for name in "mnk")
-    return (m * k + k * n + m * n) * np.dtype(problem.dtype).itemsize
+    return (m * k + k * n + m * n) * np.dtype(storage(problem)).itemsize
 
 
 OPERATION = Operation(
@@ -219,10 +264,12 @@ OPERATION = Operation(
     default_size=(2048, 2048, 2048),
     simulated_size=(512, 512, 512),
     block_dimensions=2,
-    dtypes={"float32": "float", "float64": "double"},
+    # Elements of 2 bytes are bits to all but the tensor cores, so the chapter needs no header for them.
+    dtypes={"float32": "float", "float64": "double", "float16": "unsigned short", "bfloat16": "unsigned short"},
+    defines=lambda problem: {"BFLOAT16": "1"} if problem.dtype == "bfloat16" else {},
     kernels=(
-        Kernel("naive", "matmul_naive", (16, 16), over_result(), any_grid=True),
-        Kernel("tiled", "matmul_tiled", (16, 16), over_result(), any_grid=True),
+        Kernel("naive", "matmul_naive", (16, 16), over_result(), any_grid=True, dtypes=WIDE),
+        Kernel("tiled", "matmul_tiled", (16, 16), over_result(), any_grid=True, dtypes=WIDE),
         register_tiles("registers"),
         register_tiles("vector"),
         register_tiles("double-buffer"),
@@ -240,6 +287,7 @@ OPERATION = Operation(
             },
             refuses=needs_warps,
             shared_bytes=lambda g: g["STAGES"] * g["WSTAGE"] * g.itemsize,
+            dtypes=WIDE,
         ),
         Kernel(
             "tensor",
@@ -251,6 +299,7 @@ OPERATION = Operation(
             shared_bytes=lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
             expected=of_tensor,
             tolerance=tensor_tolerance,
+            dtypes=WIDE,
         ),
         ahead("ahead", lambda g: 1),
         ahead("sliced", lambda g: g["SLICES"], {"SLICES": number(1, MAX_WARPS, shares_slices, power=True)}, slices),
@@ -278,6 +327,18 @@ OPERATION = Operation(
             dtypes=("float32",),
             architecture="sm_90a",
         ),
+        Kernel(
+            "half",
+            "matmul_half",
+            (32, 8),
+            lambda g: over_tiles(g, "HTILE_M", "BROAD"),
+            constants={"BROAD": number(128, 256, power=True), "GSTAGES": number(4, 16), "STRIP": number(1, 1024)},
+            refuses=needs_groups,
+            defines=broad,
+            shared_bytes=lambda g: g["HSHARED"],
+            dtypes=NARROW,
+            architecture="sm_90a",
+        ),
     ),
     buffers=buffers,
     arguments=arguments,
@@ -290,7 +351,7 @@ OPERATION = Operation(
     flops=lambda problem: 2 * problem.size["m"] * problem.size["n"] * problem.size["k"],
     flops_formula="2 * M * N * K",
     peers=(
-        Peer("cublas", "cublas", "cublasGemmEx", ("float32", "float64")),
+        Peer("cublas", "cublas", "cublasGemmEx", (*WIDE, *NARROW)),
         Peer(
             "cublas-tf32",
             "cublas",
@@ -299,6 +360,6 @@ OPERATION = Operation(
             arithmetic=("tf32",),
             tolerance=tf32_tolerance,
         ),
-        Peer("torch", "torch", "torch.mm(a, b, out=c)", ("float32", "float64")),
+        Peer("torch", "torch", "torch.mm(a, b, out=c)", (*WIDE, *NARROW)),
     ),
 )

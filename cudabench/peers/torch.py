@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
 
     def bind(addresses: Mapping[str, int]) -> Queue:
         buffers = [buffer for buffer in operation.buffers(problem) if buffer.role != "scratch"]
-        tensors = [tensor(torch, device, buffer, addresses[buffer.name]) for buffer in buffers]
+        tensors = [tensor(torch, device, buffer, addresses[buffer.name], problem.dtype) for buffer in buffers]
         streams: dict[int, Any] = {}
 
         def queue(stream: int) -> None:
@@ -72,10 +73,11 @@ class _Array:
         }
 
 
-def tensor(torch: Any, device: Any, buffer: Buffer, address: int) -> Any:
-    """Return a tensor over an array; nothing is copied."""
-    made = torch.as_tensor(_Array(buffer, address), device=device)
-    return made.view(torch.bfloat16) if buffer.dtype == "bfloat16" else made
+def tensor(torch: Any, device: Any, buffer: Buffer, address: int, dtype: str) -> Any:
+    """Return a tensor over an array; nothing is copied. bfloat16, which NumPy lacks, comes as 16 bits."""
+    if dtype == "bfloat16":
+        return torch.as_tensor(_Array(replace(buffer, dtype="int16"), address), device=device).view(torch.bfloat16)
+    return torch.as_tensor(_Array(buffer, address), device=device)
 
 
 # A call takes the operation's arrays in their order, scratch left out, and fills the outputs.
