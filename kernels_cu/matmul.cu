@@ -936,7 +936,7 @@ matmul_tensor_split(const T *__restrict__ a, const T *__restrict__ b, T *__restr
 #ifndef GSTAGES
 #define GSTAGES 4  // steps whose tiles are in shared memory, in use or on the way
 #endif
-#define GROUPS (BLOCK / 128)
+#define GROUPS (BLOCK / 128 > 0 ? BLOCK / 128 : 1)
 #define GWIDE (GROUPS * 64)   // columns of c in a block's tile
 #define GROW_B (GWIDE + 8)    // padded: four rows of b are in different banks
 #define GSTAGE (HIGH * 32 + 32 * GROW_B)  // elements of the tiles of one step: 32 columns of a, 128 bytes

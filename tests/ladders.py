@@ -55,8 +55,13 @@ QUICK_WORK, QUICK_LAUNCHES = 2**20, 64  # the most of a test that is not slow
 
 
 def build(name: str, *kernels: str, **request: Any) -> tuple[Operation, list[Case]]:
-    """Return an operation and the cases of a request, options at their defaults unless given."""
+    """Return an operation and the cases of a request, options at their defaults unless given; a kernel that does not
+    take the default type is asked for its own first one."""
     operation = operations.get(name)
+    if len(kernels) == 1 and request.get("dtype") is None:
+        own = next((kernel.dtypes for kernel in operation.kernels if kernel.name == kernels[0]), None)
+        if own and next(iter(operation.dtypes)) not in own:
+            request["dtype"] = own[0]
     return operation, cases.build(operation, asked(operation, kernels=kernels, **request))
 
 

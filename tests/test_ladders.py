@@ -71,8 +71,9 @@ def test_ladder_matches_chapter(name: str) -> None:
     assert [kernel.name for kernel in functions if kernel.name in ladder and not kernel.comment] == []
     launched = {
         launch.function.partition("<")[0]
+        for dtype in operation.dtypes
         for size in [*ladders.SIZES[len(operation.dimensions)], operation.default_size]
-        for case in build(name, size=size)[1]
+        for case in build(name, size=size, dtype=dtype)[1]
         for launch in case.launches
     }
     assert launched == {kernel.name for kernel in functions}

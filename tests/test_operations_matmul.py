@@ -148,3 +148,43 @@ def test_tensor_in_the_simulator(dtype: str, arch: str) -> None:
     """The tensor rung is right with more steps than stages, two strips of tiles, and sm_80's smaller instruction."""
     at = {"size": (1100, 132, 68), "block": (32, 1), "dtype": dtype}
     assert simulated("matmul", "tensor", architecture=arch, **at) == []
+
+
+def test_types_of_two_bytes_round_once() -> None:
+    """float16 has a reference in float64, bfloat16 one of its own bits; a last place off passes, a thousandth does
+    not."""
+    for dtype, last in (("float16", 2.0**-11), ("bfloat16", 2.0**-8)):
+        at = problem("matmul", 4, 64, 4, dtype=dtype)
+        arrays = matmul.inputs(at)
+        exact = matmul.widened(at, arrays["a"]) @ matmul.widened(at, arrays["b"])
+        tolerance = MATMUL.tolerance(at)
+        expected = MATMUL.right("", at, arrays)["c"]
+        got = np.zeros((4, 4), matmul.storage(at))
+        matmul.on_cpu(arrays, {"c": got}, 1)
+        assert verify.compare(expected, got, tolerance).mismatches == 0
+        far = matmul.to_bfloat16(exact * (1 + 4 * last)) if dtype == "bfloat16" else (exact * (1 + 4 * last))
+        assert verify.compare(expected, far.astype(got.dtype), tolerance).mismatches == 16
+        assert MATMUL.bytes(at) == (4 * 64 * 2 + 16) * 2
+
+
+@pytest.mark.parametrize(("size", "parts"), [(512, "4"), (1024, "4"), (2048, "2")])
+def test_small_products_are_sliced_finer(size: int, parts: str) -> None:
+    """k is shared among more warps where the tiles would be too few."""
+    case = build("matmul", "sliced", size=(size, size, size))[1][0]
+    assert case.defines["SLICES"] == parts
+
+
+def test_wgmma_is_for_one_generation() -> None:
+    """Its rungs run where the instruction is, and are skipped with the reason elsewhere."""
+    for kernel in ("wgmma", "half"):
+        assert build("matmul", kernel, size=(64, 64, 64))[1][0].architecture == "sm_90a"
+    assert simulated("matmul", "wgmma", size=(70, 33, 130)) == []
+    (skipped,) = simulated("matmul", "wgmma", architecture="sm_80", size=(70, 33, 130))
+    assert "only GPUs of compute capability 9.0 have" in skipped
+
+
+@pytest.mark.parametrize(("kernel", "block"), [("wgmma", (32, 2)), ("half", (32, 16))])
+def test_groups_are_of_four_warps(kernel: str, block: tuple[int, int]) -> None:
+    """wgmma's rungs take one group of warps or two."""
+    with pytest.raises(UsageError, match="groups of 128 threads"):
+        build("matmul", kernel, block=block)
