@@ -1187,8 +1187,9 @@ __device__ __forceinline__ void half_tile(const T *__restrict__ a, const T *__re
                                from_a + min(row0 + row_a + r, (size_t)m - 1) * k, deep - at_a);
 #pragma unroll
         for (int r = 0; r < 64; r += apart_b, line += (size_t)apart_b * n)
-            copy_some<VECTORS>(to_b + (row_b + r) * 64 + (at_b % 64 ^ (row_b + r) % 8 * 8), line,
-                               row_b + r < deep ? VECTORS ? 1 : wide : 0);
+            if (64 % apart_b == 0 || row_b + r < 64)
+                copy_some<VECTORS>(to_b + (row_b + r) * 64 + (at_b % 64 ^ (row_b + r) % 8 * 8), line,
+                                   row_b + r < deep ? VECTORS ? 1 : wide : 0);
         from_a += 64;
         from_b += (size_t)64 * n;
         deep -= 64;
@@ -1256,4 +1257,135 @@ matmul_half(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c,
         half_tile<true>(a, b, c, m, k, n, shared);
     else
         half_tile<false>(a, b, c, m, k, n, shared);
+}
+
+// tensor-split's three products by wgmma. What rests of b's elements the lanes compute in registers; what rests of a's
+// goes into a second tile in shared memory, where each thread puts it for the vectors that it has copied itself.
+#ifndef SSTAGES
+#define SSTAGES 4  // steps whose tiles are in shared memory, in use or on the way
+#endif
+#define SHIGH 128  // rows of c in a block's tile: a lane keeps its sums twice
+#define SSTAGE ((SHIGH * 32 + 32 * GROW_B + 255) / 256 * 256)   // elements; tiles begin at multiples of 1024 bytes
+#define SSHARED ((SSTAGES * SSTAGE + 2 * SHIGH * 32) * 4 + 1024)  // bytes, with two tiles of rests
+
+__device__ __forceinline__ float rest_of(float x)
+{
+    return x - __uint_as_float(__float_as_uint(x) & 0xFFFFE000);
+}
+
+template <bool VECTORS>  // whether all rows start at multiples of 16 bytes
+__device__ __forceinline__ void split_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
+                                           int k, int n, T *tiles)
+{
+    // The blocks of a moment work on STRIP rows of tiles and few columns, whose parts of a and b fit the L2 cache.
+    unsigned tiles_m = ((unsigned)m + SHIGH - 1) / SHIGH, tiles_n = ((unsigned)n + GWIDE - 1) / GWIDE;
+    unsigned strip = blockIdx.x / (STRIP * tiles_n) * STRIP, number = blockIdx.x - strip * tiles_n;
+    unsigned high = min(tiles_m - strip, STRIP);
+    size_t row0 = (size_t)(strip + number % high) * SHIGH, col0 = (size_t)(number / high) * GWIDE;
+
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32;
+    unsigned from_n = idx / 32 * 16 + lane / 4;  // columns of c that the lane has: this one and from_n + 8
+
+    // Copies as in wgmma
+    const int apart_a = BLOCK / 8, apart_b = BLOCK / (GWIDE / 4);
+    const int row_a = idx / 8, at_a = idx % 8 * 4, row_b = idx / (GWIDE / 4), at_b = idx % (GWIDE / 4) * 4;
+    const int place_a = row_a * 32 + (at_a ^ row_a % 8 * 4);
+    const T *from_a = a + at_a, *from_b = b + (size_t)row_b * n;
+    from_b += VECTORS ? min(col0 + at_b, (size_t)n - 4) : col0 + at_b;
+    int wide = n - (int)col0 - at_b, deep = k;  // what is left of a row of b, and of k
+    auto load = [&](int stage) {
+        T *to_a = tiles + stage * SSTAGE + place_a, *to_b = tiles + stage * SSTAGE + SHIGH * 32 + row_b * GROW_B + at_b;
+        const T *line = from_b;
+#pragma unroll
+        for (int r = 0; r < SHIGH; r += apart_a)
+            copy_some<VECTORS>(to_a + r * 32, from_a + min(row0 + row_a + r, (size_t)m - 1) * k, deep - at_a);
+#pragma unroll
+        for (int r = 0; r < 32; r += apart_b, line += (size_t)apart_b * n)
+            copy_some<VECTORS>(to_b + r * GROW_B, line, row_b + r < deep ? VECTORS ? 1 : wide : 0);
+        from_a += 32;
+        from_b += (size_t)32 * n;
+        deep -= 32;
+        commit_copies();
+    };
+
+#pragma unroll
+    for (int stage = 0; stage < SSTAGES - 1; stage++)
+        load(stage);
+    float total[SHIGH / 2] = {}, sum[SHIGH / 2];
+    int now = 0, next = SSTAGES - 1, side = 0;
+    for (int k0 = 0; k0 < k; k0 += 32) {
+        const T *tile_a = tiles + now * SSTAGE;
+        T *rests = tiles + SSTAGES * SSTAGE + side * SHIGH * 32;
+        wait_copies<SSTAGES - 2>();
+#pragma unroll
+        for (int r = 0; r < SHIGH; r += apart_a) {
+            float4 v = *(const float4 *)(tile_a + place_a + r * 32);
+            *(float4 *)(rests + place_a + r * 32) = {rest_of(v.x), rest_of(v.y), rest_of(v.z), rest_of(v.w)};
+        }
+        // Copies and rests are there, for the tensor cores too, and no group uses the tiles of the step before.
+#if __CUDA_ARCH__ >= 900
+        asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+        __syncthreads();
+        const T *tile_b = tile_a + SHIGH * 32 + lane % 4 * GROW_B + from_n;
+        unsigned columns[4][4], rest[4][4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                float x = tile_b[(i * 8 + e / 2 * 4) * GROW_B + e % 2 * 8];
+                columns[i][e] = __float_as_uint(x);
+                rest[i][e] = __float_as_uint(rest_of(x));
+            }
+#pragma unroll
+        for (int i = 0; i < SHIGH / 2; i++)
+            sum[i] = 0;
+        hold(sum);
+        // Rows of 128 bytes whose pieces change places; eight of them are 1024 bytes on from the eight before.
+        unsigned long long pattern = 1ull << 16 | 64ull << 32 | 1ull << 62;
+        unsigned long long rows = (unsigned)__cvta_generic_to_shared(tile_a) >> 4 | pattern;
+        unsigned long long rows_rest = (unsigned)__cvta_generic_to_shared(rests) >> 4 | pattern;
+#if __CUDA_ARCH__ >= 900
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            begin_product(sum, rest[i], rows + i * 2);
+            begin_product(sum, columns[i], rows_rest + i * 2);
+            begin_product(sum, columns[i], rows + i * 2);
+        }
+#if __CUDA_ARCH__ >= 900
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+        load(next);
+        next = now;
+        now = now + 1 < SSTAGES ? now + 1 : 0;
+        side ^= 1;
+        wait_products<0>();
+        hold(sum);
+#pragma unroll
+        for (int i = 0; i < SHIGH / 2; i++)
+            total[i] += sum[i];
+    }
+#pragma unroll
+    for (int i = 0; i < SHIGH / 2; i++) {
+        size_t row = row0 + i / 4 * 8 + lane % 4 * 2 + i % 2, col = col0 + from_n + i / 2 % 2 * 8;
+        if (row < m && col < n)
+            c[row * n + col] = total[i];
+    }
+}
+
+// Multiplies all 24 bits of float by wgmma, as three products of TF32 (sm_90a).
+// A step's sums, of 32 products, are cut off by the tensor cores and then added by the lanes, which round: so the error
+// does not grow with k as theirs would. What remains: both groups of warps wait for their products in every step.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+matmul_wgmma_split(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
+{
+    extern __shared__ uint4 tiles[];
+    char *shared = (char *)tiles + (1024 - __cvta_generic_to_shared(tiles) % 1024) % 1024;
+
+    if (k % 4 == 0 && n % 4 == 0)
+        split_tile<true>(a, b, c, m, k, n, (T *)shared);
+    else
+        split_tile<false>(a, b, c, m, k, n, (T *)shared);
 }

@@ -171,6 +171,11 @@ def needs_groups(g: Geometry) -> str | None:
     return f"it works by groups of 128 threads, one or two of them, and {g.threads} threads are not that"
 
 
+def needs_few_groups(g: Geometry) -> str | None:
+    """Refuse a block that is not one to three groups of four warps."""
+    return None if g.threads == 384 else needs_groups(g)
+
+
 def high(g: Geometry) -> dict[str, str]:
     """Return the rows of a tile: fewer where the larger tiles leave multiprocessors idle."""
     large = cdiv(g.size["m"], 256) * cdiv(g.size["n"], g["GWIDE"])
@@ -333,10 +338,21 @@ OPERATION = Operation(
             (32, 8),
             lambda g: over_tiles(g, "HTILE_M", "BROAD"),
             constants={"BROAD": number(128, 256, power=True), "GSTAGES": number(4, 16), "STRIP": number(1, 1024)},
-            refuses=needs_groups,
+            refuses=needs_few_groups,
             defines=broad,
             shared_bytes=lambda g: g["HSHARED"],
             dtypes=NARROW,
+            architecture="sm_90a",
+        ),
+        Kernel(
+            "wgmma-split",
+            "matmul_wgmma_split",
+            (32, 8),
+            lambda g: over_tiles(g, "SHIGH", "GWIDE"),
+            constants={"SSTAGES": number(3, 16), "STRIP": number(1, 1024)},
+            refuses=needs_groups,
+            shared_bytes=lambda g: g["SSHARED"],
+            dtypes=("float32",),
             architecture="sm_90a",
         ),
     ),
