@@ -412,6 +412,11 @@ class Operation:
         rung = self._row(name)
         return ((rung and rung.tolerance) or self.tolerance)(problem)
 
+    def has_own(self, name: str) -> bool:
+        """Tell whether a row has right outputs of its own, not only a tolerance."""
+        rung = self._row(name)
+        return rung is not None and rung.expected is not None
+
     def _row(self, name: str) -> Kernel | Peer | None:
         rows: tuple[Kernel | Peer, ...] = (*self.kernels, *self.peers)
         return next((one for one in rows if one.name == name), None)

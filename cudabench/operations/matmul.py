@@ -159,6 +159,12 @@ def tensor_tolerance(problem: Problem) -> Tolerance:
     return Tolerance(lost, 0.0, "of inputs cut to TF32; the tensor cores cut each of K / 8 sums off to 24 bits")
 
 
+def split_tolerance(problem: Problem) -> Tolerance:
+    """Return what three products of TF32 in the place of one of float may lose."""
+    lost = 2.0**-19 + 4 * sqrt(problem.size["k"]) * 2.0**-24
+    return Tolerance(lost, 0.0, "rest times rest, up to 2^-20, is left out and rests are cut; K roundings as sqrt(K)")
+
+
 def tf32_tolerance(problem: Problem) -> Tolerance:
     """Return what inputs rounded or cut to TF32 may lose, whichever a library does."""
     return Tolerance(2.0**-9, 0.0, "each of two factors loses up to 2^-10 of itself where it is cut to TF32")
@@ -316,6 +322,7 @@ OPERATION = Operation(
             constants={"XSTAGES": number(2, 16), "STRIP": number(1, 1024)},
             refuses=needs_warps,
             shared_bytes=lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
+            tolerance=split_tolerance,
             dtypes=("float32",),
         ),
         Kernel(
@@ -352,6 +359,7 @@ OPERATION = Operation(
             constants={"SSTAGES": number(3, 16), "STRIP": number(1, 1024)},
             refuses=needs_groups,
             shared_bytes=lambda g: g["SSHARED"],
+            tolerance=split_tolerance,
             dtypes=("float32",),
             architecture="sm_90a",
         ),

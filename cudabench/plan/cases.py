@@ -521,8 +521,11 @@ def _expects_macro(text: str, name: str) -> bool:
 
 
 def _expects(operation: Operation, kernel: Kernel) -> str:
-    """Return the name of the rung whose expected output this kernel has, or '' for the operation's reference."""
-    return next((k.name for k in operation.kernels if k.expected and k.expected is kernel.expected), "")
+    """Return the name of the rung whose expected output and tolerance this kernel has, or '' for the operation's."""
+    if not kernel.expected and not kernel.tolerance:
+        return ""
+    own = (kernel.expected, kernel.tolerance)
+    return next(k.name for k in operation.kernels if (k.expected, k.tolerance) == own)
 
 
 def _unplanned(operation: Operation, one: Picked, problem: Problem) -> Case:
