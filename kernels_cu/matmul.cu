@@ -680,33 +680,24 @@ matmul_tensor(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ 
         tensor_tile<false>(a, b, c, m, k, n, (T *)tiles);
 }
 
-// The next rungs copy both matrices as they lie, 16 bytes a copy. A warp owns 64 x 64 elements of c (double: 64 x 32) as
-// before, a thread AHEAD_M x AHEAD_N of them: of a its vectors run along k and serve VEC steps, of b along n.
-#ifndef AHEAD_M
-#define AHEAD_M 8  // rows of c that a thread sums up
-#endif
-#define AHEAD_N (512 / (int)sizeof(T) / AHEAD_M)  // columns of c that a thread sums up
-#define AHEAD_LANES (64 / AHEAD_M)                // of a warp, that share columns
-#ifndef AHEAD_KEPT
-#define AHEAD_KEPT 2
-#endif
-#ifndef AHEAD_ACROSS
-#define AHEAD_ACROSS 0
-#endif
-#ifndef AHEAD_STAGES
-#define AHEAD_STAGES 3  // steps whose tiles are in shared memory or on the way
+// The next rung copies both matrices as they lie, 16 bytes a copy. A warp owns 64 x 64 elements of c (double: 64 x 32) as
+// in warp-tile, a thread SLICE_M x SLICE_N of them: of a its vectors run along k and serve VEC products, of b along n.
+#define SLICE_M 8                      // rows of c that a thread sums up
+#define SLICE_N (64 / (int)sizeof(T))  // columns of c that a thread sums up
+#ifndef SLICE_STAGES
+#define SLICE_STAGES 3  // steps whose tiles are in shared memory or on the way
 #endif
 #ifndef SLICES
 #define SLICES 1  // parts of a step that groups of warps share
 #endif
 // Warps that share a part, side by side and in all; then what a step takes, for one part or several.
-#define AHEAD_WARPS(parts) (WARPS / (parts) > 0 ? WARPS / (parts) : 1)
-#define AHEAD_WIDE(parts) (AHEAD_WARPS(parts) % 8 == 0 ? 4 : AHEAD_WARPS(parts) % 2 == 0 ? 2 : 1)
-#define AHEAD_TILE_M(parts) (AHEAD_WARPS(parts) / AHEAD_WIDE(parts) * 64)
-#define AHEAD_TILE_N(parts) (AHEAD_WIDE(parts) * (32 / AHEAD_LANES) * AHEAD_N)
-#define AHEAD_TK(parts) ((parts) > 1 ? 8 * (parts) : 16)                  // columns of a, and rows of b
-#define AHEAD_ROW_A(parts) (AHEAD_TK(parts) + VEC)                        // padded: eight rows are in different banks
-#define AHEAD_STAGE(parts) (AHEAD_TILE_M(parts) * AHEAD_ROW_A(parts) + AHEAD_TK(parts) * AHEAD_TILE_N(parts))
+#define SLICE_WARPS(parts) (WARPS / (parts) > 0 ? WARPS / (parts) : 1)
+#define SLICE_WIDE(parts) (SLICE_WARPS(parts) % 8 == 0 ? 4 : SLICE_WARPS(parts) % 2 == 0 ? 2 : 1)
+#define SLICE_TILE_M(parts) (SLICE_WARPS(parts) / SLICE_WIDE(parts) * 64)
+#define SLICE_TILE_N(parts) (SLICE_WIDE(parts) * 4 * SLICE_N)
+#define SLICE_TK(parts) ((parts) > 1 ? 8 * (parts) : 16)                  // columns of a, and rows of b
+#define SLICE_ROW_A(parts) (SLICE_TK(parts) + VEC)                        // padded: eight rows are in different banks
+#define SLICE_STAGE(parts) (SLICE_TILE_M(parts) * SLICE_ROW_A(parts) + SLICE_TK(parts) * SLICE_TILE_N(parts))
 
 // Starts the copy of one vector, or of as many single elements where rows do not start at multiples of 16 bytes: those
 // from `left` on are outside and become zeros.
@@ -725,11 +716,11 @@ __device__ __forceinline__ void copy_some(T *to, const T *from, int left)
 }
 
 template <bool VECTORS, int PARTS>  // VECTORS: all rows start at multiples of 16 bytes
-__device__ __forceinline__ void ahead_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
+__device__ __forceinline__ void sliced_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
                                            int k, int n, T *tiles)
 {
-    const int tall = AHEAD_TILE_M(PARTS), broad = AHEAD_TILE_N(PARTS), step = AHEAD_TK(PARTS);
-    const int pitch = AHEAD_ROW_A(PARTS), size = AHEAD_STAGE(PARTS), beside = AHEAD_WIDE(PARTS);
+    const int tall = SLICE_TILE_M(PARTS), broad = SLICE_TILE_N(PARTS), step = SLICE_TK(PARTS);
+    const int pitch = SLICE_ROW_A(PARTS), size = SLICE_STAGE(PARTS), beside = SLICE_WIDE(PARTS);
     // The blocks of a moment work on STRIP rows of tiles and few columns, whose parts of a and b fit the L2 cache.
     unsigned tiles_m = ((unsigned)m + tall - 1) / tall, tiles_n = ((unsigned)n + broad - 1) / broad;
     unsigned strip = blockIdx.x / (STRIP * tiles_n) * STRIP, number = blockIdx.x - strip * tiles_n;
@@ -737,10 +728,9 @@ __device__ __forceinline__ void ahead_tile(const T *__restrict__ a, const T *__r
     size_t row0 = (size_t)(strip + number % high) * tall, col0 = (size_t)(number / high) * broad;
 
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
-    unsigned lane = idx % 32, warp = idx / 32, part = warp / AHEAD_WARPS(PARTS), mine = warp % AHEAD_WARPS(PARTS);
-    unsigned eight = lane / 2 % 8, four = lane % 2 + lane / 16 * 2;
-    unsigned from_m = mine / beside * 64 + (AHEAD_LANES == 8 ? eight : four);
-    unsigned from_n = mine % beside * (32 / AHEAD_LANES) * AHEAD_N + (AHEAD_LANES == 8 ? four : eight) * VEC;
+    unsigned lane = idx % 32, warp = idx / 32, part = warp / SLICE_WARPS(PARTS), mine = warp % SLICE_WARPS(PARTS);
+    unsigned from_m = mine / beside * 64 + lane / 2 % 8;
+    unsigned from_n = mine % beside * 4 * SLICE_N + (lane % 2 + lane / 16 * 2) * VEC;
 
     // A thread copies one vector of every APART-th row of a tile. Rows and columns beyond the matrix are those at its
     // edge again: they make sums that nobody writes.
@@ -776,61 +766,47 @@ __device__ __forceinline__ void ahead_tile(const T *__restrict__ a, const T *__r
     };
 
     const int depth = step / PARTS;  // of a step, for one part
-    Vector column[AHEAD_KEPT][AHEAD_M], line[2][AHEAD_N / VEC];
+    Vector column[2][SLICE_M], line[2][SLICE_N / VEC];
     auto fetch_a = [&](int into, int stage, int i) {
         const T *from = tiles + stage * size + from_m * pitch + part * depth + i;
 #pragma unroll
-        for (int r = 0; r < AHEAD_M; r++)
-            column[into][r].all = *(const uint4 *)(from + r * AHEAD_LANES * pitch);
+        for (int r = 0; r < SLICE_M; r++)
+            column[into][r].all = *(const uint4 *)(from + r * 8 * pitch);
     };
     auto fetch_b = [&](int into, int stage, int i) {
         const T *from = tiles + stage * size + tall * pitch + (part * depth + i) * broad + from_n;
 #pragma unroll
-        for (int s = 0; s < AHEAD_N / VEC; s++)
-            line[into][s].all = *(const uint4 *)(from + s * (32 / AHEAD_LANES) * VEC);
+        for (int s = 0; s < SLICE_N / VEC; s++)
+            line[into][s].all = *(const uint4 *)(from + s * 4 * VEC);
     };
 
 #pragma unroll
-    for (int stage = 0; stage < AHEAD_STAGES - 1; stage++)
+    for (int stage = 0; stage < SLICE_STAGES - 1; stage++)
         load(stage);
-    wait_copies<AHEAD_STAGES - 2>();
+    wait_copies<SLICE_STAGES - 2>();
     __syncthreads();
     fetch_a(0, 0, 0);
     fetch_b(0, 0, 0);
-    T sum[AHEAD_M][AHEAD_N] = {};
-    int now = 0, next = AHEAD_STAGES - 1;
+    T sum[SLICE_M][SLICE_N] = {};
+    int now = 0, next = SLICE_STAGES - 1;
     for (int k0 = 0; k0 < k; k0 += step) {
         load(next);
 #pragma unroll
         for (int i = 0; i < depth; i++) {
             if (i == depth - 1) {  // what comes next lies in the next tiles
-                wait_copies<AHEAD_STAGES - 2>();
+                wait_copies<SLICE_STAGES - 2>();
                 __syncthreads();
                 next = now;
-                now = now + 1 < AHEAD_STAGES ? now + 1 : 0;
+                now = now + 1 < SLICE_STAGES ? now + 1 : 0;
             }
-            if (AHEAD_KEPT == 2 && i % VEC == VEC - 1)
+            if (i % VEC == VEC - 1)
                 fetch_a((i / VEC + 1) % 2, now, (i + 1) % depth);
-            if (AHEAD_KEPT == 1 && i % VEC == 0 && i > 0)
-                fetch_a(0, now, i);
             fetch_b((i + 1) % 2, now, (i + 1) % depth);
-#if AHEAD_ACROSS
 #pragma unroll
-            for (int s = 0; s < AHEAD_N; s++)
+            for (int r = 0; r < SLICE_M; r++)
 #pragma unroll
-                for (int r = 0; r < AHEAD_M; r++)
-                    sum[r][s] += column[AHEAD_KEPT == 2 ? i / VEC % 2 : 0][r].at[i % VEC] * line[i % 2][s / VEC].at[s % VEC];
-            if (AHEAD_KEPT == 1 && i == depth - 1)
-                fetch_a(0, now, 0);
-            continue;
-#endif
-#pragma unroll
-            for (int r = 0; r < AHEAD_M; r++)
-#pragma unroll
-                for (int s = 0; s < AHEAD_N; s++)
-                    sum[r][s] += column[AHEAD_KEPT == 2 ? i / VEC % 2 : 0][r].at[i % VEC] * line[i % 2][s / VEC].at[s % VEC];
-            if (AHEAD_KEPT == 1 && i == depth - 1)
-                fetch_a(0, now, 0);
+                for (int s = 0; s < SLICE_N; s++)
+                    sum[r][s] += column[i / VEC % 2][r].at[i % VEC] * line[i % 2][s / VEC].at[s % VEC];
         }
     }
 
@@ -839,25 +815,25 @@ __device__ __forceinline__ void ahead_tile(const T *__restrict__ a, const T *__r
     for (int half = PARTS / 2; half > 0; half /= 2) {
         wait_copies<0>();
         __syncthreads();
-        T *slot = tiles + (part % half * AHEAD_WARPS(PARTS) + mine) * 32 * AHEAD_M * AHEAD_N + lane * VEC;
+        T *slot = tiles + (part % half * SLICE_WARPS(PARTS) + mine) * 32 * SLICE_M * SLICE_N + lane * VEC;
 #pragma unroll
-        for (int r = 0; r < AHEAD_M; r++)
+        for (int r = 0; r < SLICE_M; r++)
 #pragma unroll
-            for (int s = 0; s < AHEAD_N; s += VEC) {
+            for (int s = 0; s < SLICE_N; s += VEC) {
                 Vector v;
 #pragma unroll
                 for (int e = 0; e < VEC; e++)
                     v.at[e] = sum[r][s + e];
                 if (part >= half && part < 2 * half)
-                    *(uint4 *)(slot + (r * AHEAD_N + s) * 32) = v.all;
+                    *(uint4 *)(slot + (r * SLICE_N + s) * 32) = v.all;
             }
         __syncthreads();
         if (part < half)
 #pragma unroll
-            for (int r = 0; r < AHEAD_M; r++)
+            for (int r = 0; r < SLICE_M; r++)
 #pragma unroll
-                for (int s = 0; s < AHEAD_N; s += VEC) {
-                    Vector v = {*(const uint4 *)(slot + (r * AHEAD_N + s) * 32)};
+                for (int s = 0; s < SLICE_N; s += VEC) {
+                    Vector v = {*(const uint4 *)(slot + (r * SLICE_N + s) * 32)};
 #pragma unroll
                     for (int e = 0; e < VEC; e++)
                         sum[r][s + e] += v.at[e];
@@ -866,14 +842,14 @@ __device__ __forceinline__ void ahead_tile(const T *__restrict__ a, const T *__r
     if (part > 0)
         return;
 #pragma unroll
-    for (int r = 0; r < AHEAD_M; r++)
+    for (int r = 0; r < SLICE_M; r++)
 #pragma unroll
-        for (int s = 0; s < AHEAD_N; s += VEC) {
+        for (int s = 0; s < SLICE_N; s += VEC) {
             Vector v;
 #pragma unroll
             for (int e = 0; e < VEC; e++)
                 v.at[e] = sum[r][s + e];
-            size_t row = row0 + from_m + r * AHEAD_LANES, col = col0 + from_n + s * (32 / AHEAD_LANES);
+            size_t row = row0 + from_m + r * 8, col = col0 + from_n + s * 4;
             if (VECTORS) {
                 if (row < m && col < n)
                     *(uint4 *)(c + row * n + col) = v.all;
@@ -885,32 +861,18 @@ __device__ __forceinline__ void ahead_tile(const T *__restrict__ a, const T *__r
         }
 }
 
-// Fetches the operands of the next products while these are computed, across the barrier between two steps too.
-// So no product waits for shared memory, and a, copied as it lies, takes a fourth of the copies: of a step's instructions
-// 94% are products, up from 89%. What remains: 128 x 256 elements a block make too few blocks of a small matrix.
-extern "C" __global__ void __launch_bounds__(BLOCK)
-matmul_ahead(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
-{
-    extern __shared__ uint4 tiles[];
-
-    if (k % VEC == 0 && n % VEC == 0)
-        ahead_tile<true, 1>(a, b, c, m, k, n, (T *)tiles);
-    else
-        ahead_tile<false, 1>(a, b, c, m, k, n, (T *)tiles);
-}
-
 // Shares k among groups of the block's warps, whose sums are added at the end: more blocks of smaller tiles.
-// The warps' own 64 x 64 elements stay, and with them the six loads for 128 products. It pays where the tiles of ahead
-// are fewer than the multiprocessors; elsewhere it costs the sums' way through shared memory.
+// The warps' own 64 x 64 elements stay, and with them the six loads for 128 products. It pays where warp-tile's tiles are
+// fewer than the multiprocessors, as at 1024; at 2048 warp-tile is ahead.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_sliced(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
     extern __shared__ uint4 tiles[];
 
     if (k % VEC == 0 && n % VEC == 0)
-        ahead_tile<true, SLICES>(a, b, c, m, k, n, (T *)tiles);
+        sliced_tile<true, SLICES>(a, b, c, m, k, n, (T *)tiles);
     else
-        ahead_tile<false, SLICES>(a, b, c, m, k, n, (T *)tiles);
+        sliced_tile<false, SLICES>(a, b, c, m, k, n, (T *)tiles);
 }
 
 // Multiplies all 24 bits of float on the tensor cores, as three products of TF32: a number is the sum of two.
@@ -1089,7 +1051,8 @@ __device__ __forceinline__ void group_tile(const T *__restrict__ a, const T *__r
 
 // Lets the tensor cores read shared memory themselves, by wgmma (sm_90a).
 // An instruction is 64 x 8 by 8 x 256 products, begun and waited for later: the next tiles are fetched meanwhile, and
-// only b passes through registers. What remains: blocks fetch the same rows of a each for itself; clusters would share.
+// only b passes through registers. That pays up to 2048; from 4096 on this rung and tensor wait for the same bytes. What
+// remains: every block fetches its rows and columns from the L2 cache for itself, where a cluster would share them.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_wgmma(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
@@ -1247,7 +1210,7 @@ __device__ __forceinline__ void half_tile(const T *__restrict__ a, const T *__re
 }
 
 // Multiplies float16 or bfloat16, with sums in float: 64 x 16 by 16 x 256 products an instruction (sm_90a).
-// Half the bytes for twice the products of TF32, and no operand passes through registers.
+// Half the bytes and twice the rate of TF32, and no operand passes through registers. What remains is as in wgmma.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_half(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {

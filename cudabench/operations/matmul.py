@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.launchable import MAX_GRID, MAX_STATIC_SHARED
-from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance, cdiv
+from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Peer, Problem, Tolerance, cdiv
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import in_registers, number
@@ -89,51 +89,26 @@ def shares_slices(g: Geometry) -> str | None:
 def slices(g: Geometry) -> dict[str, str]:
     """Return the parts of a step: as few as give every multiprocessor of a large GPU a block, at least two."""
     parts = 2
-    while parts < 4 and g["WARPS"] % (2 * parts) == 0 and over_ahead(g, parts)[0] < FULL_BLOCKS:
+    while parts < 4 and g["WARPS"] % (2 * parts) == 0 and over_slices(g, parts)[0] < FULL_BLOCKS:
         parts *= 2
     return {"SLICES": str(parts if g["WARPS"] % parts == 0 else 1)}
 
 
-def over_ahead(g: Geometry, parts: int) -> Dim:
-    """Return the grid of the rungs whose warps share a step in so many parts."""
+def over_slices(g: Geometry, parts: int) -> Dim:
+    """Return the grid of the rung whose warps share a step in so many parts."""
     return (
-        cdiv(g.size["m"], g.call("AHEAD_TILE_M", parts)) * cdiv(g.size["n"], g.call("AHEAD_TILE_N", parts)),
+        cdiv(g.size["m"], g.call("SLICE_TILE_M", parts)) * cdiv(g.size["n"], g.call("SLICE_TILE_N", parts)),
         1,
         1,
     )
 
 
-def ahead(
-    name: str,
-    parts: Callable[[Geometry], int],
-    constants: Mapping[str, Rule] | None = None,
-    defines: Callable[[Geometry], dict[str, str]] = lambda g: {},
-) -> Kernel:
-    """Return a rung that fetches operands ahead, whose warps share a step in so many parts."""
-
-    def shared(g: Geometry) -> int:
-        stages = g["AHEAD_STAGES"] * g.call("AHEAD_STAGE", parts(g))
-        sums = parts(g) // 2 * g.call("AHEAD_TILE_M", parts(g)) * g.call("AHEAD_TILE_N", parts(g))
-        return max(stages, sums) * g.itemsize
-
-    return Kernel(
-        name,
-        f"matmul_{name}",
-        (32, 8),
-        lambda g: over_ahead(g, parts(g)),
-        constants={
-            "AHEAD_M": number(8, 16, power=True),
-            "AHEAD_KEPT": number(1, 2),
-            "AHEAD_ACROSS": number(0, 1),
-            "AHEAD_STAGES": number(2, 16),
-            "STRIP": number(1, 1024),
-            **(constants or {}),
-        },
-        refuses=needs_warps,
-        shared_bytes=shared,
-        defines=defines,
-        dtypes=WIDE,
-    )
+def sliced_shared(g: Geometry) -> int:
+    """Return the bytes for the steps' tiles, or for the sums of half of the parts where those are more."""
+    parts = g["SLICES"]
+    stages = g["SLICE_STAGES"] * g.call("SLICE_STAGE", parts)
+    sums = parts // 2 * g.call("SLICE_TILE_M", parts) * g.call("SLICE_TILE_N", parts)
+    return max(stages, sums) * g.itemsize
 
 
 # The tensor cores ----------------------------------------------------------------------------------------------------
@@ -312,8 +287,21 @@ OPERATION = Operation(
             tolerance=tensor_tolerance,
             dtypes=WIDE,
         ),
-        ahead("ahead", lambda g: 1),
-        ahead("sliced", lambda g: g["SLICES"], {"SLICES": number(1, MAX_WARPS, shares_slices, power=True)}, slices),
+        Kernel(
+            "sliced",
+            "matmul_sliced",
+            (32, 8),
+            lambda g: over_slices(g, g["SLICES"]),
+            constants={
+                "SLICES": number(1, MAX_WARPS, shares_slices, power=True),
+                "SLICE_STAGES": number(2, 16),
+                "STRIP": number(1, 1024),
+            },
+            refuses=needs_warps,
+            shared_bytes=sliced_shared,
+            defines=slices,
+            dtypes=WIDE,
+        ),
         Kernel(
             "tensor-split",
             "matmul_tensor_split",
