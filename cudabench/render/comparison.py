@@ -307,7 +307,7 @@ def start_columns() -> list[Column[Row]]:
     """Return the columns that every table starts with."""
     return [
         Column("kernel", lambda row: row.key.kernel, right=False),
-        Column("block", lambda row: dim_text(row.key.block, 2), right=False, expendable=1),
+        Column("block", lambda row: dim_text(row.key.block, 2) if row.key.block[0] else "-", right=False, expendable=1),
     ]
 
 
