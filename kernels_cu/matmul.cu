@@ -876,8 +876,8 @@ matmul_sliced(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ 
 }
 
 // Multiplies all 24 bits of float on the tensor cores, as three products of TF32: a number is the sum of two.
-// Three times tensor's instructions on the same operands, which were its limit, and still ahead of the multiply-add
-// units, with no larger error. Infinities become NaN, for their rest is.
+// Three times tensor's instructions on the same operands, which were its limit, and from 2048 on still ahead of the
+// multiply-add units, with no larger error. Infinities become NaN, for their rest is.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_tensor_split(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {

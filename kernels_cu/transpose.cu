@@ -514,8 +514,8 @@ __device__ __forceinline__ void write_ragged(const T *tile, T *out, unsigned nx,
 }
 
 // Moves 16 bytes an access also where rows start anywhere, for elements of 4 bytes.
-// What vector moves element by element there takes half as many instructions. Each lane's column of the tile has to be
-// collected from four places, so where all rows are aligned vector remains ahead.
+// What vector moves element by element there takes little more than half of its instructions. Each vector that is written
+// has to be collected from four places, so where all rows are aligned vector takes fewer.
 extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : 1024 / BLOCK)
 transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 {
