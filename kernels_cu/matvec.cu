@@ -241,11 +241,12 @@ extern "C" __global__ void matvec_fold(const T *A, const T *x, T *y, int rows, i
 #pragma unroll
         for (unsigned half = ROWS / 2; half > 0; half /= 2)
 #pragma unroll
-            for (unsigned j = 0; j < half; j++) {
-                T kept = lane & half ? sum[j + half] : sum[j];
-                T given = lane & half ? sum[j] : sum[j + half];
-                sum[j] = kept + __shfl_xor_sync(0xFFFFFFFF, given, half);
-            }
+            for (unsigned j = 0; j < ROWS / 2; j++)
+                if (j < half) {
+                    T kept = lane & half ? sum[j + half] : sum[j];
+                    T given = lane & half ? sum[j] : sum[j + half];
+                    sum[j] = kept + __shfl_xor_sync(0xFFFFFFFF, given, half);
+                }
         if (first + lane * groups < rows)
             y[first + lane * groups] = sum[0];
     }

@@ -24,7 +24,7 @@ from tests.conftest import FakeDevice
 class FakeGpu(FakeDevice):
     """Host memory with a clock that drifts and ticks every 32 ns."""
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self, index: int = 0, *, primary: bool = False) -> None:
         super().__init__(lambda buffers: None)
         self.random = np.random.default_rng(7)
         self.launched = 0

@@ -39,6 +39,7 @@ def build(operation: Operation, kernel: Kernel, **request: Any) -> Case:
     size = (70,) if operation.name == "solve" else size
     options = {option.name: option.default for option in operation.options}
     asked: dict[str, Any] = {"size": size, "options": options, "kernels": (kernel.name,)}
+    asked["dtype"] = kernel.dtypes[0] if kernel.dtypes else None
     (case,) = cases.build(operation, Request(**(asked | request)))
     return case
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from cudabench import confined
-from cudabench.devices import cuda
+from cudabench.devices import cuda, probe
 from cudabench.errors import CompilerError
 from cudabench.measure.sampling import timing_warnings
 from cudabench.model import Settings
@@ -196,7 +196,7 @@ def test_the_nvcc_that_pycuda_starts_has_its_limits(
     device._driver = driver
     start = time.monotonic()
     with pytest.raises((CompilerError, Refused)) as caught:
-        device._with_pycuda(EMPTY, [], [], "k.cu")
+        device._with_pycuda(EMPTY, [], [], "sm_90", "k.cu")
     assert caught.type is raised
     assert said in (caught.value.log if raised is Refused else str(caught.value))
     assert time.monotonic() - start < 30
@@ -434,13 +434,12 @@ class Nvml(types.ModuleType):
         return [types.SimpleNamespace(pid=pid) for pid in self.pids]
 
 
-def test_processes_of_other_numbers_are_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_other_numbers_are_not_named() -> None:
     """A process is named where NVML numbers as this machine does; in a container, where a number of the host may be
     another process here, it is counted."""
-    device = types.SimpleNamespace(_nvml=object())
     found = []
     for pids in ((os.getpid(),), (os.getpid(), os.getppid()), (9999991,), (9999991, os.getppid()), ()):
-        monkeypatch.setitem(sys.modules, "pynvml", Nvml(*pids))
+        device = types.SimpleNamespace(_board=probe.Board(Nvml(*pids), object()))
         found.append(cuda.CudaDevice.other_processes(device))  # type: ignore[arg-type]
     name = Path(f"/proc/{os.getppid()}/comm").read_text().strip() if confined.FORKS else "another user's or container's"
     assert found[:3] == [[], [f"{name} (process {os.getppid()})"], []]

@@ -181,7 +181,8 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
     finally:
         if process.poll() is None:
             process.kill()
-    assert process.returncode == 130, err
+    # Python ends itself by the signal where it comes in code that is made from text, as an import's dataclass is.
+    assert process.returncode in (130, -signal.SIGINT), err
     assert "Traceback" not in err
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)

@@ -3,7 +3,7 @@
 // run: vecadd --size {size}
 // size: gpu=65536 sim=10007
 // gpu: wrong or honest-cost, warning:malloc, state:kept
-// sim: unsupported
+// sim: wrong, state:kept, warning:leak
 // defence: module variables set back, malloc named
 
 #ifndef HONEST

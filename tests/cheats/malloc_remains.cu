@@ -3,7 +3,7 @@
 // run: vecadd --size {size}
 // size: gpu=65536 sim=10007
 // gpu: wrong or honest-cost, warning:malloc
-// sim: unsupported
+// sim: ok
 // defence: output poisoned, timed samples compared, malloc named
 
 extern "C" __global__ void add(const float *a, const float *b, float *c, int n)
