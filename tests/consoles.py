@@ -32,7 +32,7 @@ class Console:
     @property
     def on_gpu(self) -> bool:
         """Whether the block shows a GPU's output."""
-        return "NVIDIA" in self.shown.partition("\n")[0]
+        return self.shown.startswith("NVIDIA")
 
 
 def consoles() -> list[Console]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -77,6 +79,66 @@ def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (tmp_path / "r.json").exists()
 
 
+def test_notebook(pages: ModuleType) -> None:
+    """Every cell of the notebook's page runs; ladder and heat map are drawn, and the file is a notebook's."""
+    cells = pages.notebook()
+    code = [cell for cell in cells if cell.kind == "code"]
+    assert all(cell.text or cell.svg for cell in code)
+    assert sum("<svg" in cell.svg for cell in code) == 2
+    assert code[-1].text == "['smem-pad']", "the gate stops the kernel that lost its padding"
+    page = pages.shown(cells)
+    for cell in code:
+        assert cell.source in page
+        assert not cell.svg or f"]({cell.file})" in page
+    made = json.loads(pages.ipynb(cells))
+    assert [cell["cell_type"] for cell in made["cells"]] == [cell.kind for cell in cells]
+    assert {key for cell in made["cells"] for out in cell.get("outputs", ()) for key in out["data"]} == {
+        "text/plain",
+        "image/svg+xml",
+    }
+
+
+def test_a_cell_shows_its_last_line(pages: ModuleType) -> None:
+    """A cell's last expression is its value, a statement has none, and names last from cell to cell."""
+    names: dict[str, object] = {}
+    assert pages.last_value("x = 2\nx + 1", names) == 3
+    assert pages.last_value("y = x", names) is None
+    assert names["y"] == 2
+
+
+def test_pictures_of_a_ladder(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recorded times are drawn for both cards; the banks show the rung with the worst conflict and one without."""
+    monkeypatch.setattr(pages, "MOST_ELEMENTS", 64)
+    cards = pages.recorded("transpose")
+    assert [title.split(",")[0] for title in cards] == ["NVIDIA H100 80GB HBM3", "NVIDIA H200"]
+    ladder = {kernel.name for kernel in operations.get("transpose").kernels}
+    assert all(set(times) == ladder for times in cards.values())
+    assert "<svg" in pages.times("transpose")
+    (slow, before), (fast, after) = pages.conflict("transpose")
+    assert (slow.kernel, len(before.passes)) == ("smem", 8)
+    assert (fast.kernel, len(after.passes)) == ("smem-pad", 1)
+    assert "36 words" in "".join(pages.conflict_told("transpose"))
+    assert "<svg" in pages.banks("transpose")
+
+
+def test_first_steps(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files and commands of the first page's own kernel do what it says, one after the other."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    section = text.split("## Kernels of your own")[1].split("\n## ")[0]
+    (source,) = re.findall(r"```cuda\n(.*?)```", section, re.DOTALL)
+    (profile,) = re.findall(r"```toml\n(.*?)```", section, re.DOTALL)
+    for name, content in (("scale.cu", source), ("old.cu", source), ("scale.toml", profile)):
+        (tmp_path / name).write_text(content)
+    (lines,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    for line in lines.splitlines():
+        words = shlex.split(line, comments=True)[1:]
+        words += ["--arch", "sm_90"] if words[0] == "diff" else ["-d", "sim"] if words[0] in ("run", "sweep") else []
+        ran = cudabench(*words)
+        assert ran.code == 0, (line, ran.out, ran.err)
+    assert (tmp_path / "r.html").exists()
+
+
 def test_chapter_pages(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel of every chapter has its heading, in the ladder's order or the file's, and no line is lost."""
     monkeypatch.setenv("CUDABENCH_DOCS_LADDERS", "")
@@ -116,9 +178,12 @@ def test_site_builds(ladders: str | None, tmp_path: Path) -> None:
         env=environment,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    notebook = (tmp_path / "site" / "notebook.html").read_text(encoding="utf-8")
+    assert len(set(re.findall(r"notebook-\d+\.svg", notebook))) == 2, "ladder and heat map"
     built = sorted((tmp_path / "site").rglob("*.html"))
     assert {f"{name}.html" for name in operations.SUMMARIES} <= {path.name for path in built}
     fetched = re.compile(r"""<(?:script|img|link|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//""")
     for page in built:
         assert not fetched.search(page.read_text(encoding="utf-8")), page.name
-    assert "<svg" in (tmp_path / "site" / "ladders" / "vecadd.svg").read_text(encoding="utf-8")
+    for drawing in ("ladders/vecadd.svg", "ladders/vecadd-times.svg", *re.findall(r"notebook-\d+\.svg", notebook)):
+        assert "<svg" in (tmp_path / "site" / drawing).read_text(encoding="utf-8")
