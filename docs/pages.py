@@ -204,7 +204,9 @@ def banks(name: str) -> str:
                 if lanes:
                     axes.text(bank + 0.5, row + 0.5, lanes[0], color="white", size=6, ha="center", va="center")
         passes = "1 wavefront" if len(request.passes) == 1 else f"{len(request.passes)} wavefronts"
-        axes.set_title(f"{result.kernel}, line {request.line}: a warp's {request.op} takes {passes}", size=9, loc="left")
+        axes.set_title(
+            f"{result.kernel}, line {request.line}: a warp's {request.op} takes {passes}", size=9, loc="left"
+        )
         axes.set(xlim=(0, 32), ylim=(len(request.passes), 0), ylabel="wavefront" if len(request.passes) > 2 else "")
         axes.set_xticks([bank + 0.5 for bank in range(0, 32, 4)], range(0, 32, 4))
         axes.set_yticks([row + 0.5 for row in range(len(request.passes))], range(1, len(request.passes) + 1))

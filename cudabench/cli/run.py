@@ -188,9 +188,7 @@ def request_of(given: dict[str, Any]) -> UserRequest:
     )
 
 
-def series_of(
-    ctx: click.Context, given: dict[str, Any], command: str = "run"
-) -> tuple[list[Series], dict[str, Any]]:
+def series_of(ctx: click.Context, given: dict[str, Any], command: str = "run") -> tuple[list[Series], dict[str, Any]]:
     """Return what is to be run, in series of kernels that share their arguments, and the request for the records.
 
     `command` is what errors suggest a line of.
