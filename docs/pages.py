@@ -20,12 +20,29 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
-# The menu. What does not exist is left out, and what is not named here comes under MORE.
-ORDER: dict[str, tuple[str, ...]] = {
-    "Start here": ("index.md", "faq.md"),
-    "Use": ("run.md", "explains.md", "sweep.md", "ab.md", "report.md", "python.md", "notebook.md", "ci.md", "fleet.md"),
-    "Trust": ("measures.md", "limits.md", "ceilings.md", "simulator.md", "compared.md"),
-    "Reference": ("results.md",),
+# The menu: pages by their names in it, where they are not called by their title. What does not exist is left out, and
+# what is not named here comes under MORE.
+ORDER: dict[str, dict[str, str]] = {
+    "Start here": {"index.md": "", "faq.md": ""},
+    "Use": {
+        "run.md": "Your own kernel",
+        "explains.md": "How it explains",
+        "sweep.md": "Sweep",
+        "ab.md": "Two revisions",
+        "report.md": "The report",
+        "python.md": "From Python",
+        "notebook.md": "A notebook",
+        "ci.md": "CI",
+        "fleet.md": "A fleet",
+    },
+    "Trust": {
+        "measures.md": "",
+        "limits.md": "Limits",
+        "ceilings.md": "Ceilings",
+        "simulator.md": "The simulator",
+        "compared.md": "",
+    },
+    "Reference": {"results.md": ""},
 }
 MORE = "More"
 LADDERS = "Ladders"
@@ -42,7 +59,7 @@ def on_config(config: Any) -> Any:
     named = {page for pages in ORDER.values() for page in pages}
     menu: list[dict[str, Any]] = []
     for heading, pages in ORDER.items():
-        menu.append({heading: [page for page in pages if page in here]})
+        menu.append({heading: [{name: page} if name else page for page, name in pages.items() if page in here]})
         if heading == "Start here":
             menu.append({LADDERS: [f"ladders/{name}.md" for name in chapters()]})
     others = [page for page in here if page not in named]

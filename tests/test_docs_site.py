@@ -70,8 +70,23 @@ def test_recorded_consoles(console: consoles.Console) -> None:
     """A block of a GPU shows lines of one recorded measurement, in their order."""
     lines = [line for line in console.shown.splitlines() if line.strip() not in ("", "...") and "..." not in line]
     wanted = ".*?".join(re.escape(line) for line in lines)
-    records = (path.read_text(encoding="utf-8") for path in sorted((ROOT / "benchmarks" / "results").glob("*.md")))
+    records = (path.read_text(encoding="utf-8") for path in sorted(consoles.RESULTS.glob("*.md")))
     assert any(re.search(wanted, record, re.DOTALL) for record in records)
+
+
+def test_recorded_consoles_are_renewed() -> None:
+    """Another run's output takes the place of the recorded one, and its lines that of those shown."""
+    (console, *_) = (one for one in FOUND if one.on_gpu)
+    record = (consoles.RESULTS / "transpose_h200.md").read_text(encoding="utf-8")
+    (text,) = re.findall(rf"^`{re.escape(console.command)}`\n+```\n(.*?)```", record, re.MULTILINE | re.DOTALL)
+    slower = text.replace("68.96", "99.99")
+    assert slower != text
+    assert consoles.rerecorded(record, console.command, slower) == record.replace(text, slower)
+    shown = consoles.reshown(console.shown, slower)
+    assert "99.99" in shown
+    assert shown.replace("99.99", "68.96") == console.shown
+    with pytest.raises(SystemExit, match="12  vector"):
+        consoles.reshown(console.shown, text.replace("12  vector", "12  other"))
 
 
 def test_consoles_are_found() -> None:
@@ -170,7 +185,8 @@ def test_chapter_pages(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> No
 def test_menu_has_every_page(pages: ModuleType) -> None:
     """A page that is not put in order stands in the menu all the same, and one that is not there does not."""
     menu = pages.on_config({"docs_dir": str(ROOT / "docs")})["nav"]
-    listed = [page for section in menu for group in section.values() for page in group]
+    entries = [entry for section in menu for group in section.values() for entry in group]
+    listed = [page for entry in entries for page in (entry.values() if isinstance(entry, dict) else [entry])]
     assert {path.name for path in (ROOT / "docs").glob("*.md")} <= set(listed)
     assert len(set(listed)) == len(listed)
     for page in listed:
