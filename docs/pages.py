@@ -34,6 +34,7 @@ ORDER: dict[str, dict[str, str]] = {
         "notebook.md": "A notebook",
         "ci.md": "CI",
         "fleet.md": "A fleet",
+        "peers.md": "Beside libraries",
     },
     "Trust": {
         "measures.md": "",

@@ -111,6 +111,7 @@ def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (tmp_path / "r.json").exists()
 
 
+@pytest.mark.slow
 def test_notebook(site: Path) -> None:
     """Every cell of the notebook's page was run: ladder and heat map are drawn, and the file is a notebook's."""
     cells = json.loads((site / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
@@ -136,6 +137,7 @@ def test_a_cell_shows_its_last_line(pages: ModuleType) -> None:
     assert names["y"] == 2
 
 
+@pytest.mark.slow
 def test_pictures_of_a_ladder(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recorded times are drawn for both cards; the banks show the rung with the worst conflict and one without."""
     monkeypatch.setattr(pages, "MOST_ELEMENTS", 64)
@@ -194,32 +196,11 @@ def test_menu_has_every_page(pages: ModuleType) -> None:
         assert folder or (ROOT / "docs" / file).exists()
 
 
-<<<<<<< HEAD
 @pytest.mark.slow
-@pytest.mark.parametrize("ladders", ["vecadd", None])
-def test_site_builds(ladders: str | None, tmp_path: Path) -> None:
-    """The site builds with warnings as errors, and its pages fetch nothing from elsewhere."""
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    environment |= {"CUDABENCH_DOCS_LADDERS": ladders} if ladders else {}
-    ran = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "-d", tmp_path / "site"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env=environment,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    notebook = (tmp_path / "site" / "notebook.html").read_text(encoding="utf-8")
-    assert len(set(re.findall(r"notebook-\d+\.svg", notebook))) == 2, "ladder and heat map"
-    built = sorted((tmp_path / "site").rglob("*.html"))
-    assert {f"{name}.html" for name in operations.SUMMARIES} <= {path.name for path in built}
-=======
 def test_site_fetches_nothing(site: Path) -> None:
     """The site has a page a chapter with its drawings, and its pages fetch nothing from elsewhere."""
     pages = sorted(site.rglob("*.html"))
     assert {f"{name}.html" for name in operations.SUMMARIES} <= {path.name for path in pages}
->>>>>>> 6fd5c00 (The notebook is run once by the tests)
     fetched = re.compile(r"""<(?:script|img|link|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//""")
     for page in pages:
         assert not fetched.search(page.read_text(encoding="utf-8")), page.name
