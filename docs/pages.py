@@ -345,6 +345,9 @@ def chapter(name: str) -> str:
         lines += ["", "## Measured", ""]
         if recorded(name):
             lines += [f"![The times of each rung on {' and on '.join(recorded(name))}]({name}-times.svg)", ""]
+            drawn = {kernel for by_kernel in recorded(name).values() for kernel in by_kernel}
+            missing = [kernel.name for kernel in operation.kernels if kernel.name not in drawn]
+            lines += [f"Not in this record: {', '.join(missing)}.", ""] if missing else []
         lines += records
     if counted(name):
         lines += ["", "## Counted", "", "The simulator's counts, which need no GPU:", "", f"![{name}]({name}.svg)", ""]

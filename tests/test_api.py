@@ -59,7 +59,7 @@ def test_records_are_the_commands(pair: Report, cudabench: Runner, tmp_path: Pat
     for document in (written, ours):
         for key in PASSING:
             del document["provenance"][key]
-        document["settings"].pop("jobs")  # the command takes all cores, a function the process that called it
+        document["settings"].pop("jobs")  # the command takes all cores, a function its caller's process
     assert ours == written
     assert COMMAND.get() == tuple(map(str, [*words, "--json", tmp_path / "r.json"])), "the caller's command is its own"
     assert str(pair).split() == ran.out.split()

@@ -144,7 +144,8 @@ def test_pictures_of_a_ladder(pages: ModuleType, monkeypatch: pytest.MonkeyPatch
     cards = pages.recorded("transpose")
     assert [title.split(",")[0] for title in cards] == ["NVIDIA H100 80GB HBM3", "NVIDIA H200"]
     ladder = {kernel.name for kernel in operations.get("transpose").kernels}
-    assert all(set(times) == ladder for times in cards.values())
+    for times in cards.values():
+        assert {"smem", "smem-pad", "vector"} <= set(times) <= ladder
     assert "<svg" in pages.times("transpose")
     (slow, before), (fast, after) = pages.conflict("transpose")
     assert (slow.kernel, len(before.passes)) == ("smem", 8)
