@@ -70,9 +70,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark an operation's tests, leave slow ones out unless asked for, skip what needs a GPU where there is none.
 
-    A test is an operation's where its parameter `name` is. Slow ones are asked for by -m or by the test's own name.
+    A test is an operation's where its parameter `name` is. Slow ones are asked for by -m or by the test's own name;
+    slow.txt has those parameters of tests that take a second and more and that others of the same test stand for.
     """
+    slow = set(Path(__file__).with_name("slow.txt").read_text().splitlines())
     for item in items:
+        if item.nodeid in slow:
+            item.add_marker("slow")
         name = (
             item.callspec.params.get("name") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
         )

@@ -2,7 +2,7 @@
 
 A block begins with `$ cudabench ...` and goes on with what that prints; a line of `...` stands for lines left out.
 Blocks of the simulator are run. What needs a GPU is recorded in `benchmarks/results`. `python -m tests.consoles` writes
-the simulator's blocks afresh; after a run on a GPU, paste its lines from the record.
+the simulator's blocks afresh; `python -m tests.consoles --gpu`, on a machine with one, the GPU's with their record.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import io
 import os
 import re
 import shlex
+import sys
 import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"```console\n\$ (?P<command>cudabench .*)\n(?P<shown>(?:(?!```).*\n)*)```")
 
@@ -32,7 +34,7 @@ class Console:
     @property
     def on_gpu(self) -> bool:
         """Whether the block shows a GPU's output."""
-        return "NVIDIA" in self.shown.partition("\n")[0]
+        return self.shown.startswith("NVIDIA")
 
 
 def consoles() -> list[Console]:
@@ -78,10 +80,52 @@ def renew() -> None:
             document.write_text(new, encoding="utf-8")
 
 
+def renew_on_gpu() -> None:
+    """Run what needs a GPU, and write its output into the record and its lines into the documents."""
+    for console in consoles():
+        if not console.on_gpu:
+            continue
+        text = printed(console.command)
+        if not text.startswith("NVIDIA"):
+            raise SystemExit(f"{console.command} does not begin with a card: {text.partition(chr(10))[0]}")
+        for record in sorted(RESULTS.glob("*.md")):
+            old = record.read_text(encoding="utf-8")
+            new = rerecorded(old, console.command, text)
+            if new != old:
+                record.write_text(new, encoding="utf-8")
+        document = console.document.read_text(encoding="utf-8")
+        console.document.write_text(document.replace(console.shown, reshown(console.shown, text)), encoding="utf-8")
+
+
+def rerecorded(record: str, command: str, text: str) -> str:
+    """Return a record in which the block below the command, `cudabench ...`, holds another output."""
+    block = re.compile(rf"(^`{re.escape(command)}`\n+```\n)(?:(?!```).*\n)*", re.MULTILINE)
+    return block.sub(lambda match: match[1] + text, record)
+
+
+def reshown(shown: str, text: str) -> str:
+    """Return the shown lines as another output has them: the same rows, header and sentences, by their first words."""
+
+    def key(line: str) -> list[str]:
+        words = line.split()
+        return words[:2] if words and words[0].isdigit() else words[:1]
+
+    found = []
+    for line in shown.splitlines():
+        if not line.strip() or "..." in line:
+            found.append(line)
+            continue
+        fresh = next((one for one in text.splitlines() if key(one) == key(line)), None)
+        if fresh is None:
+            raise SystemExit(f"The output has no line that begins like this one: {line}")
+        found.append(fresh)
+    return "".join(f"{line}\n" for line in found)
+
+
 if __name__ == "__main__":
     os.environ["TERM"] = "dumb"
     here = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        renew()
+        renew_on_gpu() if "--gpu" in sys.argv[1:] else renew()
         os.chdir(here)

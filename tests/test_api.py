@@ -49,7 +49,8 @@ def test_every_name_is_there() -> None:
 
 
 def test_records_are_the_commands(pair: Report, cudabench: Runner, tmp_path: Path) -> None:
-    """A run from Python leaves what the command writes, but for when it was and who called, and prints the same."""
+    """A run from Python leaves what the command writes, but for when, by whom and in how many processes it was run, and
+    prints the same."""
     words = ["transpose", "-k", "smem", "-k", "smem-pad", "--block", 32, 8, "--size", 64, 64, "-d", "sim", "--no-cpu"]
     ran = cudabench(*words, "--json", tmp_path / "r.json")
     written = json.loads((tmp_path / "r.json").read_text())

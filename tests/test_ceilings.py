@@ -456,6 +456,19 @@ def test_plot(cudabench: Runner, two: tuple[Path, Path]) -> None:
     assert cudabench("plot", two[0], "--kind", "ladder", "-o", "x.svg").code == 2
 
 
+def test_cards_by_name(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cards that the tool knows are read by their names, where no file is called so."""
+    monkeypatch.chdir(tmp_path)
+    compared = cudabench("compare", "H100", "h200")
+    assert (compared.code, "1.42x" in compared.out) == (0, True), compared.out + compared.err
+    rows = list(csv.DictReader(io.StringIO(cudabench("export", "h100", "h200", "--to", "csv").out)))
+    assert {"NVIDIA H100 80GB HBM3", "NVIDIA H200"} <= {value for row in rows for value in row.values()}
+    assert cudabench("plot", "h100", "h200", "-o", tmp_path / "c.svg").code == 0
+    (tmp_path / "h100").write_text("{}")
+    assert cudabench("compare", "h100", "h200").code == 1, "a file of that name comes first"
+    assert cudabench("compare", "h1000", "h200").code == 0, "no card and no file: a first run, which passes"
+
+
 def test_hostile_file(cudabench: Runner, tmp_path: Path) -> None:
     """Names, units and reasons of a file come out harmless, and what is no list is refused."""
     evil = Ceiling("a\x1b[31m$x$|b", "me\nmory", 1.0, "GB/s", 2.0, 0.5, reason="::error::x\x07")

@@ -76,6 +76,12 @@ def load(name: str) -> Card:
     )
 
 
+def results_file(name: str) -> str:
+    """Return the path of a shipped card's results file where a name is a card's and no file's, else the name itself."""
+    known = name.lower() in NAMES and not Path(name).exists()
+    return str(Path(__file__).with_name(f"{name.lower()}.json")) if known else name
+
+
 def shipped(name: str) -> Card:
     """Return a card whose ceilings the package has."""
     path = Path(__file__).with_name(f"{name}.json")

@@ -103,13 +103,14 @@ def command(
     The same GPU   a verdict each, from the samples and --noise
     Other GPUs     a table of both, no verdict
     Simulator      sectors, wavefronts, instructions and hazards
-    Ceilings       of two cards: each, and the geometric mean of a group
+    Ceilings       of two cards: each, and the geometric mean of a group; h100 h200 are cards that the tool knows
     Several files  a table of all, each against the first
 
     A kernel that was right and is wrong exits 3, always; one that fails now exits 1. Where BASE.json does not exist
     yet, this is a first run: it passes and says so.
     """
     from cudabench import outputs
+    from cudabench.cards.load import results_file
     from cudabench.cli import cards
     from cudabench.cli.output import Output
     from cudabench.results import ceilings, compare
@@ -117,6 +118,7 @@ def command(
 
     if len(files) < 2:
         raise UsageError("compare takes two results files or more: cudabench compare BASE.json NEW.json.")
+    files = tuple(results_file(name) for name in files)
     target = _target(target, markdown)
     output = Output.of(json_path, quiet)
     file = None if target_file in (None, "-") else Path(str(target_file))

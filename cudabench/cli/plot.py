@@ -30,6 +30,7 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
     Files of 'cudabench ceilings' are bars beside the first card, or beside what one card could do in theory.
     """
     from cudabench import outputs
+    from cudabench.cards.load import results_file
     from cudabench.results import file as results
     from cudabench.results import plot
 
@@ -43,6 +44,7 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
         near = did_you_mean(suffix, SUFFIXES)
         raise UsageError(f"--output {output} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}")
     outputs.check_target(target, "--output")
-    figure = plot.draw([results.load(name).measured(name) for name in files], files, kind)
+    loaded = [results.load(results_file(name)).measured(name) for name in files]
+    figure = plot.draw(loaded, files, kind)
     outputs.write_whole(target, plot.render(figure, suffix))
     return 0

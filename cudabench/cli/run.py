@@ -188,13 +188,18 @@ def request_of(given: dict[str, Any]) -> UserRequest:
     )
 
 
-def series_of(ctx: click.Context, given: dict[str, Any]) -> tuple[list[Series], dict[str, Any]]:
-    """Return what is to be run, in series of kernels that share their arguments, and the request for the records."""
-    series, record, _ = planned(ctx, given)
+def series_of(ctx: click.Context, given: dict[str, Any], command: str = "run") -> tuple[list[Series], dict[str, Any]]:
+    """Return what is to be run, in series of kernels that share their arguments, and the request for the records.
+
+    `command` is what errors suggest a line of.
+    """
+    series, record, _ = planned(ctx, given, command)
     return series, record
 
 
-def planned(ctx: click.Context, given: dict[str, Any]) -> tuple[list[Series], dict[str, Any], list[UserRequest]]:
+def planned(
+    ctx: click.Context, given: dict[str, Any], command: str = "run"
+) -> tuple[list[Series], dict[str, Any], list[UserRequest]]:
     """Return the series, the request for the records, and the requests themselves."""
     from cudabench.userkernel import plan
 
@@ -206,7 +211,7 @@ def planned(ctx: click.Context, given: dict[str, Any]) -> tuple[list[Series], di
     record = asdict(requests[0])
     if len(requests) > 1:
         record = {"requests": [asdict(request) for request in requests]}
-    return plan.series(requests), record, requests
+    return plan.series(requests, command), record, requests
 
 
 @click.pass_context

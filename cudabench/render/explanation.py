@@ -56,9 +56,9 @@ def show(
 
 def title(result: Result) -> str:
     """Return the kernel with its launch: 'transpose smem-pad, 4096 x 4096 float32, block 32 x 8, grid 128 x 512'."""
-    size = units.size(result)
+    shape = " ".join(part for part in (units.size(result), result.dtype) if part)
     launch = f", block {dim_text(result.block)}, grid {dim_text(result.grid)}" if result.block[0] else ""
-    return f"{result.operation} {result.kernel}, {size} {result.dtype}{launch} ({result.source})"
+    return f"{result.operation} {result.kernel}, {shape}{launch} ({result.source})"
 
 
 def summary(result: Result) -> str:

@@ -339,7 +339,7 @@ def head(found: Fleet, simulated: int) -> list[str]:
     lines = [f"{many} in {found.folders[-1]}: {', '.join(counts)}."]
     if simulated:
         who = "All of them are" if simulated == len(there) > 1 else "It is" if len(there) == 1 else f"{simulated} are"
-        lines.append(f"{who} the simulator, which verifies and times nothing.")
+        lines.append(f"{who} the simulator, which verifies but times nothing.")
     if len(found.folders) > 1:
         lines.append(f"Oldest first: {', '.join(found.folders[-8:])}.")
     return lines
