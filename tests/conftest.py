@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark an operation's tests, leave slow ones out unless asked for, skip what needs a GPU where there is none.
 
     A test is an operation's where its parameter `name` is. Slow ones are asked for by -m or by the test's own name;
-    slow.txt has those parameters of tests that take a second and more and that others of the same test stand for.
+    slow.txt names more of them, by their parameters: those that take a second and more.
     """
     slow = set(Path(__file__).with_name("slow.txt").read_text().splitlines())
     for item in items:
