@@ -118,6 +118,16 @@ def test_a_large_file_loses_pictures_before_counts() -> None:
         assert sum(row.sectors or 0 for row in one.access or ()) == sum(row.sectors or 0 for row in other.access or ())
 
 
+def test_long_texts_lose_their_ends_last() -> None:
+    """Where nothing else is left to leave out, texts of thousands of characters are cut, and the file still reads."""
+    held = embedded.documents([hostile(ladder())], 1)
+    assert held.left_out[-1] == "the ends of long texts"
+    (back,) = [results.parse(text, "page") for text in held.texts]
+    assert len(held.texts[0]) < 40_000
+    assert [result.status for result in back.results] == [result.status for result in hostile(ladder()).results]
+    assert HOSTILE.startswith(back.results[0].kernel.removesuffix("..."))
+
+
 def test_names_stay_names() -> None:
     """Markup, control codes and 5,000 characters in any text of a file add no element and no byte that is obeyed."""
     page = report.page([hostile(ladder())], [HOSTILE])

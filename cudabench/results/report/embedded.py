@@ -11,8 +11,9 @@ from typing import Any
 from cudabench import text
 from cudabench.explain.lines import by_line
 from cudabench.model import Result
-from cudabench.results.file import ResultsFile
+from cudabench.results.file import ResultsFile, parse
 
+MOST_TEXT = 400  # characters of a text, where all else is left out already
 MOST_SAMPLES = 2_400  # in all, before anything else is left out
 
 
@@ -91,6 +92,22 @@ def _with_code(most: int) -> Callable[[ResultsFile], ResultsFile]:
     return lambda file: _changed(file, cut)
 
 
+def _with_short_texts(file: ResultsFile) -> ResultsFile:
+    """Return a file without texts of thousands of characters, such as names that nobody wrote by hand."""
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: cut(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [cut(item) for item in value]
+        return f"{value[:MOST_TEXT]}..." if isinstance(value, str) and len(value) > MOST_TEXT else value
+
+    document = json.loads(file.text())
+    listings = document.pop("listings", None)  # long texts by nature; an earlier step leaves them out
+    document = cut(document)
+    return parse(json.dumps({**document, **({"listings": listings} if listings else {})}), "page")
+
+
 STEPS: tuple[tuple[Callable[[ResultsFile], ResultsFile], str], ...] = (
     (_without("threads"), "single accesses of threads (--threads)"),
     (lambda file: _changed(file, _merged), "accesses by instruction, which are summed by line"),
@@ -104,6 +121,7 @@ STEPS: tuple[tuple[Callable[[ResultsFile], ResultsFile], str], ...] = (
     (lambda file: replace(file, listings={}), "the text of the sources"),
     (_without("lines"), "the counts of machine code by line"),
     (_without("branches"), "the counts of branches"),
+    (_with_short_texts, "the ends of long texts"),
 )
 
 
