@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -300,15 +300,29 @@ def _texture(
 ) -> Argument:
     if parameter.pointer or source.numpy_dtype(parameter.type, aliases) not in (None, "uint64"):
         raise UsageError(f"--arg {name}={text}: '{parameter}' in {kernel.signature} is no texture object.")
-    bytes_ = replace(parameter, type="void", pointer=True, const=True)
+    needs = f"--arg {name}={text}: a texture needs an array: write texture(float32[n,n]:random)."
+    array_of = _array_inside(name, replace(parameter, const=True), kernel, aliases, scalars, needs)
+    return read_texture(name, text, array_of, fetches="tex1Dfetch" in kernel.text)
+
+
+def _array_inside(
+    name: str,
+    parameter: Parameter,
+    kernel: KernelSource,
+    aliases: Mapping[str, str],
+    scalars: Mapping[str, Any],
+    needs: str,
+) -> Callable[[str], Array]:
+    """Return what reads the array that a texture or a tensor map is of; `needs` is said where it is none."""
+    bytes_ = replace(parameter, type="void", pointer=True)
 
     def array_of(array: str) -> Array:
         found = _array(name, array, bytes_, kernel, aliases, scalars)
         if not isinstance(found, Array):
-            raise UsageError(f"--arg {name}={text}: a texture needs an array: write texture(float32[n,n]:random).")
+            raise UsageError(needs)
         return found
 
-    return read_texture(name, text, array_of, fetches="tex1Dfetch" in kernel.text)
+    return array_of
 
 
 def _tensor_map(
@@ -322,14 +336,8 @@ def _tensor_map(
 ) -> Argument:
     if parameter.type not in (tensor_maps.TYPE, "CUtensorMap_st", "void"):
         raise UsageError(f"--arg {name}={text}: '{parameter}' in {kernel.signature} is no CUtensorMap.")
-    bytes_ = replace(parameter, type="void", pointer=True, const=False)
-
-    def array_of(array: str) -> Array:
-        found = _array(name, array, bytes_, kernel, aliases, scalars)
-        if not isinstance(found, Array):
-            raise UsageError(f"--arg {name}={text}: a tensor map needs an array: write {tensor_maps.EXAMPLE}.")
-        return found
-
+    needs = f"--arg {name}={text}: a tensor map needs an array: write {tensor_maps.EXAMPLE}."
+    array_of = _array_inside(name, replace(parameter, const=False), kernel, aliases, scalars, needs)
     return read_tensor_map(name, text, array_of, arrays, scalars, parameter.pointer)
 
 
