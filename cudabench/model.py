@@ -267,9 +267,9 @@ class Kernel:
     checked first. `refuses` returns the reason why the kernel cannot take the block, or None. `defines` adds compiler
     defines that the host chooses, `shared_bytes` dynamic shared memory to the launch. `launches` replaces the single
     launch of `function` with the operation's arguments. `expected` replaces the operation's reference (a copy kernel
-    copies), and with it `tolerance` the operation's. `architecture` names the GPUs whose own instructions it has, such
-    as sm_90a: on all others the ladder skips it. A `detour` is no step of the way to the fastest kernel: it shows
-    an idea that does not pay, or a ceiling.
+    copies), and with it `tolerance` the operation's. `architecture` names the GPUs whose instructions it has, sm_90a
+    those of 9.0 alone and sm_80 those of 8.0 and later: on all others the ladder skips it. A `detour` is no step of
+    the way to the fastest kernel: it shows an idea that does not pay, or a ceiling.
     """
 
     name: str

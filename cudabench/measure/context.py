@@ -186,13 +186,20 @@ def describe(case: Case, device: str) -> Result:
 
 
 def other_architecture(case: Case, info: DeviceInfo) -> str | None:
-    """Return why a GPU has not the instructions of a kernel, None where it has."""
-    if not case.architecture or capability(case.architecture) == capability(info.compute_capability):
+    """Return why a GPU has not the instructions of a kernel, None where it has.
+
+    sm_90a names GPUs of 9.0 alone, sm_80 those of 8.0 and later.
+    """
+    if not case.architecture:
         return None
-    major, minor = capability(case.architecture)
+    wanted, found = capability(case.architecture), capability(info.compute_capability)
+    plain = case.architecture.rstrip("af")
+    if found == wanted or (plain == case.architecture and found > wanted):
+        return None
+    later = " and later" if plain == case.architecture else ""
     return (
-        f"{case.kernel} has instructions that only GPUs of compute capability {major}.{minor} have, and this one has "
-        f"{info.compute_capability}: use --device sim:{case.architecture.rstrip('af')}"
+        f"{case.kernel} has instructions that only GPUs of compute capability {wanted[0]}.{wanted[1]}{later} have, "
+        f"and this one has {info.compute_capability}: use --device sim:{plain}"
     )
 
 

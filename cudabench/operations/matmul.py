@@ -286,6 +286,7 @@ OPERATION = Operation(
             expected=of_tensor,
             tolerance=tensor_tolerance,
             dtypes=WIDE,
+            architecture="sm_80",
         ),
         Kernel(
             "sliced",
@@ -312,6 +313,7 @@ OPERATION = Operation(
             shared_bytes=lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
             tolerance=split_tolerance,
             dtypes=("float32",),
+            architecture="sm_80",
         ),
         Kernel(
             "wgmma",
