@@ -9,6 +9,7 @@ import json
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -47,8 +48,13 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which 
         os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(_CACHE.name, "bytecode")
 
 
+# Files of few tests that take long: begun last, as files with few tests are, they would be waited for.
+FIRST = ("test_docs_site.py", "test_hostile_argv.py", "test_sass.py", "test_operations_solve.py", "test_packaging.py")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Register a mark for each operation."""
+    """Register a mark for each operation, and have xdist keep the order of `pytest_collection_modifyitems`."""
+    config.option.loadscopereorder = False
     for name in operations.SUMMARIES:
         config.addinivalue_line("markers", f"{name}: tests of the operation {name}")
 
@@ -86,6 +92,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if mark not in config.option.markexpr and not any("::" in argument for argument in config.args):
             config.hook.pytest_deselected(items=[item for item in items if mark in item.keywords])
             items[:] = [item for item in items if mark not in item.keywords]
+    size = Counter(item.path.name for item in items)
+    items.sort(key=lambda item: (item.path.name not in FIRST, -size[item.path.name]))
     parts = [probe.driver(), probe.pycuda(), probe.gpu_compiler()]
     lack = next((part.problem for part in parts if not part.usable), None)
     if lack:
