@@ -118,7 +118,7 @@ def absent(plan: Plan, targets: Sequence[Target], expected: Iterable[str], nvml:
     if not targets and not missing:
         cards.append(_card(plan, f"{plan.host}-no-card", "missing", reason=_none_visible()))
     elif len(numbers) > len(targets) > 0 and targets[0].info and ":" not in (plan.device or ""):
-        reason = f"CUDA_VISIBLE_DEVICES grants {len(numbers)} cards, and {len(targets)} of them are to be seen"
+        reason = f"CUDA_VISIBLE_DEVICES grants {len(numbers)} cards, and CUDA sees {len(targets)}"
         cards.append(_card(plan, f"{plan.host}-missing", "missing", reason=reason))
     return cards
 
