@@ -61,7 +61,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let one worker have all tests of a file, or of an operation's ladder: they share what they compile."""
+    """Let one worker have all tests of a file, or of an operation's ladder: they share what they compile.
+
+    Another distribution that --dist names, such as worksteal where a GPU does the work, is xdist's own.
+    """
+    if config.option.dist != "load":
+        return None
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
