@@ -1,12 +1,14 @@
 """Do the verdicts of `cudabench compare` hold between real runs? Only the first step needs a GPU:
 
-    python benchmarks/verdicts.py measure FOLDER [ROUNDS [TASK ...]]
+    python benchmarks/verdicts.py measure FOLDER [ROUNDS|SECONDSs [TASK ...]]
     python benchmarks/verdicts.py judge FOLDER [OTHER_FOLDER]
     python benchmarks/verdicts.py excerpt FILE.npz FOLDER...
 
 `measure` runs every task once a round, each a `cudabench` process of its own with the default options, so that the runs
-of one kernel lie minutes apart and the card has done other things in between. The tasks are kernels of the ladders,
-which do not change, and those of slowed.cu, slower by 0, 3, 6 and 12% of bytes, arithmetic or latency.
+of one kernel lie minutes apart and the card has done other things in between. With `470s` in place of a number of rounds
+no process is started after so many seconds. Cut off at any moment, it keeps every kernel that was finished: measure into
+the same folder again for more. The tasks are kernels of the ladders, which do not change, and those of slowed.cu, slower
+by 0, 3, 6 and 12% of bytes, arithmetic or latency.
 
 `judge` compares all ordered pairs of runs of one task: of 20 runs, 380 pairs of a kernel with itself, 400 of a slowed
 kernel with the unslowed one. The column `true` is the median of all ratios; 99% of the ratios lie between the next two.
@@ -17,6 +19,7 @@ With two folders the base comes from the first and the new run from the second, 
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
@@ -72,19 +75,27 @@ def tasks() -> dict[str, list[str]]:
     return named
 
 
-def measure(folder: Path, rounds: int, only: list[str]) -> None:
-    """Write FOLDER/ROUND-TASK.json for every round and task, after the rounds that are there."""
+def measure(folder: Path, rounds: int | None, seconds: float | None, only: list[str]) -> None:
+    """Write FOLDER/ROUND-TASK.json for every round and task, after the rounds that are there; a process that failed
+    leaves what it wrote as FOLDER/ROUND-TASK.failed."""
     folder.mkdir(parents=True, exist_ok=True)
-    first = 1 + max((int(path.name.partition("-")[0]) for path in folder.glob("*.json")), default=-1)
+    first = 1 + max((int(path.name.partition("-")[0]) for path in folder.glob("[0-9]*-*.*")), default=-1)
     chosen = {name: command for name, command in tasks().items() if not only or any(name.startswith(o) for o in only)}
-    for at in range(first, first + rounds):
+    end = None if seconds is None else time.monotonic() + seconds
+    for at in itertools.count(first) if rounds is None else range(first, first + rounds):
         start = time.monotonic()
         for name, command in chosen.items():
-            target = str(folder / f"{at:02d}-{name}.json")
-            subprocess.run(
-                [sys.executable, "-m", "cudabench", *command, "--device", "cuda", "--quiet", "--json", target],
-                check=True,
-            )
+            if end is not None and time.monotonic() > end:
+                print(f"round {at}: stopped before {name}", flush=True)
+                return
+            target = folder / f"{at:02d}-{name}.json"
+            code = subprocess.run(
+                [sys.executable, "-m", "cudabench", *command, "--device", "cuda", "--quiet", "--json", str(target)]
+            ).returncode
+            if code:
+                print(f"round {at}: {name} failed with exit code {code}", flush=True)
+                if target.exists():
+                    target.rename(target.with_suffix(".failed"))
         print(f"round {at}: {time.monotonic() - start:.0f} s", flush=True)
 
 
@@ -152,7 +163,9 @@ def main() -> None:
     """Run the step that the command line names."""
     match sys.argv[1:]:
         case ["measure", folder, *rest]:
-            measure(Path(folder), int(rest[0]) if rest else 20, rest[1:])
+            limit = rest[0] if rest else "20"
+            timed = limit.endswith("s")
+            measure(Path(folder), None if timed else int(limit), float(limit[:-1]) if timed else None, rest[1:])
         case ["judge", base]:
             runs = read(Path(base))
             judge(runs, runs)
