@@ -5,10 +5,10 @@
     python benchmarks/verdicts.py excerpt FILE.npz FOLDER...
 
 `measure` runs every task once a round, each a `cudabench` process of its own with the default options, so that the runs
-of one kernel lie minutes apart and the card has done other things in between. With `470s` in place of a number of rounds
-no process is started after so many seconds. Cut off at any moment, it keeps every kernel that was finished: measure into
-the same folder again for more. The tasks are kernels of the ladders, which do not change, and those of slowed.cu, slower
-by 0, 3, 6 and 12% of bytes, arithmetic or latency.
+of one kernel lie minutes apart and the card has done other things in between. With `470s` in place of a number of
+rounds no process is started after so many seconds. Cut off at any moment, it keeps every kernel that was finished:
+measure into the same folder again for more. The tasks are kernels of the ladders, which do not change, and those of
+slowed.cu, slower by 0, 3, 6 and 12% of bytes, arithmetic or latency.
 
 `judge` compares all ordered pairs of runs of one task: of 20 runs, 380 pairs of a kernel with itself, 400 of a slowed
 kernel with the unslowed one. The column `true` is the median of all ratios; 99% of the ratios lie between the next two.
