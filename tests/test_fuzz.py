@@ -12,7 +12,8 @@ import pytest
 
 from cudabench.devices import Choice
 from cudabench.errors import UsageError
-from cudabench.measure import fuzz
+from cudabench.measure import fuzz, session
+from cudabench.measure.run import Listener
 from cudabench.model import Settings
 from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel import plan, precision
@@ -25,6 +26,7 @@ Runner = Callable[..., Ran]
 pytestmark = pytest.mark.usefixtures("unread_machine_code")
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 SIM = ("--device", "sim", "--no-cpu", "--json", "-")
+GPU = ("--device", "cuda", "--no-cpu", "--min-time", "0.05", "--json", "-")
 ONE = ("--grid", "cdiv(n,256)", "--block", 256, "--arg", "n=1000")
 
 # Right kernels -------------------------------------------------------------------------------------------------------
@@ -302,3 +304,55 @@ def test_rounding_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert 1e-6 < needed < 0.5
     assert "range of float32" in str(judged("full(1e30)", "y=np.sum(x*x)*1e-30*1e-25").undecided)
     assert "invalid operation" in str(judged("full(-1)", "y=np.sum(np.sqrt(x))").undecided)
+
+
+# On a GPU ------------------------------------------------------------------------------------------------------------
+
+DOUBLES = "".join(
+    f"__global__ void {name}(int n, const float *x, float *y) {{}}\n" for name in ("double_", "double_dies")
+)
+
+
+@pytest.mark.parametrize(("kernel", "workers"), [("double_", 1), ("double_dies", 3)])
+def test_one_worker_serves_all_cases(
+    kernel: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the values and sizes; one that a kernel takes with it is replaced."""
+    started: list[session.Worker] = []
+
+    class Counted(session.Worker):
+        def __init__(self, job: session.Task, module: str | None = None) -> None:
+            super().__init__(job, module)
+            started.append(self)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "WORKER", "tests.fake_gpu")
+    monkeypatch.setattr(session, "Worker", Counted)
+    monkeypatch.setattr(fuzz, "MAX_SHRINK", workers - 1)
+    Path("k.cu").write_text(DOUBLES)
+    arguments = ("n=1000", "x=float32[n]:random", "y=float32[n]:empty")
+    request = UserRequest("k.cu", (kernel,), "cdiv(n,256)", "256", arguments, ("y=2*x",))
+    record = fuzz.Fuzz(request, Choice("cuda"), Settings(), 6).run(Listener())
+    assert len(started) == workers
+    if workers == 1:
+        assert (record.cases, record.failed) == (6, None)
+    else:
+        assert record.failed is not None
+        assert "the process that ran it ended" in record.failed["reason"]
+    assert all(one._process.poll() is not None for one in started)
+
+
+@pytest.mark.gpu
+def test_a_fault_among_the_cases(cudabench: Runner) -> None:
+    """Cases that lose the context are made smaller by workers of their own; a right kernel passes all its cases."""
+    Path("k.cu").write_text(
+        f"__global__ void f(int n, const float *x, float *y) {{ {HEAD} if (i < n) y[x[i] < 0 ? 1ll << 40 : i] = x[i]; }}\n"
+        f"__global__ void g(int n, const float *x, float *y) {{ {HEAD} if (i < n) y[i] = x[i]; }}\n"
+    )
+    options = ("-k", "f", "-k", "g", *ONE, "--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty")
+    ran = cudabench("run", "k.cu", *options, "--expect", "y=x", *GPU, "--fuzz", 12)
+    wrong, right = ran.json["results"]
+    assert (ran.code, wrong["status"], right["status"]) == (3, "wrong", "ok"), ran.err
+    assert (wrong["fuzz"]["failed"]["values"], wrong["fuzz"]["failed"]["sizes"]) == ("negative", {"n": 1})
+    assert "illegal memory access" in wrong["reason"]
+    assert (right["fuzz"]["cases"], right["fuzz"]["failed"]) == (12, None)

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cudabench.devices import Choice
-from cudabench.errors import CudabenchError, DeviceError, UsageError
+from cudabench.errors import CudabenchError, UsageError
+from cudabench.measure import session
 from cudabench.measure.run import Listener, Run
 from cudabench.model import Result, Settings
 from cudabench.plan.series import Series
@@ -103,6 +104,7 @@ class Fuzz:
         self.drawn = self._drawn()
         self.named = self._named()
         self._allowed: dict[tuple[tuple[str, int], ...], bool] = {}
+        self.lane = session.Lane(device, self.settings)
 
     # What is varied ---------------------------------------------------------------------------------------------------
 
@@ -227,6 +229,10 @@ class Fuzz:
 
     def run(self, listener: Listener) -> Record:
         """Run the cases, make the first that fails smaller, and say what came of it."""
+        with self.lane:
+            return self._run(listener)
+
+    def _run(self, listener: Listener) -> Record:
         record = Record()
         rows = self.sizes()
         seen: set[str] = set()
@@ -277,13 +283,11 @@ class Fuzz:
     def _fault(self, trial: Trial) -> Result | None:
         """Return what is wrong with a case; None where it is right."""
         try:
-            run = Run([plan.build([trial.request])], [self.device], self.settings, {}, provenance=False)
-            run.collect()
-        except DeviceError:
-            raise
+            series = plan.build([trial.request])
+            result = self.lane.result(series.make, series.cases[0])
         except UsageError:  # values that the command line refuses: no case
             return None
-        return next((result for result in run.file.results if result.status in ("wrong", "failed")), None)
+        return result if result.status in ("wrong", "failed") else None
 
     def _smaller(self, trial: Trial, fault: Result) -> tuple[Trial, Result]:
         """Return the simplest case found that fails as well, and its result: plainer values first, then smaller

@@ -363,15 +363,18 @@ class GpuRun(RunContext):
         befores = self._befores(loaded, bound)
         copies_of = [site.buffers.copy() for site in sites]
         self.progress("warming up", 0)
-        typical = warm_up(lambda: self._sample(sites[0].work, "warming up", befores[0]))
+        settings = shortened(self.settings, self.until)
+        first = partial(self._sample, sites[0].work, "warming up", befores[0])
+        typical = warm_up(first, budget_s=WARM_UP_S if settings.max_time else 0.0)
         runs = hot_runs(typical) if self.settings.cache == "hot" and may_repeat(loaded, bound) else 1
         copy_runs = 1
         copy_work = copies_of[0]
         if copy_work is not None:
-            copy_typical = warm_up(lambda: self._sample(copy_work, "warming up"), budget_s=WARM_UP_S / 5)
+            copy_typical = warm_up(
+                lambda: self._sample(copy_work, "warming up"), budget_s=WARM_UP_S / 5 if settings.max_time else 0.0
+            )
             copy_runs = hot_runs(copy_typical) if self.settings.cache == "hot" else 1
         clock = SmClock(device.sm_clock_mhz)
-        settings = shortened(self.settings, self.until)
 
         samples: list[float] = []
         of_place: list[int] = []

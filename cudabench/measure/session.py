@@ -69,8 +69,8 @@ class Task(Protocol):
 class Job:
     """What a worker does: `operation` makes the operation, whose functions cannot travel themselves.
 
-    With `more`, cases follow one by one, each sent once the one before is finished. With `paired` the two cases are
-    measured as a pair (`measure.ab`), `always` also where their code is the same.
+    With `more`, cases follow one by one, each sent once the one before is finished, as itself or as an `Other`. With
+    `paired` the two cases are measured as a pair (`measure.ab`), `always` also where their code is the same.
     """
 
     operation: Callable[[], Operation]
@@ -82,6 +82,14 @@ class Job:
     more: bool = False
     paired: bool = False
     always: bool = False
+
+
+@dataclass(frozen=True)
+class Other:
+    """A case of another problem than the one before it; `operation` makes its operation."""
+
+    operation: Callable[[], Operation]
+    case: Case
 
 
 @dataclass(frozen=True)
@@ -211,6 +219,56 @@ def pair(
             yield event
             if finished == 2 or (isinstance(event, Finished) and event.context_lost):
                 break
+
+
+class Lane:
+    """Cases of any problems one after the other on one device, each alone: on a GPU by one worker, which is replaced
+    only after it ended, was ended, or may have something left of a case on the device's heap. Use as a context manager.
+    """
+
+    def __init__(self, choice: Choice, settings: Settings) -> None:
+        self._choice, self._settings = choice, settings
+        self._worker: Worker | None = None
+        self._events: Iterator[Any] = iter(())
+
+    def __enter__(self) -> Lane:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def result(self, operation: Callable[[], Operation], case: Case) -> Result:
+        """Return the result of one case. Raises CudabenchError where it cannot run at all."""
+        if self._choice.kind == "sim":
+            events: Iterator[Any] = run(self._choice, operation, [case], self._settings)
+            return next(event.result for event in events if isinstance(event, Finished))
+        if self._worker is None:
+            job = Job(operation, (case,), self._settings, self._choice.index, more=True)
+            self._worker = Worker(job)
+            self._events = self._worker.events()
+        else:
+            self._worker.feed(case, operation)
+        try:
+            finished = self._finished()
+        except BaseException:
+            self._end()
+            raise
+        if finished.context_lost or any(said.code == "malloc" for said in finished.result.warnings):
+            self._end()
+        return finished.result
+
+    def _finished(self) -> Finished[Result]:
+        for event in self._events:
+            if isinstance(event, Refused):
+                raise event.error
+            if isinstance(event, Finished):
+                return event
+        raise AssertionError("a worker's events end with a case's end")
+
+    def _end(self) -> None:
+        if self._worker is not None:
+            self._worker.__exit__(*sys.exc_info())
+        self._worker, self._events = None, iter(())
 
 
 def _simulate(
@@ -349,11 +407,11 @@ class Worker:
             closing.close()
         self._folder.cleanup()
 
-    def feed(self, case: Any) -> None:
-        """Send one case more."""
+    def feed(self, case: Any, operation: Callable[[], Operation] | None = None) -> None:
+        """Send one case more, which has an operation of its own unless None."""
         self._waiting.append(case)
         with suppress(BrokenPipeError):  # as below
-            self._to.send(case)
+            self._to.send(case if operation is None else Other(operation, case))
 
     def events(self) -> Iterator[Any]:
         """Yield the worker's events; a death or a hang becomes a failed result of the kernel in hand."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from cudabench.devices.protocol import Device
 from cudabench.errors import CudabenchError
-from cudabench.measure.session import Event, Finished, Job, Measured, Refused, Started, Working
+from cudabench.measure.session import Event, Finished, Job, Measured, Other, Refused, Started, Working
 from cudabench.model import Case, Operation
 
 HEARTBEAT_S = 0.1
@@ -40,7 +40,7 @@ def serve(receive: int, send: int, work: Callable[..., None]) -> None:
     os._exit(0)
 
 
-def _run(job: Job, emit: Callable[[Event], None], receive: Callable[[], Case]) -> None:
+def _run(job: Job, emit: Callable[[Event], None], receive: Callable[[], Case | Other]) -> None:
     from cudabench.devices.cuda import CudaDevice
     from cudabench.measure.gpu_run import GpuRun
 
@@ -52,7 +52,11 @@ def _run(job: Job, emit: Callable[[Event], None], receive: Callable[[], Case]) -
             _run_pair(job, operation, device, send)
             return
         gpu_run = GpuRun(operation, job.cases[0].problem, job.settings, device, cpu=job.cpu)
-        for at, case in enumerate(_cases(job, receive)):
+        for at, item in enumerate(_cases(job, receive)):
+            if isinstance(item, Other):
+                gpu_run.release()
+                gpu_run = GpuRun(item.operation(), item.case.problem, job.settings, device)
+            case = item.case if isinstance(item, Other) else item
             if job.budget:
                 gpu_run.until = job.budget.until(len(job.cases) - at)
                 if gpu_run.until is None:
@@ -69,7 +73,7 @@ def _run(job: Job, emit: Callable[[Event], None], receive: Callable[[], Case]) -
                 return
 
 
-def _cases(job: Job, receive: Callable[[], Case]) -> Iterator[Case]:
+def _cases(job: Job, receive: Callable[[], Case | Other]) -> Iterator[Case | Other]:
     yield from job.cases
     while job.more:
         try:
