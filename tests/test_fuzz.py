@@ -346,8 +346,10 @@ def test_one_worker_serves_all_cases(
 def test_a_fault_among_the_cases(cudabench: Runner) -> None:
     """Cases that lose the context are made smaller by workers of their own; a right kernel passes all its cases."""
     Path("k.cu").write_text(
-        f"__global__ void f(int n, const float *x, float *y) {{ {HEAD} if (i < n) y[x[i] < 0 ? 1ll << 40 : i] = x[i]; }}\n"
-        f"__global__ void g(int n, const float *x, float *y) {{ {HEAD} if (i < n) y[i] = x[i]; }}\n"
+        "".join(
+            f"__global__ void {name}(int n, const float *x, float *y) {{ {HEAD} if (i < n) y[{at}] = x[i]; }}\n"
+            for name, at in (("f", "x[i] < 0 ? 1ll << 40 : i"), ("g", "i"))
+        )
     )
     options = ("-k", "f", "-k", "g", *ONE, "--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty")
     ran = cudabench("run", "k.cu", *options, "--expect", "y=x", *GPU, "--fuzz", 12)

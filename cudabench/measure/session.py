@@ -240,7 +240,7 @@ class Lane:
     def result(self, operation: Callable[[], Operation], case: Case) -> Result:
         """Return the result of one case. Raises CudabenchError where it cannot run at all."""
         if self._choice.kind == "sim":
-            events: Iterator[Any] = run(self._choice, operation, [case], self._settings)
+            events: Iterator[Event] = run(self._choice, operation, [case], self._settings)
             return next(event.result for event in events if isinstance(event, Finished))
         if self._worker is None:
             job = Job(operation, (case,), self._settings, self._choice.index, more=True)
