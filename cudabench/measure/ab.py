@@ -13,8 +13,8 @@ to be measured: they are not launched, unless `always` says so.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -116,15 +116,17 @@ class PairedRun(GpuRun):
             group = self.random.randint((most + 1) // 2, most)
             for turn in self.random.sample(range(places), places):
                 device.use_stream(turn)
+                if runs > 1:
+                    for at, (one, its) in enumerate(zip(loaded, bound, strict=True)):
+                        with _blaming(at):
+                            self._stop_anywhere(one, its, turn, runs, befores[at][turn])
                 for left in range(group - 1, -1, -1):
                     for at in self.random.sample((0, 1), 2):
                         site = bound[at].sites[turn]
                         samples[at].append(device.sample(site.works(runs), settings.cache, befores[at][turn]))
                         if settings.cache == "cold" or left == 0:  # a look at the output is none at warm caches
-                            try:
+                            with _blaming(at):
                                 self._raise_if_sample_wrong(bound[at].check.timed(site), len(samples[at]), site)
-                            except WrongOutput as wrong:
-                                raise _Wrong(at, wrong) from None
                     of_place.append(turn)
                 clock.look(len(of_place))
                 elapsed = time.monotonic() - start
@@ -171,6 +173,15 @@ class _Wrong(Exception):
     def __init__(self, at: int, why: WrongOutput) -> None:
         super().__init__(why.reason)
         self.at, self.why = at, why
+
+
+@contextmanager
+def _blaming(at: int) -> Iterator[None]:
+    """Say of which kernel an output is wrong."""
+    try:
+        yield
+    except WrongOutput as wrong:
+        raise _Wrong(at, wrong) from None
 
 
 def _stopped(results: Sequence[Result], at: int, found: Result) -> list[Result]:

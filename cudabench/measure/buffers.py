@@ -160,6 +160,12 @@ def _beginning(array: np.ndarray) -> np.ndarray:
     return np.resize(whole[:ROTATION_BYTES], ROTATION_BYTES)
 
 
+def turned(array: np.ndarray) -> np.ndarray:
+    """Return what a kernel reads of an input that begins later by `ROTATION_BYTES`."""
+    whole = np.concatenate([np.ascontiguousarray(array).reshape(-1).view(np.uint8), _beginning(array)])
+    return whole[ROTATION_BYTES:][: array.nbytes].view(array.dtype).reshape(array.shape)
+
+
 def _before(name: str) -> str:
     """Return the name of the copy that a buffer is restored from."""
     return f"{name} before"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.measure import verify
+from cudabench.measure.buffers import turned
 from cudabench.model import (
     POISON,
     WARP,
@@ -71,6 +72,22 @@ class InputSet:
         """Return the inputs that another set has other bytes of: those that a seed decides."""
         mine, others = self.arrays, other.arrays
         return frozenset(name for name in mine if not np.array_equal(_bytes(mine[name]), _bytes(others[name])))
+
+
+@dataclass
+class TurnedInputs(InputSet):
+    """Another set of inputs, of which some arrays begin later; see `buffers`."""
+
+    base: InputSet = field(kw_only=True)
+    names: frozenset[str] = field(kw_only=True)
+
+    @property
+    def arrays(self) -> Arrays:
+        """The inputs as a kernel reads them there."""
+        if self._inputs is None:
+            given = self.base.arrays
+            self._inputs = {name: turned(array) if name in self.names else array for name, array in given.items()}
+        return self._inputs
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

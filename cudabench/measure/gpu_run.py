@@ -36,6 +36,7 @@ from cudabench.measure.budget import shortened
 from cudabench.measure.buffers import BufferSet, lay_out
 from cudabench.measure.context import (
     RunContext,
+    TurnedInputs,
     arithmetic_warnings,
     constants_of,
     describe,
@@ -271,17 +272,25 @@ class GpuRun(RunContext):
         places = self.buffer_sets()
         sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
         poison = self.input_sets[0].poisons(case.expects)
-        read_only = [b.name for b in places[0].buffers if b.role == "in"]
-        drawn = [name for name in read_only if name in self.drawn]  # a rotated row of indices could lead anywhere
+        # What lies in constant memory too stays as it is there.
+        read_only = {b.name for b in places[0].buffers if b.role == "in"} - {*self.operation.constant_memory.values()}
+        drawn = read_only & self.drawn  # of what the user fixed, a rotated row of indices could lead anywhere
+        later = {
+            id(inputs): TurnedInputs(self.operation, inputs.problem, base=inputs, names=frozenset(drawn))
+            for inputs in sets
+        }
         sites = []
         for at, place in enumerate(places):
             inputs = sets[at % len(sets)]
             place.fill(inputs.arrays)
-            other = self.device.bind(module, case.launches, place.rotated(drawn)) if drawn else None
-            work = self.device.bind(module, case.launches, place.addresses)
             contents = constants_of(self.operation, inputs.arrays)
             constants = [partial(module.set_constant, name, content) for name, content in contents.items()]
-            sites.append(Site(place, inputs, work, other, poison[at % 2], constants))
+            turned = None
+            if drawn:
+                other = self.device.bind(module, case.launches, place.rotated(drawn))
+                turned = Site(place, later[id(inputs)], other, None, poison[at % 2], constants)
+            work = self.device.bind(module, case.launches, place.addresses)
+            sites.append(Site(place, inputs, work, turned, poison[at % 2], constants))
         return sites
 
     def _first_runs(
@@ -390,6 +399,8 @@ class GpuRun(RunContext):
                 device.use_stream(turn)
                 if copy is not None:
                     copies += [device.sample([copy] * copy_runs, settings.cache) for _ in range(group)]
+                if runs > 1:
+                    self._stop_anywhere(loaded, bound, turn, runs, befores[turn])
                 works = site.works(runs)
                 for left in range(group - 1, -1, -1):
                     samples.append(device.sample(works, settings.cache, befores[turn]))
@@ -420,6 +431,24 @@ class GpuRun(RunContext):
         if clock.first and clock_after and clock_after < clock.first * (1 - CLOCK_DROP):
             notes.append(warning("clocks", before=clock.first, after=clock_after))
         return timing, stats.summarize(copies, settings.cache, copy_runs, len(sites)) if copies else None, notes
+
+    def _stop_anywhere(self, loaded: Loaded, bound: Bound, turn: int, runs: int, before: Sequence[Work]) -> None:
+        """Run a sample that does not count and ends after a launch that nobody can foresee, on either inputs, and hold
+        what that one leaves against the reference; WrongOutput where it is wrong.
+
+        Of a sample of many launches only the last one's output is left to look at: a kernel that tells that it is not
+        the last one, by where its inputs begin or by a count that it keeps in its output, could be idle in all others.
+        """
+        if loaded.case.source.builtin:
+            return
+        site = bound.sites[turn]
+        last = site.turned if site.turned and self.random.random() < 0.5 else site
+        launches = self.random.randint(1, runs)
+        self.device.sample(site.works(launches, last), self.settings.cache, before)
+        found = bound.check.timed(last)
+        if found:
+            why = f"the last of {launches} launches back to back: {wrong_reason(found)}"
+            raise WrongOutput(why, found)
 
     def _befores(self, loaded: Loaded, bound: Bound) -> list[list[Work]]:
         """Return, by site, what is queued before a sample and is not timed."""
@@ -478,7 +507,7 @@ def _inputs(site: Site) -> list[str]:
 def may_repeat(loaded: Loaded, bound: Bound) -> bool:
     """Tell whether launches back to back have work to do each time: on changing inputs, without a state."""
     site = bound.sites[0]
-    return site.other is not None and not loaded.state.kept and not _restored(site)
+    return site.turned is not None and not loaded.state.kept and not _restored(site)
 
 
 def _restored(site: Site) -> bool:

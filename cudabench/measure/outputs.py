@@ -19,15 +19,15 @@ FULL_SHARE = 0.25  # of the time since the first sample may go into comparisons 
 class Site:
     """A kernel bound to one place of the memory with one set of inputs.
 
-    `work` queues its launches. `other` queues them on the same outputs with inputs that begin later, None where all
-    inputs are fixed. `poison` is the byte that outputs are filled with before a run. `constants` fills the module's
-    `__constant__` variables.
+    `work` queues its launches. `turned` has the same outputs with inputs that begin later, None where all inputs are
+    fixed. `poison` is the byte that outputs are filled with before a run. `constants` fills the module's `__constant__`
+    variables.
     """
 
     buffers: BufferSet
     inputs: InputSet
     work: Work
-    other: Work | None = None
+    turned: Site | None = None
     poison: int = POISON
     constants: Sequence[Work] = ()
 
@@ -35,9 +35,13 @@ class Site:
         """Return what sets back all that the kernel writes, and gives constant memory this site's content."""
         return [*self.buffers.reset(self.poison), *self.constants]
 
-    def works(self, runs: int) -> list[Work]:
-        """Return the launches of a sample of `runs` runs back to back, one or an even number."""
-        return [self.work] if self.other is None or runs == 1 else [self.other, self.work] * (runs // 2)
+    def works(self, runs: int, last: Site | None = None) -> list[Work]:
+        """Return the launches of a sample of `runs` runs back to back, on other inputs from one to the next; the last is
+        of this site, or of `turned` where that is given. One run where all inputs are fixed."""
+        if self.turned is None:
+            return [self.work]
+        pair = [self.work, self.turned.work] if last is self.turned else [self.turned.work, self.work]
+        return (pair * (runs // 2 + 1))[-runs:]
 
 
 @dataclass
