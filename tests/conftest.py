@@ -220,6 +220,7 @@ class FakeDevice:
     # What `__constant__` variables hold, by name.
     constants: dict[str, bytes] = field(default_factory=dict)
     ptx: str = ""
+    page_bytes: int = 1
 
     def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> Any:
         """Return a module whose kernels take 32 registers."""

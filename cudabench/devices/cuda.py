@@ -172,6 +172,8 @@ def _plain(message: str) -> str:
 class CudaDevice:
     """One GPU with a context of its own, or with the primary one, which libraries work in. Use as a context manager."""
 
+    page_bytes = PAGE_BYTES
+
     def __init__(self, index: int = 0, *, primary: bool = False) -> None:
         import pycuda.driver as driver
 
@@ -188,7 +190,8 @@ class CudaDevice:
             self._flag = driver.pagelocked_zeros(2, np.int32, mem_flags=driver.host_alloc_flags.DEVICEMAP)
             self._flag_pointer = self._flag.base.get_device_pointer()
             self._flush_bytes = self.info.l2_bytes or 0
-            self._flush = driver.mem_alloc(self._flush_bytes) if self._flush_bytes else None
+            # Only there where it is needed: what is not filled before every sample could hold a kernel's results.
+            self._flush: Any = None
         self._cuda = ctypes.CDLL("libcuda.so.1")
         self._allocations: dict[int, Any] = {}
         self._called: list[peers.Call] = []  # which every stream has run
@@ -331,8 +334,9 @@ class CudaDevice:
     # Memory -----------------------------------------------------------------------------------------------------
 
     def free_bytes(self) -> int:
-        """Return the free device memory."""
-        return int(self._driver.mem_get_info()[0])
+        """Return the free device memory, less what a flush of the L2 is going to take."""
+        later = self._flush_bytes if self._flush is None else 0
+        return max(0, int(self._driver.mem_get_info()[0]) - later)
 
     def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
         """Return the address of nbytes of device memory, on pages of their own on request; `release` frees it."""
@@ -553,7 +557,9 @@ class CudaDevice:
         with translated("timing the kernel"):
             for work in before:
                 work()
-            if cache == "cold" and self._flush is not None:
+            if cache == "cold" and self._flush_bytes:
+                if self._flush is None:
+                    self._flush = self._driver.mem_alloc(self._flush_bytes)
                 self._cuda.cuCtxResetPersistingL2Cache()
                 self._driver.memset_d8_async(self._flush, 0, self._flush_bytes, self._stream)
             if blocked:

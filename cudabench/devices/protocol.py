@@ -64,6 +64,7 @@ class Device(Protocol):
     """A GPU; `devices.cuda` has one, and the tests have one in host memory with a clock of their own."""
 
     info: DeviceInfo
+    page_bytes: int  # of its memory: what shares a page lies in one place, and may be read and written throughout
 
     def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str]) -> Module:
         """Compile a source file; `names` are the kernels that are wanted of it, templates with their arguments."""

@@ -71,6 +71,8 @@ class PairedRun(GpuRun):
                 self.progress = self.of(at)
                 bound.append(self._bound(one))
             timings = self._time_pairs(loaded, bound)
+            while any(self._state_missed(one) for one in loaded):
+                timings = self._time_pairs(loaded, bound)
             for at, (timing, notes) in enumerate(timings):
                 self.progress = self.of(at)
                 self._leave_outputs(loaded[at], bound[at])

@@ -7,13 +7,16 @@ buffers of the same process the median differs by up to 4%; streams differ in th
 in turn, each on a stream of its own. A large problem touches so much of the memory that two places are enough; the
 places take turns with two sets of inputs.
 
-Around every array lie guard zones of a known pattern: a kernel that writes beyond an array changes them. An array that
+Around every array lie guard zones of a known pattern, up to the end of its last page: a kernel that writes beyond an
+array changes them. How far apart the arrays lie is drawn at random, with nothing in between: a kernel that writes
+farther, to where it has found another array before, faults or is found by a digest. An array that
 kernels only read goes on with a copy of its beginning, so that the same memory, read from a little further on, is
 another array of the same values: inputs that differ from launch to launch and take no more of the cache.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,8 +32,11 @@ LARGEST_PAIR_BYTES = 4 << 30  # of a problem with two places: the host holds inp
 
 GUARD = 0xA5  # the byte of guard zones
 SMALL_GUARD_BYTES, LARGE_GUARD_BYTES = 64 << 10, 1 << 20  # before and behind an array each
+MOST_GAP_PAGES = 7  # of nothing between two arrays
 LARGE_ARRAY_BYTES = 16 << 20  # and more have large zones: a write one row off then still hits one
 
+
+_RANDOM = random.SystemRandom()
 
 # By which the other inputs begin later; keeps every alignment that kernels ask for, and that of linear textures
 # (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT).
@@ -65,6 +71,16 @@ class BufferSet:
     addresses: Mapping[str, int]
     copy_bytes: int
 
+    @property
+    def withheld(self) -> list[str]:
+        """The arrays that a kernel is not given and that stay as they are: what others are restored and copied from."""
+        return [name for name in self.addresses if name.endswith(_BEFORE) or name == _ENDS["in"]]
+
+    @property
+    def written(self) -> list[str]:
+        """The arrays that a kernel may write."""
+        return [buffer.name for buffer in self.buffers if buffer.role != "in"]
+
     def fill(self, inputs: Mapping[str, np.ndarray]) -> None:
         """Set the inputs and the guard zones; `reset` does the rest."""
         for pointer, nbytes, _ in self._zones():
@@ -95,8 +111,10 @@ class BufferSet:
         return works
 
     def digests(self, names: Iterable[str]) -> tuple[int, ...]:
-        """Return digests of some buffers with what they go on with, after all that is queued."""
+        """Return digests of some arrays with what they go on with, after all that is queued."""
         sizes = {buffer.name: buffer.nbytes + _extra(buffer) for buffer in self.buffers}
+        sizes |= {_before(buffer.name): buffer.nbytes for buffer in self.buffers}
+        sizes[_ENDS["in"]] = self.copy_bytes
         return tuple(self.device.digest(self.addresses[name], sizes[name]) for name in names)
 
     def release(self) -> None:
@@ -124,7 +142,9 @@ class BufferSet:
         found = []
         for buffer in self.buffers:
             start, nbytes = self.addresses[buffer.name], guard_bytes(buffer.nbytes)
-            found += [(start - nbytes, nbytes, buffer), (start + buffer.nbytes + _extra(buffer), nbytes, buffer)]
+            end = start + buffer.nbytes + _extra(buffer)
+            page_end = start - nbytes + _whole_pages(self.device, end + nbytes - (start - nbytes))
+            found += [(start - nbytes, nbytes, buffer), (end, page_end - end, buffer)]
         return found
 
     def copy(self) -> Work | None:
@@ -166,9 +186,17 @@ def turned(array: np.ndarray) -> np.ndarray:
     return whole[ROTATION_BYTES:][: array.nbytes].view(array.dtype).reshape(array.shape)
 
 
+_BEFORE = " before"
+
+
 def _before(name: str) -> str:
     """Return the name of the copy that a buffer is restored from."""
-    return f"{name} before"
+    return name + _BEFORE
+
+
+def _whole_pages(device: Device, nbytes: int) -> int:
+    """Return the bytes of the pages that so many bytes take."""
+    return -(-nbytes // device.page_bytes) * device.page_bytes
 
 
 def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[BufferSet, ...]:
@@ -177,10 +205,12 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
     Raises OutOfMemory, before anything runs, where they do not fit. Only the room for a copy may be missing.
     """
     buffers = operation.buffers(problem)
-    sizes = {b.name: b.nbytes for b in buffers} | {_before(b.name): b.nbytes for b in buffers if b.role == "inout"}
+    sizes = {b.name: b.nbytes + _extra(b) for b in buffers}
+    sizes |= {_before(b.name): b.nbytes for b in buffers if b.role == "inout"}
     guards = {b.name: guard_bytes(b.nbytes) for b in buffers}
-    sizes |= {b.name: b.nbytes + _extra(b) for b in buffers}
-    needed, free = sum(sizes.values()) + 2 * sum(guards.values()), device.free_bytes()
+    # What shares a page shares a place, so that every array has pages of its own.
+    whole = {name: _whole_pages(device, nbytes + 2 * guards.get(name, 0)) for name, nbytes in sizes.items()}
+    needed, free = sum(whole.values()), device.free_bytes()
     if needed > free:
         raise OutOfMemory(
             f"{operation.name} of this size needs {needed / 1e9:.2f} GB, {device.info.name} has {free / 1e9:.2f} GB "
@@ -188,21 +218,28 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
         )
     half = operation.bytes(problem) // 2
     for role, name in _ENDS.items():
-        if half and needed + half <= free and not any(b.role == role and b.nbytes >= half for b in buffers):
-            sizes[name] = half
-            needed += half
-    count = how_many(needed, free)
-    made = []
+        pages = _whole_pages(device, half)
+        if half and needed + pages <= free and not any(b.role == role and b.nbytes >= half for b in buffers):
+            whole[name] = pages
+            needed += pages
+    count = how_many(sum(sizes.values()) + 2 * sum(guards.values()) + half * len(_ENDS.values() & whole.keys()), free)
+    count = min(count, free // max(needed, 1))
+    room = (free - count * needed) // 2
+    made, gaps = [], []
     for _ in range(count):
-        # What shares a page shares a place.
-        addresses = {
-            name: device.allocate(nbytes + 2 * guards.get(name, 0), own_page=count > 1) + guards.get(name, 0)
-            for name, nbytes in sizes.items()
-        }
+        addresses = {}
+        for name, nbytes in whole.items():
+            gap = device.page_bytes * _RANDOM.randrange(MOST_GAP_PAGES + 1)
+            if 0 < gap <= room:
+                gaps.append(device.allocate(gap))
+                room -= gap
+            addresses[name] = device.allocate(nbytes) + guards.get(name, 0)
         for name in _ENDS.values():
             if name in addresses:
                 device.fill(addresses[name], half, POISON)()
         made.append(BufferSet(device, buffers, addresses, half))
+    for gap in gaps:
+        device.release(gap)
     return tuple(made)
 
 

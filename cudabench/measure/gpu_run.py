@@ -49,7 +49,7 @@ from cudabench.measure.context import (
     wrong_reason,
 )
 from cudabench.measure.modules import code_warnings, kept_in_cache, load
-from cudabench.measure.outputs import OutputCheck, Site
+from cudabench.measure.outputs import Others, OutputCheck, Site
 from cudabench.measure.sampling import (
     WARM_UP_S,
     SmClock,
@@ -76,6 +76,7 @@ from cudabench.results.warnings import warning
 GROUP_S = 2e-3  # kernel and copy take turns in groups of this length: each change costs a sample its warm caches
 MAX_GROUP = 16
 CLOCK_DROP = 0.05
+ELSEWHERE = "outside its arrays, into memory that it was not given in that launch; --device sim names the line"
 
 
 class WrongOutput(Exception):
@@ -110,13 +111,13 @@ class Loaded:
 
 @dataclass
 class Bound:
-    """A kernel at every place: what its outputs are held against, how its first runs compared, and the digests that the
-    inputs had then."""
+    """A kernel at every place: what its outputs are held against, how its first runs compared, and the digests of what
+    it may not write, from before them."""
 
     sites: list[Site]
     check: OutputCheck
     before: Verification | None
-    written: Sequence[tuple[int, ...]]
+    unwritten: Sequence[tuple[int, ...]]
 
 
 @dataclass
@@ -178,12 +179,21 @@ class GpuRun(RunContext):
         try:
             bound = self._bound(loaded)
             timing, copy, notes = self._time(loaded, bound)
+            while self._state_missed(loaded):
+                timing, copy, notes = self._time(loaded, bound)
             return self._concluded(loaded, bound, timing, copy, notes)
         except WrongOutput as wrong:
             return loaded.found(wrong)
         finally:
             if self.device.alive():
                 loaded.state.release()
+
+    @staticmethod
+    def _state_missed(loaded: Loaded) -> bool:
+        """Tell whether the kernel changed a variable that was not set back before its samples, since no run before them
+        had changed it: then they say nothing."""
+        loaded.state.look()
+        return loaded.state.missed
 
     def _loaded(self, case: Case, result: Result) -> Loaded:
         """Return the case compiled, with what its code needs in its result. Raises DeviceError for a block that does
@@ -229,8 +239,9 @@ class GpuRun(RunContext):
         case = loaded.case
         sites = self._sites(case, loaded.module)
         check = OutputCheck(self.operation, case.expects, self.operation.saves)
+        unwritten = [] if case.source.builtin else [site.buffers.digests(_unwritten(site)) for site in sites]
         before = self._first_runs(case, sites, check, loaded.state)
-        return Bound(sites, check, before, [site.buffers.digests(_inputs(site)) for site in sites])
+        return Bound(sites, check, before, unwritten)
 
     def _concluded(
         self, loaded: Loaded, bound: Bound, timing: Timing, copy: Timing | None, notes: Sequence[Warning]
@@ -240,7 +251,7 @@ class GpuRun(RunContext):
         self.progress("verifying", 1)
         verification, outputs = self._last_looks(case, bound.sites, check, bound.before)
         if not case.source.builtin:
-            self._inputs_unchanged(bound.sites, bound.written)
+            self._inputs_unchanged(bound.sites, bound.unwritten)
         self._nothing_outside(case, bound.sites)
         state.look()
         figures = right_output(self.operation, self.problem, self.inputs, outputs)
@@ -339,9 +350,9 @@ class GpuRun(RunContext):
         raise WrongOutput(wrong_reason(verification), verification)
 
     def _inputs_unchanged(self, sites: Sequence[Site], digests: Sequence[tuple[int, ...]] = ()) -> None:
-        """Raise WrongOutput where a kernel wrote into an input; `digests` are of inputs known to be unchanged."""
+        """Raise WrongOutput where a kernel wrote into an input; `digests` are of all that it may not write, before."""
         for at, site in enumerate(sites):
-            if digests and site.buffers.digests(_inputs(site)) == digests[at]:
+            if digests and site.buffers.digests(_unwritten(site)) == digests[at]:
                 continue
             for buffer in site.buffers.buffers:
                 if buffer.role == "in":
@@ -349,7 +360,7 @@ class GpuRun(RunContext):
                     if found:
                         raise WrongOutput(found)
             if digests:
-                raise WrongOutput("the kernel wrote behind the end of an array that is const in its signature")
+                raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
     def _nothing_outside(self, case: Case, sites: Sequence[Site]) -> None:
         """Raise WrongOutput where a kernel wrote outside an array."""
@@ -389,6 +400,7 @@ class GpuRun(RunContext):
         of_place: list[int] = []
         copies: list[float] = []
         most = max(1, min(MAX_GROUP, round(GROUP_S / (typical * runs))))
+        others = Others(sites, self.random, len(sites) > 1 and not loaded.case.source.builtin)
         check.start()
         start = time.monotonic()
         stop = False
@@ -397,6 +409,8 @@ class GpuRun(RunContext):
             for turn in self.random.sample(range(len(sites)), len(sites)):
                 site, copy = sites[turn], copies_of[turn]
                 device.use_stream(turn)
+                if others.touched(turn):
+                    raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
                 if copy is not None:
                     copies += [device.sample([copy] * copy_runs, settings.cache) for _ in range(group)]
                 if runs > 1:
@@ -407,6 +421,7 @@ class GpuRun(RunContext):
                     of_place.append(turn)
                     if settings.cache == "cold" or left == 0:  # a look at the output is none at warm caches
                         self._raise_if_sample_wrong(check.timed(site), len(samples), site)
+                others.leave(turn)
                 clock.look(len(samples))
                 elapsed = time.monotonic() - start
                 if elapsed >= settings.max_time:  # else every place has its say
@@ -500,8 +515,9 @@ class GpuRun(RunContext):
         )
 
 
-def _inputs(site: Site) -> list[str]:
-    return [buffer.name for buffer in site.buffers.buffers if buffer.role == "in"]
+def _unwritten(site: Site) -> list[str]:
+    """Return the arrays that a kernel must leave as they are, given to it or not."""
+    return [*(buffer.name for buffer in site.buffers.buffers if buffer.role == "in"), *site.buffers.withheld]
 
 
 def may_repeat(loaded: Loaded, bound: Bound) -> bool:

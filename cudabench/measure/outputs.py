@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 
 from cudabench.devices.protocol import Work
 from cudabench.measure import verify
@@ -12,6 +14,7 @@ from cudabench.measure.buffers import BufferSet
 from cudabench.measure.context import Arrays, InputSet
 from cudabench.model import POISON, Operation, Verification
 
+ALWAYS_LEFT, ONE_LEFT_IN = 4, 4  # turns of a place after which its outputs are noted: the first, then one in some
 FULL_SHARE = 0.25  # of the time since the first sample may go into comparisons in full; digests cost next to nothing
 
 
@@ -36,8 +39,8 @@ class Site:
         return [*self.buffers.reset(self.poison), *self.constants]
 
     def works(self, runs: int, last: Site | None = None) -> list[Work]:
-        """Return the launches of a sample of `runs` runs back to back, on other inputs from one to the next; the last is
-        of this site, or of `turned` where that is given. One run where all inputs are fixed."""
+        """Return the launches of a sample of `runs` runs back to back, on other inputs from one to the next; the last
+        is of this site, or of `turned` where that is given. One run where all inputs are fixed."""
         if self.turned is None:
             return [self.work]
         pair = [self.work, self.turned.work] if last is self.turned else [self.turned.work, self.work]
@@ -105,3 +108,28 @@ class OutputCheck:
 
     def _digest(self, site: Site, expected: Arrays) -> tuple[int, tuple[int, ...]]:
         return id(site.inputs), site.buffers.digests(expected)
+
+
+@dataclass
+class Others:
+    """What a kernel leaves at a place, which its launches at others may not touch: by digests, taken at turns that it
+    cannot know. Before a place's next turn nothing but the kernel has been at work there."""
+
+    sites: Sequence[Site]
+    random: Random
+    watched: bool
+    _left: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _turns: Counter[int] = field(default_factory=Counter)
+
+    def leave(self, turn: int) -> None:
+        """Note what lies at a place, or not, after samples there."""
+        self._turns[turn] += 1
+        if self.watched and (self._turns[turn] <= ALWAYS_LEFT or not self.random.randrange(ONE_LEFT_IN)):
+            buffers = self.sites[turn].buffers
+            self._left[turn] = buffers.digests(buffers.written)
+
+    def touched(self, turn: int) -> bool:
+        """Tell whether something else lies there now."""
+        left = self._left.pop(turn, None)
+        buffers = self.sites[turn].buffers
+        return left is not None and buffers.digests(buffers.written) != left

@@ -19,6 +19,7 @@ class KernelState:
         self._images: dict[Variable, int] = {}
         self._digests: dict[Variable, int] = {}
         self._changed: dict[Variable, None] = {}
+        self._reset: frozenset[Variable] = frozenset()
         for variable in self._variables:
             image = self._images[variable] = device.allocate(variable.nbytes)
             device.copy(variable.pointer, image, variable.nbytes)()
@@ -38,11 +39,17 @@ class KernelState:
     def reset(self) -> list[Work]:
         """Return what sets the variables back."""
         small = sum(variable.nbytes for variable in self._variables) <= ALWAYS_BYTES
+        self._reset = frozenset(self._variables if small else self._changed)
         return [
             self._device.copy(self._images[variable], variable.pointer, variable.nbytes)
             for variable in self._variables
-            if small or variable in self._changed
+            if variable in self._reset
         ]
+
+    @property
+    def missed(self) -> bool:
+        """Whether a launch was seen to change a variable that the last `reset` leaves as it is."""
+        return not self._reset.issuperset(self._changed)
 
     def release(self) -> None:
         """Set all variables back a last time, and free the images."""
