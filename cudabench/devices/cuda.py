@@ -374,7 +374,7 @@ class CudaDevice:
         return Queued(work)
 
     def digest(self, pointer: int, nbytes: int) -> int:
-        """Return a 64-bit digest of memory, by a kernel behind all that is queued; the address is aligned to 16."""
+        """Return a 64-bit digest of memory, by a kernel behind all that is queued."""
         total = np.zeros(1, np.uint64)
         with translated("looking at the output"):
             self._driver.memset_d8_async(self._sum, 0, 8, self._stream)

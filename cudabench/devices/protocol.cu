@@ -23,12 +23,13 @@ __device__ unsigned long long mixed(unsigned long long x)
 }
 
 // Adds up the mixed 8-byte words, each with its place mixed in, so that their order counts and the threads' does not.
-// `bytes` is aligned to 16; n is any number of bytes.
+// Where `bytes` is not aligned to 16, as a module's variable may be, it goes byte by byte.
 extern "C" __global__ void digest(const unsigned char *bytes, unsigned long long n, unsigned long long *sum)
 {
     const unsigned long long golden = 0x9E3779B97F4A7C15ull;
     unsigned long long at = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x, here = 0;
-    const unsigned long long stride = gridDim.x * (unsigned long long)blockDim.x, pairs = n / 16;
+    const unsigned long long stride = gridDim.x * (unsigned long long)blockDim.x;
+    const unsigned long long pairs = (unsigned long long)bytes % 16 ? 0 : n / 16;
     const ulonglong2 *words = (const ulonglong2 *)bytes;
     for (unsigned long long i = at; i < pairs; i += stride) {
         const ulonglong2 pair = words[i];

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -274,15 +274,22 @@ def kept_sentence(state: Sequence[StateVariable]) -> str:
 
 
 NARROWER = {
-    "float64": ("float32", "tf32", "bfloat16", "float16", "float8"),
-    "float32": ("tf32", "bfloat16", "float16", "float8"),
+    "float64": ("float32", "tf32", "bfloat16", "float16", "float8", "int8"),
+    "float32": ("tf32", "bfloat16", "float16", "float8", "int8"),
 }
 
 
-def arithmetic_warnings(code: MachineCode | None, dtype: str, verification: Verification | None) -> list[Warning]:
-    """Return what is to be said of code that computes in a narrower format than that of its data, or approximately."""
+def arithmetic_warnings(
+    code: MachineCode | None, dtype: str, verification: Verification | None, stored: Iterable[str] = ()
+) -> list[Warning]:
+    """Return what is to be said of code that computes in a narrower format than that of its data, or approximately.
+
+    Products of bytes are none where arrays are `stored` as bytes.
+    """
     used = code.arithmetic if code and code.arithmetic else ()
+    bytes_given = bool({"int8", "uint8"} & set(stored))
     narrow = [name for name in used if name in (*NARROWER.get(dtype, ()), "approximate")]
+    narrow = [name for name in narrow if name != "int8" or not bytes_given]
     if not narrow or dtype not in NARROWER or verification is None or verification.largest_error_ulp is None:
         return []
     return [
@@ -294,6 +301,18 @@ def arithmetic_warnings(code: MachineCode | None, dtype: str, verification: Veri
             rtol=verification.rtol,
         )
     ]
+
+
+def tolerance_warnings(expected: Arrays, tolerance: Tolerance) -> list[Warning]:
+    """Return what is to be said of a tolerance that accepts zeros for something else."""
+    notes = []
+    for name, array in expected.items():
+        own = tolerance.of(name)
+        largest = verify.zeros_pass(array, own)
+        if largest is not None:
+            option = "--rtol" if own.rtol >= 1 else "--atol"
+            notes.append(warning("tolerance", name=name, largest=largest, atol=own.atol, rtol=own.rtol, option=option))
+    return notes
 
 
 def state_warnings(state: Sequence[StateVariable]) -> list[Warning]:

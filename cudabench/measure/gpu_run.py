@@ -45,6 +45,7 @@ from cudabench.measure.context import (
     other_architecture,
     right_output,
     state_warnings,
+    tolerance_warnings,
     unverified_warnings,
     wrong_reason,
 )
@@ -226,7 +227,9 @@ class GpuRun(RunContext):
         ]
         for image in images:
             machine_code.begin(image.cubin)  # beside the measurement
-        return Loaded(case, result, module, KernelState(self.device, module.variables), images)
+        fixed = self.operation.constant_memory  # which is filled anew for each set of inputs
+        variables = [variable for variable in module.variables if variable.name not in fixed]
+        return Loaded(case, result, module, KernelState(self.device, variables), images)
 
     def _loaded_peer(self, case: Case, result: Result) -> Loaded:
         """Return a library's call, ready; DeviceUnusable where the library is not there."""
@@ -257,6 +260,7 @@ class GpuRun(RunContext):
         figures = right_output(self.operation, self.problem, self.inputs, outputs)
         notes = [
             *unverified_warnings(verification, self.expected(case.expects), self.operation.buffers(self.problem)),
+            *tolerance_warnings(self.expected(case.expects), self.operation.tolerated(case.expects, self.problem)),
             *code_warnings([loaded.module.ptx]),
             *state_warnings(state.kept),
             *notes,
@@ -266,7 +270,8 @@ class GpuRun(RunContext):
         arch = "sm_" + self.device.info.compute_capability.replace(".", "")
         code = machine_code.describe_all(loaded.images, arch, loaded.module.ptx)
         result = replace(loaded.result, verification=verification, figures=figures, state=state.kept, machine_code=code)
-        notes += arithmetic_warnings(code, self.output_type(), verification)
+        stored = [buffer.dtype for buffer in self.operation.buffers(self.problem)]
+        notes += arithmetic_warnings(code, self.output_type(), verification, stored)
         measured = self._figures(result, case, timing, copy, notes)
         formats = code.arithmetic if code and code.arithmetic else ()
         if case.peer:

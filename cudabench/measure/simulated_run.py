@@ -29,6 +29,7 @@ from cudabench.measure.context import (
     other_architecture,
     right_output,
     state_warnings,
+    tolerance_warnings,
     unverified_warnings,
     wrong_reason,
 )
@@ -165,7 +166,9 @@ class SimulatedRun(RunContext):
             if self.record:
                 result = replace(result, steps=recorded.steps(run.report.trace, case, buffers, tiles))
         notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem))]
-        notes += arithmetic_warnings(result.machine_code, self.output_type(), verification)
+        stored = [buffer.dtype for buffer in self.operation.buffers(self.problem)]
+        notes += arithmetic_warnings(result.machine_code, self.output_type(), verification, stored)
+        notes += tolerance_warnings(expected, tolerance)
         notes += [*launch_warnings(case), *state_warnings(state), *code_warnings(one.ptx for _, one in compiled)]
         if leaks is not None:  # what is freed is no matter
             notes = [note for note in notes if note.code != "malloc"]

@@ -147,6 +147,13 @@ KINDS = {
             "--expect",
         ),
         Kind(
+            "tolerance",
+            "The tolerance would accept an output of zeros: it verifies next to nothing.",
+            "an output of zeros would pass as {name}, of which no |expected| is over {largest:.3g}, for {atol:g} + "
+            "{rtol:g} * |expected| is accepted: give a smaller {option}",
+            "--atol",
+        ),
+        Kind(
             "uncounted",
             "The simulator could not count the kernel, so that its limits are not known.",
             "--limits and --report have no counts of it: {reason}",

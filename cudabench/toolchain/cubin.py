@@ -1,7 +1,8 @@
 """What a cubin (an ELF file of one architecture's machine code) tells without a GPU: its variables and its code.
 
 Sections, by NVIDIA's naming: `.text.ENTRY` holds a kernel's instructions, `.nv.global` variables that start as zeros,
-`.nv.global.init` those with values. `__constant__` variables lie in `.nv.constant3`, which no kernel can write.
+`.nv.global.init` those with values. `__constant__` variables lie in `.nv.constant3`: behind a pointer that inline assembly makes, they are
+memory like any other, and a kernel can write them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 
 _SIZED, _REGISTERS = 0x04, 0x2F  # EIFMT_SVAL, EIATTR_REGCOUNT
-WRITABLE = (".nv.global", ".nv.global.init")
+WRITABLE = (".nv.global", ".nv.global.init", ".nv.constant3")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Variable:
 
 
 def variables(cubin: bytes) -> tuple[Variable, ...]:
-    """Return the variables that outlive a launch: `__device__`, `__managed__`, and static ones of functions."""
+    """Return the variables that outlive a launch: `__device__`, `__managed__`, `__constant__`, and static ones of
+    functions."""
     from elftools.elf.sections import SymbolTableSection
 
     elf = _open(cubin)
@@ -165,7 +167,7 @@ def plain_name(symbol: str) -> str:
 
 def declared_at(text: str, name: str) -> int | None:
     """Return the line of a source text that declares a module variable or a function's static one; None if unclear."""
-    pattern = re.compile(rf"\b(?:__device__|__managed__|static)\b[^;(){{}}]*\b{re.escape(name)}\b")
+    pattern = re.compile(rf"\b(?:__device__|__managed__|__constant__|static)\b[^;(){{}}]*\b{re.escape(name)}\b")
     match = pattern.search(text)
     return text.count("\n", 0, match.end()) + 1 if match else None
 
