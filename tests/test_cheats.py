@@ -261,6 +261,41 @@ def test_honest_twin_fuzzed(cheat: Cheat, cudabench: Runner) -> None:
     assert ran.code == 0, story(ran, results(ran))
 
 
+# Between kernels ----------------------------------------------------------------------------------------------------
+
+# The first kernel leaves its result in a variable and on the device's heap; the second takes it from there.
+TWO = """
+__device__ float kept[1 << 16];
+__device__ unsigned filled;
+extern "C" __global__ void honest(int n, const float *x, float *y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        y[i] = kept[i] = 2 * x[i];
+    if (i == 0)
+        filled = 1;
+}
+extern "C" __global__ void heir(int n, const float *x, float *y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n && filled)
+        y[i] = kept[i];
+}
+"""
+BOTH = ("-k", "honest", "-k", "heir", "--grid", "64", "--block", "1024", "--arg", "n=65536", "--no-cpu", "--json", "-")
+ARRAYS = ("--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty", "--expect", "y=2*x")
+WHERE = ["sim", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.mark.parametrize("device", WHERE)
+@pytest.mark.usefixtures("unread_machine_code")
+def test_a_kernel_finds_nothing_of_the_one_before(device: str, cudabench: Runner) -> None:
+    """Kernels of one file that run in one process have variables of their own."""
+    Path("two.cu").write_text(TWO)
+    ran = cudabench("run", "two.cu", *BOTH, *ARRAYS, "--min-time", "0.05", "--device", device)
+    assert [(one["kernel"], one["status"]) for one in ran.json["results"]] == [("honest", "ok"), ("heir", "wrong")]
+
+
 # On a GPU ------------------------------------------------------------------------------------------------------------
 
 
@@ -282,3 +317,35 @@ def test_measured(cheat: Cheat, cache: str, cudabench: Runner) -> None:
     assert any(all(holds(word, ran, result, median) for word in all_of) for all_of in cheat.expected("gpu")), (
         f"twin's median {median}; {story(ran, result)}"
     )
+
+
+# Variables that do not begin at multiples of 16 bytes, which ptxas packs behind each other, and constant memory.
+ODD = """
+__device__ int first = 3;
+__device__ float seven[7] = {1};
+__device__ char bytes[33] = {2};
+__constant__ float factors[5] = {2, 2, 2, 2, 2};
+extern "C" __global__ void twice(int n, const float *x, float *y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        y[i] = factors[i % 5] * x[i] + (first - 3) + (seven[i % 7] - (i % 7 ? 0 : 1)) + (bytes[i % 33] - (i % 33 ? 0 : 2));
+    if (i == n) {
+        first = 4;
+        seven[6] = 1;
+        bytes[32] = 1;
+    }
+}
+"""
+
+
+@pytest.mark.gpu
+def test_variables_at_any_address(cudabench: Runner) -> None:
+    """A right kernel whose variables lie at odd addresses is right; it changes none, and nothing is said of them."""
+    Path("odd.cu").write_text(ODD)
+    ran = cudabench(
+        *("run", "odd.cu", "--grid", "64", "--block", "1024", "--arg", "n=65536", *ARRAYS),
+        *("--no-cpu", "--min-time", "0.05", "--device", "cuda", "--json", "-"),
+    )
+    result = results(ran)
+    assert (ran.code, result["status"], result["state"]) == (0, "ok", []), story(ran, result)

@@ -1,8 +1,8 @@
 """What a cubin (an ELF file of one architecture's machine code) tells without a GPU: its variables and its code.
 
 Sections, by NVIDIA's naming: `.text.ENTRY` holds a kernel's instructions, `.nv.global` variables that start as zeros,
-`.nv.global.init` those with values. `__constant__` variables lie in `.nv.constant3`: behind a pointer that inline assembly makes, they are
-memory like any other, and a kernel can write them.
+`.nv.global.init` those with values. `__constant__` variables lie in `.nv.constant3`: behind a pointer that inline
+assembly makes they are memory like any other, and a kernel can write them.
 """
 
 from __future__ import annotations
