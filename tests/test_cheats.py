@@ -329,7 +329,7 @@ extern "C" __global__ void twice(int n, const float *x, float *y)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n)
-        y[i] = factors[i % 5] * x[i] + (first - 3) + (seven[i % 7] - (i % 7 ? 0 : 1)) + (bytes[i % 33] - (i % 33 ? 0 : 2));
+        y[i] = factors[i % 5] * x[i] + (first - 3) + (seven[i % 7] - !(i % 7)) + (bytes[i % 33] - 2 * !(i % 33));
     if (i == n) {
         first = 4;
         seven[6] = 1;
