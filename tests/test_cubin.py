@@ -37,9 +37,12 @@ def test_plain_names(symbol: str, name: str) -> None:
     assert plain_name(symbol) == name
 
 
-@pytest.mark.parametrize(("name", "line"), [("counter", 1), ("hidden", 2), ("table", 3), ("local", 7), ("fixed", None)])
+DECLARED = [("counter", 1), ("hidden", 2), ("table", 3), ("fixed", 4), ("local", 7), ("bump", None)]
+
+
+@pytest.mark.parametrize(("name", "line"), DECLARED)
 def test_where_a_variable_is_declared(name: str, line: int | None) -> None:
-    """Variables that kernels can write are found in the source, static ones of functions too."""
+    """Variables that kernels can write are found in the source, constant memory and static ones of functions too."""
     assert declared_at(SOURCE, name) == line
 
 

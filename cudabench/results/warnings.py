@@ -150,7 +150,7 @@ KINDS = {
             "tolerance",
             "The tolerance would accept an output of zeros: it verifies next to nothing.",
             "an output of zeros would pass as {name}, of which no |expected| is over {largest:.3g}, for {atol:g} + "
-            "{rtol:g} * |expected| is accepted: give a smaller {option}",
+            "{rtol:g} * |expected| is accepted: give a smaller --atol, and an --rtol under 1",
             "--atol",
         ),
         Kind(
