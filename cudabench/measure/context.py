@@ -310,8 +310,7 @@ def tolerance_warnings(expected: Arrays, tolerance: Tolerance) -> list[Warning]:
         own = tolerance.of(name)
         largest = verify.zeros_pass(array, own)
         if largest is not None:
-            option = "--rtol" if own.rtol >= 1 else "--atol"
-            notes.append(warning("tolerance", name=name, largest=largest, atol=own.atol, rtol=own.rtol, option=option))
+            notes.append(warning("tolerance", name=name, largest=largest, atol=own.atol, rtol=own.rtol))
     return notes
 
 
