@@ -31,6 +31,7 @@ class Module:
     def __init__(self, compiled: Compiled) -> None:
         self.compiled, self.program = compiled, load(compiled.ptx)
         self.variables: tuple[Any, ...] = ()
+        self.ptx = compiled.ptx
 
     def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
         """Return the cubin."""

@@ -324,6 +324,9 @@ def test_the_command(cudabench: Runner) -> None:
     assert document["results"] == []
     assert record["ratio"] == pytest.approx(1.01, abs=0.003)
     assert record["ratio_low"] > 1
+    origin = document["provenance"]
+    assert origin["command"][:3] == ["cudabench", "ab", "k.cu"]
+    assert (list(origin["sources"]), origin["compiler"] is not None) == (["k.cu"], True)
     assert len(record["old"]["time"]["samples_s"]) == len(record["new"]["time"]["samples_s"]) == record["pairs"]
     again = ab.pair_ratio(record["old"]["time"]["samples_s"], record["new"]["time"]["samples_s"])
     assert again.value == pytest.approx(record["ratio"], abs=1e-6)

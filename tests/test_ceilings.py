@@ -101,6 +101,9 @@ def test_simulator(cudabench: Runner) -> None:
     assert {one.status for one in found if one.name in OF_KERNELS} == {"ok"}
     assert {one.status for one in found if one.group == "host"} == {"skipped"}
     assert {one.value for one in found} == {None}
+    hashes = [one.sha256 for one in found if one.name in OF_KERNELS and one.name != "launch-latency"]
+    assert len(set(hashes)) >= len(hashes) - 2  # some are of one kernel, on other arrays
+    assert None not in hashes
     assert "memory-copy" in ran.out
 
 
@@ -163,6 +166,7 @@ def test_whole_path(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0 < one.low <= one.value <= one.high, one
         assert one.method, one
         assert bool(one.code) == (one.group != "host"), one
+        assert bool(one.sha256) == bool(one.ptx_sha256) == (one.group != "host"), one
         assert (one.fraction is None) == (one.theoretical is None), one
     fp32 = next(one for one in file.ceilings if one.name == "fp32")
     # 0.4 ms a launch: 2 SMs of 8 blocks of 256 threads, 8 chains, 2 passes of 64 steps, two operations each.

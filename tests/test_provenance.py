@@ -33,6 +33,11 @@ def git(*words: str) -> None:
     subprocess.run(["git", *who, *words], check=True, capture_output=True)
 
 
+def commit() -> str:
+    """Return the commit of the tree."""
+    return subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 @simulated
 @pytest.mark.usefixtures("unread_machine_code")
 def test_every_results_file_says_where_it_comes_from(cudabench: Runner) -> None:
@@ -60,7 +65,7 @@ def test_the_commit_and_whether_all_is_committed(tmp_path: Path, monkeypatch: py
     assert provenance.git(source) is None
     git("add", "k.cu")
     git("commit", "-qm", "one")
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    head = commit()
     assert provenance.git(source) == {"commit": head, "dirty": False}
     Path("k.cu").write_text(KERNEL + "//\n")
     assert provenance.git(source) == {"commit": head, "dirty": True}
@@ -68,6 +73,9 @@ def test_the_commit_and_whether_all_is_committed(tmp_path: Path, monkeypatch: py
     Path("new.cu").write_text(KERNEL)
     assert provenance.git(source) == {"commit": head, "dirty": False}
     assert provenance.git(Source("new.cu", KERNEL, str(tmp_path), False)) == {"commit": head, "dirty": True}
+    git("add", "new.cu")
+    git("commit", "-qm", "two")
+    assert provenance.git(Source("HEAD~1:k.cu", KERNEL, "elsewhere", False)) == {"commit": commit(), "dirty": False}
     assert provenance.git(Source("other.cu", KERNEL, str(tmp_path))) is None  # built in, in somebody's tree
 
 

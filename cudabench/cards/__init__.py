@@ -74,3 +74,5 @@ class Ceiling:
     code: Annotated[str, "What the machine code of the loop holds, as counted before it ran; empty without a loop."] = (
         ""
     )
+    sha256: Annotated[str | None, "Hash of the kernel's instructions alone; null without a kernel."] = None
+    ptx_sha256: Annotated[str | None, "Hash of the PTX that they were assembled from."] = None

@@ -83,9 +83,13 @@ def git(source: Source) -> dict[str, Any] | None:
     not committed.
 
     None without a repository, for a built-in source that the repository does not hold (a package installed inside
-    somebody's tree), and where git does not answer.
+    somebody's tree), and where git does not answer. A source that is called REVISION:PATH is committed.
     """
     path = Path(source.name) if not source.builtin or Path(source.name).is_file() else None
+    _, colon, inside = source.name.partition(":")
+    committed = bool(colon) and path is not None and not path.is_file()
+    if committed:
+        path = Path(inside)
     if path is None and source.folder is None:
         return None
     folder = (path.parent if path else Path(str(source.folder))).resolve()
@@ -99,7 +103,7 @@ def git(source: Source) -> dict[str, Any] | None:
     if said is None or tracked is None:
         return None
     commit = next((line.split()[2] for line in said.splitlines() if line.startswith("# branch.oid ")), None)
-    held = bool(tracked.strip())
+    held = bool(tracked.strip()) or committed
     if commit in (None, "(initial)") or (source.builtin and not held):
         return None
     changed = any(not line.startswith("#") for line in said.splitlines())

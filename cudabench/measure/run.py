@@ -112,7 +112,6 @@ class Run:
         if self.counted:
             self.file.listings = {source.name: listing(source.text) for source in sources}
         if provenance:
-            sources = [case.source for one in series for case in one.cases if not case.peer]
             self.file.provenance = origin.gather(sources, compiler(devices[0], self.file.tool))
 
     def note(self, settings: Mapping[str, Any]) -> None:

@@ -197,6 +197,7 @@ def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
         for final in found:
             run.replace(chosen[identity(final.result)], final.result)
         finals += found
+        run.finish()
         run.write()
     return finals
 

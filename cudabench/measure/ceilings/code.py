@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from cudabench.cards import Ceiling
 from cudabench.errors import CudabenchError
-from cudabench.toolchain import nvdisasm
+from cudabench.toolchain import cubin, nvdisasm
 from cudabench.toolchain.sass import Block, Function, Instruction
 
 
@@ -31,12 +33,18 @@ class Claim:
     loop: bool = True
 
 
-def check(cubin: bytes, entry: str, claim: Claim) -> str:
+def hashed(one: Ceiling, image: bytes, ptx: str, entry: str) -> Ceiling:
+    """Return a ceiling with the hashes that tell the code of its kernel."""
+    digest = hashlib.sha256(ptx.encode()).hexdigest()
+    return replace(one, sha256=cubin.code_sha256(image, [entry]), ptx_sha256=digest)
+
+
+def check(image: bytes, entry: str, claim: Claim) -> str:
     """Return what the loop of a kernel holds, as '512 FFMA of 515 instructions a pass'.
 
     Raises OtherCode where that is not what is claimed, and DeviceUnusable where nvdisasm is not there.
     """
-    functions = nvdisasm.functions(cubin, entry)
+    functions = nvdisasm.functions(image, entry)
     if not functions:
         raise OtherCode(f"the machine code has no kernel {entry}")
     bodies = loops(functions[0]) if claim.loop else [functions[0].instructions]
