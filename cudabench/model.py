@@ -317,12 +317,13 @@ class Baseline:
     """The same work on the CPU: `run(inputs, outputs, threads)` fills the outputs; `implementation` names the call.
 
     `prepare`, where there is one, takes the same arguments and is entered outside the clock; the work that it gives is
-    timed in place of `run`.
+    timed in place of `run`. What is not `threaded` takes one thread, whatever it is given.
     """
 
     implementation: str
     run: Callable[[Arrays, Arrays, int], None]
     prepare: Callable[[Arrays, Arrays, int], AbstractContextManager[Callable[[], Any]]] | None = None
+    threaded: bool = True
 
     def prepared(self, inputs: Arrays, outputs: Arrays, threads: int) -> AbstractContextManager[Callable[[], Any]]:
         """Return the context in which the work is timed; entered, it gives the work."""

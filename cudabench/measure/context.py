@@ -160,6 +160,7 @@ def time_baseline(operation: Operation, problem: Problem, arrays: Arrays, thread
     """Return the median time of the CPU baseline over runs that fill 0.4 s; the first, which touches the pages, is left
     out unless it alone takes longer."""
     baseline: Baseline = operation.baseline
+    threads = threads if baseline.threaded else 1
     outputs = {
         b.name: arrays[b.name].copy() if b.role == "inout" else np.empty(b.shape, b.dtype)
         for b in operation.buffers(problem)

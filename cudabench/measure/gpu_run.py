@@ -414,7 +414,7 @@ class GpuRun(RunContext):
             for turn in self.random.sample(range(len(sites)), len(sites)):
                 site, copy = sites[turn], copies_of[turn]
                 device.use_stream(turn)
-                if others.touched(turn):
+                if others.touched([turn]):
                     raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
                 if copy is not None:
                     copies += [device.sample([copy] * copy_runs, settings.cache) for _ in range(group)]
@@ -435,6 +435,8 @@ class GpuRun(RunContext):
             self.progress("timing", min(elapsed / max(settings.min_time, 1e-9), 1.0))
 
         device.use_stream(0)
+        if others.touched(range(len(sites))):
+            raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
         for turn in set(range(len(sites))) - set(of_place):  # time was up before their turn; a copy may lie there
             self._run(loaded.case, sites[turn], loaded.state)
         kept, notes = slower_inputs(samples, [sites[place].inputs.problem.seed for place in of_place])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -128,8 +128,11 @@ class Others:
             buffers = self.sites[turn].buffers
             self._left[turn] = buffers.digests(buffers.written)
 
-    def touched(self, turn: int) -> bool:
-        """Tell whether something else lies there now."""
-        left = self._left.pop(turn, None)
-        buffers = self.sites[turn].buffers
-        return left is not None and buffers.digests(buffers.written) != left
+    def touched(self, turns: Iterable[int]) -> bool:
+        """Tell whether something else lies at one of the places now."""
+        for turn in turns:
+            left = self._left.pop(turn, None)
+            buffers = self.sites[turn].buffers
+            if left is not None and buffers.digests(buffers.written) != left:
+                return True
+        return False

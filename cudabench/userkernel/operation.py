@@ -57,7 +57,9 @@ def operation_of(problem: UserProblem) -> Operation:
             one.name: one.make(sized.seed, at) for at, one in enumerate(problem.arrays) if one.init != "empty"
         },
         reference=lambda _, inputs: _reference(problem, inputs),
-        baseline=Baseline(_baseline_name(problem), partial(_run_on_cpu, problem), partial(_on_cpu, problem)),
+        baseline=Baseline(
+            _baseline_name(problem), partial(_run_on_cpu, problem), partial(_on_cpu, problem), _uses_blas(problem)
+        ),
         tolerance=lambda _: _tolerance(problem),
         bytes=lambda _: problem.bytes,
         bytes_formula=problem.bytes_formula,
@@ -188,10 +190,18 @@ def _plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
 # The CPU baseline ----------------------------------------------------------------------------------------------------
 
 
+def _baseline_text(problem: UserProblem) -> str:
+    return ", ".join(f"{one.function or one.name}={one.text}" for one in problem.expectations if one.path is None)
+
+
+def _uses_blas(problem: UserProblem) -> bool:
+    """Tell whether NumPy calls BLAS, and has threads nowhere else."""
+    return bool(re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", _baseline_text(problem)))
+
+
 def _baseline_name(problem: UserProblem) -> str:
-    text = ", ".join(f"{one.function or one.name}={one.text}" for one in problem.expectations if one.path is None)
-    uses_blas = re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", text)
-    return blas.named(f"NumPy {text}") if uses_blas else f"NumPy {text}"
+    named = f"NumPy {_baseline_text(problem)}"
+    return blas.named(named) if _uses_blas(problem) else named
 
 
 @contextmanager
