@@ -379,6 +379,8 @@ class Operation:
     # The buffers that go into `__constant__` variables before every run, by the variable's name; a source that declares
     # none of this name does without.
     constant_memory: Mapping[str, str] = field(default_factory=dict)
+    # Whether inputs that begin later in the memory, and go on with their beginning, are inputs still.
+    turnable: bool = True
     # Compiler defines that all kernels share: what the options fix at compile time (a radius).
     defines: Callable[[Problem], dict[str, str]] = lambda problem: {}
     # The size that the options demand (a picture has one), or None.

@@ -197,7 +197,8 @@ class CudaDevice:
         self._called: list[peers.Call] = []  # which every stream has run
         self._protocol = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
         self._blocking = self._protocol.function("block_stream").prepare("P")
-        self._digest = self._protocol.function("digest").prepare("PQP")
+        self._digest = self._protocol.function("digest").prepare("PQQP")
+        self._key = int.from_bytes(os.urandom(8), "little")
         self._demote = self._protocol.function("demote").prepare("PQ")
         self._scrub = self._protocol.function("scrub").prepare("")
         with translated("starting"):
@@ -380,7 +381,7 @@ class CudaDevice:
             self._driver.memset_d8_async(self._sum, 0, 8, self._stream)
             blocks = max(1, min(-(-nbytes // (16 * DIGEST_THREADS)), DIGEST_BLOCKS_PER_SM * (self.info.sm_count or 1)))
             self._digest.prepared_async_call(
-                (blocks, 1), (DIGEST_THREADS, 1, 1), self._stream, pointer, nbytes, self._sum
+                (blocks, 1), (DIGEST_THREADS, 1, 1), self._stream, pointer, nbytes, self._key, self._sum
             )
             self._driver.memcpy_dtoh_async(total, self._sum, self._stream)
             self._stream.synchronize()

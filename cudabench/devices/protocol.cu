@@ -23,8 +23,10 @@ __device__ unsigned long long mixed(unsigned long long x)
 }
 
 // Adds up the mixed 8-byte words, each with its place mixed in, so that their order counts and the threads' does not.
-// Where `bytes` is not aligned to 16, as a module's variable may be, it goes byte by byte.
-extern "C" __global__ void digest(const unsigned char *bytes, unsigned long long n, unsigned long long *sum)
+// Where `bytes` is not aligned to 16, as a module's variable may be, it goes byte by byte. `key` is drawn for the run, so
+// that no kernel can make up an output with the digest of another.
+extern "C" __global__ void digest(const unsigned char *bytes, unsigned long long n, unsigned long long key,
+                                  unsigned long long *sum)
 {
     const unsigned long long golden = 0x9E3779B97F4A7C15ull;
     unsigned long long at = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x, here = 0;
@@ -33,10 +35,10 @@ extern "C" __global__ void digest(const unsigned char *bytes, unsigned long long
     const ulonglong2 *words = (const ulonglong2 *)bytes;
     for (unsigned long long i = at; i < pairs; i += stride) {
         const ulonglong2 pair = words[i];
-        here += mixed(pair.x + golden * (2 * i + 1)) + mixed(pair.y + golden * (2 * i + 2));
+        here += mixed((pair.x ^ key) + golden * (2 * i + 1)) + mixed((pair.y ^ key) + golden * (2 * i + 2));
     }
     for (unsigned long long i = pairs * 16 + at; i < n; i += stride)
-        here += mixed(bytes[i] + golden * (i + 3));
+        here += mixed((bytes[i] ^ key) + golden * (i + 3));
     for (int lanes = 16; lanes > 0; lanes /= 2)
         here += __shfl_down_sync(0xFFFFFFFFu, here, lanes);
     if (threadIdx.x % 32 == 0)

@@ -464,7 +464,7 @@ class GpuRun(RunContext):
         if loaded.case.source.builtin:
             return
         site = bound.sites[turn]
-        last = site.turned if site.turned and self.random.random() < 0.5 else site
+        last = self.random.choice([site, site.turned] if site.turned and self.operation.turnable else [site])
         launches = self.random.randint(1, runs)
         self.device.sample(site.works(launches, last), self.settings.cache, before)
         found = bound.check.timed(last)
