@@ -104,6 +104,10 @@ class PairedRun(GpuRun):
             typical.append(warm_up(partial(self._sample, its.sites[0].work, "warming up", befores[at][0])))
         repeat = settings.cache == "hot" and all(map(may_repeat, loaded, bound))
         runs = hot_runs(min(typical)) if repeat else 1
+        for at, (one, its) in enumerate(zip(loaded, bound, strict=True) if repeat else ()):
+            with _blaming(at):
+                if self._first_turned_runs(one, its):
+                    warm_up(partial(self._sample, its.sites[0].work, "warming up", befores[at][0]))
         clock = SmClock(device.sm_clock_mhz)
 
         places = len(bound[0].sites)

@@ -392,6 +392,8 @@ class GpuRun(RunContext):
         first = partial(self._sample, sites[0].work, "warming up", befores[0])
         typical = warm_up(first, budget_s=WARM_UP_S if settings.max_time else 0.0)
         runs = hot_runs(typical) if self.settings.cache == "hot" and may_repeat(loaded, bound) else 1
+        if runs > 1 and self._first_turned_runs(loaded, bound):
+            warm_up(first)  # again: the references took their time
         copy_runs = 1
         copy_work = copies_of[0]
         if copy_work is not None:
@@ -454,6 +456,20 @@ class GpuRun(RunContext):
             notes.append(warning("clocks", before=clock.first, after=clock_after))
         return timing, stats.summarize(copies, settings.cache, copy_runs, len(sites)) if copies else None, notes
 
+    def _turned(self, loaded: Loaded, site: Site) -> Site | None:
+        """Return the site whose inputs begin later, where what a kernel makes of them can be looked at."""
+        return site.turned if self.operation.turnable and not loaded.case.source.builtin else None
+
+    def _first_turned_runs(self, loaded: Loaded, bound: Bound) -> bool:
+        """Run a kernel of the user's once on each set of inputs that begin later, so that later looks are by digest, and
+        tell whether there are any; WrongOutput where an output is wrong."""
+        self.progress("verifying", 0)
+        turned = [found for site in bound.sites if (found := self._turned(loaded, site))]
+        for site in {id(site.inputs): site for site in turned}.values():
+            self._run(loaded.case, site, loaded.state)
+            self._raise_if_wrong(loaded.case, bound.check.in_full(site, "before")[0], bound.sites)
+        return bool(turned)
+
     def _stop_anywhere(self, loaded: Loaded, bound: Bound, turn: int, runs: int, before: Sequence[Work]) -> None:
         """Run a sample that does not count and ends after a launch that nobody can foresee, on either inputs, and hold
         what that one leaves against the reference; WrongOutput where it is wrong.
@@ -464,7 +480,7 @@ class GpuRun(RunContext):
         if loaded.case.source.builtin:
             return
         site = bound.sites[turn]
-        last = self.random.choice([site, site.turned] if site.turned and self.operation.turnable else [site])
+        last = self.random.choice([site, self._turned(loaded, site) or site])
         launches = self.random.randint(1, runs)
         self.device.sample(site.works(launches, last), self.settings.cache, before)
         found = bound.check.timed(last)
