@@ -461,8 +461,8 @@ class GpuRun(RunContext):
         return site.turned if self.operation.turnable and not loaded.case.source.builtin else None
 
     def _first_turned_runs(self, loaded: Loaded, bound: Bound) -> bool:
-        """Run a kernel of the user's once on each set of inputs that begin later, so that later looks are by digest, and
-        tell whether there are any; WrongOutput where an output is wrong."""
+        """Run a kernel of the user's once on each set of inputs that begin later, so that later looks are by digest,
+        and tell whether there are any; WrongOutput where an output is wrong."""
         self.progress("verifying", 0)
         turned = [found for site in bound.sites if (found := self._turned(loaded, site))]
         for site in {id(site.inputs): site for site in turned}.values():
