@@ -88,7 +88,6 @@ FUZZED = [cheat for cheat in CHEATS if "fuzz" in cheat.heads]
 
 # What the simulator does not tell yet: a mark goes as what it waits for comes.
 NOT_YET = {
-    "evict_last": "the simulator lacks createpolicy",
     "local_leftover": "local memory that was never written raises no hazard",
 }
 

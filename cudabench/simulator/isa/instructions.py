@@ -33,7 +33,7 @@ _REFUSED = {
     "launches by a cluster (clusterlaunchcontrol)": ("clusterlaunchcontrol",),
     "dynamic stack allocation (alloca)": ("alloca", "stacksave", "stackrestore"),
     "multimem": ("multimem",),
-    "address space tricks (createpolicy, tensormap)": ("tensormap",),
+    "address space tricks (tensormap)": ("tensormap",),
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
-from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Vector
+from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Negated, Pair, Vector
 from cudabench.simulator.values import BOOL, DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, canonical, truth
 
 if TYPE_CHECKING:
@@ -50,6 +50,17 @@ def build_mov(builder: Builder, ins: Instruction) -> Run:
 
     def run(machine: Machine) -> None:
         machine.put(target, machine.registers[source])
+
+    return run
+
+
+@instruction("createpolicy")
+def build_createpolicy(builder: Builder, ins: Instruction) -> Run:
+    """Build createpolicy: a number for the cache, which nothing that the simulator shows depends on."""
+    target, policy = builder.target(ins.operands[0]), builder.immediate(Immediate(0), "u64")
+
+    def run(machine: Machine) -> None:
+        machine.put(target, machine.registers[policy])
 
     return run
 
