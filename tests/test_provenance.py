@@ -16,6 +16,7 @@ import pytest
 
 from cudabench.measure import provenance
 from cudabench.model import Source
+from cudabench.plan import chapters
 from cudabench.results.file import load
 from cudabench.toolchain.compiler import nvrtc_version
 from tests.conftest import Ran
@@ -76,6 +77,11 @@ def test_the_commit_and_whether_all_is_committed(tmp_path: Path, monkeypatch: py
     git("add", "new.cu")
     git("commit", "-qm", "two")
     assert provenance.git(Source("HEAD~1:k.cu", KERNEL, "elsewhere", False)) == {"commit": commit(), "dirty": False}
+    built_in = chapters.read("vecadd.cu")
+    Path("kernels_cu").mkdir()
+    Path(built_in.name).write_text("another")
+    assert provenance.digest(built_in) == hashlib.sha256(built_in.text.encode()).hexdigest()
+    assert (provenance.git(built_in) or {}).get("commit") != commit()
     assert provenance.git(Source("other.cu", KERNEL, str(tmp_path))) is None  # built in, in somebody's tree
 
 

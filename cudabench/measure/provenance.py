@@ -70,6 +70,8 @@ def finish(record: dict[str, Any], uuid: str | None) -> None:
 
 def digest(source: Source) -> str:
     """Return the SHA-256 of a source file as it is on disk; of the text that was compiled where it is not there."""
+    if source.builtin:
+        return hashlib.sha256(source.text.encode()).hexdigest()
     try:
         check_regular(source.name)  # a pipe is read only once
         content = Path(source.name).read_bytes()
@@ -85,15 +87,14 @@ def git(source: Source) -> dict[str, Any] | None:
     None without a repository, for a built-in source that the repository does not hold (a package installed inside
     somebody's tree), and where git does not answer. A source that is called REVISION:PATH is committed.
     """
-    path = Path(source.name) if not source.builtin or Path(source.name).is_file() else None
+    from cudabench.plan import chapters
+
+    path = chapters.folder() / Path(source.name).name if source.builtin else Path(source.name)
     _, colon, inside = source.name.partition(":")
-    committed = bool(colon) and path is not None and not path.is_file()
+    committed = bool(colon) and not path.is_file()
     if committed:
         path = Path(inside)
-    if path is None and source.folder is None:
-        return None
-    folder = (path.parent if path else Path(str(source.folder))).resolve()
-    name = Path(source.name).name
+    folder, name = path.parent.resolve(), path.name
     if not any((above / ".git").exists() for above in (folder, *folder.parents)):
         return None
     ask = ["git", "-C", str(folder), "--no-optional-locks", "-c", "core.fsmonitor=false"]
