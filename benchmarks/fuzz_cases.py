@@ -47,7 +47,7 @@ REQUESTS = {
     "saxpy": (("n=1048576", "a=2.5", "x=float32[n]:random", "y=float32[n]:random"), "y=a*x+y0", "cdiv(n,256)"),
     "row_sums": (
         ("rows=1024", "columns=1024", "x=float32[rows,columns]:random", "y=float32[rows]:empty"),
-        "y=x.sum(axis=1)",
+        "y=np.sum(x,axis=1)",
         "cdiv(rows,256)",
     ),
 }

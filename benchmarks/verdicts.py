@@ -120,6 +120,8 @@ def comparisons(
         found = compare.compare(before[old_task], after[new_task], threshold=THRESHOLD, same_model=base is not new)
         failed = {failure.message.partition(" is ")[0] for failure in compare.failures(found, THRESHOLD)}
         for row in found.rows:
+            if row.ratio is None:  # a run that was cut off before this kernel
+                continue
             yield row.key.kernel, row, compare.name_of(row.key) in failed
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from cudabench.devices.protocol import Variable
 from cudabench.measure import context, gpu_run
-from cudabench.measure.buffers import ROTATION_BYTES, lay_out, turned
+from cudabench.measure.buffers import ROTATION_BYTES, turned
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.verify import zeros_pass
 from cudabench.model import Result, Settings, Tolerance
@@ -190,19 +190,6 @@ def test_inputs_are_held_against_those_before_the_first_launch() -> None:
     result = measured(FakeDevice(replacing), asked=request(expect="y=x+2"))
     assert result.status == "wrong"
     assert "wrote into x, which is const" in (result.reason or "")
-
-
-def test_distances_are_drawn() -> None:
-    """Where another array lies cannot be known from where one lies; nothing lies between them in the end."""
-    series = plan.build([request()])
-    operation, problem = series.make(), series.cases[0].problem
-    apart = set()
-    for _ in range(8):
-        device = FakeDevice(twice, page_bytes=4096)
-        places = lay_out(device, operation, problem)
-        apart.add(tuple(place.addresses["y"] - places[0].addresses["x"] for place in places))
-        assert len(device.memory) == sum(len(place.addresses) for place in places)
-    assert len(apart) > 1
 
 
 def test_zones_reach_to_the_end_of_the_page() -> None:

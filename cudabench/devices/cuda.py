@@ -33,6 +33,7 @@ SCRUB_THREADS = 256
 THREADS_PER_SM = 2048  # the most of any capability
 LINE_BYTES = 128  # of the L2
 PERSISTING_L2_CACHE_SIZE = 6  # CUlimit
+HOST_PAGE_BYTES = 4096
 PAGE_BYTES = 2 << 20  # of device memory: smaller allocations share one
 # The driver blocks the host after about a thousand queued launches, and a blocked host cannot unblock the stream.
 # More launches than this become a CUDA graph, which is queued as one.
@@ -187,7 +188,9 @@ class CudaDevice:
             self._streams = [driver.Stream()]
             self._stream = self._streams[0]
             self._start, self._stop = driver.Event(), driver.Event()
-            self._flag = driver.pagelocked_zeros(2, np.int32, mem_flags=driver.host_alloc_flags.DEVICEMAP)
+            self._flag = driver.pagelocked_zeros(
+                HOST_PAGE_BYTES // 4, np.int32, mem_flags=driver.host_alloc_flags.DEVICEMAP
+            )
             self._flag_pointer = self._flag.base.get_device_pointer()
             self._flush_bytes = self.info.l2_bytes or 0
             # Only there where it is needed: what is not filled before every sample could hold a kernel's results.
@@ -204,7 +207,7 @@ class CudaDevice:
         with translated("starting"):
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
-            self._sum = driver.mem_alloc(8)
+            self._sum = driver.mem_alloc(PAGE_BYTES)  # shared with nothing, and set back as a whole
         # No part of the L2 is set aside for lines that are to persist. Cards without such a part refuse: fine.
         self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
         self._board = probe.board(self.info.uuid)
@@ -342,7 +345,8 @@ class CudaDevice:
     def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
         """Return the address of nbytes of device memory, on pages of their own on request; `release` frees it."""
         with translated(f"allocating {nbytes / 1e9:.2f} GB"):
-            allocation = self._driver.mem_alloc(max(nbytes, PAGE_BYTES if own_page else 1))
+            whole = -(-max(nbytes, 1) // PAGE_BYTES) * PAGE_BYTES if own_page else max(nbytes, 1)
+            allocation = self._driver.mem_alloc(whole)
         self._allocations[int(allocation)] = allocation
         return int(allocation)
 
@@ -558,6 +562,7 @@ class CudaDevice:
         with translated("timing the kernel"):
             for work in before:
                 work()
+            self._driver.memset_d8_async(self._sum, 0, PAGE_BYTES, self._stream)
             if cache == "cold" and self._flush_bytes:
                 if self._flush is None:
                     self._flush = self._driver.mem_alloc(self._flush_bytes)

@@ -8,15 +8,14 @@ in turn, each on a stream of its own. A large problem touches so much of the mem
 places take turns with two sets of inputs.
 
 Around every array lie guard zones of a known pattern, up to the end of its last page: a kernel that writes beyond an
-array changes them. How far apart the arrays lie is drawn at random, with nothing in between: a kernel that writes
-farther, to where it has found another array before, faults or is found by a digest. An array that
+array changes them. What lies farther away is looked at by digests: other places, and what arrays are set back and
+copied from. An array that
 kernels only read goes on with a copy of its beginning, so that the same memory, read from a little further on, is
 another array of the same values: inputs that differ from launch to launch and take no more of the cache.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,11 +31,8 @@ LARGEST_PAIR_BYTES = 4 << 30  # of a problem with two places: the host holds inp
 
 GUARD = 0xA5  # the byte of guard zones
 SMALL_GUARD_BYTES, LARGE_GUARD_BYTES = 64 << 10, 1 << 20  # before and behind an array each
-MOST_GAP_PAGES = 7  # of nothing between two arrays
 LARGE_ARRAY_BYTES = 16 << 20  # and more have large zones: a write one row off then still hits one
 
-
-_RANDOM = random.SystemRandom()
 
 # By which the other inputs begin later; keeps every alignment that kernels ask for, and that of linear textures
 # (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT).
@@ -73,8 +69,9 @@ class BufferSet:
 
     @property
     def withheld(self) -> list[str]:
-        """The arrays that a kernel is not given and that stay as they are: what others are restored and copied from."""
-        return [name for name in self.addresses if name.endswith(_BEFORE) or name == _ENDS["in"]]
+        """The arrays that a kernel is not given: what others are restored from, what the copy reads and writes. They
+        stay as they are, once the copy has run."""
+        return [name for name in self.addresses if name.endswith(_BEFORE) or name in _ENDS.values()]
 
     @property
     def written(self) -> list[str]:
@@ -114,7 +111,7 @@ class BufferSet:
         """Return digests of some arrays with what they go on with, after all that is queued."""
         sizes = {buffer.name: buffer.nbytes + _extra(buffer) for buffer in self.buffers}
         sizes |= {_before(buffer.name): buffer.nbytes for buffer in self.buffers}
-        sizes[_ENDS["in"]] = self.copy_bytes
+        sizes |= dict.fromkeys(_ENDS.values(), self.copy_bytes)
         return tuple(self.device.digest(self.addresses[name], sizes[name]) for name in names)
 
     def release(self) -> None:
@@ -224,22 +221,13 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
             needed += pages
     count = how_many(sum(sizes.values()) + 2 * sum(guards.values()) + half * len(_ENDS.values() & whole.keys()), free)
     count = min(count, free // max(needed, 1))
-    room = (free - count * needed) // 2
-    made, gaps = [], []
+    made = []
     for _ in range(count):
-        addresses = {}
-        for name, nbytes in whole.items():
-            gap = device.page_bytes * _RANDOM.randrange(MOST_GAP_PAGES + 1)
-            if 0 < gap <= room:
-                gaps.append(device.allocate(gap))
-                room -= gap
-            addresses[name] = device.allocate(nbytes) + guards.get(name, 0)
+        addresses = {name: device.allocate(nbytes) + guards.get(name, 0) for name, nbytes in whole.items()}
         for name in _ENDS.values():
             if name in addresses:
                 device.fill(addresses[name], half, POISON)()
         made.append(BufferSet(device, buffers, addresses, half))
-    for gap in gaps:
-        device.release(gap)
     return tuple(made)
 
 

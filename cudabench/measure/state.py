@@ -21,7 +21,7 @@ class KernelState:
         self._changed: dict[Variable, None] = {}
         self._reset: frozenset[Variable] = frozenset()
         for variable in self._variables:
-            image = self._images[variable] = device.allocate(variable.nbytes)
+            image = self._images[variable] = device.allocate(variable.nbytes, own_page=True)
             device.copy(variable.pointer, image, variable.nbytes)()
             self._digests[variable] = device.digest(variable.pointer, variable.nbytes)
 
@@ -44,7 +44,14 @@ class KernelState:
             self._device.copy(self._images[variable], variable.pointer, variable.nbytes)
             for variable in self._variables
             if variable in self._reset
+        ] + [
+            self._device.fill(image + variable.nbytes, self._rest(variable), 0)
+            for variable, image in self._images.items()
         ]
+
+    def _rest(self, variable: Variable) -> int:
+        """Return the bytes from an image to the end of its page, where a kernel could keep something."""
+        return -variable.nbytes % self._device.page_bytes
 
     @property
     def missed(self) -> bool:

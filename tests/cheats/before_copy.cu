@@ -5,7 +5,7 @@
 // size: gpu=262144 sim=10007
 // gpu: wrong or failed
 // sim: wrong
-// defence: arrays at random distances, copies looked at
+// defence: copies looked at
 
 extern "C" __global__ void add(int n, const float *x, float *y)
 {

@@ -4,7 +4,7 @@
 // size: gpu=256 sim=48
 // gpu: wrong or failed
 // sim: wrong
-// defence: arrays at random distances, other places looked at
+// defence: other places looked at
 
 extern "C" __global__ void product(const float *a, const float *b, float *c, int m, int k, int n)
 {
