@@ -20,9 +20,15 @@ class KernelState:
         self._digests: dict[Variable, int] = {}
         self._changed: dict[Variable, None] = {}
         self._reset: frozenset[Variable] = frozenset()
+        if not self._variables:
+            return
+        # Images share pages with nothing else: a kernel could keep something in what is left of one.
+        self._used = sum(_aligned(variable.nbytes) for variable in self._variables)
+        self._pages = at = device.allocate(self._used, own_page=True)
         for variable in self._variables:
-            image = self._images[variable] = device.allocate(variable.nbytes, own_page=True)
-            device.copy(variable.pointer, image, variable.nbytes)()
+            self._images[variable] = at
+            at += _aligned(variable.nbytes)
+            device.copy(variable.pointer, self._images[variable], variable.nbytes)()
             self._digests[variable] = device.digest(variable.pointer, variable.nbytes)
 
     def look(self) -> None:
@@ -40,18 +46,13 @@ class KernelState:
         """Return what sets the variables back."""
         small = sum(variable.nbytes for variable in self._variables) <= ALWAYS_BYTES
         self._reset = frozenset(self._variables if small else self._changed)
-        return [
+        works = [
             self._device.copy(self._images[variable], variable.pointer, variable.nbytes)
             for variable in self._variables
             if variable in self._reset
-        ] + [
-            self._device.fill(image + variable.nbytes, self._rest(variable), 0)
-            for variable, image in self._images.items()
         ]
-
-    def _rest(self, variable: Variable) -> int:
-        """Return the bytes from an image to the end of its page, where a kernel could keep something."""
-        return -variable.nbytes % self._device.page_bytes
+        rest = -self._used % self._device.page_bytes if self._images else 0
+        return [*works, self._device.fill(self._pages + self._used, rest, 0)] if rest else works
 
     @property
     def missed(self) -> bool:
@@ -63,5 +64,11 @@ class KernelState:
         for variable, image in self._images.items():
             self._device.copy(image, variable.pointer, variable.nbytes)()
             self._device.digest(variable.pointer, variable.nbytes)  # waits for the copy
-            self._device.release(image)
+        if self._images:
+            self._device.release(self._pages)
         self._images.clear()
+
+
+def _aligned(nbytes: int) -> int:
+    """Return the bytes of an image, after which the next one begins."""
+    return -(-nbytes // 16) * 16
