@@ -4,12 +4,13 @@
 
 Each mutant changes one line of a chapter, in a kernel or in a device function that kernels call: a barrier or a fence
 is dropped, a guard too, `<` becomes `<=`, an index is shifted by one, a row of a shared tile is shorter by one. It is
-found where one of the rungs that use the function ends with a hazard or a wrong result, at one of the sizes, blocks,
-grids, types and architectures of `TRIES`, or of `PLAIN` where it is compiled without optimisation as well, as by
-`check`; the rung itself is right at all of them, which is held. Prints those that are not found. `EQUIVALENT` says of
-which ones it is known that they do no harm, `UNSEEN` of which ones that they would and that the simulator does not see
-it. `--again` runs only those that an earlier output calls NOT FOUND. Ends with exit code 1 where one is neither found
-nor explained.
+found where one of the rungs that use the function ends with a hazard or a wrong result (exit code 3 of the command),
+at one of the sizes, blocks, grids, types and architectures of `TRIES`, or of `PLAIN` where it is compiled without
+optimisation as well, as by `check`; the rung itself is right at all of them, which is held. One that only fails, since
+it never ends, counts for itself, and one that the compiler refuses is none. Prints those that are not found.
+`EQUIVALENT` says of which ones it is known that they do no harm, `UNSEEN` of which ones that they would and that the
+simulator does not see it. `--again` runs only those that an earlier output calls NOT FOUND, failed or refused. Ends
+with exit code 1 where one is neither found nor explained.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this checkout
 
 from cudabench import operations
 from cudabench.devices.sim import SimDevice
-from cudabench.errors import CudabenchError
+from cudabench.errors import CompilerError, CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, Settings
 from cudabench.plan import cases, chapters
@@ -36,6 +37,9 @@ from cudabench.plan.cases import Request
 from cudabench.toolchain import source
 
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
+# Panels, turns and tiles of `blocked` so small that little is unrolled and a small matrix has many of them.
+NARROW = {"WIDEST": "4", "PANEL": "64", "OUTER": "8", "SPREAD_ROWS": "8", "SUMS_Y": "4", "SUMS_X": "4", "STEP": "4"}
+TILED = ("registers", "vector", "double-buffer")
 RAGGED = ("naive", "warp", "vector", "split", "short")  # rungs of matvec that take any grid
 # What is tried of an operation, in this order, until a mutant is found; without an entry its size alone.
 # `only`: the rungs that are tried with the settings; `architecture`: other than sm_90.
@@ -45,23 +49,35 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
     "matvec": ({}, {"block": (48,)}, {"block": (1024,)}, {"grid": (1000,), "only": RAGGED}),
     # 110 columns end in the second of two tiles of 32; without padding a tile has no room to spare.
     "transpose": ({}, {"size": (67, 110)}, {"defines": {"IPAD": "0"}}, {"grid": (999,)}),
-    # Blocks that are not square have threads to spare; 72 is whole steps, 150 more than one tile of `registers`.
+    # Sizes of one block come together, since what is compiled is kept. Small tiles compile fast, and their rings of
+    # stages turn often. Blocks that are not square have threads to spare; 72 is whole steps, 150 more than one tile.
     "matmul": (
+        {"block": (8, 8), "defines": {"WTM": "4", "WTN": "4", "WTK": "8"}, "only": ("warp-tile",)},
+        {"block": (8, 8), "defines": {"TM": "4", "TN": "4", "TK": "4"}, "only": TILED},
         {},
-        {"block": (32, 8)},
-        {"block": (8, 32)},
         {"size": (67, 72, 133)},
         {"size": (150, 24, 150)},
         {"size": (66, 36, 132)},  # whole vectors, no whole tile
-        {"architecture": "sm_75", "size": (66, 36, 132)},
-        {"architecture": "sm_80", "dtype": "float64", "size": (66, 36, 132)},
+        {"size": (136, 200, 136), "only": ("tensor", "sliced", "wgmma", "wgmma-split")},
+        {"dtype": "float16", "only": ("half",)},
+        {"dtype": "float16", "size": (136, 328, 136), "only": ("half",)},
+        {"defines": {"SLICES": "4"}, "size": (66, 36, 132), "only": ("sliced",)},
+        {"defines": {"SLICES": "4"}, "size": (67, 70, 133), "only": ("sliced",)},
+        {"block": (32, 8), "only": ("naive", "tiled", *TILED)},
+        {"block": (8, 32), "only": ("naive", "tiled", *TILED)},
+        {"architecture": "sm_75", "size": (66, 36, 132), "only": ("warp-tile",)},
+        {"architecture": "sm_80", "dtype": "float64", "size": (66, 36, 132), "only": ("tensor",)},
     ),
     "pi": ({}, {"block": (48,)}),
     "blur": ({}, {"dtype": "uint8"}, {"size": (67, 256)}, {"block": (8, 6)}, {"dtype": "uint8", "size": (67, 256)}),
     # Small blocks leave many candidates. Where N + 1 is a multiple of 32 the matrix has no room to spare; 64 rows end
     # where a turn of `fused` does; a uniform matrix lets no row stand out; 150 columns are two blocks of `blocked`.
     "solve": (
-        {"size": (40,), "block": (8, 4)},
+        {"size": (40,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
+        {"size": (40,), "block": (8, 4), "defines": NARROW, "only": ("blocked",)},
+        {"size": (70,), "block": (8, 4), "defines": NARROW, "only": ("blocked",)},
+        {"size": (40,), "block": (8, 4), "only": ("blocked",)},
+        {"size": (150,), "block": (8, 4), "only": ("blocked",)},
         {"size": (63,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
         {"size": (70,), "block": (8, 4), "only": ("gauss-jordan", "fused")},
         {"size": (64,), "block": (8, 4), "only": ("fused",)},
@@ -73,9 +89,15 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
 # With what they are compiled without optimisation; without an entry the size alone.
 PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
     "blur": ({"bounds": True, "size": (40, 130)}, {"bounds": True, "size": (40, 130), "dtype": "uint8"}),
-    "matmul": ({"bounds": True, "size": (66, 36, 132)},),
+    "matmul": (
+        {"bounds": True, "size": (66, 36, 132)},
+        {"bounds": True, "size": (72, 40, 136), "dtype": "float16", "only": ("half",)},
+    ),
     "matvec": ({"bounds": True, "size": (67, 130)},),
-    "solve": ({"bounds": True, "size": (40,), "block": (8, 4), "only": ("fused", "blocked")},),
+    "solve": (
+        {"bounds": True, "size": (40,), "block": (8, 4), "only": ("fused",)},
+        {"bounds": True, "size": (40,), "block": (8, 4), "defines": NARROW, "only": ("blocked",)},
+    ),
 }
 RULES = {
     "drop a barrier": (r"__sync(threads|warp)\(\)", ";"),
@@ -194,7 +216,7 @@ UNSEEN: dict[tuple[str, str, str], str] = {
     ("transpose", "< to <=", "for (unsigned r = 0; r < 4; r++)"): NEXT_LOCAL,
     ("transpose", "< to <=", "for (int r = 0; r < 4; r++)"): NEXT_LOCAL,
 }
-LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\(NOT FOUND\)")
+LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\((?:NOT FOUND|failed|refused)")
 DEVICE = re.compile(r"^(?:template <[^\n]*>\s)?__device__ [^\n;{]*?(\w+)\(", re.MULTILINE)
 
 
@@ -274,13 +296,18 @@ def main() -> int:
     for words in given.operations or operations.SUMMARIES:
         name, _, function = words.partition(":")
         counts = of_operation(name, function, again)
-        print(f"{name}: " + ", ".join(f"{counts[one]} {one}" for one in ENDS), flush=True)
+        print(f"{name}: " + words_of(counts), flush=True)
         total += counts
-    print("all: " + ", ".join(f"{total[one]} {one}" for one in ENDS))
+    print("all: " + words_of(total))
     return 1 if total["NOT FOUND"] else 0
 
 
-ENDS = ("found", "equivalent", "not seen", "NOT FOUND")
+ENDS = ("found", "refused", "failed", "equivalent", "not seen", "NOT FOUND")
+
+
+def words_of(counts: Counter[str]) -> str:
+    """Return how many mutants ended how, in words."""
+    return ", ".join(f"{counts[one]} {one}" for one in ENDS if counts[one] or one == ENDS[0])
 
 
 def of_operation(name: str, only: str, again: set[tuple[str, ...]] | None) -> Counter[str]:
@@ -304,31 +331,35 @@ def of_operation(name: str, only: str, again: set[tuple[str, ...]] | None) -> Co
             for at, (settings, rung, case) in enumerate(tries)
             if any(function.name in calls.get(launch.function, ()) for launch in case.launches)
         ]
+        before = counts.copy()
         for mutant in mutants(text, function.first, function.last) if users else ():
             if again is not None and (name, function.name, str(mutant.line), mutant.rule) not in again:
                 continue
             key = (name, mutant.rule, mutant.before)
             which = f"{name} {function.name}, line {mutant.line}, {mutant.rule}"
+            end, said = "ok", ""
             for at, settings, rung, case in users:
                 if at not in right:
                     start = time.monotonic()
-                    itself = is_found(name, case, case.source.text, settings, 1200)
-                    assert not itself, f"{name} {rung} is not right by itself: {settings}"
+                    itself = end_of(name, case, case.source.text + "\n", settings, 1200)
+                    assert itself[0] == "ok", f"{name} {rung} is not right by itself: {settings}: {itself[1]}"
                     right[at] = time.monotonic() - start
-                # One that hangs is found; on a machine with other work a run may take far longer than another.
-                if is_found(name, case, mutant.of(case.source.text), settings, 120 + 20 * right[at]):
-                    if key in EQUIVALENT:
-                        print(f"{which}: found, against what is listed", flush=True)
-                    counts["found"] += 1
-                    if settings:
-                        print(f"{which}: found by {rung} with {settings}", flush=True)
+                # On a machine with other work a run may take far longer than another.
+                end, said = end_of(name, case, mutant.of(case.source.text), settings, 60 + 20 * right[at])
+                if end != "ok":
                     break
-            else:
-                reason = EQUIVALENT.get(key) or UNSEEN.get(key)
-                kind = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
-                counts[kind] += 1
-                said = f"{kind}: {reason}" if reason else kind
-                print(f"{which}: {mutant.after.strip()} ({said})", flush=True)
+            if end == "ok":
+                said = EQUIVALENT.get(key) or UNSEEN.get(key) or ""
+                end = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
+            elif key in EQUIVALENT:
+                print(f"{which}: {end}, against what is listed", flush=True)
+            counts[end] += 1
+            if end != "found":
+                print(f"{which}: {mutant.after.strip()} ({end}{': ' * bool(said)}{said})", flush=True)
+            elif settings:
+                print(f"{which}: found by {rung} with {settings}", flush=True)
+        if counts != before:
+            print(f"{name} {function.name}: " + words_of(counts - before), flush=True)
     return counts
 
 
@@ -348,13 +379,23 @@ def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
     return None if case.skip_reason else case
 
 
-def is_found(name: str, case: Case, text: str, settings: dict[str, Any], timeout: float) -> bool:
-    """Return whether a case with this text ends otherwise than with a right result within a time in seconds."""
+def end_of(name: str, case: Case, text: str, settings: dict[str, Any], timeout: float) -> tuple[str, str]:
+    """Return how a case with this text ends within a time in seconds, and why: 'ok', 'found' (a wrong result or a
+    hazard), 'refused' (by the compiler) or 'failed'."""
     changed = replace(case, source=replace(case.source, text=text), named=False, bounds="bounds" in settings)
     device = SimDevice(settings.get("architecture", "sm_90"))
     run = SimulatedRun(operations.get(name), changed.problem, Settings(cpu=False, timeout=timeout), device)
     run.disassemble = False
-    return run.simulate(changed).status != "ok"
+    try:
+        for part in changed.parts:
+            device.load(part)
+    except CompilerError as error:
+        return "refused", str(error)
+    result = run.simulate(changed)
+    return ENDS_OF[result.status], result.reason or ""
+
+
+ENDS_OF = {"ok": "ok", "wrong": "found", "failed": "failed", "skipped": "refused"}
 
 
 if __name__ == "__main__":
