@@ -243,7 +243,8 @@ def resume(folder: Path, quiet: bool) -> int:
     from cudabench.fleet import submit as submissions
 
     made = submissions.load(folder.absolute())
-    planned(made.plan.folder, made.plan.words)  # a record that somebody changed is no way around what submit refuses
+    # A record that somebody changed is no way around what submit refuses.
+    made.plan = planned(made.plan.folder, made.plan.words)
     running = submissions.engine_of(made)
     return _watch(made, running, folder, quiet, lambda: submissions.resume(made, running))
 

@@ -6,10 +6,14 @@ the same model. NumPy does the sums of what fits the memory, DuckDB the same sum
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import tempfile
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -241,6 +245,40 @@ def _medians(group: Ints, values: Floats, groups: int) -> Floats:
 # On disk -------------------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def handlers_heard() -> Iterator[None]:
+    """Let what a signal's handler raises pass: DuckDB, which asks for signals while it works, raises a RuntimeError of
+    its own in its place."""
+    raised: list[BaseException] = []
+
+    def heard(handler: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], None]:
+        def handle(number: int, frame: FrameType | None) -> None:
+            try:
+                handler(number, frame)
+            except BaseException as error:
+                raised.append(error)
+                raise
+
+        return handle
+
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if callable(handler):
+            signal.signal(number, heard(handler))
+    try:
+        yield
+    except Exception:
+        if raised:
+            raise raised[0] from None
+        raise
+    finally:
+        for number, handler in before.items():
+            if callable(handler):
+                signal.signal(number, handler)
+
+
 class OnDisk:
     """Rows in a DuckDB database in a folder of its own, which sorts on disk what does not fit its memory.
 
@@ -256,9 +294,10 @@ class OnDisk:
             ) from None
         self._folder = tempfile.TemporaryDirectory(prefix="cudabench-fleet-")
         path = Path(self._folder.name)
-        self._base: Any = duckdb.connect(str(path / "costs.db"), config={"memory_limit": MEMORY})
-        self._base.execute(f"SET temp_directory = '{path / 'spilled'}'")
-        self._base.execute(
+        settings: dict[str, Any] = {"memory_limit": MEMORY, "temp_directory": str(path / "spilled")}
+        self._refused: type[Exception] = duckdb.Error
+        self._base: Any = duckdb.connect(str(path / "costs.db"), config=settings)
+        self._run(
             "CREATE TABLE cost (folder BIGINT, card BIGINT, model BIGINT, label BIGINT, cost DOUBLE, ratio DOUBLE)"
         )
         self._waiting: list[Rows] = []
@@ -277,15 +316,25 @@ class OnDisk:
             part = {name: np.concatenate([getattr(part, name) for part in self._waiting]) for name in Rows._fields}
             self._waiting.clear()
             self._base.register("part", part)
-            self._base.execute("INSERT INTO cost SELECT folder, card, model, label, cost, NULL FROM part")
+            self._run("INSERT INTO cost SELECT folder, card, model, label, cost, NULL FROM part")
             self._base.unregister("part")
+
+    def _run(self, query: str, *values: Any) -> dict[str, Any]:
+        """Return the columns of a query's answer, by name. Raises CudabenchError where it does not fit the disk."""
+        try:
+            with handlers_heard():
+                found: dict[str, Any] = self._base.execute(query, values).fetchnumpy()
+        except self._refused as error:
+            why = str(error).splitlines()[0]
+            raise CudabenchError(f"DuckDB cannot sum so many shards in {self._folder.name}: {why}.") from None
+        return found
 
     def _fetch(self, query: str, *values: Any) -> list[Any]:
         """Return the columns of a query's answer."""
         self._insert()
         if not self._summed:
             # The sums that all others are made of: every ratio, and what is in the middle of each group.
-            self._base.execute(
+            self._run(
                 """
                 CREATE OR REPLACE TABLE middle AS
                 SELECT folder, model, label, count(*) AS cards, median(cost) AS median, 0.0::DOUBLE AS mad
@@ -299,7 +348,7 @@ class OnDisk:
                 """
             )
             self._summed = True
-        return [*self._base.execute(query, values).fetchnumpy().values()]
+        return list(self._run(query, *values).values())
 
     def groups(self, folder: int, rule: Rule) -> Groups:
         """Return the sums of a folder by model and label."""
