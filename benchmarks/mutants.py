@@ -39,10 +39,13 @@ from cudabench.toolchain import source
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
 # Panels, turns and tiles of `blocked` so small that little is unrolled and a small matrix has many of them.
 NARROW = {"WIDEST": "4", "PANEL": "64", "OUTER": "8", "SPREAD_ROWS": "8", "SUMS_Y": "4", "SUMS_X": "4", "STEP": "4"}
+FULLER = r"case (4|8|16): PANEL_OF"  # panels of more rows a thread, which no such matrix has
+SMALL = {"TM": "4", "TN": "4", "TK": "4"}
 TILED = ("registers", "vector", "double-buffer")
 RAGGED = ("naive", "warp", "vector", "split", "short")  # rungs of matvec that take any grid
 # What is tried of an operation, in this order, until a mutant is found; without an entry its size alone.
-# `only`: the rungs that are tried with the settings; `architecture`: other than sm_90.
+# `only`: the rungs that are tried with the settings; `architecture`: other than sm_90; `without`: lines of the chapter
+# that are left out for them, since they take the compiler long.
 TRIES: dict[str, tuple[dict[str, Any], ...]] = {
     # The second has blocks enough that not all run at once, and a mutant's last block reads what others left.
     "distance": ({}, {"size": (400_003,)}, {"block": (48,)}),
@@ -53,7 +56,7 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
     # stages turn often. Blocks that are not square have threads to spare; 72 is whole steps, 150 more than one tile.
     "matmul": (
         {"block": (8, 8), "defines": {"WTM": "4", "WTN": "4", "WTK": "8"}, "only": ("warp-tile",)},
-        {"block": (8, 8), "defines": {"TM": "4", "TN": "4", "TK": "4"}, "only": TILED},
+        {"block": (8, 8), "defines": SMALL, "only": TILED},
         {},
         {"size": (67, 72, 133)},
         {"size": (150, 24, 150)},
@@ -63,6 +66,7 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"dtype": "float16", "size": (136, 328, 136), "only": ("half",)},
         {"defines": {"SLICES": "4"}, "size": (66, 36, 132), "only": ("sliced",)},
         {"defines": {"SLICES": "4"}, "size": (67, 70, 133), "only": ("sliced",)},
+        {"block": (32, 6), "size": (150, 24, 150), "only": ("tensor", "sliced")},  # rows that threads share unevenly
         {"block": (32, 8), "only": ("naive", "tiled", *TILED)},
         {"block": (8, 32), "only": ("naive", "tiled", *TILED)},
         {"architecture": "sm_75", "size": (66, 36, 132), "only": ("warp-tile",)},
@@ -74,8 +78,8 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
     # where a turn of `fused` does; a uniform matrix lets no row stand out; 150 columns are two blocks of `blocked`.
     "solve": (
         {"size": (40,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
-        {"size": (40,), "block": (8, 4), "defines": NARROW, "only": ("blocked",)},
-        {"size": (70,), "block": (8, 4), "defines": NARROW, "only": ("blocked",)},
+        {"size": (40,), "block": (8, 4), "defines": NARROW, "without": FULLER, "only": ("blocked",)},
+        {"size": (70,), "block": (8, 4), "defines": NARROW, "without": FULLER, "only": ("blocked",)},
         {"size": (40,), "block": (8, 4), "only": ("blocked",)},
         {"size": (150,), "block": (8, 4), "only": ("blocked",)},
         {"size": (63,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
@@ -92,11 +96,21 @@ PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
     "matmul": (
         {"bounds": True, "size": (66, 36, 132)},
         {"bounds": True, "size": (72, 40, 136), "dtype": "float16", "only": ("half",)},
+        # Rows that are no whole vectors, and more of them than a tile has.
+        {"bounds": True, "block": (8, 8), "size": (67, 38, 133), "defines": SMALL, "only": TILED},
+        {"bounds": True, "size": (67, 38, 133), "only": ("warp-tile", "tensor", "sliced")},
     ),
     "matvec": ({"bounds": True, "size": (67, 130)},),
     "solve": (
         {"bounds": True, "size": (40,), "block": (8, 4), "only": ("fused",)},
-        {"bounds": True, "size": (40,), "block": (8, 4), "defines": NARROW, "only": ("blocked",)},
+        {
+            "bounds": True,
+            "size": (40,),
+            "block": (8, 4),
+            "defines": NARROW,
+            "without": FULLER,
+            "only": ("blocked",),
+        },
     ),
 }
 RULES = {
@@ -108,6 +122,9 @@ RULES = {
     "shrink a tile": (r"(__shared__ .*\[[^]]+)\];", r"\1 - 1];"),
 }
 NO_STEP = "one more step, in which no thread has a partner"
+ZEROS_UNREAD = "a step beyond the matrix copies zeros, which nobody reads"
+PAST_TILE = "the vector beyond is past the tile, which is checked"
+INTO_PADDING = "the vector beyond lies in the rows' padding, which nobody reads"
 LAST_TURN = "the turn at the end is left at once, or finds nothing to do"
 # By operation, rule and the line's text; '#2' is the second line of a kernel with this text.
 EQUIVALENT: dict[tuple[str, str, str], str] = {
@@ -171,6 +188,24 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "for (size_t col0 = (size_t)blockIdx.x * TILE_N; col0 < n; col0 += (size_t)gridDim.x * TILE_N) {",
     ): "a tile beyond the matrix checks each access",
     ("matmul", "< to <=", "for (size_t k0 = 0; k0 < k; k0 += STEP) {"): "a step beyond the matrix adds zeros",
+    ("matmul", "< to <=", "for (unsigned k0 = 0; k0 < k; k0 += XTK)"): "a step beyond the matrix adds zeros",
+    ("matmul", "< to <=", "if (k0 < k) {"): ZEROS_UNREAD,
+    ("matmul", "< to <=", "if (k0 < k) { #2"): ZEROS_UNREAD,
+    ("matmul", "< to <=", "if (stage < steps)"): ZEROS_UNREAD,
+    ("matmul", "< to <=", "if (step + STAGES - 1 < steps)"): ZEROS_UNREAD,
+    ("matmul", "< to <=", "for (unsigned e = 0; e < EACH_A; e++) {"): PAST_TILE,
+    ("matmul", "< to <=", "for (unsigned e = 0; e < EACH_A; e++) { #2"): PAST_TILE,
+    ("matmul", "< to <=", "for (unsigned e = 0; e < EACH_B; e++) {"): PAST_TILE,
+    ("matmul", "< to <=", "for (unsigned e = 0; e < EACH_B; e++) { #2"): PAST_TILE,
+    ("matmul", "< to <=", "for (unsigned i = idx; i < VECS_A; i += BLOCK) {"): INTO_PADDING,
+    ("matmul", "< to <=", "if (i < VECS_A)"): "a vector too many is read, and stored nowhere",
+    ("matmul", "< to <=", "if (i < VECS_B)"): "a vector too many is read, and stored nowhere",
+    ("matmul", "< to <=", "if (i < VECS_A) #2"): INTO_PADDING,
+    (
+        "matmul",
+        "< to <=",
+        "if (sizeof(T) < 4)  // which cannot be copied on its own",
+    ): "what may be copied without registers is copied through them",
     ("matmul", "< to <=", "for (size_t k0 = 0; k0 < k; k0 += TK) {"): "a step beyond the matrix adds zeros",
     ("matvec", "< to <=", "if (warp < WARPS) {"): "the sum of a warp that is not full lies where nobody reads",
     (
@@ -216,6 +251,7 @@ UNSEEN: dict[tuple[str, str, str], str] = {
     ("transpose", "< to <=", "for (unsigned r = 0; r < 4; r++)"): NEXT_LOCAL,
     ("transpose", "< to <=", "for (int r = 0; r < 4; r++)"): NEXT_LOCAL,
 }
+KEYS = {"architecture", "only", "bounds", "without"}  # of a try, that are no part of a request
 LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\((?:NOT FOUND|failed|refused)")
 DEVICE = re.compile(r"^(?:template <[^\n]*>\s)?__device__ [^\n;{]*?(\w+)\(", re.MULTILINE)
 
@@ -370,7 +406,7 @@ def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
         return None
     options = {option.name: option.default for option in operation.options} | settings.get("options", {})
     size = settings.get("size", SIZES[len(operation.dimensions)])
-    own = {key: value for key, value in settings.items() if key not in ("architecture", "only", "bounds")}
+    own = {key: value for key, value in settings.items() if key not in KEYS}
     request = Request(kernels=(kernel,), **{**own, "size": size, "options": options})
     try:
         case = cases.build(operation, request)[0]
@@ -382,6 +418,7 @@ def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
 def end_of(name: str, case: Case, text: str, settings: dict[str, Any], timeout: float) -> tuple[str, str]:
     """Return how a case with this text ends within a time in seconds, and why: 'ok', 'found' (a wrong result or a
     hazard), 'refused' (by the compiler) or 'failed'."""
+    text = re.sub(settings.get("without", r"(?!)"), r"case \1: //", text)
     changed = replace(case, source=replace(case.source, text=text), named=False, bounds="bounds" in settings)
     device = SimDevice(settings.get("architecture", "sm_90"))
     run = SimulatedRun(operations.get(name), changed.problem, Settings(cpu=False, timeout=timeout), device)

@@ -15,7 +15,7 @@ import pytest
 from cudabench import text
 from cudabench.cli.process import Terminated
 from cudabench.errors import CudabenchError
-from cudabench.fleet import sums, task
+from cudabench.fleet import interrupts, sums, task
 from tests import fleets
 from tests.conftest import Ran
 
@@ -99,7 +99,7 @@ def test_a_signal_while_duckdb_works(number: signal.Signals, raised: type[BaseEx
         raise raised
 
     def query() -> None:
-        with sums.handlers_heard():
+        with interrupts.heard():
             try:
                 os.kill(os.getpid(), number)
             except BaseException:

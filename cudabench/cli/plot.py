@@ -45,7 +45,7 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
 
 
 def picture_format(target: Path, option: str) -> str:
-    """Return the format of the picture that an option names, before anything runs: png where a device or a pipe takes it.
+    """Return the format of the picture that an option names, before anything runs: png for a device or a pipe.
 
     Raises UsageError for a name of another ending, CudabenchError for a place that cannot be written.
     """

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from cudabench.cards import KINDS
 from cudabench.cards.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.errors import CudabenchError
+from cudabench.fleet import interrupts
 from cudabench.model import dim_text
 from cudabench.reading import parse_json
 from cudabench.results.file import SCHEMA
@@ -135,8 +136,10 @@ def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     from multiprocessing import get_context
 
     try:
-        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-            yield from pool.map(_read_chunk, chunks)
+        with ProcessPoolExecutor(processes, get_context("spawn"), interrupts.ready) as pool:
+            with interrupts.deferred():  # a process that is started half would say so
+                found = pool.map(_read_chunk, chunks)
+            yield from found
     except BrokenProcessPool:
         raise CudabenchError(
             f"A process that read shards of {folder} was ended, as for want of memory: try again with more of it."

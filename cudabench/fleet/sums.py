@@ -6,14 +6,10 @@ the same model. NumPy does the sums of what fits the memory, DuckDB the same sum
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import tempfile
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -21,6 +17,7 @@ from numpy.typing import NDArray
 
 from cudabench.cards.fleet import Rule
 from cudabench.errors import CudabenchError
+from cudabench.fleet import interrupts
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -245,40 +242,6 @@ def _medians(group: Ints, values: Floats, groups: int) -> Floats:
 # On disk -------------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def handlers_heard() -> Iterator[None]:
-    """Let what a signal's handler raises pass: DuckDB, which asks for signals while it works, raises a RuntimeError of
-    its own in its place."""
-    raised: list[BaseException] = []
-
-    def heard(handler: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], None]:
-        def handle(number: int, frame: FrameType | None) -> None:
-            try:
-                handler(number, frame)
-            except BaseException as error:
-                raised.append(error)
-                raise
-
-        return handle
-
-    before: dict[signal.Signals, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number, handler in before.items():
-        if callable(handler):
-            signal.signal(number, heard(handler))
-    try:
-        yield
-    except Exception:
-        if raised:
-            raise raised[0] from None
-        raise
-    finally:
-        for number, handler in before.items():
-            if callable(handler):
-                signal.signal(number, handler)
-
-
 class OnDisk:
     """Rows in a DuckDB database in a folder of its own, which sorts on disk what does not fit its memory.
 
@@ -322,7 +285,7 @@ class OnDisk:
     def _run(self, query: str, *values: Any) -> dict[str, Any]:
         """Return the columns of a query's answer, by name. Raises CudabenchError where it does not fit the disk."""
         try:
-            with handlers_heard():
+            with interrupts.heard():
                 found: dict[str, Any] = self._base.execute(query, values).fetchnumpy()
         except self._refused as error:
             why = str(error).splitlines()[0]
