@@ -246,7 +246,7 @@ def commands(output: object) -> dict[str, tuple[object, ...]]:
         "diff --json": ("diff", "k.cu", "k.cu", "--arch", "sm_90", "--quiet", "--json", output),
         "diff --report": ("diff", "k.cu", "k.cu", "--arch", "sm_90", "--quiet", "--report", output),
         "diff -o": ("diff", "k.cu", "k.cu", "--arch", "sm_90", "--to", "markdown", "-o", output),
-        "ceilings --json": ("ceilings", "--only", "host-to-device-pinned", "--device", "sim", "--quiet", "--json", output),
+        "ceilings --json": ("ceilings", "--only", "host-to-device-pinned", "-d", "sim", "--quiet", "--json", output),
         "fleet --json": ("fleet", "report", "shards", "--quiet", "--json", output),
         "fleet -o": ("fleet", "report", "shards", "-o", output),
         "fleet --plot": ("fleet", "report", "shards", "--plot", output),
