@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,20 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+QUICK = {("run --step", "SIGTERM"), ("ab", "SIGINT"), ("fleet report", "SIGTERM"), ("sweep", "SIGTERM")}
+
+
+def ended(names: Iterable[str]) -> list[Any]:
+    """Return the parameters of a test for commands and signals; most are slow ones, since a command has to start."""
+    return [
+        pytest.param(
+            name, number, id=f"{name}-{number.name}", marks=() if (name, number.name) in QUICK else pytest.mark.slow
+        )
+        for name in names
+        for number in ENDS
+    ]
+
+
 # A pair of kernels on a GPU whose worker, a stand-in, never gets through with one that is called like this.
 PAIR = """
 import sys
@@ -139,8 +153,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], Callable[[Signalled], bool]]] = {
 }
 
 
-@pytest.mark.parametrize("number", ENDS, ids=["terminated", "interrupted"])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(("name", "number"), ended(COMMANDS))
 def test_a_command_that_is_ended(tmp_path: Path, name: str, number: signal.Signals) -> None:
     """Its exit code and sentence are the signal's, no process of it lives on, and no temporary file is left."""
     words, ready = COMMANDS[name]
@@ -163,8 +176,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("number", ENDS, ids=["terminated", "interrupted"])
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(("name", "number"), ended(ROWS))
 def test_rows_that_were_finished(tmp_path: Path, name: str, number: signal.Signals) -> None:
     """What was finished before is in the results file, and the file is whole."""
     words, key = ROWS[name]
