@@ -51,7 +51,15 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
     "distance": ({}, {"size": (400_003,)}, {"block": (48,)}),
     "matvec": ({}, {"block": (48,)}, {"block": (1024,)}, {"grid": (1000,), "only": RAGGED}),
     # 110 columns end in the second of two tiles of 32; without padding a tile has no room to spare.
-    "transpose": ({}, {"size": (67, 110)}, {"defines": {"IPAD": "0"}}, {"grid": (999,)}),
+    # `ragged` has tiles of 112 rows: inside, cut off, and one that just ends.
+    "transpose": (
+        {},
+        {"size": (67, 110)},
+        {"defines": {"IPAD": "0"}},
+        {"grid": (999,)},
+        {"size": (250, 133), "only": ("ragged",)},
+        {"size": (224, 133), "only": ("ragged",)},
+    ),
     # Sizes of one block come together, since what is compiled is kept. Small tiles compile fast, and their rings of
     # stages turn often. Blocks that are not square have threads to spare; 72 is whole steps, 150 more than one tile.
     "matmul": (
@@ -91,6 +99,14 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"size": (40,), "block": (8, 4), "grid": (1, 1), "only": ("fused",)},
         {"size": (70,), "options": {"matrix": "uniform"}, "seed": 1, "only": ("fused",)},
         {"size": (150,), "only": ("blocked",)},
+        {
+            "architecture": "sm_75",
+            "size": (40,),
+            "block": (8, 4),
+            "defines": NARROW,
+            "without": FULLER,
+            "only": ("blocked",),
+        },
     ),
 }
 # With what they are compiled without optimisation; without an entry the size alone.
@@ -170,6 +186,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "shrink a tile",
         "__shared__ T tile[TILE][TILE + 1];",
     ): "the column only spreads the others over the banks",
+    (
+        "transpose",
+        "< to <=",
+        "if (INSIDE || (y + r * VEC < ny && x0 + v * VEC < nx + before)) {",
+    ): "a row beyond the matrix goes to places that nobody writes from",
     ("transpose", "drop a guard", "if (x0 >= nx)"): "a tile beyond the matrix checks each access",
     (
         "matmul",
@@ -252,6 +273,21 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "< to <=",
         "for (int c = 0; c < COLS; c++, to += n)",
     ): "column COLS is none of the panel's, which is checked",
+    ("solve", "< to <=", "if (stage < steps)"): ZEROS_UNREAD,
+    ("solve", "< to <=", "if (step + STAGES - 1 < steps)"): ZEROS_UNREAD,
+    (
+        "solve",
+        "< to <=",
+        "for (int stage = 0; stage < STAGES - 1; stage++) {",
+    ): "one step more is on its way at the start, and copied again",
+    ("solve", "< to <=", "if (c < col || c >= col + cols)"): "column `col` of the pivot rows is read by nobody",
+    ("matvec", "< to <=", "for (unsigned j = 0; j < ROWS / 2; j++)"): "the row beyond is checked",
+    ("matvec", "< to <=", "if (j < half) {"): "a sum that was given away changes",
+    (
+        "matvec",
+        "< to <=",
+        "if (threadIdx.x / WARP < WARPS) {",
+    ): "what is left of a warp computes rows of the next block, as that does",
     ("solve", "< to <=", "if (c < cols)"): "column `cols` of the strip is laid anew before anyone reads it",
     (
         "solve",
@@ -274,6 +310,9 @@ UNSEEN: dict[tuple[str, str, str], str] = {
     ("blur", "< to <=", "for (int w = -NEAR; w < WORDS + NEAR; w++)"): NOT_PLAIN,
     ("blur", "< to <=", "for (int w = 0; w < WORDS; w++)"): NOT_PLAIN,
     ("transpose", "< to <=", "for (unsigned r = 0; r < 4; r++)"): NEXT_LOCAL,
+    ("transpose", "< to <=", "for (unsigned c = 0; c < VEC && from + c < (size_t)nx * ny; c++)"): NEXT_LOCAL,
+    ("matmul", "< to <=", "for (int e = 0; e < VEC; e++)"): NEXT_LOCAL,
+    ("matmul", "< to <=", "for (int s = 0; s < 4; s++)"): NEXT_LOCAL,
     ("solve", "< to <=", "for (int r = 0; r < HOLDS; r++) {"): NEXT_LOCAL,
     ("solve", "< to <=", "for (int r = 0; r < HOLDS; r++)"): f"{NEXT_LOCAL}, of a row that no thread has",
     ("solve", "< to <=", "for (int c = 1; c < COLS; c++)"): NEXT_LOCAL,

@@ -114,6 +114,24 @@ def test_a_signal_while_duckdb_works(number: signal.Signals, raised: type[BaseEx
         signal.signal(number, before)
 
 
+def test_a_shard_is_written_over_a_link(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder that others may write, a link or a pipe that is called like a shard is replaced: what it leads to
+    stays as it is."""
+    monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "runs").mkdir()
+    shard = tmp_path / "runs" / "n7.json"
+    for make in (lambda: shard.symlink_to("../victim"), lambda: os.mkfifo(shard)):
+        make()
+        ran = cudabench("fleet", "shard", "runs", "--", *VECADD)
+        assert ran.code == 0, ran.err
+        assert (tmp_path / "victim").read_text() == "precious"
+        assert shard.is_file()
+        assert not shard.is_symlink()
+        assert json.loads(shard.read_text())["fleet"]["card"]["host"] == "n7"
+        shard.unlink()
+
+
 # Slurm ---------------------------------------------------------------------------------------------------------------
 
 

@@ -113,7 +113,7 @@ class Submission:
             "hold_s": self.hold_s,
             "tasks": [asdict(entry) for entry in self.entries],
         }
-        outputs.write_whole(record(self.plan.folder), json.dumps(known, indent=1).encode())
+        outputs.write_ours(record(self.plan.folder), json.dumps(known, indent=1).encode())
 
     # Submitting
 
@@ -414,6 +414,10 @@ class Slurm:
         """Slurm ends its jobs by itself."""
 
 
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
 class Local:
     """Processes on this machine, each in a session of its own: an interrupt reaches it through `cancel` alone."""
 
@@ -427,7 +431,7 @@ class Local:
         return [self._start(each) for each in tasks]
 
     def _start(self, one: task.Task) -> str:
-        with (self._folder / f"{one.number}.log").open("ab") as log:
+        with open(self._folder / f"{one.number}.log", "ab", opener=_no_link) as log:
             process = subprocess.Popen(
                 [sys.executable, "-c", "import pickle, sys; sys.exit(pickle.load(sys.stdin.buffer)())"],
                 stdin=subprocess.PIPE,

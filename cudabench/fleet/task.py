@@ -65,7 +65,7 @@ class Task:
         return [each for each in cards if isinstance(each, str)] if isinstance(cards, list) else []
 
     def _mark(self, note: dict[str, Any]) -> None:
-        outputs.write_whole(marker(self.plan.folder, self.number), json.dumps(note).encode())
+        outputs.write_ours(marker(self.plan.folder, self.number), json.dumps(note).encode())
 
 
 def hold(started: Callable[[], int], task: Task) -> None:
