@@ -44,12 +44,19 @@ SMALL = {"TM": "4", "TN": "4", "TK": "4"}
 TILED = ("registers", "vector", "double-buffer")
 RAGGED = ("naive", "warp", "vector", "split", "short")  # rungs of matvec that take any grid
 # What is tried of an operation, in this order, until a mutant is found; without an entry its size alone.
-# `only`: the rungs that are tried with the settings; `architecture`: other than sm_90; `without`: lines of the chapter
-# that are left out for them, since they take the compiler long.
+# `only`: the rungs that are tried with the settings; `of`: the functions whose mutants are; `architecture`: other than
+# sm_90; `without`: lines of the chapter that are left out for them, since they take the compiler long.
 TRIES: dict[str, tuple[dict[str, Any], ...]] = {
     # The second has blocks enough that not all run at once, and a mutant's last block reads what others left.
     "distance": ({}, {"size": (400_003,)}, {"block": (48,)}),
-    "matvec": ({}, {"block": (48,)}, {"block": (1024,)}, {"grid": (1000,), "only": RAGGED}),
+    "matvec": (
+        {},
+        {"block": (48,)},
+        {"block": (1024,)},
+        {"grid": (1000,), "only": RAGGED},
+        {"size": (33, 20_000), "only": ("split",)},  # long rows, whose pieces are joined
+        {"size": (33, 20_000), "block": (48,), "only": ("split",)},
+    ),
     # 110 columns end in the second of two tiles of 32; without padding a tile has no room to spare.
     # `ragged` has tiles of 112 rows: inside, cut off, and one that just ends.
     "transpose": (
@@ -99,6 +106,14 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"size": (40,), "block": (8, 4), "grid": (1, 1), "only": ("fused",)},
         {"size": (70,), "options": {"matrix": "uniform"}, "seed": 1, "only": ("fused",)},
         {"size": (150,), "only": ("blocked",)},
+        # More rows than a block of threads holds: the first panels are single columns, in memory.
+        {
+            "size": (517,),
+            "block": (8, 4),
+            "defines": NARROW | {"PANEL": "32"},
+            "only": ("blocked",),
+            "of": ("eliminate_column",),
+        },
         {
             "architecture": "sm_75",
             "size": (40,),
@@ -191,6 +206,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "< to <=",
         "if (INSIDE || (y + r * VEC < ny && x0 + v * VEC < nx + before)) {",
     ): "a row beyond the matrix goes to places that nobody writes from",
+    (
+        "transpose",
+        "< to <=",
+        "if (x0 + RTILE_X <= nx && y0 > 0 && y0 + RTILE_Y < ny) {",
+    ): "rows of whole tiles begin at 64 bytes, so that nothing is left for the last one to write",
     ("transpose", "drop a guard", "if (x0 >= nx)"): "a tile beyond the matrix checks each access",
     (
         "matmul",
@@ -219,6 +239,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("matmul", "< to <=", "for (int k0 = 0; k0 < k; k0 += 64) {"): "a step beyond the matrix adds zeros",
     ("matmul", "< to <=", "for (int k0 = 0; k0 < k; k0 += 32) {"): "a step beyond the matrix adds zeros",
     ("matmul", "< to <=", "if (part < half)"): "a part that has left its sums adds to what nobody reads",
+    (
+        "matmul",
+        "< to <=",
+        "if (tall % apart_a == 0 || row_a + e * apart_a < tall)",
+    ): "the threads of every block share these rows evenly, so that no check is compiled",
     (
         "matmul",
         "< to <=",
@@ -312,14 +337,14 @@ UNSEEN: dict[tuple[str, str, str], str] = {
     ("transpose", "< to <=", "for (unsigned r = 0; r < 4; r++)"): NEXT_LOCAL,
     ("transpose", "< to <=", "for (unsigned c = 0; c < VEC && from + c < (size_t)nx * ny; c++)"): NEXT_LOCAL,
     ("matmul", "< to <=", "for (int e = 0; e < VEC; e++)"): NEXT_LOCAL,
-    ("matmul", "< to <=", "for (int s = 0; s < 4; s++)"): NEXT_LOCAL,
+    ("matmul", "< to <=", "for (int s = 0; s < 4; s++) #2"): NEXT_LOCAL,
     ("solve", "< to <=", "for (int r = 0; r < HOLDS; r++) {"): NEXT_LOCAL,
     ("solve", "< to <=", "for (int r = 0; r < HOLDS; r++)"): f"{NEXT_LOCAL}, of a row that no thread has",
     ("solve", "< to <=", "for (int c = 1; c < COLS; c++)"): NEXT_LOCAL,
     ("solve", "< to <=", "for (int c = 0; c < COLS; c++, from += n)"): NEXT_LOCAL,
     ("transpose", "< to <=", "for (int r = 0; r < 4; r++)"): NEXT_LOCAL,
 }
-KEYS = {"architecture", "only", "bounds", "without"}  # of a try, that are no part of a request
+KEYS = {"architecture", "only", "of", "bounds", "without"}  # of a try, that are no part of a request
 LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\((?:NOT FOUND|failed|refused)")
 DEVICE = re.compile(r"^(?:template <[^\n]*>\s)?__device__ [^\n;{]*?(\w+)\(", re.MULTILINE)
 
@@ -435,7 +460,8 @@ def of_operation(name: str, only: str = "", again: set[tuple[str, ...]] | None =
         users = [
             (at, settings, rung, case)
             for at, (settings, rung, case) in enumerate(tries)
-            if any(function.name in calls.get(launch.function, ()) for launch in case.launches)
+            if function.name in settings.get("of", (function.name,))
+            and any(function.name in calls.get(launch.function, ()) for launch in case.launches)
         ]
         before = counts.copy()
         for mutant in mutants(text, function.first, function.last) if users else ():

@@ -15,7 +15,7 @@ from cudabench import operations
 from cudabench.plan import chapters
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "mutants.py"
-EVERY = 11  # of the mutants of all chapters, the slow test takes one
+EVERY = 23  # of the mutants of all chapters, the slow test takes one
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,14 @@ def test_a_few_are_found(mutants: Any, name: str, function: str) -> None:
     counts = mutants.of_operation(name, function)
     assert counts["found"] > 0
     assert {*counts} <= {"found", "equivalent"}
+
+
+@pytest.mark.parametrize(("name", "rung", "size"), [("matmul", "wgmma", (66, 36, 132)), ("pi", "block", (1000,))])
+def test_a_rung_is_right_without_optimisation(mutants: Any, name: str, rung: str, size: tuple[int, ...]) -> None:
+    """What unoptimised code alone does, such as copies of what the tensor cores still write, is no hazard."""
+    settings = {"bounds": True, "size": size}
+    case = mutants.case_of(name, rung, settings)
+    assert mutants.end_of(name, case, case.source.text + "\n", settings, 300) == ("ok", "")
 
 
 @pytest.mark.slow
