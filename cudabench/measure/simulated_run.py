@@ -54,6 +54,7 @@ from cudabench.results.warnings import warning
 from cudabench.simulator.count import order
 from cudabench.toolchain.record import Compiled
 
+
 @dataclass
 class SimulatedRun(RunContext):
     """The kernels of one run in the simulator; `output` is what the last one printed.
@@ -418,8 +419,8 @@ def line_text(case: Case, file: str, number: int) -> str:
 
 
 def _is_beyond(hazard: simulator.Hazard) -> bool:
-    """Tell whether a hazard of unoptimised code is the source's: such code copies the registers of a wgmma that is under
-    way, which the source does not."""
+    """Tell whether a hazard of unoptimised code is the source's: such code alone copies registers that a wgmma still
+    writes."""
     return hazard.kind == "out-of-bounds" or (hazard.kind == "race" and "wgmma" not in hazard.message)
 
 
