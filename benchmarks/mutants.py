@@ -299,6 +299,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "for (int c = 0; c < COLS; c++, to += n)",
     ): "column COLS is none of the panel's, which is checked",
     ("solve", "< to <=", "if (stage < steps)"): ZEROS_UNREAD,
+    (
+        "solve",
+        "< to <=",
+        "for (int i = idx; i < left; i += PANEL) {",
+    ): "the strip's next column is laid anew before anyone reads it",
     ("solve", "< to <=", "if (step + STAGES - 1 < steps)"): ZEROS_UNREAD,
     (
         "solve",
