@@ -16,7 +16,7 @@ from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import NOWHERE, Row, executed_lines
 from cudabench.simulator.count.footprint import Footprint, Footprints
 from cudabench.simulator.count.trace import Recorder
-from cudabench.simulator.errors import LaunchError
+from cudabench.simulator.errors import BudgetExceeded, LaunchError
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.program import ptx
@@ -204,7 +204,11 @@ def run(
     machine.textures, machine.grid_barrier, machine.tensor_maps = textures, barrier, maps
     if footprint:
         machine.counters.footprints = Footprints(space, code.accesses, plan.blocks)
-    machine.run()
+    try:
+        machine.run()
+    except BudgetExceeded as stopped:
+        stopped.hazards = machine.hazards.records()
+        raise
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
