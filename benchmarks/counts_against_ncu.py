@@ -6,8 +6,8 @@
 
 `prepare` keeps the cubins that it counted (nvcc's, or the compiler's that CUDABENCH_COMPILER names) and `measure`
 launches those, so that both look at the same instructions; it starts one process under ncu, which launches everything
-until --seconds are over, and writes measured.json with both sides and a table of what differs. ncu needs access to the
-hardware's counters. Inputs are made anew from their seeds.
+until --seconds are over, and writes measured.json with both sides and a table of what differs; what another call
+measured there stays. ncu needs access to the hardware's counters. Inputs are made anew from their seeds.
 
 The corpus are the kernels of tests/corpus/right, and the files of tests/corpus/files in the manner of public code, with
 the arguments that their heads name. Of kernels that meet in atomics or locks, the number of instructions or of sectors
@@ -22,12 +22,14 @@ import csv
 import hashlib
 import io
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -310,13 +312,42 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
     return sums
 
 
-def prepare(folder: Path, only: str) -> None:
-    """Write the cubins and what the simulator counts of each work."""
+def prepare(folder: Path, only: str, processes: int) -> None:
+    """Write the cubins and what the simulator counts of each work; the plan is written anew after each group."""
     os.environ.setdefault("CUDABENCH_COMPILER", "nvcc")
     (folder / "cubins").mkdir(parents=True, exist_ok=True)
+    everything = list(works(only))
+    order = {work.name: place for place, work in enumerate(everything)}
+    groups: dict[str, list[Work]] = defaultdict(list)
+    for work in everything:
+        groups[work.name.split()[0]].append(work)  # the sizes of one kernel mostly are of one source
+    plan: dict[str, Any] = {}
+
+    def keep(found: Mapping[str, Any]) -> None:
+        plan.update(found)
+        listed = {name: plan[name] for name in sorted(plan, key=order.__getitem__)}
+        (folder / "plan.tmp").write_text(json.dumps({"arch": ARCH, "works": listed}))
+        (folder / "plan.tmp").replace(folder / "plan.json")
+
+    _groups[:] = sorted(groups.values(), key=lambda group: -max(len(work.launches) for work in group))
+    if processes == 1:
+        for place in range(len(_groups)):
+            keep(prepared(place, folder))
+    else:
+        with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
+            for done in as_completed([pool.submit(prepared, place, folder) for place in range(len(_groups))]):
+                keep(done.result())
+    print(f"{len(plan)} kernels with {sum(len(w['launches']) for w in plan.values())} launches: {folder}")
+
+
+_groups: list[list[Work]] = []  # what forked processes find of the works, which are not sent
+
+
+def prepared(place: int, folder: Path) -> dict[str, Any]:
+    """Count the works of a group, and write their cubins; return what is to be known of each."""
     plan: dict[str, Any] = {}
     known: dict[Any, Image] = {}
-    for work in works(only):
+    for work in _groups[place]:
         began = time.perf_counter()
         try:
             sums, places = count(work, known)
@@ -329,8 +360,7 @@ def prepare(folder: Path, only: str) -> None:
             if not path.exists():
                 path.write_bytes(image.cubin)
         print(f"{work.name}: {sums['instructions']} instructions, {time.perf_counter() - began:.1f} s", flush=True)
-    (folder / "plan.json").write_text(json.dumps({"arch": ARCH, "works": plan}))
-    print(f"{len(plan)} kernels with {sum(len(w['launches']) for w in plan.values())} launches: {folder}")
+    return plan
 
 
 # ------------------------------------------------------------------------------------------------------------- the GPU
@@ -414,12 +444,15 @@ def measure(folder: Path, seconds: float, only: str) -> None:
     log = [json.loads(line) for line in (folder / "launched.jsonl").read_text().splitlines()]
     launched = [one for one in log if "name" in one]
     total = sum(one["launches"] for one in launched)
-    if total != len(rows):
+    if total < len(rows):
         sys.exit(f"{total} kernels were launched and ncu saw {len(rows)}: the rows cannot be told apart; see ncu.csv.")
-    found, at = {}, 0
+    kept = folder / "measured.json"
+    found, at = json.loads(kept.read_text())["works"] if kept.exists() else {}, 0
     for one in launched:
         mine = rows[at : at + one["launches"]]
         at += one["launches"]
+        if at > len(rows):  # ncu ended before
+            break
         found[one["name"]] = {
             "simulator": plan["works"][one["name"]]["counts"],
             "hardware": {name: sum(value(row.get(name)) for row in mine) for name in asked},
@@ -430,9 +463,9 @@ def measure(folder: Path, seconds: float, only: str) -> None:
         "device": log[0]["device"], "arch": plan["arch"], "counters": asked, "works": found,
         "left_out": [name for name in plan["works"] if name not in found],
     }  # fmt: skip
-    (folder / "measured.json").write_text(json.dumps(content, indent=1) + "\n")
+    kept.write_text(json.dumps(content, indent=1) + "\n")
     compare(content)
-    print(f"\n{len(rows)} launches in {time.monotonic() - began:.0f} s: {folder / 'measured.json'}")
+    print(f"\n{len(rows)} launches in {time.monotonic() - began:.0f} s: {kept}")
 
 
 def value(text: str | None) -> int:
@@ -504,10 +537,11 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/ncu"))
     parser.add_argument("--seconds", type=float, default=90, help="after which nothing more is launched")
     parser.add_argument("--only", default="*", help="works whose names match this pattern")
+    parser.add_argument("--processes", type=int, default=1, help="that prepare at once")
     given = parser.parse_args()
     folder = given.folder.resolve()
     if given.what == "prepare":
-        prepare(folder, given.only)
+        prepare(folder, given.only, given.processes)
     elif given.what == "launch":
         launch_all(folder, given.seconds, given.only)
     elif given.what == "measure":
