@@ -252,7 +252,7 @@ def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
 def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
     """Return the counts per instruction and array, in the order of the source."""
     found: dict[tuple[Any, ...], Access] = {}
-    undecided = order.open_lines(code)
+    undecided = machine.plan.undecided
     for row in machine.counters.rows.values():
         access = _access(code, machine, row)
         reason = undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
