@@ -208,7 +208,7 @@ def run(
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
-        {kernel: executed_lines(code.blocks, machine.executed, _turns(code, machine))},
+        {kernel: executed_lines(code.blocks, machine.executed, _turns(code, machine), machine.detours)},
         branches(code, machine.executed), _contended(code, machine), _footprint(machine),
     )  # fmt: skip
 

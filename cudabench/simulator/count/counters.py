@@ -62,11 +62,15 @@ def active_lanes(mask: Array | None, chunk: Chunk) -> int:
 
 
 def executed_lines(
-    blocks: Sequence[Block], executed: Sequence[Executed], turns: Mapping[int, Sequence[int]]
+    blocks: Sequence[Block],
+    executed: Sequence[Executed],
+    turns: Mapping[int, Sequence[int]],
+    detours: Mapping[int, Executed],
 ) -> dict[int, Executed]:
     """Return how often each PTX line ran, from how often each block did; the copies of an inlined function add up.
 
-    turns: of the lines of atomics that are loops, their turns and the lanes that wait.
+    turns: of the lines of atomics that are loops, their turns and the lanes that wait. detours: of divisions and roots,
+    what called a subroutine.
     """
     lines: dict[int, Executed] = {}
     for block, times in zip(blocks, executed, strict=True):
@@ -77,9 +81,11 @@ def executed_lines(
         if times.taken or times.parted:
             assert block.terminator is not None
             line = block.terminator.line.ptx_line
-            lines[line] = lines[line].plus(taken=times.taken, parted=times.parted)
+            lines[line] = lines[line].plus(taken=times.taken, parted=times.parted, taking=times.taking)
     for line, (passes, waiting) in turns.items():
         lines[line] = lines[line].plus(turns=passes, waiting=waiting)
+    for line, called in detours.items():
+        lines[line] = lines[line].plus(*called)
     return lines
 
 

@@ -1,0 +1,86 @@
+"""Which lanes of a division, a reciprocal or a root call the subroutine that ptxas puts behind a kernel.
+
+ptxas computes them in line, for operands and results that are no denormals, zeros or infinities, and calls a subroutine
+for the others. Which those are is what its machine code asks for (sm_70 to sm_120), on the bits of the operands; of
+float32 divisions it is one instruction, FCHK, whose rule was found by trying pairs of exponents on an H200.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Rule = Callable[..., Array]
+
+
+def _high(x: Array) -> Array:
+    """Return the upper word of float64."""
+    return (x.view(np.uint64) >> np.uint64(32)).astype(np.uint32)
+
+
+def _exponent(x: Array) -> Array:
+    """Return the exponent of float32 as it is stored: 0 of zeros and denormals, 255 of infinities and NaN."""
+    return ((x.view(np.uint32) >> np.uint32(23)) & np.uint32(0xFF)).astype(np.int32)
+
+
+def _as_float(word: Array) -> Array:
+    """Return the magnitude of a word as the float32 that it is compared as."""
+    return (word & np.uint32(0x7FFFFFFF)).view(np.float32)
+
+
+def _divide32(x: Array, y: Array) -> Array:
+    above, below = _exponent(x), _exponent(y)
+    apart = above - below
+    return (above < 25) | (above == 255) | (below == 0) | (below >= 253) | (apart >= 126) | (apart <= -126)
+
+
+def _divide64(x: Array, y: Array) -> Array:
+    # The quotient's upper word, over the first test's limit, and not where the divisor's is infinite or NaN as a float.
+    quotient = _as_float(_high(np.divide(x, y)))
+    quotient = np.where(np.isfinite(_as_float(_high(y))), quotient, np.float32(np.nan))
+    plain = quotient > np.uint32(0x00100000).view(np.float32)
+    return ~(plain & ~(_as_float(_high(x)) < np.uint32(0x03600000).view(np.float32)))
+
+
+def _reciprocal32(x: Array) -> Array:
+    return ((x.view(np.uint32) + np.uint32(0x01800000)) & np.uint32(0x7F800000)) <= np.uint32(0x01FFFFFF)
+
+
+def _reciprocal64(x: Array) -> Array:
+    return _as_float(_high(x) + np.uint32(0x00300402)) < np.uint32(0x00400402).view(np.float32)
+
+
+def _root32(x: Array) -> Array:
+    return x.view(np.uint32) - np.uint32(0x0D000000) > np.uint32(0x727FFFFF)
+
+
+def _root64(x: Array) -> Array:
+    return _high(x) - np.uint32(0x03500000) >= np.uint32(0x7CA00000)
+
+
+def _reciprocal_root64(x: Array) -> Array:
+    return _high(x) - np.uint32(0x00100000) >= np.uint32(0x7FE00000)
+
+
+RULES: dict[tuple[str, str], Rule] = {
+    ("div", "f32"): _divide32,
+    ("div", "f64"): _divide64,
+    ("rcp", "f32"): _reciprocal32,
+    ("rcp", "f64"): _reciprocal64,
+    ("sqrt", "f32"): _root32,
+    ("sqrt", "f64"): _root64,
+    ("rsqrt", "f64"): _reciprocal_root64,
+}
+
+
+def rule(opcode: str, modifiers: tuple[str, ...]) -> Rule | None:
+    """Return whether lanes with given operands call the subroutine, as a function of float arrays; None where the
+    machine code of a PTX instruction calls none."""
+    if "ftz" in modifiers or ("approx" in modifiers) != (opcode == "rsqrt") or "full" in modifiers:
+        return None
+    if opcode != "rsqrt" and "rn" not in modifiers:
+        return None
+    return RULES.get((opcode, modifiers[-1]))
