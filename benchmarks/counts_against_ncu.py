@@ -7,7 +7,8 @@
 `prepare` keeps the cubins that it counted (nvcc's, or the compiler's that CUDABENCH_COMPILER names) and `measure`
 launches those, so that both look at the same instructions; it starts one process under ncu, which launches everything
 until --seconds are over, and writes measured.json with both sides and a table of what differs; what another call
-measured there stays. ncu needs access to the hardware's counters. Inputs are made anew from their seeds.
+measured there stays, and is left out without --again. ncu needs access to the hardware's counters. Inputs are made
+anew from their seeds.
 
 The corpus are the kernels of tests/corpus/right, and the files of tests/corpus/files in the manner of public code, with
 the arguments that their heads name. Of kernels that meet in atomics or locks, the number of instructions or of sectors
@@ -314,9 +315,10 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
 
 def prepare(folder: Path, only: str, processes: int) -> None:
     """Write the cubins and what the simulator counts of each work; the plan is written anew after each group."""
-    os.environ.setdefault("CUDABENCH_COMPILER", "nvcc")
+    compiler = os.environ.get("CUDABENCH_COMPILER", "nvcc")
     (folder / "cubins").mkdir(parents=True, exist_ok=True)
     everything = list(works(only))
+    os.environ["CUDABENCH_COMPILER"] = compiler  # which the tests that list the corpus take away
     order = {work.name: place for place, work in enumerate(everything)}
     groups: dict[str, list[Work]] = defaultdict(list)
     for work in everything:
@@ -366,14 +368,19 @@ def prepared(place: int, folder: Path) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------- the GPU
 
 
-def launch_all(folder: Path, seconds: float, only: str) -> None:
-    """Launch everything once, for ncu to watch, and note what was launched; stop when the time is over."""
+def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
+    """Launch everything once, for ncu to watch, and note what was launched; stop when the time is over.
+
+    again: also what was measured before.
+    """
     import pycuda.driver as cuda
 
     from cudabench.devices.cuda import packing
 
     began = time.monotonic()
     plan = json.loads((folder / "plan.json").read_text())["works"]
+    kept = folder / "measured.json"
+    done_before = set(json.loads(kept.read_text())["works"]) if kept.exists() and not again else set()
     cuda.init()
     device = cuda.Device(0)
     context = device.make_context()
@@ -382,7 +389,7 @@ def launch_all(folder: Path, seconds: float, only: str) -> None:
         with (folder / "launched.jsonl").open("w") as log:
             print(json.dumps({"device": device.name()}), file=log, flush=True)
             for work in works(only):
-                if work.name not in plan:
+                if work.name not in plan or work.name in done_before:
                     continue
                 if time.monotonic() - began > seconds:
                     print(json.dumps({"stopped": work.name}), file=log, flush=True)
@@ -426,13 +433,13 @@ def counters() -> list[str]:
     return [name for name in wanted if name in KNOWN or name.removesuffix(".sum") in listed]
 
 
-def measure(folder: Path, seconds: float, only: str) -> None:
+def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
     """Launch everything under one ncu, and write and print both sides."""
     began = time.monotonic()
     asked = counters()
     options = ["--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
     child = [sys.executable, __file__, "launch", "--folder", str(folder), "--seconds", str(seconds)]
-    child += ["--only", only]
+    child += ["--only", only, *(["--again"] if again else [])]
     command = ["ncu", *options, "--target-processes", "all", "--metrics", ",".join(asked), *child]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     (folder / "ncu.csv").write_text(ran.stdout)
@@ -537,15 +544,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/ncu"))
     parser.add_argument("--seconds", type=float, default=90, help="after which nothing more is launched")
     parser.add_argument("--only", default="*", help="works whose names match this pattern")
+    parser.add_argument("--again", action="store_true", help="measure also what was measured before")
     parser.add_argument("--processes", type=int, default=1, help="that prepare at once")
     given = parser.parse_args()
     folder = given.folder.resolve()
     if given.what == "prepare":
         prepare(folder, given.only, given.processes)
     elif given.what == "launch":
-        launch_all(folder, given.seconds, given.only)
+        launch_all(folder, given.seconds, given.only, given.again)
     elif given.what == "measure":
-        measure(folder, given.seconds, given.only)
+        measure(folder, given.seconds, given.only, given.again)
     else:
         content = json.loads((folder / "measured.json").read_text())
         for name, work in json.loads((folder / "plan.json").read_text())["works"].items():
