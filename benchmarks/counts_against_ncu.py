@@ -8,7 +8,7 @@
 launches those, so that both look at the same instructions; it starts one process under ncu, which launches everything
 until --seconds are over, and writes measured.json with both sides and a table of what differs; what another call
 measured there stays, and is left out without --again. ncu needs access to the hardware's counters. Inputs are made
-anew from their seeds.
+anew from their seeds. After a mend of the simulator, `prepare --again` counts the machine code that is there.
 
 The corpus are the kernels of tests/corpus/right, and the files of tests/corpus/files in the manner of public code, with
 the arguments that their heads name. Of kernels that meet in atomics or locks, the number of instructions or of sectors
@@ -42,10 +42,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from cudabench import operations, simulator  # noqa: E402
-from cudabench.explain import executed, machine_code, merged  # noqa: E402
+from cudabench.explain import executed, machine_code, merged, moved  # noqa: E402
 from cudabench.model import ByValue, Case, Operation, Texture  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
-from cudabench.toolchain import nvdisasm  # noqa: E402
+from cudabench.toolchain import cubin, nvdisasm  # noqa: E402
 
 ARCH = "sm_90"
 SIZES: dict[str, list[tuple[int, ...]]] = {
@@ -257,13 +257,31 @@ def compiled(image: Any, known: dict[Any, Image]) -> Image:
     return found
 
 
-def count(work: Work, known: dict[Any, Image]) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Return the simulator's counts of a work's launches, and the (name of the cubin, entry) of each."""
+def kept(path: Path, known: dict[Any, Image]) -> Image:
+    """Return an image that was compiled before: its PTX is in the cubin."""
+    if path not in known:
+        image = path.read_bytes()
+        text = cubin.ptx(image)
+        known[path] = Image(image, text, simulator.load(text), {})
+    return known[path]
+
+
+def count(
+    work: Work, known: dict[Any, Image], before: Sequence[Sequence[str]] | None = None, folder: Path | None = None
+) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Return the simulator's counts of a work's launches, and the (name of the cubin, entry) of each.
+
+    before: what it returned of the same work before, where the cubins in `folder` are to be counted again.
+    """
     reports: dict[tuple[str, str], list[simulator.Report]] = defaultdict(list)
     images, places = {}, []
-    for launch in work.launches:
-        image = compiled(launch.image, known)
-        entry, name = image.entry(launch.entry), hashlib.sha256(image.cubin).hexdigest()[:16]
+    for place, launch in enumerate(work.launches):
+        if before is not None and folder is not None:
+            name, entry = before[place]
+            image = kept(folder / "cubins" / f"{name}.cubin", known)
+        else:
+            image = compiled(launch.image, known)
+            entry, name = image.entry(launch.entry), hashlib.sha256(image.cubin).hexdigest()[:16]
         images[name] = image
         code, lines = nvdisasm.functions(image.cubin, entry), image.ptx.splitlines()
         report = simulator.run(
@@ -288,7 +306,8 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
         for instruction in function.instructions:
             opcodes[instruction.ptx_line].add(instruction.opcode)
     sums: Counter[str] = Counter()
-    for access in report.accesses:
+    counts = executed.count(code, report.executed[entry], lines)
+    for access in moved.issued(report.accesses, entry, code, report.executed[entry], lines, counts):
         there = opcodes[access.instruction]
         if access.space == "shared":
             sums[f"shared {access.op} wavefronts"] += (access.wavefronts or 0) - access.reloads
@@ -300,7 +319,6 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
             if access.op == "atomic":
                 op = "reduction" if there & {"RED", "REDG"} else "atomic"
             sums[f"{op} sectors"] += access.sectors or 0
-    counts = executed.count(code, report.executed[entry], lines)
     for function, times in zip(code, counts, strict=True):
         for block, ran in zip(function.blocks, times, strict=True):
             sums["instructions"] += round(ran.warps * len(block.instructions) + ran.again)
@@ -313,8 +331,11 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
     return sums
 
 
-def prepare(folder: Path, only: str, processes: int) -> None:
-    """Write the cubins and what the simulator counts of each work; the plan is written anew after each group."""
+def prepare(folder: Path, only: str, processes: int, again: bool) -> None:
+    """Write the cubins and what the simulator counts of each work; the plan is written anew after each group.
+
+    again: of works that are there, count the cubins that are there.
+    """
     compiler = os.environ.get("CUDABENCH_COMPILER", "nvcc")
     (folder / "cubins").mkdir(parents=True, exist_ok=True)
     everything = list(works(only))
@@ -323,21 +344,23 @@ def prepare(folder: Path, only: str, processes: int) -> None:
     groups: dict[str, list[Work]] = defaultdict(list)
     for work in everything:
         groups[work.name.split()[0]].append(work)  # the sizes of one kernel mostly are of one source
-    plan: dict[str, Any] = {}
+    path = folder / "plan.json"
+    plan: dict[str, Any] = json.loads(path.read_text())["works"] if again and path.exists() else {}
+    before = {name: work["launches"] for name, work in plan.items()}
 
     def keep(found: Mapping[str, Any]) -> None:
         plan.update(found)
-        listed = {name: plan[name] for name in sorted(plan, key=order.__getitem__)}
-        (folder / "plan.tmp").write_text(json.dumps({"arch": ARCH, "works": listed}))
-        (folder / "plan.tmp").replace(folder / "plan.json")
+        listed = {name: plan[name] for name in sorted(plan, key=lambda name: order.get(name, 0))}
+        path.with_suffix(".tmp").write_text(json.dumps({"arch": ARCH, "works": listed}))
+        path.with_suffix(".tmp").replace(path)
 
     _groups[:] = sorted(groups.values(), key=lambda group: -max(len(work.launches) for work in group))
     if processes == 1:
         for place in range(len(_groups)):
-            keep(prepared(place, folder))
+            keep(prepared(place, folder, before))
     else:
         with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
-            for done in as_completed([pool.submit(prepared, place, folder) for place in range(len(_groups))]):
+            for done in as_completed([pool.submit(prepared, place, folder, before) for place in range(len(_groups))]):
                 keep(done.result())
     print(f"{len(plan)} kernels with {sum(len(w['launches']) for w in plan.values())} launches: {folder}")
 
@@ -345,14 +368,14 @@ def prepare(folder: Path, only: str, processes: int) -> None:
 _groups: list[list[Work]] = []  # what forked processes find of the works, which are not sent
 
 
-def prepared(place: int, folder: Path) -> dict[str, Any]:
+def prepared(place: int, folder: Path, before: Mapping[str, Any]) -> dict[str, Any]:
     """Count the works of a group, and write their cubins; return what is to be known of each."""
     plan: dict[str, Any] = {}
     known: dict[Any, Image] = {}
     for work in _groups[place]:
         began = time.perf_counter()
         try:
-            sums, places = count(work, known)
+            sums, places = count(work, known, before.get(work.name), folder)
         except Exception as error:  # one kernel less; said here and in the table
             print(f"{work.name}: {type(error).__name__}: {error}", flush=True)
             continue
@@ -379,8 +402,8 @@ def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
 
     began = time.monotonic()
     plan = json.loads((folder / "plan.json").read_text())["works"]
-    kept = folder / "measured.json"
-    done_before = set(json.loads(kept.read_text())["works"]) if kept.exists() and not again else set()
+    earlier = folder / "measured.json"
+    done_before = set(json.loads(earlier.read_text())["works"]) if earlier.exists() and not again else set()
     cuda.init()
     device = cuda.Device(0)
     context = device.make_context()
@@ -453,8 +476,8 @@ def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
     total = sum(one["launches"] for one in launched)
     if total < len(rows):
         sys.exit(f"{total} kernels were launched and ncu saw {len(rows)}: the rows cannot be told apart; see ncu.csv.")
-    kept = folder / "measured.json"
-    found, at = json.loads(kept.read_text())["works"] if kept.exists() else {}, 0
+    path = folder / "measured.json"
+    found, at = json.loads(path.read_text())["works"] if path.exists() else {}, 0
     for one in launched:
         mine = rows[at : at + one["launches"]]
         at += one["launches"]
@@ -470,9 +493,9 @@ def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
         "device": log[0]["device"], "arch": plan["arch"], "counters": asked, "works": found,
         "left_out": [name for name in plan["works"] if name not in found],
     }  # fmt: skip
-    kept.write_text(json.dumps(content, indent=1) + "\n")
+    path.write_text(json.dumps(content, indent=1) + "\n")
     compare(content)
-    print(f"\n{len(rows)} launches in {time.monotonic() - began:.0f} s: {kept}")
+    print(f"\n{len(rows)} launches in {time.monotonic() - began:.0f} s: {path}")
 
 
 def value(text: str | None) -> int:
@@ -544,12 +567,12 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/ncu"))
     parser.add_argument("--seconds", type=float, default=90, help="after which nothing more is launched")
     parser.add_argument("--only", default="*", help="works whose names match this pattern")
-    parser.add_argument("--again", action="store_true", help="measure also what was measured before")
+    parser.add_argument("--again", action="store_true", help="measure or count also what is there")
     parser.add_argument("--processes", type=int, default=1, help="that prepare at once")
     given = parser.parse_args()
     folder = given.folder.resolve()
     if given.what == "prepare":
-        prepare(folder, given.only, given.processes)
+        prepare(folder, given.only, given.processes, given.again)
     elif given.what == "launch":
         launch_all(folder, given.seconds, given.only, given.again)
     elif given.what == "measure":

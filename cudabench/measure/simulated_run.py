@@ -33,7 +33,7 @@ from cudabench.measure.context import (
     unverified_warnings,
     wrong_reason,
 )
-from cudabench.measure.limited import limits_of, merged_in
+from cudabench.measure.limited import as_loaded, limits_of, merged_in
 from cudabench.measure.modules import code_warnings
 from cudabench.model import (
     Access,
@@ -138,6 +138,8 @@ class SimulatedRun(RunContext):
             seconds=self._seconds(),
             footprint=self.card is not None,
         )
+        if self.disassemble:
+            run = as_loaded(self.device, case, run)
         self.output = run.report.output
         state = tuple(self.device.changed(case))
         leaks = self.device.leaks(case)
