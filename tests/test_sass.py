@@ -146,6 +146,43 @@ def test_warps_whose_lanes_have_unlike_trips() -> None:
     assert lanes == 444338
 
 
+def counted(name: str, grid: object, block: object, arguments: list[object]) -> tuple[float, float]:
+    """Simulate a stored kernel; return the warp and thread instructions of its machine code."""
+    functions, ptx = stored(name)
+    entry = functions[0].name
+    report = simulator.run(ptx, entry, grid, block, arguments)
+    counts = executed.count(functions, report.executed[entry], ptx.splitlines())
+    lanes = sum(
+        count.lanes * len(block.instructions)
+        for function, some in zip(functions, counts, strict=True)
+        for block, count in zip(function.blocks, some, strict=True)
+    )
+    return instructions(functions, counts), lanes
+
+
+def test_zeros_are_divided_by_a_subroutine() -> None:
+    """mandelbrot on an H200 by Nsight Compute, by instruction: 17 calls of the division of doubles, all for 0 / n."""
+    out = np.empty((26, 50), np.int32)
+    assert counted("mandelbrot", (4, 4), (16, 8), [out, np.int32(50), np.int32(26), np.int32(40)]) == (21546, 362820)
+
+
+def test_lanes_that_leave_a_loop_in_turns_run_what_follows_in_turns() -> None:
+    """prime_sieve on an H200 by Nsight Compute: 367 instructions; behind the loop each part of a warp comes by itself."""
+    assert counted("prime_sieve", 2, 32, [np.empty(64, bool), 64])[0] == 367
+
+
+def test_a_branch_without_a_choice_parts_no_warp() -> None:
+    """merge_path on an H200 by Nsight Compute: the way out of one loop is named after its branch, and parts nobody."""
+    arrays = [np.arange(32, dtype=np.int32), np.arange(32, dtype=np.int32), np.empty(64, np.int32)]
+    assert counted("merge_path", 1, 64, [*arrays]) == (162, 4510)
+
+
+def test_a_branch_to_the_end_became_an_exit() -> None:
+    """reduce_max_index on an H200 by Nsight Compute: one lane of a warp is left for the atomic behind the exit."""
+    arrays = [np.arange(300, dtype=np.uint32), np.zeros(1, np.uint64)]
+    assert counted("reduce_max_index", 5, 64, [*arrays, 300]) == (510, 14150)
+
+
 def test_a_jump_by_table_is_issued_for_each_place() -> None:
     """Lanes of a warp that go to several places of a switch: BRX runs once for each of those."""
     functions, ptx = stored("switch_code")
@@ -400,6 +437,33 @@ def test_four_loads_are_one() -> None:
     assert [(len(group.lines), group.bytes) for group in wide] == [(4, 16)]
     assert all("ld.shared" in ptx[line - 1] for line in wide[0].lines)
     assert {group.bytes for group in found.groups if len(group.lines) == 1} == {4}
+
+
+def test_a_load_of_what_was_loaded_before_is_none() -> None:
+    """compact_ballot reads in[lane] in two blocks, the machine code once: 4 sectors on an H200, not 8."""
+    functions, ptx = stored("compact_ballot")
+    entry, lines = functions[0].name, ptx.splitlines()
+    found = merged.merge(functions, lines, range(1, len(lines) + 1))
+    assert found.unexplained == ()
+    assert [len(group.lines) for group in found.groups if len(group.lines) > 1] == [2]
+    arrays = [np.arange(32, dtype=np.int32), np.zeros(32, np.int32), np.zeros(1, np.int32)]
+    report = simulator.run(ptx, entry, 1, 32, arrays, merged=found.issued())
+    assert [(a.requests, a.sectors, a.merged) for a in report.accesses if a.op == "load"] == [(1, 4, 1)]
+
+
+def test_what_was_loaded_on_another_way_is_not_loaded_here() -> None:
+    """Of two loads of one place, each on a way of its own or behind another base, none stands for the other."""
+    functions, text = stored("compact_ballot")
+    lines = text.splitlines()
+    first, second = (n for n, row in enumerate(lines, 1) if row.startswith("ld.global"))
+    assert not merged.merge(functions, lines, range(1, len(lines) + 1)).unexplained
+    jump = [*lines]
+    jump[first - 2], jump[second - 2] = "@%p1 bra $L__PAST;", "$L__PAST:"  # a way leads past the first load
+    assert [a.ptx_line for a in merged.merge(functions, jump, range(1, len(lines) + 1)).unexplained] == [second]
+    base = lines[second - 1].split("[")[1].split("]")[0]
+    moved = [*lines]
+    moved[first] = f"add.s64 {base}, {base}, 4;"  # the base is written twice
+    assert [a.ptx_line for a in merged.merge(functions, moved, range(1, len(lines) + 1)).unexplained] == [second]
 
 
 @needs_tools

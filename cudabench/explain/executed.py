@@ -208,6 +208,8 @@ def count(functions: Sequence[Function], executions: Executions, ptx: Sequence[s
     found = []
     for place, function in enumerate(functions):
         begin = Count(start.warps, start.lanes, True) if place == 0 else calls.get(function.name, Count(0, 0, True))
+        if place and not function.name.startswith(_SLOW):
+            begin = _entered(function, executions, ptx)  # calls by pointer or of itself name nobody
         counts = _routed(function, begin, zeros[function.name]) or _count_function(function, begin, copies)
         for block, counted in zip(function.blocks, counts, strict=True):
             if block.calls:
@@ -220,6 +222,21 @@ def count(functions: Sequence[Function], executions: Executions, ptx: Sequence[s
                     zeros[block.calls] = (warps + times.zero_warps * part, lanes + times.zero_lanes * part)
         found.append(counts)
     return found
+
+
+_DECLARED = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
+
+
+def _entered(function: Function, executions: Executions, ptx: Sequence[str]) -> Count:
+    """Return how often a function of the source was called: as often as the first line of its PTX ran."""
+    lines = Counter(i.ptx_line for i in function.instructions if 0 < i.ptx_line <= len(ptx))
+    starts: Counter[int] = Counter()
+    for line, times in lines.items():
+        starts[max((n for n in range(1, line + 1) if _DECLARED.match(ptx[n - 1])), default=0)] += times
+    first = starts.most_common(1)[0][0] if starts else 0
+    end = next((n for n in range(first + 1, len(ptx) + 1) if _DECLARED.match(ptx[n - 1])), len(ptx) + 1)
+    ran = min((line for line in executions if first < line < end), default=0)
+    return Count(executions[ran].warps, executions[ran].lanes, True) if ran else Count(0, 0, True)
 
 
 def _routed(function: Function, begin: Count, zeros: tuple[float, float]) -> list[Count] | None:
@@ -448,7 +465,7 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
     for rank in range(_RANKS):
         system.solve(rank)
         for line, places in copies.exits.items():
-            (name, number), times = next(iter(places.items())), executions[line]
+            (name, number), times = next(iter(places)), executions[line]
             # Where ptxas made one exit of several branches, other lanes come to it than to the branch.
             if len(places) == 1 and name == function.name and system.known.get(("in", number, -1)) == times.lanes:
                 system.set(("end", number, -1), times.taken)

@@ -13,7 +13,7 @@ from cudabench.simulator.clusters import MOST_BLOCKS
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
-from cudabench.simulator.count.counters import NOWHERE, Row, executed_lines
+from cudabench.simulator.count.counters import HALVES, NOWHERE, Row, executed_lines
 from cudabench.simulator.count.footprint import Footprint, Footprints
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import LaunchError
@@ -256,6 +256,7 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
     for row in machine.counters.rows.values():
         access = _access(code, machine, row)
         reason = undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
+        reason = reason or (HALVES if row.number in machine.counters.halves else None)
         access = access if reason is None else access._replace(inexact=reason)
         key = access.key
         have = found.get(key)  # of another copy of an inlined function
