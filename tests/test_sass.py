@@ -167,7 +167,7 @@ def test_zeros_are_divided_by_a_subroutine() -> None:
 
 
 def test_lanes_that_leave_a_loop_in_turns_run_what_follows_in_turns() -> None:
-    """prime_sieve on an H200 by Nsight Compute: 367 instructions; behind the loop each part of a warp comes by itself."""
+    """prime_sieve on an H200 by Nsight Compute: behind the loop each part of a warp comes by itself."""
     assert counted("prime_sieve", 2, 32, [np.empty(64, bool), 64])[0] == 367
 
 
