@@ -170,8 +170,10 @@ class Executed(NamedTuple):
         taking: int = 0, zero_warps: int = 0, zero_lanes: int = 0,
     ) -> Executed:  # fmt: skip
         """Return the sum."""
-        more = (warps, lanes, taken, parted, turns, waiting, taking, zero_warps, zero_lanes)
-        return Executed(*(have + new for have, new in zip(self, more, strict=True)))
+        return Executed(
+            self.warps + warps, self.lanes + lanes, self.taken + taken, self.parted + parted, self.turns + turns,
+            self.waiting + waiting, self.taking + taking, self.zero_warps + zero_warps, self.zero_lanes + zero_lanes,
+        )  # fmt: skip
 
 
 class Branch(NamedTuple):
