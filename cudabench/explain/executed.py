@@ -144,6 +144,7 @@ class _System:
     equations: list[_Equation] = field(default_factory=list)
     uses: dict[_Key, list[_Equation]] = field(default_factory=lambda: defaultdict(list))
     warps: dict[int, float] = field(default_factory=dict)  # of blocks whose warps are known besides
+    entering: Mapping[int, Sequence[_Key]] = field(default_factory=dict)  # the edges that lead to each block
 
     def add(self, terms: Mapping[_Key, int], constant: float, rank: int) -> _Equation:
         left = {key: value for key, value in terms.items() if key not in self.known}
@@ -172,7 +173,8 @@ class _System:
         if len(terms) == 1:
             ((key, coefficient),) = terms.items()
             value = constant / coefficient
-            if value < 0 or value != int(value):
+            before = self.entering.get(key[1], ()) if key[0] == "in" else ()
+            if value < sum(self.known.get(edge, 0) for edge in before) or value != int(value) or value < 0:
                 equation.terms = {}  # contradicts what is surer
                 return False
             self.set(key, value)
@@ -421,6 +423,7 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
     for block in blocks:
         for following in block.successors:
             entering[following].append(("edge", block.number, following))
+    system.entering = entering
     for block in blocks:
         own: _Key = ("in", block.number, -1)
         first = start if block.number == 0 else 0
