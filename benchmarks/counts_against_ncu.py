@@ -83,21 +83,36 @@ COUNTS: dict[str, tuple[tuple[str, ...], float]] = {
     "thread instructions": (("smsp__thread_inst_executed.sum",), 0.02),
 }
 # Why a row of the table differs: (works, count, reason), the first that fits.
-_SLOW = "divisions or roots of operands out of the ordinary call a subroutine: which do, the counts of PTX do not tell"
 _TRIES = "how often a lane tries again depends on the order in which atomics come"
+_LIBRARY = "code of the driver's own (malloc, free, printf), which the simulator does not execute"
+_ITSELF = "which lanes of a warp come back together from a call of itself, the counts of PTX do not tell"
+_HALVES = "copies that begin in the middle of a sector: which are asked for twice is not known"
+_MORE = "this counter is a little higher than the sum of ncu's own counts by instruction, which are the simulator's"
+_BUSY = "this counter gives another number in each run; ncu's own counts by instruction are the simulator's"
 REASONS = (
     ("corpus/spin_lock", "*", _TRIES),
     ("corpus/cas_*", "*", _TRIES),
     ("corpus/compaction", "*store*", "where a warp's values begin is what its atomic returned"),
     ("corpus/warp_aggregate", "*store*", "where a warp's values begin is what its atomic returned"),
     ("distance/single-pass*", "*instructions", "which block ends last, and when the others look"),
+    ("distance/single-pass*", "shared store*", "which block ends last"),
     ("distance/*77777", "*load*", "ptxas unrolled the loop: lanes that leave it a trip earlier load apart"),
-    ("blur/strip*", "*load*", "ptxas loads behind the loop's exit: what the last turn does not use is not loaded"),
-    ("corpus/mandelbrot", "*instructions", _SLOW),
-    ("files/image_sobel*", "*instructions", _SLOW),
+    ("corpus/mandelbrot", "thread*", _MORE),
+    ("files/bitonic_sort*", "thread*", _MORE),
+    ("files/prime_sieve*", "thread*", _MORE),
+    ("blur/vector*", "thread*", _MORE),
+    ("transpose/ragged*", "thread*", _MORE),
     ("corpus/switch_code", "thread*", "a jump by table: the lanes of its later issues are estimated"),
-    ("matmul/tensor*", "shared load*", "copies to shared memory on the way: another number in each run"),
-    ("files/printf_assert*", "*", "printf's own code, which the simulator does not execute"),
+    ("matmul/tensor*", "shared load*", _BUSY),
+    ("matmul/wgmma*", "shared*", _BUSY),
+    ("transpose/ragged*", "shared load*", _BUSY),
+    ("matmul/*100x52x200", "global load*", _HALVES),
+    ("files/cluster_histogram*", "shared atomic*", "atomics on the shared memory of another block are not counted"),
+    ("files/device_malloc*", "*", _LIBRARY),
+    ("files/device_new*", "*", _LIBRARY),
+    ("files/virtual_list*", "*", _LIBRARY),
+    ("files/printf_assert*", "*", _LIBRARY),
+    ("files/recursion*", "*", _ITSELF),
     ("matvec/*333x127", "*instructions", "a loop that ptxas unrolled: where its lanes part is counted twice"),
 )  # fmt: skip
 # In every ncu; others are asked for only where ncu lists them.

@@ -17,8 +17,8 @@ one unknown at a time, the surest first:
 6. for a block that is left, what most of its lines say; and without any line, the way straight on.
 
 The subroutine that a division, a reciprocal or a root of floats calls for operands out of the ordinary is entered by as
-many lanes as the simulator found to call it; inside it goes the way of a zero, or of a denormal (`_ROUTES`): of
-infinities and NaN, which are not told apart from those, a few instructions too many are counted.
+many lanes as the simulator found to call it. Inside it goes the way of a zero, or of a number that is very large or
+small (`_ROUTES`); denormals, infinities and NaN are not told apart from those, and take some instructions more or less.
 
 An instruction that only its guard keeps from running counts: the hardware issues it. So where a PTX branch became
 predication, a guarded instruction tells nothing of its block and is left out of the equations.
@@ -112,10 +112,10 @@ _FIXED = {
 _LOADS = {"ld": ("LD", "LDG", "LDS", "LDL"), "ldu": ("LDG",), "tex": ("TEX", "TLD"), "tld4": ("TLD4",)}
 _RANKS = 4  # structure, what stays, branches, loads
 _SLOW = "$__internal_"  # how ptxas' own subroutines are called
-# The blocks that a subroutine goes through, by the end of its name: with zero, and with a denormal operand or result.
+# The blocks that a subroutine goes through, by the end of its name: with zero, and with what is too large or small.
 _ROUTES = {
     "div_rn_f64_full": ((0, 4, 5, 6, 7, 10, 11), (0, 1, 10, 11)),
-    "div_rn_noftz_f32_slowpath": ((0, 1, 2, 3, 4, 17, 20, 21), (0, 1, 2, 3, 4, 5, 6, 7, 13, 14, 15, 20, 21)),
+    "div_rn_noftz_f32_slowpath": ((0, 1, 2, 3, 4, 17, 20, 21), (0, 7, 13, 14, 15, 20, 21)),
     "rcp_rn_f32_slowpath": ((0, 1, 5, 6), (0, 2, 3, 5, 6)),
     "dblrcp_rn_slowpath_v3": ((0, 1, 6, 7), (0, 1, 2, 3, 6, 7)),
     "sqrt_rn_f32_slowpath": ((0, 4), (0, 1, 2, 3, 4)),
@@ -263,6 +263,23 @@ def _routed(function: Function, begin: Count, zeros: tuple[float, float]) -> lis
         both = begin.warps if all(goes) else sum(of for of, here in zip(warps, goes, strict=True) if here)
         counts.append(Count(both, sum(of for of, here in zip(lanes, goes, strict=True) if here), True))
     return counts
+
+
+_CALL = re.compile(r"\s*(?:@!?[\w$%]+\s+)?call\b")
+_DRIVERS = ("malloc", "free", "vprintf", "__assertfail")
+
+
+def beyond(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> tuple[str, ...]:
+    """Return why more runs on hardware than `count` says; arguments as there."""
+    found = []
+    texts = (" ".join(ptx[line - 1 : line + 1]) for line in executions if 0 < line <= len(ptx))
+    called = {name for text in texts if _CALL.match(text) for name in re.findall(r"\w+", text)}
+    if theirs := [name for name in _DRIVERS if name in called]:
+        own = {"vprintf": "printf", "__assertfail": "assert"}
+        found.append(f"what {', '.join(own.get(name, name) for name in theirs)} does is the driver's own code")
+    if any(block.calls == function.name for function in functions for block in function.blocks):
+        found.append("which lanes of a warp come back together from a function that calls itself is not followed")
+    return tuple(found)
 
 
 class _Loop(NamedTuple):

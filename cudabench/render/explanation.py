@@ -62,7 +62,13 @@ def title(result: Result) -> str:
 
 
 def summary(result: Result) -> str:
-    """Return what the kernel executes and occupies."""
+    """Return what the kernel executes and occupies, and why hardware may execute more."""
+    code = result.machine_code
+    said = _summary(result)
+    return said if code is None or not code.inexact else f"{said}\n~ hardware may execute more or fewer: {code.inexact}"
+
+
+def _summary(result: Result) -> str:
     code = result.machine_code
     if code is not None and code.instructions_executed is not None:
         sign = "~" if code.inexact else ""
