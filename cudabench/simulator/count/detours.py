@@ -19,23 +19,27 @@ Rule = Callable[..., Array]
 
 def _high(x: Array) -> Array:
     """Return the upper word of float64."""
-    return (x.view(np.uint64) >> np.uint64(32)).astype(np.uint32)
+    found: Array = (x.view(np.uint64) >> np.uint64(32)).astype(np.uint32)
+    return found
 
 
 def _exponent(x: Array) -> Array:
     """Return the exponent of float32 as it is stored: 0 of zeros and denormals, 255 of infinities and NaN."""
-    return ((x.view(np.uint32) >> np.uint32(23)) & np.uint32(0xFF)).astype(np.int32)
+    found: Array = ((x.view(np.uint32) >> np.uint32(23)) & np.uint32(0xFF)).astype(np.int32)
+    return found
 
 
 def _as_float(word: Array) -> Array:
     """Return the magnitude of a word as the float32 that it is compared as."""
-    return (word & np.uint32(0x7FFFFFFF)).view(np.float32)
+    found: Array = (word & np.uint32(0x7FFFFFFF)).view(np.float32)
+    return found
 
 
 def _divide32(x: Array, y: Array) -> Array:
     above, below = _exponent(x), _exponent(y)
     apart = above - below
-    return (above < 25) | (above == 255) | (below < 2) | (below >= 252) | (apart > 126) | (apart < -124)
+    found: Array = (above < 25) | (above == 255) | (below < 2) | (below >= 252) | (apart > 126) | (apart < -124)
+    return found
 
 
 def _divide64(x: Array, y: Array) -> Array:
@@ -43,27 +47,33 @@ def _divide64(x: Array, y: Array) -> Array:
     quotient = _as_float(_high(np.divide(x, y)))
     quotient = np.where(np.isfinite(_as_float(_high(y))), quotient, np.float32(np.nan))
     plain = quotient > np.uint32(0x00100000).view(np.float32)
-    return ~(plain & ~(_as_float(_high(x)) < np.uint32(0x03600000).view(np.float32)))
+    found: Array = ~(plain & ~(_as_float(_high(x)) < np.uint32(0x03600000).view(np.float32)))
+    return found
 
 
 def _reciprocal32(x: Array) -> Array:
-    return ((x.view(np.uint32) + np.uint32(0x01800000)) & np.uint32(0x7F800000)) <= np.uint32(0x01FFFFFF)
+    found: Array = ((x.view(np.uint32) + np.uint32(0x01800000)) & np.uint32(0x7F800000)) <= np.uint32(0x01FFFFFF)
+    return found
 
 
 def _reciprocal64(x: Array) -> Array:
-    return _as_float(_high(x) + np.uint32(0x00300402)) < np.uint32(0x00400402).view(np.float32)
+    found: Array = _as_float(_high(x) + np.uint32(0x00300402)) < np.uint32(0x00400402).view(np.float32)
+    return found
 
 
 def _root32(x: Array) -> Array:
-    return x.view(np.uint32) - np.uint32(0x0D000000) > np.uint32(0x727FFFFF)
+    found: Array = x.view(np.uint32) - np.uint32(0x0D000000) > np.uint32(0x727FFFFF)
+    return found
 
 
 def _root64(x: Array) -> Array:
-    return _high(x) - np.uint32(0x03500000) >= np.uint32(0x7CA00000)
+    found: Array = _high(x) - np.uint32(0x03500000) >= np.uint32(0x7CA00000)
+    return found
 
 
 def _reciprocal_root64(x: Array) -> Array:
-    return _high(x) - np.uint32(0x00100000) >= np.uint32(0x7FE00000)
+    found: Array = _high(x) - np.uint32(0x00100000) >= np.uint32(0x7FE00000)
+    return found
 
 
 RULES: dict[tuple[str, str], Rule] = {
