@@ -33,7 +33,7 @@ from cudabench.measure.context import (
     unverified_warnings,
     wrong_reason,
 )
-from cudabench.measure.limited import limits_of, merged_in
+from cudabench.measure.limited import as_loaded, limits_of, merged_in
 from cudabench.measure.modules import code_warnings
 from cudabench.model import (
     Access,
@@ -143,6 +143,8 @@ class SimulatedRun(RunContext):
             seconds=self._seconds(),
             footprint=self.card is not None,
         )
+        if self.disassemble:
+            run = as_loaded(self.device, case, run)
         self.output = run.report.output
         state = tuple(self.device.changed(case))
         leaks = self.device.leaks(case)
@@ -282,14 +284,15 @@ class SimulatedRun(RunContext):
 
     def _machine_code(self, run: sim.Run, compiled: Sequence[tuple[Case, Compiled]]) -> MachineCode | None:
         images = []
+        reasons = dict.fromkeys(row.inexact for row in run.report.accesses if row.inexact in order.REPEATED)
         for part, one in compiled:
             if one.cubin is not None:
                 entries = dict.fromkeys(one.entry(launch.function) for launch in part.launches)
                 kernels = [machine_code.Kernel(entry, run.report.executed.get(entry)) for entry in entries]
                 images.append(machine_code.Image(one.cubin, kernels, one.ptx.splitlines()))
         ptx = "\n".join(one.ptx for _, one in compiled)
+        reasons |= dict.fromkeys(machine_code.beyond(images))
         record = machine_code.describe_all(images, self.device.architecture, ptx)
-        reasons = dict.fromkeys(row.inexact for row in run.report.accesses if row.inexact in order.REPEATED)
         return record if record is None or not reasons else replace(record, inexact="; ".join(reasons))
 
 

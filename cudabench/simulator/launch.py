@@ -13,7 +13,7 @@ from cudabench.simulator.clusters import MOST_BLOCKS
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
-from cudabench.simulator.count.counters import NOWHERE, Row, executed_lines
+from cudabench.simulator.count.counters import HALVES, NOWHERE, Row, executed_lines
 from cudabench.simulator.count.footprint import Footprint, Footprints
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError
@@ -212,7 +212,7 @@ def run(
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
-        {kernel: executed_lines(code.blocks, machine.executed, _turns(code, machine))},
+        {kernel: executed_lines(code.blocks, machine.executed, _turns(code, machine), machine.detours)},
         branches(code, machine.executed), _contended(code, machine), _footprint(machine),
     )  # fmt: skip
 
@@ -256,10 +256,11 @@ def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
 def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
     """Return the counts per instruction and array, in the order of the source."""
     found: dict[tuple[Any, ...], Access] = {}
-    undecided = order.open_lines(code)
+    undecided = machine.plan.undecided
     for row in machine.counters.rows.values():
         access = _access(code, machine, row)
         reason = undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
+        reason = reason or (HALVES if row.number in machine.counters.halves else None)
         access = access if reason is None else access._replace(inexact=reason)
         key = access.key
         have = found.get(key)  # of another copy of an inlined function

@@ -92,6 +92,7 @@ class Machine:
         self.locks: Locks | None = None
         # By atomic instruction: its addresses, and whether what it returns is used.
         self.contention: dict[int, tuple[Contention, bool]] = {}
+        self.detours: dict[int, Executed] = {}  # by PTX line: what called a subroutine
         self._warps = -1
 
     # What instructions use.
@@ -129,6 +130,21 @@ class Machine:
         if self._warps < 0:
             self._warps = active_warps(self.mask, self.chunk)
         return self._warps
+
+    def detour(self, line: int, called: Array, zero: Array) -> None:
+        """Note which lanes call the subroutine of a division or root, and of those the ones whose operand is zero."""
+        active = self.chunk.root if self.mask is None else self.mask
+        others = ~called
+        if active is not None:
+            called, others = called & active, others & active
+        lanes, taking = active_lanes(called, self.chunk), active_warps(called, self.chunk)
+        if not lanes:
+            return
+        zero = called & zero
+        self.detours[line] = self.detours.get(line, Executed()).plus(
+            taken=lanes, taking=taking, parted=taking + active_warps(others, self.chunk) - self.warps,
+            zero_lanes=active_lanes(zero, self.chunk), zero_warps=active_warps(zero, self.chunk),
+        )  # fmt: skip
 
     def lanes(self) -> Array:
         """Return the active lanes as a full (blocks, threads) bool array."""
@@ -374,8 +390,11 @@ class Machine:
         """Send lanes to a branch's target or past it."""
         yes, no = self.split(op, mask)
         if yes is not False:
-            apart = 0 if no is False else active_warps(yes, self.chunk) + active_warps(no, self.chunk) - self.warps
-            self.executed[number] = self.executed[number].plus(taken=active_lanes(yes, self.chunk), parted=apart)
+            taking = self.warps if no is False else active_warps(yes, self.chunk)
+            apart = 0 if no is False else taking + active_warps(no, self.chunk) - self.warps
+            self.executed[number] = self.executed[number].plus(
+                taken=active_lanes(yes, self.chunk), parted=apart, taking=taking
+            )
             self.arrive(op.targets[0], yes)
         if no is not False:
             self.arrive(number + 1, no)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
+from cudabench.simulator.count import order
 from cudabench.simulator.count.counters import Counted, Place
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.values import Array, Chunk, Index3, Key
@@ -51,6 +53,11 @@ class Plan:
         self.chunks = self._chunks(traced, sample)
         self.blocks = sum(chunk.blocks for _, chunk in self.chunks)
         self.forget()
+
+    @cached_property
+    def undecided(self) -> dict[int, str]:
+        """The lines of the PTX whose counts depend on the order of atomics, and by what."""
+        return order.open_lines(self.code)
 
     def forget(self) -> None:
         """Drop what was found in earlier launches."""
