@@ -1,5 +1,5 @@
 // Kernels of the kind that people write and share: none of them was looked at when the limits were modelled.
-// unseen.toml launches them at the sizes at which such kernels run; unseen_limits.py holds limits against times.
+// unseen.toml launches them at the sizes at which such kernels run; limits_unseen.py holds limits against times.
 
 __global__ void saxpy(const float *x, float *y, float a, int n)
 {

@@ -35,8 +35,6 @@ from cudabench.toolchain.record import Compiled, Resources
 
 Arrays = dict[str, np.ndarray]
 
-LEAST_SAMPLED = 16  # blocks of a launch that a sample has
-
 
 @dataclass(frozen=True)
 class Launched:
@@ -166,12 +164,12 @@ class SimDevice:
         merged: Mapping[str, Mapping[int, tuple[int, int]]] | None = None,
         seconds: float | None = None,
         footprint: bool = False,
-        sample: int | None = None,
+        sample: tuple[int, int] | None = None,
     ) -> Run:
         """Run all launches of a case on arrays, which change in place; merged: by function, as in `simulator.run`.
 
-        footprint: also count which memory they touch. sample: about how many threads of a launch run, where it has
-        more; what they leave in the arrays is then no result.
+        footprint: also count which memory they touch. sample: about how many threads of a launch run, and of how many
+        blocks at least, where it has more; what they leave in the arrays is then no result.
 
         Raises BudgetExceeded where they take longer than `seconds` together.
         """
@@ -202,7 +200,7 @@ class SimDevice:
                     merged=(merged or {}).get(launch.function),
                     seconds=end - time.monotonic(),
                     footprint=footprint,
-                    sample=None if sample is None else max(LEAST_SAMPLED, sample // math.prod(launch.block)),
+                    sample=None if sample is None else max(sample[1], sample[0] // math.prod(launch.block)),
                 )
             reports.append(report)
         launched = _by_kind(case.launches, reports) if footprint else ()

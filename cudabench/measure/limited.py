@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 
 from cudabench.cards.load import Card
 from cudabench.devices.sim import Arrays, Run, SimDevice, poisoned
@@ -17,8 +18,9 @@ from cudabench.toolchain.sass import Function
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 
-SAMPLES = (4096, 32768)  # threads of a launch that run where limits alone are asked for: the latter where the
-SHORT_S = 0.5  # former take no longer than this
+# What runs where limits alone are asked for, threads of a launch and blocks at least: each as long as it is expected to
+# take no longer than that, by what the one before it took.
+SAMPLES = ((0, 4, 0.0), (4096, 16, 15.0), (32768, 16, 4.0))
 
 
 def merged_in(device: SimDevice, case: Case) -> Issued:
@@ -78,7 +80,12 @@ def sampled(
         arrays[buffer.name].flags.writeable = buffer.role != "in"
     merged_there = merged_in(device, case)
     case = replace(case, constants={**case.constants, **constants_of(operation, inputs)})
-    for sample in SAMPLES:
+    run: Run | None = None
+    end, took, ran = time.monotonic() + seconds, 0.0, 1
+    for threads, blocks, most_s in SAMPLES:
+        grows = max(_threads(case, threads, blocks) / ran, 1.0)
+        if run is not None and took * grows > min(most_s, end - time.monotonic()):
+            break
         device.reset(case)
         start = time.monotonic()
         run = device.run(
@@ -87,13 +94,21 @@ def sampled(
             trace=trace,
             progress=progress,
             merged=merged_there,
-            seconds=seconds,
+            seconds=end - start,
             footprint=True,
-            sample=sample,
+            sample=(threads, blocks),
         )
-        if time.monotonic() - start > SHORT_S:
-            break
+        took, ran = time.monotonic() - start, _threads(case, threads, blocks)
+    assert run is not None
     return run
+
+
+def _threads(case: Case, threads: int, blocks: int) -> int:
+    """Return the threads of a case that run in a sample."""
+    return sum(
+        min(prod(launch.grid) * prod(launch.block), max(threads, blocks * prod(launch.block)))
+        for launch in case.launches
+    )
 
 
 def limits_of(
