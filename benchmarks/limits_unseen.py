@@ -32,7 +32,7 @@ from record_ladders import COUNTERS, SECONDS  # noqa: E402
 from cudabench.model import Limit  # noqa: E402
 
 PROFILE = HERE / "unseen.toml"
-RUN_S, NCU_S, TOGETHER = 40, 60, 6  # seconds for a kernel, for a process under ncu, and the kernels of that
+RUN_S, NCU_S, TOGETHER = 40, 40, 6  # seconds for a kernel, for a process under ncu, and the kernels of that
 QUICK = ("--no-cpu", "--min-time", "0.1", "--max-time", "0.5")
 ONCE = ("--no-cpu", "--min-time", "0", "--max-time", "0.02", "--min-samples", "1", "--quiet")
 SIZED = 3  # numbers of a size that the table shows
