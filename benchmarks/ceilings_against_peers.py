@@ -1,7 +1,8 @@
 """Measure a card's ceilings and, in the same run, what its libraries and tools reach: one table.
 
-    python benchmarks/ceilings_against_peers.py > benchmarks/results/ceilings_h200.md
+    python benchmarks/ceilings_against_peers.py [CARD.json] > benchmarks/results/ceilings_h200.md
 
+CARD.json: of `cudabench ceilings --energy` on this card just before, in the place of a run of its own.
 Peers are PyTorch's copy, sum, fill and exp2 and its matrix products (cuBLAS), hot, median of 12 samples between two
 events; nvbandwidth, where it is on PATH; and what clocks and units allow.
 """
@@ -29,6 +30,8 @@ NVBANDWIDTH = {
 
 def ours() -> dict[str, Any]:
     """Return the results file of `cudabench ceilings`."""
+    if sys.argv[1:]:
+        return dict(json.loads(Path(sys.argv[1]).read_text()))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "card.json"
         words = ["ceilings", "--energy", "--quiet", "--device", "cuda", "--json", str(path)]
@@ -87,7 +90,8 @@ def torch_peers() -> dict[str, tuple[str, float]]:
         found["tensor-int8"] = (f"cuBLAS, {SIDE} x {SIDE}", 2 * SIDE**3 / median_s(lambda: torch._int_mm(a8, a8.t())))
     except (RuntimeError, AttributeError) as error:
         print(f"no int8 product: {error}", file=sys.stderr)
-    return found
+    # cuBLAS multiplies by wgmma where the card has it.
+    return found | {name.replace("tensor", "wgmma"): peer for name, peer in found.items() if name.startswith("tensor")}
 
 
 def nvbandwidth() -> dict[str, tuple[str, float]]:

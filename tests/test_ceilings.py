@@ -62,7 +62,7 @@ def test_every_loop_is_what_it_claims(arch: str, backend: Any) -> None:
     made = compiled(arch, backend=backend)
     assert made.cubin is not None
     for one in chapter.ALL:
-        if capability(arch) >= one.least:
+        if not one.lacks(capability(arch)):
             found = code.check(made.cubin, made.entry(one.function), chapter.claim_of(one, capability(arch)))
             assert found.split()[0].isdigit(), one.name
 
@@ -108,12 +108,19 @@ def test_simulator(cudabench: Runner) -> None:
 
 
 def test_what_a_card_lacks(cudabench: Runner) -> None:
-    """Tensor cores without mma.sync of these sides are skipped, which is no failure."""
+    """Tensor cores without mma.sync of these sides are skipped, which is no failure, and wgmma is of 9.0 alone."""
     ran = cudabench("ceilings", "-d", "sim:sm_75", "--only", "tensor", "--json", "-", "-q")
     assert ran.code == 0
-    assert {(one["status"], "begins at compute capability 8.0" in one["reason"]) for one in ran.json["ceilings"]} == {
-        ("skipped", True)
-    }
+    assert {one["status"] for one in ran.json["ceilings"]} == {"skipped"}
+    for one in ran.json["ceilings"]:
+        why = (
+            "is of compute capability 9.0 alone"
+            if one["name"].startswith("wgmma")
+            else "begins at compute capability 8.0"
+        )
+        assert f"{why}; this card has 7.5" in one["reason"]
+    assert chapter.BY_NAME["wgmma-bf16"].lacks((10, 0))
+    assert not chapter.BY_NAME["tensor-bf16"].lacks((10, 0))
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 63, 1 << 20])
@@ -212,8 +219,9 @@ def spoil(name: str, at: int = 0) -> Callable[[dict[str, np.ndarray]], None]:
     [
         ("memory-copy", "out", 4464), ("memory-write", "out", -1), ("memory-read", "total", 0),
         ("l2-read", "total", 3), ("shared-read", "out", 4), ("issue", "rotated", 2), ("fp32", "out", 6),
-        ("int32", "out", 0), ("half2", "out", 8), ("xu", "out", 2), ("tensor-fp16", "out", 6), ("l2-latency", "end", 1),
-        ("shared-latency", "end", 0), ("global-atomic-same", "words", 0), ("shared-atomic-same", "out", 4),
+        ("int32", "out", 0), ("half2", "out", 8), ("xu", "out", 2), ("tensor-fp16", "out", 6), ("wgmma-int8", "out", 6),
+        ("l2-latency", "end", 1), ("shared-latency", "end", 0), ("global-atomic-same", "words", 0),
+        ("shared-atomic-same", "out", 4), ("constant-miss", "out", 4),
     ],
 )  # fmt: skip
 def test_a_wrong_result_has_no_value(name: str, array: str, at: int) -> None:

@@ -39,6 +39,7 @@ COPIED = _constants()["COPIED"]
 CHAINS = _constants()["CHAINS"]
 STEPS = _constants()["STEPS"]
 MMA_STEPS = _constants()["MMA_STEPS"]
+GROUP_STEPS = _constants()["GROUP_STEPS"]
 HOPS = _constants()["HOPS"]
 NODES = _constants()["NODES"]
 ODD = _constants()["ODD"]
@@ -106,8 +107,8 @@ class Microbenchmark:
     wrong: a sentence about what the launch left, None where it is right. behind: launches that help to look at that.
     zeroed: arrays that are set to zero before each launch, and again before those behind it. blocks: 'fill', as many as
     the card holds at once; 'cover', one for each tile or as many as fill, whichever is faster; 'one'; 'single', one of
-    one thread. cold: the L2 is flushed before each sample. least: the compute capability that its instruction needs,
-    `wanting` what lacks below. vectors: of 16 bytes that a thread of a memory kernel moves in a turn.
+    one thread. cold: the L2 is flushed before each sample. least, most: the compute capabilities that have its
+    instruction, `wanting` what lacks elsewhere. vectors: of 16 bytes that a thread of a memory kernel moves in a turn.
     """
 
     name: str
@@ -125,12 +126,17 @@ class Microbenchmark:
     passes: Callable[[Scale], int | None] = lambda scale: None  # None: as many as fill a sample
     cold: bool = False
     least: tuple[int, int] = (7, 0)
-    wanting: str = ""  # what lacks below that
+    most: tuple[int, int] | None = None
+    wanting: str = ""
     vectors: int = VECTORS
 
     def tiles(self, scale: Scale) -> int:
         """Return the blocks that move an array in one turn each."""
         return scale.memory_bytes // (THREADS * self.vectors * VECTOR_BYTES)
+
+    def lacks(self, own: tuple[int, int]) -> bool:
+        """Whether cards of a compute capability have not its instruction."""
+        return own < self.least or (self.most is not None and own > self.most)
 
     def launch(self, extent: Extent) -> Launch:
         """Return the launch that is timed."""
@@ -349,6 +355,42 @@ SHARED_READ = Microbenchmark(
 )
 
 
+CONSTANTS = _constants()["CONSTANTS"]
+MULTIPLIER, INCREMENT = _constants()["GENERATOR_A"], _constants()["GENERATOR_B"]  # of a full period modulo 2^32
+SEEDS = np.repeat(np.arange(THREADS // WARP, dtype=np.uint32) * np.uint32(ODD), WARP)  # one a warp
+
+
+def _constant_sum(extent: Extent, stride: int, mask: int) -> np.ndarray:
+    """Return what each thread of a block adds up, modulo 2^32."""
+    state, apart = SEEDS.copy(), np.arange(THREADS, dtype=np.uint32) % WARP * np.uint32(stride)
+    words, sums = pattern(0, CONSTANTS), np.zeros(THREADS, np.uint32)
+    with np.errstate(over="ignore"):
+        for _ in range(extent.passes * HOPS):
+            state = state * np.uint32(MULTIPLIER) + np.uint32(INCREMENT)
+            sums += words[((state >> 16) + apart) & mask]
+    return sums
+
+
+def _constant(name: str, stride: int, words: int) -> Microbenchmark:
+    return Microbenchmark(
+        name,
+        "constant_read",
+        Claim({"LDC": HOPS}, others=6 * HOPS),
+        arrays=lambda e: {"seed": SEEDS, "out": e.threads * 4},
+        arguments=lambda e: ("seed", "out", np.uint32(stride), np.uint32(words - 1), np.uint32(e.passes)),
+        amount=lambda e: 4.0 * e.threads * HOPS * e.passes,
+        wrong=_each_block(lambda e: _constant_sum(e, stride, words - 1), "uint32"),
+        method=lambda e: (
+            f"lanes {stride} words apart in {words / 256:g} KiB, {e.grid} blocks, {e.passes * HOPS} loads a thread; "
+            "the sum of each thread compared"
+        ),
+    )
+
+
+# The lanes' words are all different; in the large table nearly all of them lie in different lines, spread over the sets
+# of the cache.
+CONSTANT = (_constant("constant-hit", 8, 256), _constant("constant-miss", 137, CONSTANTS))
+
 # Arithmetic ----------------------------------------------------------------------------------------------------------
 
 LANES = np.arange(THREADS) % WARP
@@ -387,9 +429,6 @@ def _chains_of(extent: Extent, compared: str, steps: int = STEPS) -> str:
     return (
         f"{extent.grid} blocks, {CHAINS} chains a thread of {extent.passes * steps} steps; in every thread {compared}"
     )
-
-
-MULTIPLIER, INCREMENT = 1664525, 1013904223  # a full-period generator modulo 2^32 (Numerical Recipes, 3rd ed., 7.1.2)
 
 
 def _generated(extent: Extent) -> np.ndarray:
@@ -564,6 +603,34 @@ TENSOR_FP64 = Microbenchmark(
     wanting="float64 on tensor cores",
 )
 
+GROUP = 128  # threads that issue a wgmma together
+GROUP_TILES = (64 * 128 // 4, 256 * 128 // 4)  # words of A's tile and of B's: rows of 128 bytes
+
+
+def _wgmma(name: str, function: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
+    """Return a product by warpgroups; its claim counts the multiply-adds of a group, as the instruction's sides do."""
+    fmas = 64 * 256 * k
+    registers = 64 * 256 // GROUP
+    start = sum(i % 4 for i in range(registers))
+    growth = registers * GROUP_STEPS * k * A * B  # in a pass
+    return Microbenchmark(
+        name,
+        function,
+        Claim(fmas={opcode: GROUP_STEPS * fmas}, others=24),
+        arrays=lambda e: {"words": np.repeat(np.array([a, b], np.uint32), GROUP_TILES), "out": e.threads * 8},
+        arguments=lambda e: ("words", "out", np.uint32(e.passes)),
+        amount=lambda e: 2.0 * fmas * (e.threads // GROUP) * GROUP_STEPS * e.passes,
+        wrong=_each_block(lambda e: np.full(THREADS, float(start + growth * e.passes)), "float64"),
+        method=lambda e: (
+            f"wgmma of 64 x 256 x {k} from shared memory, {e.grid} blocks, {e.passes * GROUP_STEPS} products a group "
+            "of warps; the sum of each thread compared; all elements of A and of B are equal, which is the least power"
+        ),
+        least=(9, 0),
+        most=(9, 0),
+        wanting="wgmma",
+    )
+
+
 TENSOR = (
     # 2 and -1 in each format, as often as a word holds it.
     _tensor("tensor-tf32", "tensor_tf32", "HMMA", 8, 0x40000000, 0xBF800000),
@@ -571,6 +638,10 @@ TENSOR = (
     _tensor("tensor-fp16", "tensor_fp16", "HMMA", 16, 0x40004000, 0xBC00BC00),
     TENSOR_FP64,
     _tensor("tensor-int8", "tensor_int8", "IMMA", 32, 0x02020202, 0xFFFFFFFF),
+    _wgmma("wgmma-tf32", "wgmma_tf32", "HGMMA", 8, 0x40000000, 0xBF800000),
+    _wgmma("wgmma-bf16", "wgmma_bf16", "HGMMA", 16, 0x40004000, 0xBF80BF80),
+    _wgmma("wgmma-fp16", "wgmma_fp16", "HGMMA", 16, 0x40004000, 0xBC00BC00),
+    _wgmma("wgmma-int8", "wgmma_int8", "IGMMA", 32, 0x02020202, 0xFFFFFFFF),
 )
 
 
@@ -753,7 +824,7 @@ LAUNCH = (
     _empty("launch-gap", "{launches} empty kernels of one thread, queued before the first starts, between two events"),
 )
 
-ALL = (*MEMORY, L2_READ, SHARED_READ, *ARITHMETIC, *TENSOR, *LATENCY, *ATOMICS, *LAUNCH)
+ALL = (*MEMORY, L2_READ, SHARED_READ, *CONSTANT, *ARITHMETIC, *TENSOR, *LATENCY, *ATOMICS, *LAUNCH)
 
 
 def claim_of(benchmark: Microbenchmark, compute_capability: tuple[int, int]) -> Claim:

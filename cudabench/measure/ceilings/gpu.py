@@ -104,7 +104,7 @@ class Ceilings:
     def _lack(self, name: str) -> str | None:
         benchmark = chapter.BY_NAME.get(name)
         own = capability(self.device.info.compute_capability)
-        if benchmark and own < benchmark.least:
+        if benchmark and benchmark.lacks(own):
             return lacking(benchmark, self.device.info.compute_capability)
         if KINDS[name].group == "energy" and board.energy_j(self._board) is None:
             return "NVML does not tell the energy of this card: nvidia-ml-py and a card of Volta or later are needed"
@@ -417,6 +417,8 @@ def _repeated(work: Work, times: int) -> Work:
 def lacking(benchmark: Microbenchmark, compute_capability: str) -> str:
     """Return why a card of a compute capability has no such ceiling."""
     least = ".".join(map(str, benchmark.least))
+    if benchmark.most == benchmark.least:
+        return f"{benchmark.wanting} is of compute capability {least} alone; this card has {compute_capability}"
     return f"{benchmark.wanting} begins at compute capability {least}; this card has {compute_capability}"
 
 
@@ -424,7 +426,7 @@ def notes_of(name: str, compute_capability: str) -> str:
     """Return what is to be known of a ceiling besides its figure."""
     major = capability(compute_capability)[0]
     if name in ("tensor-tf32", "tensor-bf16", "tensor-fp16", "tensor-int8") and major == 9:
-        return "measured by mma.sync; wgmma, which a kernel for sm_90a has, reaches more"
+        return "measured by mma.sync; wgmma, which a kernel for sm_90a has, has ceilings of its own"
     if name.startswith("tensor-") and major in (10, 11):
         return "measured by mma.sync; tcgen05, which a kernel for this very architecture has, reaches more"
     if name in ("tensor-tf32", "tensor-bf16", "tensor-fp16") and major in (8, 12):

@@ -37,7 +37,7 @@ class SimulatedCeilings:
         benchmark = chapter.BY_NAME.get(name)
         if benchmark is None:
             return replace(blank, status="skipped", reason=NO_KERNEL)
-        if capability(self.device.architecture) < benchmark.least:
+        if benchmark.lacks(capability(self.device.architecture)):
             return replace(blank, status="skipped", reason=lacking(benchmark, self.device.info.compute_capability))
         try:
             return self._verified(benchmark, blank)

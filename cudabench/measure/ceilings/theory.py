@@ -25,6 +25,7 @@ _RESULTS: Mapping[str, Mapping[str, int]] = {
 }
 _TENSOR = {
     "tensor-tf32": "tf32", "tensor-bf16": "bfloat16", "tensor-fp16": "float16", "tensor-int8": "int8",
+    "wgmma-tf32": "tf32", "wgmma-bf16": "bfloat16", "wgmma-fp16": "float16", "wgmma-int8": "int8",
 }  # fmt: skip
 _TENSOR_FP64 = {"8.0": 64, "9.0": 128}  # capabilities whose tensor cores have float64
 _SCHEDULERS = 4  # a multiprocessor, each one instruction a clock: all capabilities from 7.0
@@ -32,6 +33,8 @@ _SHARED_BYTES = 128  # 32 banks of 4 bytes a clock
 _MEMORY = ("memory-copy", "memory-read", "memory-write")
 _NO_FIGURE = {
     "l2-read": "NVIDIA names no bandwidth of the L2",
+    "constant-hit": "NVIDIA names no rate of constants",
+    "constant-miss": "NVIDIA names no rate of constants",
     "latency": "no latency follows from clocks and units",
     "atomics": "no rate of atomics follows from clocks and units",
     "launch": "no time of a launch follows from clocks and units",

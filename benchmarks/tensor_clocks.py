@@ -1,0 +1,141 @@
+"""What the tensor cores do in a clock, and at which clock: why a ceiling lies under or over what the data sheet allows.
+
+    python benchmarks/tensor_clocks.py [FILE.json]      # a GPU
+
+The kernels of the chapter's tensor ceilings, with a look at the multiprocessor's own counter of clocks around the loop:
+multiply-adds a clock and multiprocessor, and the clock in MHz that follows from the time between two events. Each runs
+on operands that are all zero, all equal (as the ceilings have them) and normally distributed: what it takes in power is
+different, and with it the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from cudabench.devices.cuda import CudaDevice  # noqa: E402
+from cudabench.measure.ceilings import chapter, theory  # noqa: E402
+from cudabench.measure.ceilings.gpu import Ceilings  # noqa: E402
+from cudabench.model import Source  # noqa: E402
+from cudabench.occupancy import capability  # noqa: E402
+
+SAMPLES, WARM = 60, 20
+SAMPLE_S = 4e-3
+SECTION = "---- tensor", "---- latency"
+LOOPS = ('_Pragma("unroll 1") for (unsigned pass', "#pragma unroll 1\n    for (unsigned pass")
+STORE = "out[blockIdx.x * BDIMX + threadIdx.x] = sum;"
+
+
+def clocked() -> Source:
+    """Return the chapter, whose tensor kernels leave the clocks of their loop in the place of their sums.
+
+    The sums stay in the expression: without them ptxas leaves the products out.
+    """
+    text = chapter.source().text
+    start, end = (text.index(mark) for mark in SECTION)
+    section = text[start:end]
+    assert section.count(STORE) == 3, "the chapter's tensor kernels are not what they were"
+    section = section.replace(STORE, "out[blockIdx.x * BDIMX + threadIdx.x] = sum * 0.0 + (double)(clock64() - began);")
+    for loop in LOOPS:
+        assert loop in section, "the chapter's tensor kernels are not what they were"
+        section = section.replace(loop, f"long long began = clock64(); {loop}" if loop[0] == "_" else _above(loop))
+    return Source("kernels_cu/ceilings.cu", text[:start] + section + text[end:])
+
+
+def _above(loop: str) -> str:
+    return f"long long began = clock64();\n{loop}"
+
+
+def operands(name: str, content: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield operands by their kind, in the form in which a microbenchmark takes them."""
+    yield "zero", np.zeros_like(content)
+    yield "equal", content
+    normal = np.random.default_rng(0).normal(size=content.nbytes)
+    if content.dtype == np.float64:
+        yield "normal", normal[: content.size].astype(np.float64)
+        return
+    if name.endswith("fp16"):
+        made = normal[: content.nbytes // 2].astype(np.float16)
+    elif name.endswith("bf16"):
+        made = (normal[: content.nbytes // 2].astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    elif name.endswith("tf32"):
+        made = (normal[: content.size].astype(np.float32).view(np.uint32) & 0xFFFFE000).astype(np.uint32)
+    else:
+        made = np.clip(normal * 40, -127, 127).astype(np.int8)
+    yield "normal", made.view(np.uint32)
+
+
+def measure(device: Any, name: str) -> Iterator[dict[str, Any]]:
+    """Yield a record for each kind of operands of a ceiling."""
+    benchmark = chapter.BY_NAME[name]
+    owner = Ceilings(device)
+    owner._loaded = device.load(clocked(), {}, ())
+    (extent,) = owner._extents(benchmark)
+    sms = extent.scale.sms
+    top, made_of = theory.theoretical(name, "tensor", device.info, None)
+    (words,) = (content for content in benchmark.arrays(extent).values() if not isinstance(content, int))
+    for kind, content in operands(name, words):
+        pointers = {"words": device.allocate(content.nbytes), "out": device.allocate(extent.threads * 8)}
+        device.upload(pointers["words"], np.ascontiguousarray(content))
+        passes, seconds = 16, 0.0
+        for _ in range(3):
+            one = replace(extent, passes=passes)
+            work = device.bind(owner.module, [benchmark.launch(one)], pointers)
+            seconds = min(device.sample([work], "hot", []) for _ in range(3))
+            passes = max(1, min(1 << 20, round(passes * SAMPLE_S / seconds)))
+        one = replace(extent, passes=passes)
+        work = device.bind(owner.module, [benchmark.launch(one)], pointers)
+        times = [device.sample([work], "hot", []) for _ in range(SAMPLES + WARM)][WARM:]
+        out = np.empty(one.threads, np.float64)
+        device.download(pointers["out"], out)
+        clocks = float(np.median(out.reshape(one.grid, -1).max(axis=1)))
+        work = benchmark.amount(one) / 2
+        median = float(np.median(times))
+        yield {
+            "ceiling": name,
+            "operands": kind,
+            "blocks": one.grid,
+            "per_second": 2 * work / median,
+            "of_theory": 2 * work / median / top if top else None,
+            "theory": made_of,
+            "fma_per_clock_sm": work / sms / clocks,
+            "clocks": clocks,
+            "mhz": clocks / median / 1e6,
+            "seconds": [min(times), median, max(times)],
+        }
+        for pointer in pointers.values():
+            device.release(pointer)
+
+
+def main() -> None:
+    """Measure all that the card has."""
+    found = []
+    with CudaDevice(0) as device:
+        print(f"{device.info.name}, driver {device.info.driver}, clocks named {device.info.clocks}\n")
+        print(f"{'ceiling':12} {'operands':8} {'T/s':>8} {'of theory':>9} {'FMA/clock/SM':>12} {'MHz':>6}")
+        for one in chapter.TENSOR:
+            if one.lacks(capability(device.info.compute_capability)):
+                continue
+            for record in measure(device, one.name):
+                found.append(record)
+                print(
+                    f"{record['ceiling']:12} {record['operands']:8} {record['per_second'] / 1e12:8.1f} "
+                    f"{record['of_theory'] or 0:9.1%} {record['fma_per_clock_sm']:12.1f} {record['mhz']:6.0f}",
+                    flush=True,
+                )
+        content = {"device": device.info.name, "driver": device.info.driver, "clocks": device.info.clocks}
+    if sys.argv[1:]:
+        Path(sys.argv[1]).write_text(json.dumps({**content, "found": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
