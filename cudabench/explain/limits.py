@@ -59,6 +59,7 @@ _FMA = {(7, 5): 64, (8, 0): 64, (8, 6): 128}
 _FP64 = {(7, 5): 2, (8, 0): 32, (8, 6): 2, (9, 0): 64, (10, 3): 2, (12, 0): 2}
 _ALU, _IMAD, _HALF, _XU, _CONVERT = 64, 64, 128, 16, 64
 _SCHEDULERS = 4
+_FLOATS = ("float32", "float64", "tf32", "bf16", "fp16", "fp64")
 _MUFU = ("MUFU", "POPC", "FLO", "BREV")
 
 # Clocks from an instruction to the first that can use its result, at least: published microbenchmarks of Volta to
@@ -169,11 +170,7 @@ class Rates:
                 "xu": rate("xu", 32, per_second(_XU)),
                 "convert": per_second(_CONVERT),
             },
-            tensor={
-                name: value
-                for name in ("tf32", "bf16", "fp16", "fp64", "int8")
-                if (value := card.value(f"tensor-{name}")) is not None
-            },
+            tensor=_tensor_rates(card),
             memory=memory * 1e9 if memory else None,
             l2=l2 * 1e9 if l2 else None,
             l2_turns=per_clock * clock / TURN if per_clock else None,
@@ -186,6 +183,20 @@ class Rates:
         )
 
 
+def _tensor_rates(card: Card) -> dict[str, float]:
+    """Return operations a second of the tensor cores, by what `tensor_operations` calls a format."""
+    found = {
+        name.removeprefix("tensor-"): value
+        for name, one in card.ceilings.items()
+        if one.group == "tensor" and (value := card.value(name)) is not None
+    }
+    # Ceilings of float16 sum in float32, which GeForce boards do at half the rate that units and clock allow.
+    short = card.ceilings.get("tensor-fp16")
+    if short and "fp16" in found:
+        found[SHORT_SUMS] = max(found["fp16"], short.theoretical or 0)
+    return found
+
+
 def roofs(card: Card) -> dict[str, float | str | None]:
     """Return what a roofline is drawn of: the card, GB/s of its memory, GFLOP/s by number format, and 10^9 warp
     instructions a second; None: unknown."""
@@ -195,7 +206,7 @@ def roofs(card: Card) -> dict[str, float | str | None]:
         "card": card.title,
         "memory_gbps": rates.memory / 1e9 if rates.memory else None,
         "issue_ginstructions": rates.issue / 1e9,
-        **{f"{name}_gflops": value / 1e9 for name, value in formats.items() if name != "int8"},
+        **{f"{name}_gflops": value / 1e9 for name, value in formats.items() if name in _FLOATS},
     }
 
 
@@ -463,10 +474,16 @@ _SHAPES = {
 }  # fmt: skip
 
 
-def tensor_operations(instruction: Instruction) -> tuple[str, int] | None:
-    """Return the format of a tensor instruction's operands and its operations a warp, two a product; None for others.
+WGMMA = "wgmma-"
+SHORT_SUMS = "fp16 summed in fp16"
 
-    A warpgroup's instruction (HGMMA.64x128x16) is of four warps.
+
+def tensor_operations(instruction: Instruction) -> tuple[str, int] | None:
+    """Return the format of a tensor instruction's operands, as its ceiling is called, and its operations a warp, two a
+    product; None for others.
+
+    A warpgroup's instruction (HGMMA.64x128x16) is of four warps, and of other ceilings: 'wgmma-bf16'. Formats of 8 bits
+    and less have names that no ceiling has; of sparse operands nobody knows the rate.
     """
     if pipe(instruction) != "tensor":
         return None
@@ -480,12 +497,19 @@ def tensor_operations(instruction: Instruction) -> tuple[str, int] | None:
     if shape is None:
         return None
     words = set(instruction.modifiers)
-    if instruction.opcode == "DMMA":
-        name = "fp64"
-    elif instruction.opcode in ("IMMA", "IGMMA"):
-        name = "int8"
-    else:
+    if "SP" in words:
+        return None
+    kind = instruction.opcode.removesuffix("GMMA").removesuffix("MMA")
+    if kind == "I":
+        name = "int4" if {"S4", "U4"} & words else "int8"
+    elif kind == "H":
         name = "tf32" if "TF32" in words else "bf16" if "BF16" in words else "fp16"
+    else:
+        name = {"D": "fp64", "Q": "fp8", "B": "b1", "O": "fp4"}.get(kind, kind)
+    if instruction.opcode.endswith("GMMA"):
+        name = WGMMA + name
+    elif name == "fp16" and "F32" not in words:
+        name = SHORT_SUMS
     return name, 2 * prod(shape)
 
 

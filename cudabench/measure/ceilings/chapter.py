@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.errors import UsageError
 from cudabench.measure.ceilings.code import Claim
 from cudabench.model import Launch, Source
-from cudabench.occupancy import capability
+from cudabench.occupancy import capability, multiprocessor
 from cudabench.plan import chapters, constants
 
 FILE = "ceilings.cu"
@@ -47,6 +48,7 @@ VECTOR_BYTES = 16
 TILE_BYTES = THREADS * VECTORS * VECTOR_BYTES  # that a block of a memory kernel moves in a turn
 WORD = 1 << 32
 ADDEND = 3  # of the atomics
+NEWEST = "10.0"  # whose multiprocessors stand for those that the table lacks
 A, B = 2, -1  # all elements of A and of B on the tensor cores
 
 
@@ -59,7 +61,7 @@ class Scale:
 
     sms: multiprocessors to fill. memory_bytes: of each array of the memory kernels. l2_bytes: of the L2. nodes: of the
     chains in memory and in the L2. most_passes: of a loop. host_bytes: of the copies to the host. launches: of empty
-    kernels in a sample.
+    kernels in a sample. empty_blocks: a multiprocessor, of a launch of those.
     """
 
     sms: int
@@ -70,6 +72,7 @@ class Scale:
     most_passes: int
     host_bytes: int = 256 << 20
     launches: int = 400
+    empty_blocks: int = 4096
     capability: tuple[int, int] = (9, 0)
 
 
@@ -107,7 +110,8 @@ class Microbenchmark:
     wrong: a sentence about what the launch left, None where it is right. behind: launches that help to look at that.
     zeroed: arrays that are set to zero before each launch, and again before those behind it. blocks: 'fill', as many as
     the card holds at once; 'cover', one for each tile or as many as fill, whichever is faster; 'one'; 'single', one of
-    one thread. cold: the L2 is flushed before each sample. least, most: the compute capabilities that have its
+    one thread; 'empty', so many that a block's own time counts. threads: of a block. shared: bytes a block besides.
+    cold: the L2 is flushed before each sample. least, most: the compute capabilities that have its
     instruction, `wanting` what lacks elsewhere. vectors: of 16 bytes that a thread of a memory kernel moves in a turn.
     """
 
@@ -129,6 +133,8 @@ class Microbenchmark:
     most: tuple[int, int] | None = None
     wanting: str = ""
     vectors: int = VECTORS
+    threads: int = THREADS
+    shared: Callable[[Scale], int] = lambda scale: 0
 
     def tiles(self, scale: Scale) -> int:
         """Return the blocks that move an array in one turn each."""
@@ -140,8 +146,9 @@ class Microbenchmark:
 
     def launch(self, extent: Extent) -> Launch:
         """Return the launch that is timed."""
-        block = 1 if self.blocks == "single" else THREADS
-        return Launch(self.function, (extent.grid, 1, 1), (block, 1, 1), self.arguments(extent))
+        block = 1 if self.blocks == "single" else self.threads
+        shared = self.shared(extent.scale)
+        return Launch(self.function, (extent.grid, 1, 1), (block, 1, 1), self.arguments(extent), shared)
 
 
 def on_gpu(sms: int, l2_bytes: int, free_bytes: int, compute_capability: str) -> Scale:
@@ -170,6 +177,7 @@ def in_simulator(architecture: str) -> Scale:
         most_passes=2,
         host_bytes=1 << 16,
         launches=2,
+        empty_blocks=4,
         capability=capability(architecture),
     )
 
@@ -802,19 +810,39 @@ ATOMICS = (
 # Launch --------------------------------------------------------------------------------------------------------------
 
 
-def _empty(name: str, method: str) -> Microbenchmark:
+def _empty(
+    name: str, method: str, amount: Callable[[Extent], float] = lambda extent: 1.0, **how: Any
+) -> Microbenchmark:
     return Microbenchmark(
         name,
         "empty",
         Claim({"EXIT": 1}, others=2, loop=False),
         arrays=lambda e: {},
         arguments=lambda e: (),
-        amount=lambda e: 1.0,
+        amount=amount,
         wrong=lambda e, look: None,
-        method=lambda e: method.format(launches=e.scale.launches),
-        blocks="single",
+        method=lambda e: method.format(launches=e.scale.launches, blocks=e.grid),
         passes=lambda scale: 1,
+        **{"blocks": "single", **how},
     )
+
+
+def _over_half(scale: Scale) -> int:
+    """Return bytes of shared memory of which a multiprocessor has not twice as many."""
+    try:
+        return multiprocessor(scale.capability).shared_bytes // 2 + 1024
+    except UsageError:  # a card that is newer than the table
+        return multiprocessor(NEWEST).shared_bytes // 2 + 1024
+
+
+def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
+    """Return a launch of empty blocks: how many a second, or the time of one where one at a time is on an SM."""
+    what = f"{{blocks}} empty blocks of {warps * WARP} threads"
+    how: dict[str, Any] = {"blocks": "empty", "threads": warps * WARP}
+    if alone:
+        method = f"{what}, one at a time on a multiprocessor by their shared memory"
+        return _empty(name, method, lambda e: e.grid / e.scale.sms, shared=_over_half, **how)
+    return _empty(name, f"{what}, as many at a time as fit", lambda e: float(e.grid * warps), **how)
 
 
 LAUNCH = (
@@ -822,6 +850,11 @@ LAUNCH = (
         "launch-latency", "an empty kernel of one thread, launched and waited for through PyCUDA, by the host's clock"
     ),
     _empty("launch-gap", "{launches} empty kernels of one thread, queued before the first starts, between two events"),
+    _empty("launch-alone", "one empty kernel of one thread, queued before the first of two events is reached"),
+    _empty_blocks("block-turn", 1, alone=True),
+    _empty_blocks("block-turn-full", 32, alone=True),
+    _empty_blocks("block-rate", 1, alone=False),
+    _empty_blocks("warp-rate", 32, alone=False),
 )
 
 ALL = (*MEMORY, L2_READ, SHARED_READ, *CONSTANT, *ARITHMETIC, *TENSOR, *LATENCY, *ATOMICS, *LAUNCH)

@@ -178,6 +178,8 @@ class Ceilings:
         first = Extent(scale, 1, passes or 1)
         if benchmark.blocks in ("one", "single"):
             return [first]
+        if benchmark.blocks == "empty":
+            return [replace(first, grid=scale.sms * scale.empty_blocks)]
         full = replace(first, grid=scale.sms * self._blocks_per_sm(benchmark))
         if benchmark.blocks == "fill":
             return [full]

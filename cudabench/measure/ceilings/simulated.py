@@ -50,7 +50,8 @@ class SimulatedCeilings:
         scale = chapter.in_simulator(self.device.architecture)
         one = benchmark.blocks in ("one", "single")
         passes = benchmark.passes(scale) or scale.most_passes
-        extent = Extent(scale, 1 if one else scale.sms, passes)
+        each = scale.empty_blocks if benchmark.blocks == "empty" else 1
+        extent = Extent(scale, 1 if one else scale.sms * each, passes)
         self.progress("compiling", 0)
         launches = [*benchmark.before(extent), benchmark.launch(extent)]
         case = case_of(benchmark, launches)
