@@ -722,7 +722,7 @@ class Limit:
     resource: Annotated[
         str,
         "memory, l2, lsu (load/store unit with shared memory), issue, fma, alu, fp64, xu, tensor, constant, local, "
-        "atomic, latency, tail, launch.",
+        "atomic, latency, tail, blocks, launch, start.",
     ]
     time_s: Annotated[float, "No card of the kind that limits_on names is faster than this."]
     detail: Annotated[str, "The arithmetic in one clause; on how many blocks it was counted where not on all."]

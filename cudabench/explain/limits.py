@@ -18,9 +18,15 @@ kernel takes is at least the longest, and more where resources do not overlap.
 * constant, local: wavefronts of indexed constants, and of local memory, one a clock and SM.
 * atomic: the hits of the most used address, one request of a warp after the other.
 * latency: the fewest clocks that a warp spends on its way through the code, waiting for what it loads where it needs it
-  (in order, every load at its own latency), times the warps that must take turns: Little's law.
+  (in order, every load at its own latency), times the warps that must take turns: Little's law. From one block to the
+  next in its place, also what that takes where blocks are empty.
 * tail: the busiest SM has ceil(blocks / SMs) blocks, also where the others have fewer.
-* launch: the gaps between the launches of a kernel that has several.
+* blocks: how many blocks, and how many warps, the card starts in a second where they do nothing.
+* launch: the gaps between the launches of a kernel that has several. start: a launch that takes longer than all that
+  it does.
+
+What an empty launch takes alone between two events stands before each of them: nothing of what a kernel does can
+happen in that time, so it adds to every limit.
 """
 
 from __future__ import annotations
@@ -29,7 +35,8 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, prod
+from itertools import pairwise
+from math import ceil, prod, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.cards.load import L2_BYTES_PER_CLOCK, Card
@@ -92,8 +99,10 @@ class Work(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """By what counts are to be multiplied where only some blocks ran."""
-        return self.footprint.blocks / self.footprint.ran
+        """By what counts are to be multiplied where only some blocks ran: less where those differ so much that all
+        blocks together may have done less than they tell (`_sure`)."""
+        whole = self.footprint.blocks / self.footprint.ran
+        return whole if whole == 1 else max(1.0, whole * _sure(self.footprint.parts))
 
     @property
     def blocks(self) -> int:
@@ -106,12 +115,28 @@ class Work(NamedTuple):
         return -(-prod(self.block) // 32)
 
 
+def _sure(parts: Sequence[tuple[int, int]]) -> float:
+    """Return what part of a sample's instructions a block all blocks have at least, of (blocks, instructions) in order.
+
+    Two standard errors under the mean, where the error comes of the differences of neighbours (a work that grows along
+    the grid is sampled well); and never under the run of blocks that did least.
+    """
+    each = [instructions / blocks for blocks, instructions in parts if blocks]
+    mean = sum(instructions for _, instructions in parts) / max(1, sum(blocks for blocks, _ in parts))
+    if len(each) < 2 or not mean:
+        return 1.0
+    squares = sum((a - b) ** 2 for a, b in pairwise(each)) / (2 * (len(each) - 1))
+    return min(1.0, max(1 - 2 * sqrt(squares / len(each)) / mean, min(each) / mean))
+
+
 @dataclass(frozen=True)
 class Rates:
     """What a card does in a second at most, all of it together; None where nobody knows.
 
     clock: of the SMs, Hz. issue, and the values of pipes: warp instructions; lsu, constant: wavefronts. tensor:
-    operations by number format. memory, l2: bytes. latencies in seconds.
+    operations by number format. memory, l2: bytes. latencies in seconds. gap, alone: of empty launches, one after the
+    other and by itself. turns: seconds that an empty block of one warp and of 32 keeps its place. blocks: of one warp,
+    and warps of blocks of 32, that start.
     """
 
     sms: int
@@ -130,6 +155,9 @@ class Rates:
     l2_latency: float | None
     shared_latency: float | None
     gap: float | None
+    alone: float
+    turns: tuple[float, float]
+    blocks: tuple[float, float] | None
 
     @classmethod
     def of(cls, card: Card) -> Rates:
@@ -180,6 +208,11 @@ class Rates:
             l2_latency=card.value("l2-latency"),
             shared_latency=card.value("shared-latency"),
             gap=card.value("launch-gap"),
+            alone=card.value("launch-alone") or 0.0,
+            turns=(card.value("block-turn") or 0.0, card.value("block-turn-full") or 0.0),
+            blocks=(blocks, warps)
+            if (blocks := card.value("block-rate")) and (warps := card.value("warp-rate"))
+            else None,
         )
 
 
@@ -248,17 +281,20 @@ def limits(work: Sequence[Work], card: Card, *, cache: str = "cold", moved: int 
         per_sm |= _pipes(spent, one, code, rates)
         _atomics(spent, one, rates)
         _latency(spent, one, code, rates)
+        _blocks(spent, one, rates)
         _tail(spent, one, per_sm, rates)
-    launches = sum(one.times for one in work)
+    launches, longest = sum(one.times for one in work), max(spent.seconds.values(), default=0.0)
     if rates.gap and launches > 1:
         spent.add("launch", (launches - 1) * rates.gap, launches=launches)
-    note = _sampled(work)
+    elif rates.alone > longest:
+        spent.add("start", longest)
+    note = (f"; {rates.alone * 1e6:.3g} us of it to launch" if rates.alone else "") + _sampled(work)
     found = [
-        Limit(resource, seconds, _detail(resource, spent, rates) + note)
+        Limit(resource, rates.alone + seconds, _detail(resource, spent, rates) + note)
         for resource, seconds in spent.seconds.items()
         if seconds >= LEAST_S
     ]
-    return tuple(sorted(found, key=lambda limit: -limit.time_s))
+    return tuple(sorted(found, key=lambda limit: (-limit.time_s, limit.resource != "start")))
 
 
 def _sampled(work: Sequence[Work]) -> str:
@@ -637,7 +673,9 @@ def _latency(spent: _Spent, one: Work, code: _Code | None, rates: Rates) -> None
     each = code.clocks / code.warps
     resident = min(one.blocks_per_sm * one.warps * rates.sms, one.blocks * one.warps)
     turns = max(1.0, code.warps / one.times / max(resident, 1))
-    seconds = one.times * each * turns / rates.clock
+    # A block's own time is that of one warp at least, and grows with its warps at least as that of a full block.
+    turn = max(rates.turns[0], rates.turns[1] * one.warps / 32)
+    seconds = one.times * (each * turns / rates.clock + (turns - 1) * turn)
     flight = _in_flight(one, code, rates, resident)
     taken = f", {_number(turns)} one after the other" if turns > 1 else ""
     text = (
@@ -645,6 +683,13 @@ def _latency(spent: _Spent, one: Work, code: _Code | None, rates: Rates) -> None
         f"{_number(resident / rates.sms)} at a time{taken}{flight}"
     )
     spent.said("latency", seconds, text)
+
+
+def _blocks(spent: _Spent, one: Work, rates: Rates) -> None:
+    if rates.blocks:
+        blocks = float(one.blocks * one.times)
+        seconds = max(blocks / rates.blocks[0], blocks * one.warps / rates.blocks[1])
+        spent.add("blocks", seconds, blocks=blocks, warps=blocks * one.warps)
 
 
 def _in_flight(one: Work, code: _Code, rates: Rates, resident: float) -> str:
@@ -701,7 +746,9 @@ NAMES = {
     "atomic": "atomics",
     "latency": "latency",
     "tail": "tail",
+    "blocks": "block starts",
     "launch": "launches",
+    "start": "the launch itself",
 }
 
 
@@ -754,6 +801,10 @@ def _detail(resource: str, spent: _Spent, rates: Rates) -> str:
         return " and ".join(f"{_number(count)} operations in {name}" for name, count in figures.items())
     if resource == "atomic":
         return f"{_number(figures['hits'])} requests to one address, {_number(rates.atomic or 0)} a second"
+    if resource == "blocks":
+        return f"{_number(figures['blocks'])} blocks of {_number(figures['warps'] / figures['blocks'])} warps to start"
+    if resource == "start":
+        return "an empty launch takes longer than all that this one does"
     if resource == "launch":
         return f"{figures['launches']:.0f} launches, {(rates.gap or 0) * 1e6:.3g} us from one to the next"
     if resource in ("constant", "local"):

@@ -236,7 +236,7 @@ def _footprint(machine: Machine) -> Footprint | None:
     for key, row in machine.counters.rows.items():
         requests, pieces = (sum(look[place] for look in row.looks.values()) for place in (0, 1))
         counted[key] = requests, pieces
-    return footprints.footprint(counted, machine.grid[0] * machine.grid[1] * machine.grid[2])
+    return footprints.footprint(counted, machine.grid[0] * machine.grid[1] * machine.grid[2], machine.instructions)
 
 
 def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:

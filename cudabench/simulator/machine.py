@@ -222,7 +222,7 @@ class Machine:
         self.shared_races.start(chunk)
         self.global_races.start(chunk)
         if self.counters.footprints is not None:
-            self.counters.footprints.start(chunk)
+            self.counters.footprints.start(chunk, self.instructions)
 
     def run_chunk(self, chunk: Chunk) -> None:
         """Run the blocks of a chunk to their end."""

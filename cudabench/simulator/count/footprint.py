@@ -4,7 +4,8 @@ What a request's sectors tell is what the L1 cache is asked for. Behind it, a se
 still lie in that cache, and one that the launch has had may lie in the L2. So three things are counted of accesses to
 global memory, only where somebody asks for them:
 
-* of the launch: the distinct sectors of each array that it reads and that it writes;
+* of the launch: the distinct sectors of each array that it reads and that it writes; what it has written before it
+  reads it is not among those that it reads, since the caches have it;
 * of some blocks, spread over the launch and each followed by itself: the sectors that are new to the block, and the
   requests with such a sector;
 * of the same blocks: the turns that a request takes in the L1, and the sectors of which a store writes only a part.
@@ -42,9 +43,9 @@ class Touch(NamedTuple):
     """What one instruction does to the memory behind the L1 cache, summed over the launch.
 
     instruction: the line of the PTX. array: the slot of the address space that it goes to, the first of several.
-    requests, sectors: of all blocks. turns: in the L1. fresh: sectors that the block had not touched
-    before; missing: requests that are the first with such a sector. partial: sectors of a store's requests that it
-    does not fill.
+    requests, sectors: of all blocks. turns: in the L1. fresh: sectors that the block had not touched before, of a store
+    that it had not written; missing: requests that are the first with such a sector. partial: sectors of a store's
+    requests that it does not fill.
     """
 
     instruction: int
@@ -62,7 +63,8 @@ class Touch(NamedTuple):
 class Footprint(NamedTuple):
     """What a launch touches. read, written: distinct sectors by array; sizes: the arrays' own sectors.
 
-    blocks: of the grid; ran: those that were simulated; followed: those that were followed one by one.
+    blocks: of the grid; ran: those simulated; followed: those that were followed one by one. parts: blocks and
+    warp instructions of each run of neighbouring blocks, in order; of several launches those of the last.
     """
 
     touches: tuple[Touch, ...]
@@ -72,6 +74,7 @@ class Footprint(NamedTuple):
     blocks: int
     ran: int
     followed: int
+    parts: tuple[tuple[int, int], ...] = ()
 
     def plus(self, other: Footprint) -> Footprint:
         """Return the sums of two launches; what both touch counts twice, and arrays have their size once."""
@@ -88,7 +91,7 @@ class Footprint(NamedTuple):
         return Footprint(
             tuple(touches.values()), sums(self.read, other.read), sums(self.written, other.written),
             {**self.sizes, **other.sizes}, self.blocks + other.blocks, self.ran + other.ran,
-            self.followed + other.followed,
+            self.followed + other.followed, other.parts or self.parts,
         )  # fmt: skip
 
 
@@ -131,11 +134,14 @@ class Footprints:
         self.stride = max(1, -(-blocks // FOLLOWED))
         self.before = 0  # blocks of earlier chunks
         self.chosen: Array = np.empty(0, INT64)
-        self.seen: dict[int, Array] = {}  # by slot: (blocks followed, sectors of the array)
+        # By slot, what blocks have touched, and what they have written: (blocks followed, sectors of the array).
+        self.seen: dict[tuple[int, bool], Array] = {}
         self.followed = 0
+        self.parts: list[tuple[int, int]] = []  # blocks of each chunk, and the instructions before it
 
-    def start(self, chunk: Chunk) -> None:
-        """Choose the blocks of a chunk that are followed."""
+    def start(self, chunk: Chunk, instructions: int) -> None:
+        """Choose the blocks of a chunk that are followed; instructions: of the chunks before it."""
+        self.parts.append((chunk.blocks, instructions))
         first = (self.stride // 2 - self.before) % self.stride
         self.chosen = np.arange(first, chunk.blocks, self.stride)
         self.before += chunk.blocks
@@ -182,9 +188,9 @@ class Footprints:
                 marks = self.marks.get((slot, written))
                 if marks is None:
                     marks = self.marks[slot, written] = np.zeros((region.size >> SECTOR_SHIFT) + 2, np.bool_)
-                marks[places] = True
-                if size > SECTOR:
-                    marks[places + 1] = True
+                before = None if written else self.marks.get((slot, True))
+                for part in (places,) if size <= SECTOR else (places, places + 1):
+                    marks[part if before is None else part[~before[part]]] = True
         if len(self.chosen):
             self.follow(number, address, offset, size, mask, chunk, where, slots, store)
 
@@ -234,9 +240,7 @@ class Footprints:
             sums.partial += int((lengths * size < SECTOR).sum())
         for slot in slots:
             region = self.space.slots[slot]
-            seen = self.seen.get(slot)
-            if seen is None:
-                seen = self.seen[slot] = np.zeros((len(self.chosen), (region.size >> SECTOR_SHIFT) + 2), np.bool_)
+            seen = self.touched(slot, store)
             inside = (sector - (region.base >> SECTOR_SHIFT)) if len(slots) == 1 else None
             here: Array = slice(None)
             if inside is None:
@@ -245,18 +249,31 @@ class Footprints:
             rows = request[here] // chunk.warps
             fresh = ~seen[rows, inside]
             seen[rows, inside] = True
+            if store:
+                self.touched(slot, False)[rows, inside] = True
             # Of the warps of a block that want a sector at once one fetches it, and the others may come later.
             keys, first_of = np.unique(rows[fresh] * seen.shape[1] + inside[fresh], return_index=True)
             sums.fresh += len(keys) * wide
             sums.missing += len(np.unique(request[here][fresh][first_of]))
+
+    def touched(self, slot: int, written: bool) -> Array:
+        """Return which sectors of an array each followed block has touched, or written."""
+        found = self.seen.get((slot, written))
+        if found is None:
+            sectors = (self.space.slots[slot].size >> SECTOR_SHIFT) + 2
+            found = self.seen[slot, written] = np.zeros((len(self.chosen), sectors), np.bool_)
+        return found
 
     def rows(self, array: Array, shape: tuple[int, int]) -> Array:
         """Return what the followed blocks have of an array that broadcasts over (blocks, threads)."""
         part = array[self.chosen] if array.shape[0] > 1 else array
         return np.broadcast_to(part, shape)
 
-    def footprint(self, counted: dict[tuple[int, object], tuple[int, int]], blocks: int) -> Footprint:
-        """Return what was found; counted: requests and sectors of all blocks that ran, by instruction and array."""
+    def footprint(
+        self, counted: dict[tuple[int, object], tuple[int, int]], blocks: int, instructions: int
+    ) -> Footprint:
+        """Return what was found; counted: requests and sectors of all blocks that ran, by instruction and array;
+        instructions: of warps, of all."""
         touches = []
         for (number, where), (requests, sectors) in sorted(
             counted.items(), key=lambda item: (item[0][0], str(item[0][1]))
@@ -289,7 +306,11 @@ class Footprints:
 
         touched = {slot for slot, _ in self.marks}
         sizes = {self.space.slots[slot].name: -(-self.space.slots[slot].size // SECTOR) for slot in sorted(touched)}
-        return Footprint(tuple(touches), distinct(False), distinct(True), sizes, blocks, self.before, self.followed)
+        ends = [before for _, before in self.parts[1:]] + [instructions]
+        parts = tuple((many, end - start) for (many, start), end in zip(self.parts, ends, strict=True))
+        return Footprint(
+            tuple(touches), distinct(False), distinct(True), sizes, blocks, self.before, self.followed, parts
+        )
 
 
 def corners(address: Affine, chunk: Chunk) -> Array:
