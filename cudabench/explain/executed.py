@@ -13,7 +13,8 @@ one unknown at a time, the surest first:
 4. loads, like stores, although one may have been moved out of a loop or behind a branch;
 5. a loop that ptxas unrolled further than the PTX: the body of several trips comes first and as often as it fits, then
    those of fewer trips. The trips of a lane are the lanes of the body over those that enter the loop; where they
-   differ from lane to lane, they are taken to differ by one at most;
+   differ from lane to lane, they are taken to differ by one at most. Of a loop without loads and stores the copies of
+   a multiplication or an addition tell its bodies, and its branch, where it is there once, tells nothing;
 6. for a block that is left, what most of its lines say; and without any line, the way straight on.
 
 The subroutine that a division, a reciprocal or a root of floats calls for operands out of the ordinary is entered by as
@@ -111,6 +112,8 @@ _FIXED = {
 }
 _LOADS = {"ld": ("LD", "LDG", "LDS", "LDL"), "ldu": ("LDG",), "tex": ("TEX", "TLD"), "tld4": ("TLD4",)}
 _RANKS = 4  # structure, what stays, branches, loads
+# What ptxas makes one instruction of.
+_PLAIN = {"fma": ("FFMA", "DFMA"), "add": ("FADD", "DADD"), "mul": ("FMUL", "DMUL"), "mad": ("IMAD",)}
 _SLOW = "$__internal_"  # how ptxas' own subroutines are called
 # The blocks that a subroutine goes through, by the end of its name: with zero, and with what is too large or small.
 _ROUTES = {
@@ -357,6 +360,7 @@ class _Copies:
         self.exits: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)  # branches that became exits
         self.bodies: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)  # copies without a guard
         self.turning: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)  # loops of one atomic
+        plain: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         spoiled = set()  # lines with a copy that only its guard keeps from running
         for function in functions:
             for block in function.blocks:
@@ -384,6 +388,9 @@ class _Copies:
                         if bool(instruction.guard) == text.lstrip().startswith("@"):
                             self.branches[line][function.name, block.number] += 1
                         continue
+                    elif instruction.opcode in _PLAIN.get(opcode, ()) and not instruction.guard:
+                        plain[line][function.name, block.number] += 1
+                        continue
                     else:
                         continue
                     if instruction.guard and not text.lstrip().startswith("@"):
@@ -396,6 +403,17 @@ class _Copies:
             self.loads.pop(line, None)
         self.bodies = {line: self.bodies[line] for line in spoiled if line in self.bodies}
         self.loops = _loops(ptx)
+        self.arithmetic: dict[int, Counter[tuple[str, int]]] = {}
+        self.unrolled: set[int] = set()  # the branches of the loops of which those lines are
+        for loop in self.loops:
+            inner = any(other != loop and loop.first <= other.first <= other.last <= loop.last for other in self.loops)
+            told = any(loop.first <= line <= loop.last for group in (self.fixed, self.loads) for line in group)
+            lines = [line for line in plain if loop.first <= line <= loop.last]
+            # ptxas may leave a copy out, and makes none besides.
+            most = max(lines, key=lambda line: sum(plain[line].values()), default=0)
+            if not inner and not told and most and max(plain[most].values()) > 1:
+                self.arithmetic[most] = plain[most]
+                self.unrolled.update(loop.back)
 
     def trips(self, line: int) -> _Trips | None:
         """Return how often lanes and warps go through the innermost loop around a PTX line; None outside of loops."""
@@ -470,7 +488,7 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
                         system.warps[block.number] = times.taking
     for rank, group in enumerate((copies.fixed, copies.branches, copies.loads), 1):
         for line, places in group.items():
-            if rank == 2 and sum(places.values()) > 1:
+            if rank == 2 and (sum(places.values()) > 1 or line in copies.unrolled):
                 continue  # of an unrolled loop, or copied
             if all(name == function.name for name, _ in places):
                 terms: dict[_Key, int] = {("in", number, -1): times for (_, number), times in places.items()}
@@ -645,7 +663,7 @@ def _unroll(function: Function, copies: _Copies, system: _System) -> None:
             ((number, size),) = repeated.items()
             _ran(number, size, trips, function, system)
             system.solve(_RANKS - 1)
-    for group in (copies.fixed, copies.loads):
+    for group in (copies.fixed, copies.loads, copies.arithmetic):
         for line, places in group.items():
             bodies = {
                 number: times
@@ -653,7 +671,7 @@ def _unroll(function: Function, copies: _Copies, system: _System) -> None:
                 if name == function.name and ("in", number, -1) not in system.known
             }
             trips = copies.trips(line)
-            if trips is None or len(bodies) < 2:
+            if trips is None or len(bodies) < (1 if group is copies.arithmetic else 2):
                 continue
             ones = [number for number, size in bodies.items() if size == 1]
             largest = max(bodies, key=lambda number: bodies[number])
