@@ -180,3 +180,9 @@ __global__ void nothing(int *out, int n)
     if (n < 0)
         out[0] = 1;
 }
+
+__global__ void nothing_in_pairs(int *out, int n)
+{
+    if (n < 0)
+        out[0] = 1;
+}

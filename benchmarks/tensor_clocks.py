@@ -2,8 +2,8 @@
 
     python benchmarks/tensor_clocks.py [FILE.json]      # a GPU
 
-The kernels of the chapter's tensor ceilings, with a look at the multiprocessor's own counter of clocks around the loop:
-multiply-adds a clock and multiprocessor, and the clock in MHz that follows from the time between two events. Each runs
+The kernels of the chapter's tensor ceilings, which count the clocks of their loop: multiply-adds a clock and
+multiprocessor, and the clock in MHz that follows from the time between two events. Each runs
 on operands that are all zero, all equal (as the ceilings have them) and normally distributed: what it takes in power is
 different, and with it the clock.
 """
@@ -25,34 +25,10 @@ sys.path.insert(0, str(ROOT))
 from cudabench.devices.cuda import CudaDevice  # noqa: E402
 from cudabench.measure.ceilings import chapter, theory  # noqa: E402
 from cudabench.measure.ceilings.gpu import Ceilings  # noqa: E402
-from cudabench.model import Source  # noqa: E402
 from cudabench.occupancy import capability  # noqa: E402
 
 SAMPLES, WARM = 60, 20
 SAMPLE_S = 4e-3
-SECTION = "---- tensor", "---- latency"
-LOOPS = ('_Pragma("unroll 1") for (unsigned pass', "#pragma unroll 1\n    for (unsigned pass")
-STORE = "out[blockIdx.x * BDIMX + threadIdx.x] = sum;"
-
-
-def clocked() -> Source:
-    """Return the chapter, whose tensor kernels leave the clocks of their loop in the place of their sums.
-
-    The sums stay in the expression: without them ptxas leaves the products out.
-    """
-    text = chapter.source().text
-    start, end = (text.index(mark) for mark in SECTION)
-    section = text[start:end]
-    assert section.count(STORE) == 3, "the chapter's tensor kernels are not what they were"
-    section = section.replace(STORE, "out[blockIdx.x * BDIMX + threadIdx.x] = sum * 0.0 + (double)(clock64() - began);")
-    for loop in LOOPS:
-        assert loop in section, "the chapter's tensor kernels are not what they were"
-        section = section.replace(loop, f"long long began = clock64(); {loop}" if loop[0] == "_" else _above(loop))
-    return Source("kernels_cu/ceilings.cu", text[:start] + section + text[end:])
-
-
-def _above(loop: str) -> str:
-    return f"long long began = clock64();\n{loop}"
 
 
 def operands(name: str, content: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -78,13 +54,13 @@ def measure(device: Any, name: str) -> Iterator[dict[str, Any]]:
     """Yield a record for each kind of operands of a ceiling."""
     benchmark = chapter.BY_NAME[name]
     owner = Ceilings(device)
-    owner._loaded = device.load(clocked(), {}, ())
     (extent,) = owner._extents(benchmark)
     sms = extent.scale.sms
     top, made_of = theory.theoretical(name, "tensor", device.info, None)
     (words,) = (content for content in benchmark.arrays(extent).values() if not isinstance(content, int))
     for kind, content in operands(name, words):
-        pointers = {"words": device.allocate(content.nbytes), "out": device.allocate(extent.threads * 8)}
+        pointers = {name: device.allocate(extent.threads * 8) for name in ("out", chapter.CLOCKS)}
+        pointers["words"] = device.allocate(content.nbytes)
         device.upload(pointers["words"], np.ascontiguousarray(content))
         passes, seconds = 16, 0.0
         for _ in range(3):
@@ -95,8 +71,8 @@ def measure(device: Any, name: str) -> Iterator[dict[str, Any]]:
         one = replace(extent, passes=passes)
         work = device.bind(owner.module, [benchmark.launch(one)], pointers)
         times = [device.sample([work], "hot", []) for _ in range(SAMPLES + WARM)][WARM:]
-        out = np.empty(one.threads, np.float64)
-        device.download(pointers["out"], out)
+        out = np.empty(one.threads, np.int64)
+        device.download(pointers[chapter.CLOCKS], out)
         clocks = float(np.median(out.reshape(one.grid, -1).max(axis=1)))
         work = benchmark.amount(one) / 2
         median = float(np.median(times))

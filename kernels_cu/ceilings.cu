@@ -291,11 +291,11 @@ extern "C" __global__ void half2_fma(const unsigned *factors, unsigned *out, uns
 // A lane's registers of A and B come from memory, a word a lane each, those of A first. The host puts one number into
 // all elements of A and another into all of B: every element of C then grows by k times their product a step, wherever
 // a lane holds it, and sums of small whole numbers are exact. A word holds one tf32, two float16 or bfloat16, or four
-// int8.
+// int8. The clocks that the loop takes tell how fast the card clocks meanwhile: tensor cores take the most power.
 #define MMA_STEPS 8  // of each accumulator in a pass
 
 #define TENSOR(NAME, INSTRUCTION, C, REGISTER)                                                                         \
-    extern "C" __global__ void NAME(const unsigned *words, double *out, unsigned passes)                               \
+    extern "C" __global__ void NAME(const unsigned *words, double *out, long long *clocks, unsigned passes)            \
     {                                                                                                                  \
         unsigned ab[6];                                                                                                \
         C c[CHAINS][4];                                                                                                \
@@ -304,6 +304,7 @@ extern "C" __global__ void half2_fma(const unsigned *factors, unsigned *out, uns
             ab[i] = words[i * WARP + threadIdx.x % WARP];                                                              \
         for (int i = 0; i < CHAINS * 4; i++)                                                                           \
             c[i / 4][i % 4] = (C)i;                                                                                    \
+        long long began = clock64();                                                                                   \
         _Pragma("unroll 1") for (unsigned pass = 0; pass < passes; pass++)                                             \
         {                                                                                                              \
             _Pragma("unroll") for (int i = 0; i < MMA_STEPS * CHAINS; i++)                                             \
@@ -312,6 +313,7 @@ extern "C" __global__ void half2_fma(const unsigned *factors, unsigned *out, uns
                                REGISTER(c[i % CHAINS][3])                                                              \
                              : "r"(ab[0]), "r"(ab[1]), "r"(ab[2]), "r"(ab[3]), "r"(ab[4]), "r"(ab[5]));                \
         }                                                                                                              \
+        clocks[blockIdx.x * BDIMX + threadIdx.x] = clock64() - began;                                                  \
         for (int i = 0; i < CHAINS * 4; i++)                                                                           \
             sum += c[i / 4][i % 4];                                                                                    \
         out[blockIdx.x * BDIMX + threadIdx.x] = sum;                                                                   \
@@ -324,7 +326,7 @@ TENSOR(tensor_fp16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", float, 
 TENSOR(tensor_int8, "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", int, "+r")
 
 // The same in float64; but for compute capability 9.0 the sides are 8 x 8 x 4, and a lane has two elements of C.
-extern "C" __global__ void tensor_fp64(const double *words, double *out, unsigned passes)
+extern "C" __global__ void tensor_fp64(const double *words, double *out, long long *clocks, unsigned passes)
 {
     double ab[12], c[CHAINS][4], sum = 0;
 
@@ -332,6 +334,7 @@ extern "C" __global__ void tensor_fp64(const double *words, double *out, unsigne
         ab[i] = words[i * WARP + threadIdx.x % WARP];
     for (int i = 0; i < CHAINS * 4; i++)
         c[i / 4][i % 4] = i;
+    long long began = clock64();
 #pragma unroll 1
     for (unsigned pass = 0; pass < passes; pass++) {
 #pragma unroll
@@ -349,6 +352,7 @@ extern "C" __global__ void tensor_fp64(const double *words, double *out, unsigne
                          : "d"(ab[0]), "d"(ab[8]));
 #endif
     }
+    clocks[blockIdx.x * BDIMX + threadIdx.x] = clock64() - began;
     for (int i = 0; i < CHAINS * 4; i++)
         sum += c[i / 4][i % 4];
     out[blockIdx.x * BDIMX + threadIdx.x] = sum;
@@ -378,7 +382,7 @@ extern "C" __global__ void tensor_fp64(const double *words, double *out, unsigne
     "%118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 #define WGMMA(NAME, INSTRUCTION, C, REGISTER, SCALES)                                                                  \
-    extern "C" __global__ void NAME(const uint4 *words, double *out, unsigned passes)                                  \
+    extern "C" __global__ void NAME(const uint4 *words, double *out, long long *clocks, unsigned passes)               \
     {                                                                                                                  \
         __shared__ __align__(1024) uint4 tiles[GROUP_WORDS];                                                           \
         C c[128];                                                                                                      \
@@ -390,6 +394,7 @@ extern "C" __global__ void tensor_fp64(const double *words, double *out, unsigne
         asm volatile("fence.proxy.async;" ::: "memory");                                                               \
         __syncthreads();                                                                                               \
         Bytes a = __cvta_generic_to_shared(tiles) >> 4 | GROUP_ROWS, b = a + GROUP_A_WORDS;                            \
+        long long began = clock64();                                                                                   \
         _Pragma("unroll 1") for (unsigned pass = 0; pass < passes; pass++)                                             \
         {                                                                                                              \
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");                                                    \
@@ -399,6 +404,7 @@ extern "C" __global__ void tensor_fp64(const double *words, double *out, unsigne
                              : "l"(a + i % 4 * 2), "l"(b + i % 4 * 2));                                                \
             asm volatile("wgmma.commit_group.sync.aligned;\n wgmma.wait_group.sync.aligned 0;" ::: "memory");          \
         }                                                                                                              \
+        clocks[blockIdx.x * BDIMX + threadIdx.x] = clock64() - began;                                                  \
         for (int i = 0; i < 128; i++)                                                                                  \
             sum += c[i];                                                                                               \
         out[blockIdx.x * BDIMX + threadIdx.x] = sum;                                                                   \

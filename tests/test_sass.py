@@ -258,6 +258,31 @@ def test_what_no_warp_reached_did_not_run() -> None:
     assert all(count == executed.Count(0, 0, True) for count in executed.count(functions, {}, ptx.splitlines())[0])
 
 
+@needs_tools
+@pytest.mark.parametrize("step", ["x = x * 0.999f + 0.001f", "u = (u ^ u >> 3) * 1664525u + 3u"])
+@pytest.mark.parametrize("trips", ["2000", "2048", "n"])
+def test_a_loop_of_arithmetic_alone_is_not_counted_by_its_one_branch(step: str, trips: str) -> None:
+    """ptxas unrolls such a loop further and knows when it ends: its copies run as often as the steps of the source,
+    also where few blocks come to it."""
+    source = f"""extern "C" __global__ void k(float *a, int n) {{
+        float x = a[threadIdx.x]; unsigned u = threadIdx.x;
+        if (blockIdx.x == 1) for (int t = 0; t < {trips}; t++) {step};
+        a[blockIdx.x * blockDim.x + threadIdx.x] = x + u;
+    }}"""
+    done = compiled(source)
+    assert done.cubin is not None
+    functions, ptx = nvdisasm.functions(done.cubin, "k"), done.ptx.splitlines()
+    report = simulator.run(done.ptx, "k", 8, 64, [np.ones(512, np.float32), 2000])
+    counts = executed.count(functions, report.executed["k"], ptx)[0]
+    ran = sum(
+        count.warps * sum(i.opcode in ("FFMA", "IMAD") for i in block.instructions)
+        for block, count in zip(functions[0].blocks, counts, strict=True)
+    )
+    steps = 2 * (2048 if trips == "2048" else 2000)
+    # The compiler writes some integer products another way.
+    assert (1 if step.startswith("x") else 0.5) * steps <= ran <= 1.05 * steps + 100
+
+
 def test_a_branch_counts_lanes_and_parted_warps() -> None:
     """Of 4 warps with 20 of 128 threads beyond the end, one parts at the test, and 20 lanes take it."""
     source = 'extern "C" __global__ void f(int *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = clock_free(n); }'

@@ -54,8 +54,7 @@ KINDS: dict[str, Kind] = {
     "launch-alone": Kind("launch", "s", "an empty launch alone, between two events", less_is_better=True),
     "block-turn": Kind("launch", "s", "an empty block of a warp, and room for the next", less_is_better=True),
     "block-turn-full": Kind("launch", "s", "an empty block of 32 warps, and room for the next", less_is_better=True),
-    "block-rate": Kind("launch", "block/s", "empty blocks of a warp, as many at once as fit"),
-    "warp-rate": Kind("launch", "warp/s", "warps of empty blocks of 32, as many at once as fit"),
+    "block-rate": Kind("launch", "block/s", "empty blocks of a warp, as many at a time as fit"),
     "host-to-device-pinned": Kind("host", "GB/s", "copies from page-locked memory of the host"),
     "host-to-device-pageable": Kind("host", "GB/s", "copies from pageable memory of the host"),
     "device-to-host-pinned": Kind("host", "GB/s", "copies to page-locked memory of the host"),
@@ -82,6 +81,9 @@ class Ceiling:
     high: Annotated[float | None, "Upper quartile of the samples, in the unit."] = None
     samples: Annotated[int | None, "How many samples the value is the median of."] = None
     method: Annotated[str, "What was run, how large, and what of it was compared."] = ""
+    clock_mhz: Annotated[
+        float | None, "The multiprocessors' clock while it ran, by their own counters; null where it was not counted."
+    ] = None
     code: Annotated[str, "What the machine code of the loop holds, as counted before it ran; empty without a loop."] = (
         ""
     )

@@ -113,7 +113,7 @@ _FIXED = {
 _LOADS = {"ld": ("LD", "LDG", "LDS", "LDL"), "ldu": ("LDG",), "tex": ("TEX", "TLD"), "tld4": ("TLD4",)}
 _RANKS = 4  # structure, what stays, branches, loads
 # What ptxas makes one instruction of.
-_PLAIN = {"fma": ("FFMA", "DFMA"), "add": ("FADD", "DADD"), "mul": ("FMUL", "DMUL"), "mad": ("IMAD",)}
+_PLAIN = {"fma": ("FFMA", "DFMA"), "add": ("FADD", "DADD"), "mul": ("FMUL", "DMUL", "IMAD"), "mad": ("IMAD",)}
 _SLOW = "$__internal_"  # how ptxas' own subroutines are called
 # The blocks that a subroutine goes through, by the end of its name: with zero, and with what is too large or small.
 _ROUTES = {

@@ -21,7 +21,7 @@ kernel takes is at least the longest, and more where resources do not overlap.
   (in order, every load at its own latency), times the warps that must take turns: Little's law. From one block to the
   next in its place, also what that takes where blocks are empty.
 * tail: the busiest SM has ceil(blocks / SMs) blocks, also where the others have fewer.
-* blocks: how many blocks, and how many warps, the card starts in a second where they do nothing.
+* blocks: how many blocks the card starts in a second where they do nothing.
 * launch: the gaps between the launches of a kernel that has several. start: a launch that takes longer than all that
   it does.
 
@@ -135,8 +135,8 @@ class Rates:
 
     clock: of the SMs, Hz. issue, and the values of pipes: warp instructions; lsu, constant: wavefronts. tensor:
     operations by number format. memory, l2: bytes. latencies in seconds. gap, alone: of empty launches, one after the
-    other and by itself. turns: seconds that an empty block of one warp and of 32 keeps its place. blocks: of one warp,
-    and warps of blocks of 32, that start.
+    other and by itself. turns: seconds that an empty block of one warp and of 32 keeps its place. blocks: that
+    start.
     """
 
     sms: int
@@ -157,7 +157,7 @@ class Rates:
     gap: float | None
     alone: float
     turns: tuple[float, float]
-    blocks: tuple[float, float] | None
+    blocks: float | None
 
     @classmethod
     def of(cls, card: Card) -> Rates:
@@ -210,16 +210,16 @@ class Rates:
             gap=card.value("launch-gap"),
             alone=card.value("launch-alone") or 0.0,
             turns=(card.value("block-turn") or 0.0, card.value("block-turn-full") or 0.0),
-            blocks=(blocks, warps)
-            if (blocks := card.value("block-rate")) and (warps := card.value("warp-rate"))
-            else None,
+            blocks=card.value("block-rate"),
         )
 
 
 def _tensor_rates(card: Card) -> dict[str, float]:
     """Return operations a second of the tensor cores, by what `tensor_operations` calls a format."""
+    named = card.device.clocks.get("sm_mhz") or 0
     found = {
-        name.removeprefix("tensor-"): value
+        # Tensor cores take so much power that the clock goes down in a while; a short launch ends before that.
+        name.removeprefix("tensor-"): value * max(1.0, named / one.clock_mhz if one.clock_mhz else 1.0)
         for name, one in card.ceilings.items()
         if one.group == "tensor" and (value := card.value(name)) is not None
     }
@@ -688,8 +688,7 @@ def _latency(spent: _Spent, one: Work, code: _Code | None, rates: Rates) -> None
 def _blocks(spent: _Spent, one: Work, rates: Rates) -> None:
     if rates.blocks:
         blocks = float(one.blocks * one.times)
-        seconds = max(blocks / rates.blocks[0], blocks * one.warps / rates.blocks[1])
-        spent.add("blocks", seconds, blocks=blocks, warps=blocks * one.warps)
+        spent.add("blocks", blocks / rates.blocks, blocks=blocks)
 
 
 def _in_flight(one: Work, code: _Code, rates: Rates, resident: float) -> str:
@@ -802,7 +801,7 @@ def _detail(resource: str, spent: _Spent, rates: Rates) -> str:
     if resource == "atomic":
         return f"{_number(figures['hits'])} requests to one address, {_number(rates.atomic or 0)} a second"
     if resource == "blocks":
-        return f"{_number(figures['blocks'])} blocks of {_number(figures['warps'] / figures['blocks'])} warps to start"
+        return f"{_number(figures['blocks'])} blocks to start, {_number(rates.blocks or 0)} a second"
     if resource == "start":
         return "an empty launch takes longer than all that this one does"
     if resource == "launch":

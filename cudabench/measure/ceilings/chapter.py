@@ -567,14 +567,25 @@ def _fragments(element: int | float, other: int | float) -> np.ndarray:
     return np.repeat(np.array([element] * 4 + [other] * 2, np.uint32), WARP)
 
 
+CLOCKS = "clocks"  # the array that has the clocks of each thread's loop
+
+
+def _clocked(extent: Extent) -> dict[str, np.ndarray | int]:
+    return {"out": extent.threads * 8, CLOCKS: extent.threads * 8}
+
+
+def _words_and_clocks(extent: Extent) -> tuple[Any, ...]:
+    return "words", "out", CLOCKS, np.uint32(extent.passes)
+
+
 def _tensor(name: str, function: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
     fmas = 16 * 8 * k
     return Microbenchmark(
         name,
         function,
         Claim(fmas={opcode: MMA_STEPS * CHAINS * fmas}, others=16),
-        arrays=lambda e: {"words": _fragments(a, b), "out": e.threads * 8},
-        arguments=lambda e: ("words", "out", np.uint32(e.passes)),
+        arrays=lambda e: {"words": _fragments(a, b), **_clocked(e)},
+        arguments=_words_and_clocks,
         amount=lambda e: 2.0 * fmas * e.warps * CHAINS * MMA_STEPS * e.passes,
         wrong=_each_block(lambda e: _grown(e, k, REGISTERS), "float64"),
         method=lambda e: _products_of(e, f"16 x 8 x {k}"),
@@ -602,8 +613,8 @@ TENSOR_FP64 = Microbenchmark(
     "tensor-fp64",
     "tensor_fp64",
     Claim(fmas={"DMMA": MMA_STEPS * CHAINS * 8 * 8 * 4}, others=16),
-    arrays=lambda e: {"words": np.repeat(np.array([A] * 8 + [B] * 4, np.float64), WARP), "out": e.threads * 8},
-    arguments=lambda e: ("words", "out", np.uint32(e.passes)),
+    arrays=lambda e: {"words": np.repeat(np.array([A] * 8 + [B] * 4, np.float64), WARP), **_clocked(e)},
+    arguments=_words_and_clocks,
     amount=lambda e: 2.0 * _fp64_fmas(e) * e.warps * CHAINS * MMA_STEPS * e.passes,
     wrong=_each_block(lambda e: _grown(e, 16, 4) if _hopper(e) else _grown(e, 4, 2), "float64"),
     method=lambda e: _products_of(e, "16 x 8 x 16" if _hopper(e) else "8 x 8 x 4"),
@@ -625,8 +636,8 @@ def _wgmma(name: str, function: str, opcode: str, k: int, a: int, b: int) -> Mic
         name,
         function,
         Claim(fmas={opcode: GROUP_STEPS * fmas}, others=24),
-        arrays=lambda e: {"words": np.repeat(np.array([a, b], np.uint32), GROUP_TILES), "out": e.threads * 8},
-        arguments=lambda e: ("words", "out", np.uint32(e.passes)),
+        arrays=lambda e: {"words": np.repeat(np.array([a, b], np.uint32), GROUP_TILES), **_clocked(e)},
+        arguments=_words_and_clocks,
         amount=lambda e: 2.0 * fmas * (e.threads // GROUP) * GROUP_STEPS * e.passes,
         wrong=_each_block(lambda e: np.full(THREADS, float(start + growth * e.passes)), "float64"),
         method=lambda e: (
@@ -842,7 +853,7 @@ def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
     if alone:
         method = f"{what}, one at a time on a multiprocessor by their shared memory"
         return _empty(name, method, lambda e: e.grid / e.scale.sms, shared=_over_half, **how)
-    return _empty(name, f"{what}, as many at a time as fit", lambda e: float(e.grid * warps), **how)
+    return _empty(name, f"{what}, as many at a time as fit", lambda e: float(e.grid), **how)
 
 
 LAUNCH = (
@@ -854,7 +865,6 @@ LAUNCH = (
     _empty_blocks("block-turn", 1, alone=True),
     _empty_blocks("block-turn-full", 32, alone=True),
     _empty_blocks("block-rate", 1, alone=False),
-    _empty_blocks("warp-rate", 32, alone=False),
 )
 
 ALL = (*MEMORY, L2_READ, SHARED_READ, *CONSTANT, *ARITHMETIC, *TENSOR, *LATENCY, *ATOMICS, *LAUNCH)

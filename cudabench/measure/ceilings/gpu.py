@@ -34,6 +34,7 @@ HOST_COPIES = 7
 ENERGY_OF = {"energy-per-byte": "memory-copy", "energy-per-flop": "fp32"}  # the kernel that runs meanwhile
 ENERGY_S = 1.5
 IDLE_S = 1.0
+OTHER_CLOCK = 0.02  # of the clock that the driver names: what is further off is worth a word
 OVER_TOP = 1.02  # of the theoretical value: more says that a clock is higher than the driver names
 
 
@@ -124,6 +125,9 @@ class Ceilings:
         link = board.link(self._board)
         top, made_of = theory.theoretical(one.name, one.group, self.device.info, link)
         notes = [made_of, notes_of(one.name, self.device.info.compute_capability)]
+        named = self.device.info.clocks.get("sm_mhz")
+        if one.clock_mhz and named and abs(one.clock_mhz / named - 1) > OTHER_CLOCK:
+            notes.append(f"it ran at {one.clock_mhz:.0f} MHz")
         fraction = one.value / top if top and one.value is not None else None
         if fraction is not None and fraction > OVER_TOP:
             notes.append("more than that: the card's clock is above what the driver names")
@@ -142,8 +146,10 @@ class Ceilings:
             trial = min(trials, key=lambda one: one.seconds) if len(trials) > 1 else trials[0]
             trial.verify("before timing")
             timing = self._time(trial.sample)
+            clock_mhz = trial.clock_mhz()
             trial.verify("after timing")
-        return self._filled(blank, timing, benchmark.amount(trial.extent), benchmark.method(trial.extent), held)
+        filled = self._filled(blank, timing, benchmark.amount(trial.extent), benchmark.method(trial.extent), held)
+        return replace(filled, clock_mhz=clock_mhz)
 
     def _filled(self, blank: Ceiling, timing: Timing, amount: float, method: str, held: str = "") -> Ceiling:
         """Return a ceiling with the value that a time means."""
@@ -372,6 +378,14 @@ class _Trial:
             return device.sample([self.work], "cold", [*before, flush])
         works = [self.work] * (self.extent.scale.launches if self.benchmark.name == "launch-gap" else 1)
         return device.sample(works, "hot", before)
+
+    def clock_mhz(self) -> float | None:
+        """Return the clock of the multiprocessors in one more launch, by their own counters, where it counts those."""
+        if chapter.CLOCKS not in self.benchmark.arrays(self.extent):
+            return None
+        seconds = self.sample()
+        clocks = float(np.median(self._look(chapter.CLOCKS, 0, None, "int64")))
+        return clocks / seconds / 1e6 if clocks > 0 and seconds > 0 else None
 
     def verify(self, when: str) -> None:
         """Run once more, over poison, and look at what is left. Raises WrongResult."""
