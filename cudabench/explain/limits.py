@@ -15,7 +15,8 @@ kernel takes is at least the longest, and more where resources do not overlap.
 * lsu: wavefronts of shared memory, turns of the L1 for requests to global memory (`simulator.count.footprint`), and
   shuffles.
 * issue and pipes: warp instructions by what executes them (CUDA C++ Programming Guide, "Arithmetic Instructions").
-* constant, local: wavefronts of indexed constants, and of local memory, one a clock and SM.
+* constant: requests for indexed constants, one a clock and SM, what each further address takes, and the lines of a
+  table that the cache of constants cannot have had (`simulator.count.footprint`). local: wavefronts of local memory.
 * atomic: the hits of the most used address, one request of a warp after the other.
 * latency: the fewest clocks that a warp spends on its way through the code, waiting for what it loads where it needs it
   (in order, every load at its own latency), times the warps that must take turns: Little's law. From one block to the
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from cudabench.simulator import Footprint, Report
 
 SECTOR, LINE = 32, 128
+CONSTANT = 4  # bytes of a constant's address, as the ceilings count them
 L1_BYTES = 256 * 1024  # of the largest L1 of any SM
 L2_KEPT = 0.5  # of the L2 may hold what a kernel wrote when its clock stops: its half; an H200 kept 24 MB of 60 MiB
 # Of what drives the flush's lines out of the L2, so much is written back first: the least that 100 launches of the
@@ -133,7 +135,8 @@ def _sure(parts: Sequence[tuple[int, int]]) -> float:
 class Rates:
     """What a card does in a second at most, all of it together; None where nobody knows.
 
-    clock: of the SMs, Hz. issue, and the values of pipes: warp instructions; lsu, constant: wavefronts. tensor:
+    clock: of the SMs, Hz. issue, and the values of pipes: warp instructions; lsu, constant: wavefronts. addresses: of
+    constants, besides the first of a request. fetch: seconds of a line of constants that the cache lacks. tensor:
     operations by number format. memory, l2: bytes. latencies in seconds. gap, alone: of empty launches, one after the
     other and by itself. turns: seconds that an empty block of one warp and of 32 keeps its place. blocks: that
     start.
@@ -144,6 +147,8 @@ class Rates:
     issue: float
     lsu: float
     constant: float
+    addresses: float
+    fetch: float
     pipes: Mapping[str, float]
     tensor: Mapping[str, float]
     memory: float | None
@@ -189,6 +194,10 @@ class Rates:
             issue=rate("issue", 1, _SCHEDULERS * sms * clock),
             lsu=rate("shared-read", LINE / 1e9, sms * clock),
             constant=sms * clock,
+            addresses=rate("constant-hit", CONSTANT / 1e9, sms * clock),
+            fetch=max(0.0, CONSTANT / 1e9 * (1 / missed - 1 / hit))
+            if (missed := card.value("constant-miss")) and (hit := card.value("constant-hit"))
+            else 0.0,
             pipes={
                 "fma": rate("fp32", 64, per_second(lanes(_FMA))),
                 "imad": rate("int32", 64, per_second(_IMAD)),
@@ -479,10 +488,13 @@ def _pipes(spent: _Spent, one: Work, code: _Code | None, rates: Rates) -> dict[s
         if seconds:
             found["tensor"] = seconds
             spent.add("tensor", seconds, **code.tensor)
-    constant = sum(row.wavefronts or 0 for row in one.report.accesses if row.space == "constant") * one.scale
-    if constant:
-        found["constant"] = constant / rates.constant
-        spent.add("constant", found["constant"], wavefronts=constant)
+    rows = [row for row in one.report.accesses if row.space == "constant"]
+    asked = sum(row.requests for row in rows) * one.scale
+    if asked:
+        more = sum(row.wavefronts or 0 for row in rows) * one.scale - asked
+        fetched = one.footprint.constants * one.scale
+        found["constant"] = asked / rates.constant + more / rates.addresses + fetched * rates.fetch
+        spent.add("constant", found["constant"], requests=asked, more=more, fetched=fetched)
     local = sum(row.sectors or 0 for row in one.report.accesses if row.space == "local") * one.scale * SECTOR / LINE
     if local:
         found["local"] = local / rates.lsu
@@ -806,7 +818,18 @@ def _detail(resource: str, spent: _Spent, rates: Rates) -> str:
         return "an empty launch takes longer than all that this one does"
     if resource == "launch":
         return f"{figures['launches']:.0f} launches, {(rates.gap or 0) * 1e6:.3g} us from one to the next"
-    if resource in ("constant", "local"):
+    if resource == "constant":
+        pieces = [
+            f"{_number(figures[name])} {text}"
+            for name, text in (
+                ("requests", "requests for constants"),
+                ("more", "more addresses"),
+                ("fetched", "lines that the cache of constants lacks"),
+            )
+            if figures[name]
+        ]
+        return ", ".join(pieces)
+    if resource == "local":
         return f"{_number(figures['wavefronts'])} wavefronts"
     name, count = max(figures.items(), key=lambda item: item[1])
     kind = {"imad": "integer multiplications", "half": "instructions of halves", "convert": "conversions"}.get(

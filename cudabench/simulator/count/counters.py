@@ -498,6 +498,8 @@ class Counters:
             self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
             return
         rows, mask, times = spread(address, mask, chunk)
+        if self.footprints is not None:
+            self.footprints.constants.note(rows, mask, warps)
         lanes = _rows(rows, mask)
         pieces = int(distinct(lanes).sum()) * times if len(lanes) else 0
         self.add(number, warps, pieces, warps, array, self.look(number, array, rows, mask, size))

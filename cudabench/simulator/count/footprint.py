@@ -16,6 +16,9 @@ column of a matrix of 4096 floats 32, scattered words of a table in the L1 about
 quarter of its lines of 128 bytes: four are looked up at a time.
 
 The last two are given as shares of the launch's requests and sectors, which are counted exactly.
+
+Of constants that lanes read at different addresses: the lines of 64 bytes that cannot all have been in the 2 KiB that a
+multiprocessor has for them (`ConstantLines`).
 """
 
 from __future__ import annotations
@@ -37,6 +40,10 @@ LINE_SHIFT = 7
 LINES_AT_A_TIME = 4
 SLOT_BITS = 40
 FOLLOWED = 16  # blocks of a launch that are followed
+CONSTANT_SHIFT = 6
+CONSTANT_LINES = 32  # of the cache: 2 KiB (arXiv 1804.06826, 2402.13499)
+CONSTANT_BANK = 1024  # lines of 64 KiB, the most constants that a kernel indexes
+LOOKED_AT = 64  # requests of a step, and steps, that are looked at
 
 
 class Touch(NamedTuple):
@@ -64,7 +71,8 @@ class Footprint(NamedTuple):
     """What a launch touches. read, written: distinct sectors by array; sizes: the arrays' own sectors.
 
     blocks: of the grid; ran: those simulated; followed: those that were followed one by one. parts: blocks and
-    warp instructions of each run of neighbouring blocks, in order; of several launches those of the last.
+    warp instructions of each run of neighbouring blocks, in order; of several launches those of the last. constants:
+    lines of constants that had to be fetched.
     """
 
     touches: tuple[Touch, ...]
@@ -75,6 +83,7 @@ class Footprint(NamedTuple):
     ran: int
     followed: int
     parts: tuple[tuple[int, int], ...] = ()
+    constants: float = 0.0
 
     def plus(self, other: Footprint) -> Footprint:
         """Return the sums of two launches; what both touch counts twice, and arrays have their size once."""
@@ -91,7 +100,7 @@ class Footprint(NamedTuple):
         return Footprint(
             tuple(touches.values()), sums(self.read, other.read), sums(self.written, other.written),
             {**self.sizes, **other.sizes}, self.blocks + other.blocks, self.ran + other.ran,
-            self.followed + other.followed, other.parts or self.parts,
+            self.followed + other.followed, other.parts or self.parts, self.constants + other.constants,
         )  # fmt: skip
 
 
@@ -123,6 +132,55 @@ def _words_of_a_bank(request: Array, places: Array, size: int) -> Array:
     return found
 
 
+class ConstantLines:
+    """How many lines of constants have to be fetched for requests whose lanes read at different addresses.
+
+    Which warp comes when is not known, so the cache is taken to be as lucky as can be: of a request's lines it has
+    those of the one request, of the same step of all warps or of the step before, that shares most with it, and what
+    room that leaves; or those that all requests want most often. So warps that go through a table together fetch
+    nothing, and tables that the cache holds are never fetched again.
+    """
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.steps = 0
+        self.before: Array = np.zeros((0, CONSTANT_BANK), np.float32)
+        self.wanted: Array = np.zeros(CONSTANT_BANK)
+        self.seen: list[Array] = []  # by step: lines of each request, and those that the cache may have
+
+    def note(self, addresses: Array, mask: Array | None, requests: int) -> None:
+        """Note one step of all warps; addresses, mask: of (blocks, threads), whole warps."""
+        self.requests += requests
+        if self.steps == LOOKED_AT:
+            return
+        self.steps += 1
+        lines = (addresses.reshape(-1, 32) >> CONSTANT_SHIFT) % CONSTANT_BANK
+        on = np.ones(lines.shape, np.bool_) if mask is None else mask.reshape(-1, 32)
+        chosen = np.flatnonzero(on.any(axis=1))
+        chosen = chosen[:: max(1, len(chosen) // LOOKED_AT)]
+        if not len(chosen):
+            return
+        now = np.zeros((len(chosen), CONSTANT_BANK), np.float32)
+        request, lane = np.nonzero(on[chosen])
+        now[request, lines[chosen][request, lane]] = 1
+        many = now.sum(axis=1)
+        shared = now @ np.concatenate([now, self.before]).T
+        np.fill_diagonal(shared, 0)
+        there = shared.max(axis=1) + np.maximum(CONSTANT_LINES - many, 0)
+        self.seen.append(np.stack([many, there]))
+        self.wanted += now.sum(axis=0)
+        self.before = now
+
+    def fetched(self) -> float:
+        """Return the lines that all requests together have to fetch at least."""
+        if not self.seen:
+            return 0.0
+        many, there = np.concatenate(self.seen, axis=1)
+        often = float(np.sort(self.wanted)[-CONSTANT_LINES:].sum() / self.wanted.sum())
+        missing = np.maximum(many - np.maximum(there, often * many), 0)
+        return float(missing.mean()) * self.requests
+
+
 class Footprints:
     """Collects the footprint of one launch."""
 
@@ -137,6 +195,7 @@ class Footprints:
         # By slot, what blocks have touched, and what they have written: (blocks followed, sectors of the array).
         self.seen: dict[tuple[int, bool], Array] = {}
         self.followed = 0
+        self.constants = ConstantLines()
         self.parts: list[tuple[int, int]] = []  # blocks of each chunk, and the instructions before it
 
     def start(self, chunk: Chunk, instructions: int) -> None:
@@ -309,8 +368,9 @@ class Footprints:
         ends = [before for _, before in self.parts[1:]] + [instructions]
         parts = tuple((many, end - start) for (many, start), end in zip(self.parts, ends, strict=True))
         return Footprint(
-            tuple(touches), distinct(False), distinct(True), sizes, blocks, self.before, self.followed, parts
-        )
+            tuple(touches), distinct(False), distinct(True), sizes, blocks, self.before, self.followed, parts,
+            self.constants.fetched(),
+        )  # fmt: skip
 
 
 def corners(address: Affine, chunk: Chunk) -> Array:
