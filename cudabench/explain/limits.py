@@ -5,8 +5,8 @@ its datasheet (`cudabench.cards`). Nothing here is a time that was measured, and
 kernel takes is at least the longest, and more where resources do not overlap.
 
 * memory: the distinct sectors that a launch reads, each once, and those that it writes, but for what the L2 may still
-  hold at the end; of later launches only what the L2 cannot have kept. With a cold L2, also what the flush before a
-  sample left there unwritten, which the kernel's own sectors drive out. With a hot one, only what does not fit it.
+  hold at the end; of later launches only what the L2 cannot have kept. With a hot L2, only what does not
+  fit it.
 * l2: sectors that a block had not had before (what it asks for again may lie in the L1), as if the blocks that share
   an SM shared all of them; and every store's sectors. A slice of the L2 moves 64 bytes a clock, takes a turn of half
   that to exchange a sector with memory, and two turns to write a part of a sector, which it has to read first. (The
@@ -27,7 +27,7 @@ kernel takes is at least the longest, and more where resources do not overlap.
   it does.
 
 What an empty launch takes alone between two events stands before each of them: nothing of what a kernel does can
-happen in that time, so it adds to every limit.
+happen in that time, so it adds to every limit. Not with a hot L2, where a sample is many launches back to back.
 """
 
 from __future__ import annotations
@@ -53,9 +53,6 @@ SECTOR, LINE = 32, 128
 CONSTANT = 4  # bytes of a constant's address, as the ceilings count them
 L1_BYTES = 256 * 1024  # of the largest L1 of any SM
 L2_KEPT = 0.5  # of the L2 may hold what a kernel wrote when its clock stops: its half; an H200 kept 24 MB of 60 MiB
-# Of what drives the flush's lines out of the L2, so much is written back first: the least that 100 launches of the
-# ladders took longer after a flush than under Nsight Compute, which leaves nothing behind, on an H200 and on an H100.
-FLUSHED = 0.27
 TURN = 64  # bytes that a slice of the L2 moves in a turn
 MEMORY_TURN, PARTIAL_TURNS = 0.5, 2.0
 TAIL = 1.05  # of the mean: an SM that has more blocks than so is worth a limit of its own
@@ -295,11 +292,12 @@ def limits(work: Sequence[Work], card: Card, *, cache: str = "cold", moved: int 
     launches, longest = sum(one.times for one in work), max(spent.seconds.values(), default=0.0)
     if rates.gap and launches > 1:
         spent.add("launch", (launches - 1) * rates.gap, launches=launches)
-    elif rates.alone > longest:
+    alone = rates.alone if cache == "cold" else 0.0
+    if launches == 1 and alone > longest:
         spent.add("start", longest)
-    note = (f"; {rates.alone * 1e6:.3g} us of it to launch" if rates.alone else "") + _sampled(work)
+    note = (f"; {alone * 1e6:.3g} us of it to launch" if alone else "") + _sampled(work)
     found = [
-        Limit(resource, rates.alone + seconds, _detail(resource, spent, rates) + note)
+        Limit(resource, alone + seconds, _detail(resource, spent, rates) + note)
         for resource, seconds in spent.seconds.items()
         if seconds >= LEAST_S
     ]
@@ -338,7 +336,7 @@ def distinct(one: Work) -> tuple[float, float]:
 def _memory(spent: _Spent, work: Sequence[Work], rates: Rates, cache: str, moved: int | None) -> None:
     if rates.memory is None:
         return
-    read = written = stored = flushed = 0.0
+    read = written = stored = 0.0
     sampled = any(one.scale > 1 for one in work)
     for place, one in enumerate(work):
         reads, writes = (SECTOR * sectors for sectors in distinct(one))
@@ -347,12 +345,11 @@ def _memory(spent: _Spent, work: Sequence[Work], rates: Rates, cache: str, moved
             reads, writes = reads * share, writes * share
         first = place == 0 and cache == "cold"
         read += reads if first else max(0.0, reads - rates.l2_bytes)
-        flushed += FLUSHED * min(reads + writes, rates.l2_bytes) if first else 0.0
         read += (one.times - 1) * max(0.0, reads - rates.l2_bytes)
         written += one.times * max(0.0, writes - L2_KEPT * rates.l2_bytes)
         stored += one.times * writes
-    seconds = (read + written + flushed) / rates.memory
-    spent.add("memory", seconds, read=read, written=written, stored=stored, flushed=flushed)
+    seconds = (read + written) / rates.memory
+    spent.add("memory", seconds, read=read, written=written, stored=stored)
 
 
 def _l2(spent: _Spent, one: Work, rates: Rates) -> None:
@@ -786,9 +783,8 @@ def _detail(resource: str, spent: _Spent, rates: Rates) -> str:
         assert rates.memory is not None
         kept = f" of {_bytes(figures['stored'])}" if figures["written"] < figures["stored"] else ""
         why = " (the L2 may keep the rest)" if kept else ""
-        flushed = f", {_bytes(figures['flushed'])} of the flush before" if figures["flushed"] >= 1e3 else ""
         return (
-            f"{_bytes(figures['read'])} must be read and {_bytes(figures['written'])}{kept} written{why}{flushed}, at "
+            f"{_bytes(figures['read'])} must be read and {_bytes(figures['written'])}{kept} written{why}, at "
             f"{rates.memory / 1e9:.0f} GB/s"
         )
     if resource == "l2":
