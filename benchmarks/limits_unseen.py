@@ -2,8 +2,9 @@
 
     python benchmarks/limits_unseen.py record FOLDER [KERNEL ...]    # a GPU
     python benchmarks/limits_unseen.py watch FOLDER [KERNEL ...]     # a GPU, and ncu with access to the counters
-    python benchmarks/limits_unseen.py print FOLDER [FOLDER ...]     # anywhere: the tables, of one folder a card
-    python benchmarks/limits_unseen.py again FOLDER [FOLDER ...]     # anywhere: the limits as they are now
+    python benchmarks/limits_unseen.py pack FOLDER [FOLDER ...] FILE.json    # what runs on one card left, in one file
+    python benchmarks/limits_unseen.py print FILE.json               # anywhere: the limits as they were, and the times
+    python benchmarks/limits_unseen.py again FILE.json               # anywhere: the limits as they are now
 
 `record` runs `cudabench run --profile unseen.toml --kernel NAME --limits` for each kernel with a time of its own, so
 that one that hangs does not take the others along, and keeps each results file. `watch` has Nsight Compute look at each
@@ -20,6 +21,8 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -100,29 +103,31 @@ def shares(folder: Path) -> dict[str, dict[str, float]]:
     return found
 
 
-def results(folder: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
-    """Return by kernel the file of its run and the result in it, of those that have a time."""
-    found = {}
-    for name in kernels():
-        path = folder / f"{name}.json"
-        content = json.loads(path.read_text()) if path.exists() else {"results": []}
-        for result in content["results"]:
-            if result.get("time"):
-                found[name] = content, result
-    return found
+def gathered(folders: Sequence[Path]) -> dict[str, Any]:
+    """Return what folders of one card hold, as `print` reads it: each kernel's time, size, limits and shares."""
+    device, kernels = None, {}
+    for folder in folders:
+        busy = shares(folder)
+        for path in sorted(folder.glob("*.json")):
+            content = json.loads(path.read_text())
+            device = device or content["device"]
+            for result in content["results"]:
+                if result.get("time"):
+                    kernels[result["kernel"]] = {
+                        "file": Path(result["source"]).name,
+                        "size": [n for n in result["size"].values() if float(n).is_integer()][:SIZED],
+                        "seconds": result["time"]["median_s"],
+                        "bytes": result["bytes"],
+                        "limits": result.get("limits"),
+                    }
+        for name, units in busy.items():
+            if name in kernels:
+                kernels[name]["busy"] = units
+    return {"device": device, "kernels": kernels}
 
 
-def sized(result: dict[str, Any]) -> tuple[int, ...]:
-    """Return the whole numbers of a kernel's arguments, which are its size."""
-    size = result["size"]
-    numbers = size.values() if isinstance(size, dict) else size
-    return tuple(int(n) for n in numbers if float(n).is_integer())[:SIZED]
-
-
-def counted_here(card: Any, found: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, tuple[Limit, ...]]:
+def counted_here(card: Any, kernels: dict[str, Any]) -> dict[str, tuple[Limit, ...]]:
     """Return the limits by kernel, counted in the simulator of this machine."""
-    import click
-
     from cudabench.cli import run
     from cudabench.devices.sim import SimDevice
     from cudabench.measure import limited
@@ -130,48 +135,44 @@ def counted_here(card: Any, found: dict[str, tuple[dict[str, Any], dict[str, Any
 
     device = SimDevice("sm_" + card.device.compute_capability.replace(".", ""))
     limits = {}
-    for name, (_, result) in found.items():
-        context = run.command.make_context("run", ["--profile", str(PROFILE), "--kernel", name, "--no-cpu"])
-        assert isinstance(context, click.Context)
+    for name, one in kernels.items():
+        profile = HERE / Path(one["file"]).with_suffix(".toml")
+        context = run.command.make_context("run", ["--profile", str(profile), "--kernel", name, "--no-cpu"])
         with context:
             (series,), _ = run.series_of(context, dict(context.params))
-        operation = series.make()
-        (case,) = series.cases
-        counts = limited.sampled(device, case, operation, case.problem, operation.inputs(case.problem), seconds=600)
-        limits[name] = limited.limits_of(device, case, counts, card, Settings(), result["bytes"])
-        print(name, limits[name][0], file=sys.stderr, flush=True)
+        operation, (case,) = series.make(), series.cases
+        inputs = operation.inputs(case.problem)
+        counts = limited.sampled(device, case, operation, case.problem, inputs, seconds=600)
+        limits[name] = limited.limits_of(device, case, counts, card, Settings(), one["bytes"])
+        longest = limits[name][0]
+        print(f"{name}: {longest.time_s / one['seconds']:.3f} {longest.resource}", file=sys.stderr, flush=True)
     return limits
 
 
-def show(folder: Path, again: bool) -> None:
+def show(recorded: dict[str, Any], again: bool) -> None:
     """Print a card's table."""
     from cudabench.cards.load import like
-    from cudabench.results.file import load as read
+    from cudabench.model import DeviceInfo
 
-    found, busy = results(folder), shares(folder)
-    if not found:
-        sys.exit(f"{folder} has no results of a run")
-    content = next(iter(found.values()))[0]
-    device = content.get("device") or content["devices"][0]
-    card = like(read(folder / f"{next(iter(found))}.json").devices[0])
-    limits = counted_here(card, found) if again else {}
+    device, kernels = recorded["device"], recorded["kernels"]
+    known = {spec.name for spec in fields(DeviceInfo)}
+    card = like(DeviceInfo(**{name: value for name, value in device.items() if name in known}))
+    limits = counted_here(card, kernels) if again else {}
     rows, uncounted = [], []
-    for name, (_, result) in found.items():
-        its = limits.get(name) or tuple(
-            Limit(one["resource"], one["time_s"], one["detail"]) for one in result.get("limits") or ()
-        )
-        unit = max(busy[name], key=lambda unit: busy[name][unit]) if busy.get(name) else None
-        if not its:
+    for name, one in kernels.items():
+        its = limits.get(name) or tuple(Limit(**limit) for limit in one["limits"] or ())
+        busy = one.get("busy") or {}
+        unit = max(busy, key=lambda unit: busy[unit]) if busy else None
+        if its:
+            size = tuple(one["size"])
+            rows.append(Row(one["file"][:-3], name, size, one["seconds"], its, unit, busy.get(unit, 0.0)))
+        else:
             uncounted.append(name)
-            continue
-        share = busy[name][unit] if unit else 0.0
-        rows.append(Row("unseen", name, sized(result), result["time"]["median_s"], its, unit, share))
-    print(f"on {card.title}; times: {device['name']}, driver {device.get('driver')}, cold medians of cudabench run\n")
-    print(f"{'operation':10} {'kernel':18} {'size':14} {'us':>9} {'limit/t':>7} {'busiest':10} longest limits in us")
+    print(f"on {card.title}; times: {device['name']}, driver {device['driver']}, cold medians of cudabench run\n")
+    print(f"{'file':10} {'kernel':18} {'size':14} {'us':>9} {'limit/t':>7} {'busiest':10} longest limits in us")
     print("\n".join(map(text, rows)))
     summary(rows)
-    missing = [name for name in kernels() if name not in found]
-    print(f"without a time: {', '.join(missing) or 'none'}; without counts: {', '.join(uncounted) or 'none'}")
+    print(f"without counts: {', '.join(uncounted) or 'none'}")
 
 
 def main() -> None:
@@ -179,9 +180,12 @@ def main() -> None:
     words = sys.argv[1:]
     if len(words) > 1 and words[0] in ("record", "watch"):
         (record if words[0] == "record" else watch)(Path(words[1]).resolve(), words[2:] or kernels())
+    elif len(words) > 2 and words[0] == "pack":
+        found = gathered([Path(word) for word in words[1:-1]])
+        Path(words[-1]).write_text(json.dumps(found, indent=1) + "\n")
     elif len(words) > 1 and words[0] in ("print", "again"):
-        for folder in words[1:]:
-            show(Path(folder), words[0] == "again")
+        for word in words[1:]:
+            show(json.loads(Path(word).read_text()), words[0] == "again")
     else:
         sys.exit(__doc__)
 
