@@ -30,6 +30,7 @@ from cudabench.plan import cases, chapters
 from cudabench.render import table
 from cudabench.results import plot
 from cudabench.results.file import ResultsFile, load
+from cudabench.simulator.count.footprint import ConstantLines
 from cudabench.toolchain.compiler import compile_ptx
 from cudabench.toolchain.sass import Instruction
 from tests.conftest import FAKE, FakeDevice, Ran
@@ -76,6 +77,48 @@ def test_distinct_sectors_of_a_launch_and_of_its_blocks() -> None:
     (store,) = [touch for touch in found.touches if touch.op == "store"]
     assert store.partial == store.sectors == 640  # every other word
     assert store.turns == 2 * store.requests  # 64 words apart by two: two in each other bank
+
+
+AGAIN = """
+extern "C" __global__ void again(float *kept, float *both, const float *in) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    kept[i] = in[i];
+    __syncthreads();
+    both[i] += kept[i ^ 1];
+}
+"""
+
+
+def test_what_a_launch_wrote_itself_it_does_not_read() -> None:
+    """What is written and then read back comes from no memory; what is read and then written is both."""
+    arrays = [np.zeros(640, np.float32), np.zeros(640, np.float32), np.ones(640, np.float32)]
+    found = simulator.run(
+        compile_ptx(AGAIN, "again.cu").ptx, "again", 10, 64, arrays, names=["kept", "both", "in"], footprint=True
+    ).footprint
+    assert found is not None
+    assert {name: count for name, count in found.read.items() if count} == {"in": 80, "both": 80}
+    assert found.written == {"kept": 80, "both": 80}
+    stores = {touch.array: touch.fresh for touch in found.touches if touch.op == "store"}
+    assert stores == {"kept": 80, "both": 80}  # also where the block had read them
+
+
+@pytest.mark.parametrize(
+    ("words", "fetched"),
+    [
+        (lambda warp, lane, step: lane * 8, 0),  # 1 KiB, which stays
+        (lambda warp, lane, step: step * 32 + lane, 0),  # all warps go through the table together
+        (lambda warp, lane, step: (warp % 2 * 512 + lane * 16) % 16384, 0),  # two halves, each wanted again at once
+        (lambda warp, lane, step: (lane * 16 + warp * 512 + step * 4096) % 16384, 32),  # no warp wants another's
+    ],
+)
+def test_lines_of_constants_that_the_cache_lacks(words: Callable[..., Any], fetched: int) -> None:
+    """A cache that is as lucky as can be still lacks what no other request has wanted."""
+    lines = ConstantLines()
+    warp, lane = np.divmod(np.arange(256), 32)
+    for step in range(8):
+        lines.note(words(warp, lane, step)[None] * 4, None, 8)
+    assert lines.requests == 64
+    assert lines.fetched() / 64 == pytest.approx(fetched, rel=0.04)
 
 
 def test_nobody_pays_who_does_not_ask() -> None:
@@ -182,6 +225,48 @@ def test_few_blocks_leave_multiprocessors_empty() -> None:
     result = simulated("naive", 1024, 64, operation="matvec")
     work = max(seconds(result, name) for name in ("issue", "lsu", "alu", "fma"))
     assert seconds(result, "tail") == pytest.approx(work * 132 / 4)
+
+
+def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
+    """An empty launch takes its time before anything can happen; back to back, at a hot cache, it does not."""
+    alone = cards.load("h200").value("launch-alone")
+    cold, hot = (simulated("smem", 64, 64, cache=cache).limits for cache in ("cold", "hot"))
+    assert alone
+    assert cold
+    assert hot
+    assert all(limit.time_s > alone for limit in cold)
+    assert (cold[0].resource, "us of it to launch" in cold[0].detail) == ("start", True)
+    pure = {limit.resource: limit.time_s for limit in hot}
+    assert pure["issue"] < alone
+    assert next(limit.time_s for limit in cold if limit.resource == "issue") == pytest.approx(alone + pure["issue"])
+
+
+def test_tensor_cores_are_priced_at_the_named_clock() -> None:
+    """A ceiling that the clock went down for is no bound of a short launch; wgmma and mma.sync have each their own."""
+    card = cards.load("h200")
+    rates, mhz = limits.Rates.of(card).tensor, card.device.clocks["sm_mhz"]
+    for name in ("tensor-bf16", "wgmma-bf16"):
+        one = card.ceilings[name]
+        assert one.value is not None
+        assert one.clock_mhz is not None
+        assert rates[name.removeprefix("tensor-")] == pytest.approx(one.value * mhz / one.clock_mhz)
+        assert one.theoretical is not None
+        assert rates[name.removeprefix("tensor-")] <= 1.01 * one.theoretical
+    assert rates["wgmma-bf16"] > 1.2 * rates["bf16"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "sure"),
+    [
+        (((4, 400), (4, 400), (4, 400)), 1.0),
+        (tuple((4, 100 + k) for k in range(32)), 0.998),  # grows along the grid
+        (((4, 40),) * 31 + ((4, 4000),), 0.244),  # one of 32: what the others did is sure
+        (((16, 640),), 1.0),
+    ],
+)
+def test_an_uneven_sample_is_not_taken_at_its_word(parts: tuple[tuple[int, int], ...], sure: float) -> None:
+    """Where few blocks of a sample did most, the limit is of what all did."""
+    assert limits.sure(parts) == pytest.approx(sure, abs=0.002)
 
 
 def test_a_dependent_load_waits() -> None:

@@ -99,9 +99,9 @@ class Work(NamedTuple):
     @property
     def scale(self) -> float:
         """By what counts are to be multiplied where only some blocks ran: less where those differ so much that all
-        blocks together may have done less than they tell (`_sure`)."""
+        blocks together may have done less than they tell (`sure`)."""
         whole = self.footprint.blocks / self.footprint.ran
-        return whole if whole == 1 else max(1.0, whole * _sure(self.footprint.parts))
+        return whole if whole == 1 else max(1.0, whole * sure(self.footprint.parts))
 
     @property
     def blocks(self) -> int:
@@ -114,7 +114,7 @@ class Work(NamedTuple):
         return -(-prod(self.block) // 32)
 
 
-def _sure(parts: Sequence[tuple[int, int]]) -> float:
+def sure(parts: Sequence[tuple[int, int]]) -> float:
     """Return what part of a sample's instructions a block all blocks have at least, of (blocks, instructions) in order.
 
     Two standard errors under the mean, where the error comes of the differences of neighbours (a work that grows along

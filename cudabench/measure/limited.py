@@ -19,8 +19,9 @@ from cudabench.toolchain.sass import Function
 Issued = dict[str, dict[int, tuple[int, int]]]
 
 # What runs where limits alone are asked for, threads of a launch and blocks at least: each as long as it is expected to
-# take no longer than that, by what the one before it took.
+# take no longer than that, by what the one before it took; the last one longer where blocks differ.
 SAMPLES = ((0, 4, 0.0), (4096, 16, 15.0), (32768, 16, 4.0))
+EVEN, UNEVEN_S = 0.9, 20.0
 
 
 def merged_in(device: SimDevice, case: Case) -> Issued:
@@ -84,8 +85,11 @@ def sampled(
     end, took, ran = time.monotonic() + seconds, 0.0, 1
     for threads, blocks, most_s in SAMPLES:
         grows = max(_threads(case, threads, blocks) / ran, 1.0)
-        if run is not None and took * grows > min(most_s, end - time.monotonic()):
-            break
+        if run is not None:
+            footprints = [one.report.footprint for one in run.launched]
+            uneven = any(one is not None and limits.sure(one.parts) < EVEN for one in footprints)
+            if took * grows > min(UNEVEN_S if uneven else most_s, end - time.monotonic()):
+                break
         device.reset(case)
         start = time.monotonic()
         run = device.run(
