@@ -707,8 +707,8 @@ class MachineCode:
     pipes: Annotated[Mapping[str, int] | None, "The same instructions by the pipe that they occupy."] = None
     arithmetic: Annotated[
         tuple[str, ...] | None,
-        "Number formats that it computes in or rounds to, and 'approximate' where the source asks for short forms of "
-        "special functions; null where nobody read the code.",
+        "Number formats that it computes in or rounds to; 'sparse' where tensor cores leave zeros out, 'approximate' "
+        "where the source asks for short forms of special functions; null where nobody read the code.",
     ] = None
     inexact: Annotated[
         str | None, "Why hardware may execute more or fewer instructions, from run to run too; null where as many."

@@ -19,8 +19,9 @@ from cudabench import operations, simulator
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import DeviceUnusable
 from cudabench.explain import executed, machine_code, merged, moved
+from cudabench.measure import floors
 from cudabench.measure.simulated_run import SimulatedRun
-from cudabench.model import Case, Settings
+from cudabench.model import Case, DeviceInfo, Settings
 from cudabench.plan import cases
 from cudabench.simulator.count import detours
 from cudabench.toolchain import compiler, cubin, nvdisasm, sass
@@ -433,6 +434,26 @@ extern "C" __global__ void k(float *d, const unsigned *a) {
     for (int i = 0; i < 4; i++) d[4 * threadIdx.x + i] = c[i];
 }
 """
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("IMMA.16832.S8.S8", ("int8",)),
+        ("IMMA.16864.S4.S4", ("int4",)),
+        ("BMMA.168256.AND.POPC", ("int1",)),
+        ("HMMA.SP.16832.F32", ("float16", "sparse")),
+        ("HGMMA.SP.64x256x32.F32.BF16", ("bfloat16", "sparse")),
+    ],
+)
+def test_products_whose_rate_nobody_knows_have_names_of_their_own(words: str, names: tuple[str, ...]) -> None:
+    """Sparse products and integers of few bits are no dense ones of 8 or 16 bits: no floor of operations is theirs."""
+    opcode, *modifiers = words.split(".")
+    block = sass.Block(0, (sass.Instruction(0, "", opcode, tuple(modifiers), (), 0),), (), True, "")
+    found = machine_code.arithmetic([sass.Function("k", (block,))], [])
+    assert found == names
+    h200 = DeviceInfo("H200", "cuda", "9.0", sm_count=132, clocks={"sm_mhz": 1980})
+    assert (floors.flops_floor(10**12, found, h200) is None) == (names != ("int8",))
 
 
 @needs_tools

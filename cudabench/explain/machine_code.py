@@ -55,7 +55,10 @@ def pipe(instruction: Instruction) -> str:
 
 # ---------------------------------------------------------------------------------------------------------- arithmetic
 
-ORDER = ("float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8", "approximate")
+ORDER = (
+    "float64", "float32", "tf32", "bfloat16", "float16", "float8", "float4", "int8", "int4", "int1", "sparse",
+    "approximate",
+)  # fmt: skip
 _FORMATS = {
     "TF32": "tf32", "BF16": "bfloat16", "BF16_V2": "bfloat16", "F16": "float16", "E4M3": "float8", "E5M2": "float8",
 }  # fmt: skip
@@ -69,8 +72,9 @@ _ASKED_WITHOUT_FTZ = ("ex2", "rcp", "sqrt")
 def arithmetic(functions: Iterable[Function], ptx: Sequence[str]) -> tuple[str, ...]:
     """Return the number formats that a kernel computes with or rounds to, in the order of `ORDER`.
 
-    'approximate' stands for special functions that the source asked for by an intrinsic (__sinf, __fdividef), by
-    .approx or by a compiler option. What a plain division, expf or rsqrtf uses inside is none: those are accurate.
+    'sparse' stands for tensor cores that leave the zeros of an operand out; 'approximate' for special functions that
+    the source asked for by an intrinsic (__sinf, __fdividef), by .approx or by a compiler option. What a plain
+    division, expf or rsqrtf uses inside is none: those are accurate.
     """
     found: set[str] = set()
     lines: set[int] = set()
@@ -86,12 +90,18 @@ def arithmetic(functions: Iterable[Function], ptx: Sequence[str]) -> tuple[str, 
 
 def _formats(instruction: Instruction) -> set[str]:
     opcode, modifiers = instruction.opcode, instruction.modifiers
+    if "SP" in modifiers and "MMA" in opcode:
+        return {"sparse", *_formats(instruction._replace(modifiers=tuple(m for m in modifiers if m != "SP")))}
     if opcode in ("FADD", "FMUL", "FFMA", "FADD2", "FMUL2", "FFMA2", "FFMA32I", "FSWZADD"):
         return {"float32"}
     if opcode in ("DADD", "DMUL", "DFMA", "DMMA"):
         return {"float64"}
     if opcode in ("IMMA", "IGMMA", "IDP", "IDP4A"):
-        return {"int8"}
+        return {"int4" if {"S4", "U4"} & set(modifiers) and opcode == "IMMA" else "int8"}
+    if opcode in ("BMMA", "BGMMA"):
+        return {"int1"}
+    if opcode in ("OMMA", "UTCOMMA"):
+        return {"float4"}
     if opcode in ("QGMMA", "QMMA", "UTCQMMA"):
         return {"float8"}
     if opcode in ("HMMA", "HGMMA", "UTCHMMA"):
