@@ -450,7 +450,7 @@ def test_products_whose_rate_nobody_knows_have_names_of_their_own(words: str, na
     """Sparse products and integers of few bits are no dense ones of 8 or 16 bits: no floor of operations is theirs."""
     opcode, *modifiers = words.split(".")
     block = sass.Block(0, (sass.Instruction(0, "", opcode, tuple(modifiers), (), 0),), (), True, "")
-    found = machine_code.arithmetic([sass.Function("k", (block,))], [])
+    found = machine_code.arithmetic([sass.Function("k", "k", (block,))], [])
     assert found == names
     h200 = DeviceInfo("H200", "cuda", "9.0", sm_count=132, clocks={"sm_mhz": 1980})
     assert (floors.flops_floor(10**12, found, h200) is None) == (names != ("int8",))

@@ -429,7 +429,8 @@ class _Code(NamedTuple):
             if touch.instruction in loads and ran[touch.instruction]:
                 loads[touch.instruction] *= min(1.0, touch.requests / ran[touch.instruction])
         for function, times in zip(one.functions, counts, strict=True):
-            for block, count in zip(function.blocks, times, strict=True):
+            ways = paths(function, [count.warps for count in times], loads)
+            for block, count, way in zip(function.blocks, times, ways, strict=True):
                 if not count.warps:
                     continue
                 warps = count.warps * one.scale
@@ -440,7 +441,6 @@ class _Code(NamedTuple):
                     if (product := tensor_operations(instruction)) is not None:
                         tensor[product[0]] += warps * product[1]
                     shuffles += warps * (instruction.opcode == "SHFL")
-                way = path(block.instructions, loads)
                 clocks += warps * way.clocks
                 waits += warps * way.waits
         start = next(iter(executions.values()))
@@ -561,11 +561,19 @@ def tensor_operations(instruction: Instruction) -> tuple[str, int] | None:
 # Latency -------------------------------------------------------------------------------------------------------------
 
 
+# By register: the clocks until its value is there, and whether it is one that was loaded.
+_Ready = Mapping[str, tuple[float, bool]]
+
+
 class Path(NamedTuple):
-    """Clocks of a warp through a basic block, and those of them in which it waits for memory."""
+    """Clocks of a warp through a basic block, and those of them in which it waits for memory.
+
+    left: what is still under way behind it.
+    """
 
     clocks: float
     waits: float
+    left: _Ready
 
 
 _REGISTER = re.compile(r"(?<![\w.])(U?R)(\d+)((?:\.\w+)*)")
@@ -574,13 +582,13 @@ _LOADS = ("LD", "LDG", "ATOM", "ATOMG")
 _STORES = ("ST", "STG", "STS", "STL", "RED", "REDG", "STSM")
 
 
-def path(instructions: Sequence[Instruction], loads: Mapping[int, float]) -> Path:
+def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before: _Ready | None = None) -> Path:
     """Return the fewest clocks that a warp needs from the first instruction of a basic block to behind its last.
 
     A warp issues in order, one instruction a clock at best, and each when its operands are there. loads: by PTX line,
-    the clocks from a load to its value. What a block needs from the one before it is taken to be there.
+    the clocks from a load to its value. before: what is under way as it comes in.
     """
-    ready: dict[str, tuple[float, bool]] = {}
+    ready = dict(before or {})
     now, waits = -1.0, 0.0
     for instruction in instructions:
         reads, writes = operands(instruction)
@@ -594,7 +602,30 @@ def path(instructions: Sequence[Instruction], loads: Mapping[int, float]) -> Pat
         clocks, load = _result_clocks(instruction, loads)
         for name in writes:
             ready[name] = (start + clocks, load)
-    return Path(now + 1, waits)
+    end = now + 1
+    return Path(end, waits, {name: (when - end, load) for name, (when, load) in ready.items() if when > end})
+
+
+def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) -> list[Path]:
+    """Return the path of each block of a function, in order, each with what is under way as a warp comes in.
+
+    That is what is under way behind all blocks before it that ran, by the shortest of them; where one of those stands
+    behind it, as at the head of a loop, nothing.
+    """
+    before: dict[int, list[int]] = defaultdict(list)
+    for block in function.blocks:
+        for following in block.successors:
+            if ran[block.number]:
+                before[following].append(block.number)
+    found: list[Path] = []
+    for block in function.blocks:
+        ways = [found[number].left for number in before[block.number] if number < block.number]
+        ready: dict[str, tuple[float, bool]] = {}
+        if ways and len(ways) == len(before[block.number]):
+            for name in set(ways[0]).intersection(*ways[1:]):
+                ready[name] = min(way[name] for way in ways)
+        found.append(path(block.instructions, loads, ready))
+    return found
 
 
 def _result_clocks(instruction: Instruction, loads: Mapping[int, float]) -> tuple[float, bool]:
