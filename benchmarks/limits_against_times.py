@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cudabench import operations
-from cudabench.cards.load import load
+from cudabench.cards.load import Card, load
 from cudabench.devices.sim import SimDevice
+from cudabench.explain.limits import LAUNCHED
 from cudabench.measure import limited
 from cudabench.model import Limit, Settings
 from cudabench.plan import cases
@@ -50,6 +51,7 @@ class Row(NamedTuple):
     limits: tuple[Limit, ...]
     busiest: str | None
     share: float
+    launch: float = 0.0  # seconds of the launch itself, which are in every limit
 
     @property
     def ratio(self) -> float:
@@ -79,10 +81,16 @@ def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
             limits = limited.limits_of(device, case, run, card, Settings(), operation.bytes(case.problem) or None)
             busy = {unit: one[unit] for unit in MEANS if one.get(unit) is not None}
             busiest = max(busy, key=lambda unit: busy[unit]) if busy else None
-            row = Row(name, kernel, size, one["seconds"], limits, busiest, busy.get(busiest or "", 0.0))
+            share, launch = busy.get(busiest or "", 0.0), launched(card)
+            row = Row(name, kernel, size, one["seconds"], limits, busiest, share, launch)
             its.append(row)
             print(card.title, text(row), flush=True, file=sys.stderr)
     return found
+
+
+def launched(card: Card) -> float:
+    """Return the seconds of a launch that are in every limit on a card."""
+    return LAUNCHED * (card.value("launch-alone") or 0.0)
 
 
 def text(row: Row) -> str:
@@ -123,7 +131,7 @@ def summary(found: list[Row]) -> None:
         if any(
             limit.resource in MEANS[row.busiest or ""]
             for limit in row.limits
-            if limit.time_s >= NEAR * row.limits[0].time_s
+            if limit.time_s - row.launch >= NEAR * (row.limits[0].time_s - row.launch)
         )
     ]
     print(

@@ -29,7 +29,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from limits_against_times import Row, summary, text  # noqa: E402
+from limits_against_times import Row, launched, summary, text  # noqa: E402
 from record_ladders import COUNTERS, SECONDS  # noqa: E402
 
 from cudabench.model import Limit  # noqa: E402
@@ -165,7 +165,9 @@ def show(recorded: dict[str, Any], again: bool) -> None:
         unit = max(busy, key=lambda unit: busy[unit]) if busy else None
         if its:
             size = tuple(one["size"])
-            rows.append(Row(one["file"][:-3], name, size, one["seconds"], its, unit, busy.get(unit, 0.0)))
+            rows.append(
+                Row(one["file"][:-3], name, size, one["seconds"], its, unit, busy.get(unit, 0.0), launched(card))
+            )
         else:
             uncounted.append(name)
     print(f"on {card.title}; times: {device['name']}, driver {device['driver']}, cold medians of cudabench run\n")
