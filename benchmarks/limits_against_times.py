@@ -38,6 +38,7 @@ MEANS = {
     "fp64": ("fp64", "issue"),
     "tensor": ("tensor", "issue"),
 }
+NO_UNIT = ("latency", "tail", "blocks", "launch", "start", "constant", "atomic")  # nothing that is named above
 NEAR = 0.8  # of the longest: a limit that holds the kernel as well
 
 
@@ -138,6 +139,8 @@ def summary(found: list[Row]) -> None:
         f"what Nsight Compute reports busiest is among the limits within {NEAR} of the longest:"
         f" {len(same)} of {len(known)}"
     )
+    units = [row for row in known if row.limits[0].resource not in NO_UNIT]
+    print(f"  of those whose longest limit is a unit's: {sum(row in same for row in units)} of {len(units)}")
     for row in known:
         if row not in same:
             print(

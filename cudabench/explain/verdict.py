@@ -26,6 +26,7 @@ _IDEAS = {
     "local": ("registers",),
     "atomic": ("shared memory", "shuffle", "block"),
     "latency": ("under way", "before the first is used", "several", "each thread", "UNROLL", "16 bytes"),
+    "blocks": ("each thread", "UNROLL", "16 bytes", "vector", "four pixels", "fewer blocks"),
     "tail": ("each row", "cuts", "pieces", "piece"),
     "launch": ("one launch", "single"),
 }
