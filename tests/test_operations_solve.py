@@ -79,16 +79,17 @@ def test_fused_takes_a_launch_a_column() -> None:
 
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 1025, 5000, 9000])
 @pytest.mark.parametrize("itemsize", [4, 8])
-def test_panels_cover_every_column_once(n: int, itemsize: int) -> None:
-    """Panels follow each other without a gap, and each fits the registers of its block."""
+@pytest.mark.parametrize("cluster", [False, True])
+def test_panels_cover_every_column_once(n: int, itemsize: int, cluster: bool) -> None:
+    """Panels follow each other without a gap, and each fits the registers of its blocks."""
     at = problem("solve", n, dtype=f"float{8 * itemsize}")
     g = cases.geometry(SOLVE, SOLVE.kernels[-1], at, (32, 4, 1))
     columns = [
         column
         for outer in range(0, n, g["OUTER"])
-        for first, cols, rows in solve.panels(g, outer)
+        for first, cols, rows, blocks in solve.panels(g, outer, cluster)
         for column in range(first, first + cols)
-        if rows == 0 or (rows * cols * itemsize <= 256 and n - first <= rows * g["PANEL"])
+        if rows == 0 or (rows * cols * itemsize <= 256 and n - first <= rows * blocks * g["PANEL"])
     ]
     assert columns == list(range(n))
 
@@ -133,12 +134,27 @@ def test_solve_larger_random_matrices(block: tuple[int, int], dtype: str) -> Non
 def test_every_form_of_panel_in_the_simulator(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The panels that large matrices begin with are right: forced upon a small one."""
 
-    def panel(g: Geometry, left: int) -> tuple[int, int]:
+    def panel(g: Geometry, left: int, cluster: bool) -> tuple[int, int, int]:
         rows = next((rows for least, rows in ((85, 0), (70, 16), (50, 8), (30, 4)) if left > least), 2)
-        return rows, g.call("COLUMNS", rows) if rows else 1
+        return g.call("COLUMNS", rows) if rows else 1, rows, 1
 
     monkeypatch.setattr(solve, "panel", panel)
     assert simulated("solve", "blocked", size=(90,), block=(32, 4), dtype=dtype) == []
+    assert simulated("solve", "lower", size=(90,), block=(32, 4), dtype=dtype) == []
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_form_of_a_cluster_in_the_simulator(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The panels that clusters hold are right, with any number of rows a thread: forced upon a small matrix."""
+
+    def panel(g: Geometry, left: int, cluster: bool) -> tuple[int, int, int]:
+        rows = next((rows for least, rows in ((40, 16), (32, 8), (24, 4), (16, 2)) if left > least), 1)
+        return g.call("COLUMNS", rows), rows, g["CLUSTER"]
+
+    monkeypatch.setattr(solve, "panel", panel)
+    assert simulated("solve", "cluster", size=(50,), block=(32, 4), dtype=dtype) == []
 
 
 # On a GPU ------------------------------------------------------------------------------------------------------------
@@ -152,5 +168,8 @@ def test_solve_on_a_gpu(kind: str, dtype: str) -> None:
     from cudabench.devices.cuda import CudaDevice
 
     with CudaDevice(0) as device:
-        for n, kernel in [(1030, "all"), (2100, "blocked")] + ([(4200, "blocked")] if kind == "permuted" else []):
+        large = [
+            (n, kernel) for n in (2100, 4200)[: 1 + (kind == "permuted")] for kernel in ("blocked", "lower", "cluster")
+        ]
+        for n, kernel in [(1030, "all"), *large]:
             assert on_gpu(device, "solve", kernel, size=(n,), dtype=dtype, options={"matrix": kind}) == []

@@ -17,7 +17,7 @@ SUMMARIES = {
     "matvec": "Matrix times vector, from a thread a row to several rows or a part of a row a warp.",
     "distance": "Distance of two vectors: a reduction, from two passes to one.",
     "pi": "Pi by the midpoint rule, bound by arithmetic instead of memory.",
-    "solve": "Linear system by Gauss-Jordan elimination, from four launches a column to panels.",
+    "solve": "Linear system by elimination, from four launches a column to panels of a cluster.",
     "grayscale": "Colour picture to grey, from one pixel a thread to 16-byte accesses.",
     "blur": "Mean over a square neighbourhood, from one pixel a thread to sliding sums.",
     "vecadd": "Vector addition, the smallest kernel that streams.",

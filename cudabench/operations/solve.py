@@ -1,4 +1,4 @@
-"""Linear system: A x = b for an N x N matrix, by Gauss-Jordan elimination with partial pivoting.
+"""Linear system: A x = b for an N x N matrix, by Gauss-Jordan elimination or LU, with partial pivoting.
 
 A kernel here is many launches: a few for each column, or for each panel of columns.
 """
@@ -6,7 +6,7 @@ A kernel here is many launches: a few for each column, or for each panel of colu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -134,52 +134,92 @@ def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
     return launches
 
 
-def panel(g: Geometry, left: int) -> tuple[int, int]:
-    """Return the rows that each thread holds of a panel with this many rows, 0 for none, and the panel's columns."""
-    rows = next((rows for rows in (2, 4, 8, 16) if left <= rows * g["PANEL"]), 0)
-    return rows, g.call("COLUMNS", rows) if rows else 1
+class Panel(NamedTuple):
+    """A panel: its first column, its columns, the rows in each thread's registers (0: none), its blocks."""
+
+    col: int
+    cols: int
+    holds: int
+    blocks: int
 
 
-def panels(g: Geometry, outer: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the first column, the columns and the rows a thread of each panel in the OUTER columns from `outer` on."""
+def panel(g: Geometry, left: int, cluster: bool) -> tuple[int, int, int]:
+    """Return the columns of a panel with so many rows, the rows that each thread holds, and the blocks.
+
+    The first panel is a cluster's however small it is: so a small matrix, as the simulator takes it, has one, too.
+    """
+    holds = next((rows for rows in (2, 4, 8, 16) if left <= rows * g["PANEL"]), 0)
+    if cluster and (left == g.size["n"] or not 0 < holds <= g["ALONE"]):
+        many = next((rows for rows in (1, 2, 4, 8, 16) if left <= rows * g["MEMBERS"]), 0)
+        if many:
+            return g.call("COLUMNS", many), many, g["CLUSTER"]
+    return g.call("COLUMNS", holds) if holds else 1, holds, 1
+
+
+def panels(g: Geometry, outer: int, cluster: bool = False) -> Iterator[Panel]:
+    """Yield the panels of the OUTER columns from `outer` on."""
     n = g.size["n"]
     end = min(outer + g["OUTER"], n)
     while outer < end:
-        rows, cols = panel(g, n - outer)
+        cols, holds, blocks = panel(g, n - outer, cluster)
         cols = min(cols, end - outer)
-        yield outer, cols, rows
+        yield Panel(outer, cols, holds, blocks)
         outer += cols
 
 
-def blocked(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launches by panels: eliminate, spread over OUTER columns, then update the rest."""
+def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = False) -> Sequence[Launch]:
+    """Return the launches by panels: eliminate, spread over OUTER columns, then update the rest.
+
+    all_rows: every panel changes all rows; otherwise rows are left alone once they have been pivots of OUTER columns,
+    and x is found from its last elements up. cluster: panels of many rows are a cluster's instead of one block's.
+    """
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
     width, rows, threads = g["OUTER"], g["SPREAD_ROWS"], g["SPREAD"]
     shared = g["STAGES"] * g["STAGE"] * g.itemsize
+    suffix, known = ("", "place") if all_rows else ("_left", "pivot")
     launches = [_augment(g, pitch)]
     for outer in range(0, n, width):
         outer_cols = min(width, n - outer)
+        done = 0 if all_rows else outer  # places of rows that nothing changes any more
 
-        def spread(col: int, cols: int, next_cols: int, outer: int = outer, outer_cols: int = outer_cols) -> Launch:
+        def spread(
+            col: int, cols: int, next_cols: int, done: int = done, outer: int = outer, outer_cols: int = outer_cols
+        ) -> Launch:
             sizes = _ints(n, pitch, col, cols, outer, outer_cols, next_cols)
-            arguments = ("ab", "strip", "upper", "inverse", "place", *sizes)
-            return Launch("solve_spread", (cdiv(n, rows), 1, 1), (threads, 1, 1), arguments)
+            arguments = ("ab", "strip", "upper", "inverse", known, *sizes)
+            return Launch("solve_spread" + suffix, (cdiv(n - done, rows), 1, 1), (threads, 1, 1), arguments)
 
-        order = list(panels(g, outer))
-        launches.append(spread(outer, 0, order[0][1]))
-        for i, (col, cols, holds) in enumerate(order):
+        order = list(panels(g, outer, cluster))
+        launches.append(spread(outer, 0, order[0].cols))
+        for i, (col, cols, holds, blocks) in enumerate(order):
             sizes = _ints(n, pitch, col, cols, outer, outer_cols, holds)
             arguments = ("ab", "strip", "upper", "inverse", "place", "pivot", *sizes)
-            launches.append(Launch("solve_panel", (1, 1, 1), (g["PANEL"], 1, 1), arguments))
-            launches.append(spread(col, cols, order[i + 1][1] if i + 1 < len(order) else 0))
+            eliminate = "solve_panel" if blocks == 1 else "solve_panel_cluster"
+            launches.append(Launch(eliminate, (blocks, 1, 1), (g["PANEL"], 1, 1), arguments))
+            launches.append(spread(col, cols, order[i + 1].cols if i + 1 < len(order) else 0))
         first = (outer + outer_cols) // g["VEC"] * g["VEC"]
         lift = (_flat(pitch - first, g)[0], outer_cols, 1)
         launches.append(Launch("solve_lift", lift, block, ("ab", "pivot", "lifted", *_ints(pitch, outer, first))))
-        arguments = ("ab", "lifted", "place", *_ints(n, pitch, outer, outer_cols))
-        update = (cdiv(n + 1 - first, g["TILE_X"]), grid[1], 1)
-        launches.append(Launch("solve_update", update, block, arguments, shared))
-    launches.append(Launch("solve_collect", _flat(n, g), block, ("ab", "pivot", "x", *_ints(n, pitch))))
+        arguments = ("ab", "lifted", known, *_ints(n, pitch, outer, outer_cols))
+        update = (cdiv(n + 1 - first, g["TILE_X"]), grid[1] - done // g["TILE_Y"], 1)
+        launches.append(Launch("solve_update" + suffix, update, block, arguments, shared))
+    if all_rows:
+        return [*launches, Launch("solve_collect", _flat(n, g), block, ("ab", "pivot", "x", *_ints(n, pitch)))]
+    for outer in reversed(range(0, n, width)):
+        outer_cols = min(width, n - outer)
+        arguments = ("ab", "pivot", "x", *_ints(n, pitch, outer, outer_cols))
+        launches.append(Launch("solve_back", (outer_cols, 1, 1), block, arguments))
     return launches
+
+
+def blocked(g: Geometry, grid: Dim) -> Sequence[Launch]:
+    """Return the launches of panels that change all rows."""
+    return by_panels(g, grid, all_rows=True)
+
+
+def clustered(g: Geometry, grid: Dim) -> Sequence[Launch]:
+    """Return the launches of panels that a cluster of blocks eliminates while many rows are left."""
+    return by_panels(g, grid, cluster=True)
 
 
 # What the constants of `blocked` may be ------------------------------------------------------------------------------
@@ -354,6 +394,25 @@ OPERATION = Operation(
             constants=BLOCKED,
             refuses=needs_warps,
             launches=blocked,
+        ),
+        Kernel(
+            "lower",
+            "solve_update_left",
+            (32, 4),
+            over_tiles,
+            constants=BLOCKED,
+            refuses=needs_warps,
+            launches=by_panels,
+        ),
+        Kernel(
+            "cluster",
+            "solve_panel_cluster",
+            (32, 4),
+            over_tiles,
+            constants=BLOCKED | {"ALONE": number(0, 16)},
+            refuses=needs_warps,
+            launches=clustered,
+            architecture="sm_90",
         ),
     ),
     buffers=buffers,
