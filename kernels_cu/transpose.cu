@@ -286,7 +286,7 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
 #define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read ahead of a tile where rows of `out` are unaligned
 #define VPITCH ((VTILE_Y + LEAD + 8 * VEC - 1) / (8 * VEC) * 8)  // vectors in a row of the tile in shared memory
 
-const unsigned VUNROLL = sizeof(T) < 4 ? 2 : 8;  // in words of its own, because a pragma does not expand the macro T
+const unsigned VUNROLL = sizeof(T) < 4 ? sizeof(T) : 8;  // in words of its own: a pragma does not expand the macro T
 
 union Vector { uint4 all; uint2 half[2]; unsigned word[4]; T at[VEC]; };  // 16 bytes along a row
 union Quad { Vector part[sizeof(T) > 4 ? 2 : 1]; T at[4]; };              // four elements down a column
@@ -315,6 +315,22 @@ __device__ __forceinline__ void store_quad(Vector *tile, unsigned x, unsigned qu
         tile[place(x, quad * 2 + 1)].all = q.part[sizeof(T) > 4].all;
 }
 
+// Turns 4 x 4 bytes at a time, in two steps of four byte permutations: word w of row r becomes the quad of column
+// 4 w + r. One element after the other would take twelve permutations.
+__device__ __forceinline__ void turn_bytes(Vector row[4])
+{
+#pragma unroll
+    for (int w = 0; w < 4; w++) {
+        unsigned a = row[0].word[w], b = row[1].word[w], c = row[2].word[w], d = row[3].word[w];
+        unsigned ab01 = __byte_perm(a, b, 0x5140), cd01 = __byte_perm(c, d, 0x5140);  // a0 b0 a1 b1
+        unsigned ab23 = __byte_perm(a, b, 0x7362), cd23 = __byte_perm(c, d, 0x7362);
+        row[0].word[w] = __byte_perm(ab01, cd01, 0x5410);
+        row[1].word[w] = __byte_perm(ab01, cd01, 0x7632);
+        row[2].word[w] = __byte_perm(ab23, cd23, 0x5410);
+        row[3].word[w] = __byte_perm(ab23, cd23, 0x7632);
+    }
+}
+
 // Reads the tile at (x0, y0) and the LEADING rows above it: a thread takes 16 bytes of each of four rows (an element
 // of each, where rows of `in` are unaligned) and turns them in registers. INSIDE: no access is outside the matrix.
 template <bool VECTORS, bool INSIDE, int LEADING>
@@ -338,11 +354,16 @@ __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx
                 else
                     row[r].at[0] = *from;
             }
+        if (VECTORS && sizeof(T) == 1)
+            turn_bytes(row);
 #pragma unroll
         for (unsigned c = 0; c < width; c++) {
             Quad q;
-            for (int r = 0; r < 4; r++)
-                q.at[r] = row[r].at[c];
+            if (VECTORS && sizeof(T) == 1)
+                q.part[0].word[0] = row[c % 4].word[c / 4];
+            else
+                for (int r = 0; r < 4; r++)
+                    q.at[r] = row[r].at[c];
             store_quad(tile, col + c, quad, q);
         }
     }
@@ -437,17 +458,18 @@ transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 // A tile row holds the quads of y % VEC = 0 first, then those of 1, ...: neighbours of a column lie apart, and a lane
 // collects the four that it writes as one vector.
 #ifndef LANES
-#define LANES 16  // that read a row side by side: one vector more than a tile's columns fill
+#define LANES 32  // that read a row side by side: one vector more than a tile's columns fill
 #endif
 #define RTILE_X ((LANES - 1) * VEC)     // columns of `in` in a tile
-#define RLEAD (64 / (int)sizeof(T))     // rows read ahead of a tile, so that what it writes begins at 64 bytes
-#define RHIGH (512 / (int)sizeof(T))    // rows read
+#define RLEAD (32 / (int)sizeof(T))     // rows read ahead of a tile, so that what it writes begins at 32 bytes
+#define RHIGH (256 / (int)sizeof(T))    // rows read
 #define RTILE_Y (RHIGH - RLEAD)         // rows of `in` in a tile
+#define RWIDE (RHIGH / VEC)             // vectors that a row of the tile is written as
 
 // Returns where element y of row x of the transposed tile lies.
 __device__ __forceinline__ unsigned ragged_place(unsigned x, unsigned y)
 {
-    return x * RHIGH + y % VEC * (RHIGH / VEC) + (y / VEC ^ x / VEC % 8 * 4);
+    return x * RHIGH + (y % VEC * RWIDE + y / VEC ^ x / VEC % 8 * 4);
 }
 
 template <bool INSIDE>
@@ -489,11 +511,11 @@ template <bool INSIDE>
 __device__ __forceinline__ void write_ragged(const T *tile, T *out, unsigned nx, unsigned ny, unsigned x0, unsigned y0,
                                              unsigned idx)
 {
-    const unsigned count = RTILE_X * 32;
+    const unsigned count = RTILE_X * RWIDE;
     bool last = y0 + RTILE_Y >= ny;  // of its column of tiles: it writes what starting early has left
-#pragma unroll 4
+#pragma unroll 2
     for (unsigned first = 0; first < count; first += BLOCK) {
-        unsigned i = first + idx, x = i / 32, col = i % 32 * VEC;
+        unsigned i = first + idx, x = i / RWIDE, col = i % RWIDE * VEC;
         unsigned early = ((x0 + x) * ny + y0) % RLEAD, at = RLEAD + col - early, y = y0 + col - early;
         bool writes = col < RTILE_Y || (!INSIDE && last);
         if (count % BLOCK && i >= count)
@@ -514,8 +536,9 @@ __device__ __forceinline__ void write_ragged(const T *tile, T *out, unsigned nx,
 }
 
 // Moves 16 bytes an access also where rows start anywhere, for elements of 4 bytes.
-// What vector moves element by element there takes little more than half of its instructions. Each vector that is written
-// has to be collected from four places, so where all rows are aligned vector takes fewer.
+// What vector moves element by element takes half of the instructions here. A tile is 124 columns wide, so that few of
+// the sectors that its rows begin and end in are read twice. Each vector that is written has to be collected from four
+// places: where all rows are aligned, vector is faster.
 extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : 1024 / BLOCK)
 transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 {
