@@ -48,6 +48,8 @@ def in_short_chains(grid: Callable[[Geometry], Dim]) -> Callable[[Geometry], Dim
 by_element = in_short_chains(striding())
 # A grid whose threads take UNROLL 16-byte vectors of each array at a time, which wait in 8 registers.
 over_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=VECTOR_THREADS))
+# All that 132 SMs hold, for the rung whose threads have less under way.
+over_more_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=2 * VECTOR_THREADS))
 UNROLLED = {"UNROLL": number(1, MAX_REGISTERS // 8)}
 
 
@@ -73,11 +75,27 @@ def two_passes(name: str, grid: Callable[[Geometry], Dim], constants: Mapping[st
     return Kernel(name, function, (256,), grid, any_grid=True, constants=constants or {}, launches=launches)
 
 
-def one_pass(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launch of the rung whose last block finishes."""
-    check_partials(grid, g.block)
-    arguments = ("a", "b", "partial", "arrived", "out", np.int32(g.size["n"]))
-    return (Launch("distance_single_pass", grid, g.block, arguments),)
+def one_pass(
+    name: str, block: int, grid: Callable[[Geometry], Dim], defines: Mapping[str, str] | None = None
+) -> Kernel:
+    """Return a rung of one launch, whose last block finishes."""
+    function = "distance_" + name.replace("-", "_")
+
+    def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
+        check_partials(grid, g.block)
+        arguments = ("a", "b", "partial", "arrived", "out", np.int32(g.size["n"]))
+        return (Launch(function, grid, g.block, arguments),)
+
+    return Kernel(
+        name,
+        function,
+        (block,),
+        grid,
+        any_grid=True,
+        constants=UNROLLED,
+        defines=lambda g: dict(defines or {}),
+        launches=launches,
+    )
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -163,15 +181,8 @@ OPERATION = Operation(
         two_passes("two-pass", by_element),
         two_passes("shuffle", by_element),
         two_passes("vector", over_vectors, UNROLLED),
-        Kernel(
-            "single-pass",
-            "distance_single_pass",
-            (256,),
-            over_vectors,
-            any_grid=True,
-            constants=UNROLLED,
-            launches=one_pass,
-        ),
+        one_pass("single-pass", 256, over_vectors),
+        one_pass("streamed", 512, over_more_vectors, {"UNROLL": "2"}),
     ),
     buffers=buffers,
     arguments=lambda problem: ("a", "b", "partial", np.int32(problem.size["n"])),
