@@ -10,6 +10,8 @@
 // BDIMX and BDIMY are the threads of a block; x runs along the rows of c. The first five kernels stride over c, so
 // that any grid is right. Offsets are size_t because m * k, k * n and m * n may exceed 2^32.
 
+#include <cuda.h>
+
 #ifndef T
 #define T float
 #endif
@@ -906,6 +908,19 @@ matmul_tensor_split(const T *__restrict__ a, const T *__restrict__ b, T *__restr
 // In bytes; tiles of a begin at multiples of 1024, for which there is room.
 #define GSHARED (GSTAGES * ((GSTAGE * 4 + 1023) / 1024 * 1024) + 1024)
 
+// The places of a group's sums in the text of an instruction
+#define PLACES32 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+    "%24, %25, %26, %27, %28, %29, %30, %31"
+#define PLACES64 PLACES32 \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, " \
+    "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define PLACES128 PLACES64 \
+    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, " \
+    "%85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, " \
+    "%105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, " \
+    "%123, %124, %125, %126, %127"
+
 #define SUMS4(i) "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3])
 #define SUMS16(i) SUMS4(i), SUMS4(i + 4), SUMS4(i + 8), SUMS4(i + 12)
 #define SUMS64(i) SUMS16(i), SUMS16(i + 16), SUMS16(i + 32), SUMS16(i + 48)
@@ -914,15 +929,7 @@ matmul_tensor_split(const T *__restrict__ a, const T *__restrict__ b, T *__restr
 __device__ __forceinline__ void begin_product(float (&sum)[128], const unsigned (&a)[4], unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20,  "
-                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39,  "
-                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58,  "
-                 "%59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77,  "
-                 "%78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96,  "
-                 "%97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112,  "
-                 "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-                 "}, {%128, %129, %130, %131}, %132, 1, 1, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {" PLACES128 "}, {%128, %129, %130, %131}, %132, 1, 1, 1;"
                  : SUMS64(0), SUMS64(64)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 #endif
@@ -931,13 +938,17 @@ __device__ __forceinline__ void begin_product(float (&sum)[128], const unsigned 
 __device__ __forceinline__ void begin_product(float (&sum)[64], const unsigned (&a)[4], unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20,  "
-                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39,  "
-                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58,  "
-                 "%59, %60, %61, %62, %63"
-                 "}, {%64, %65, %66, %67}, %68, 1, 1, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" PLACES64 "}, {%64, %65, %66, %67}, %68, 1, 1, 1;"
                  : SUMS64(0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+#endif
+}
+
+__device__ __forceinline__ void begin_product(float (&sum)[32], const unsigned (&a)[4], unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" PLACES32 "}, {%32, %33, %34, %35}, %36, 1, 1, 1;"
+                 : SUMS16(0), SUMS16(16)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 #endif
 }
@@ -951,6 +962,11 @@ __device__ __forceinline__ void hold(float (&sum)[128])
 __device__ __forceinline__ void hold(float (&sum)[64])
 {
     asm volatile("" : SUMS64(0)::"memory");
+}
+
+__device__ __forceinline__ void hold(float (&sum)[32])
+{
+    asm volatile("" : SUMS16(0), SUMS16(16)::"memory");
 }
 
 // Waits until at most LEFT of the group's begun batches of products are under way.
@@ -1083,15 +1099,7 @@ matmul_wgmma(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c
 __device__ __forceinline__ void begin_product(float (&sum)[128], unsigned long long a, unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20,  "
-                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39,  "
-                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58,  "
-                 "%59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77,  "
-                 "%78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96,  "
-                 "%97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112,  "
-                 "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-                 "}, %128, %129, 1, 1, 1, 0, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {" PLACES128 "}, %128, %129, 1, 1, 1, 0, 1;"
                  : SUMS64(0), SUMS64(64)
                  : "l"(a), "l"(b));
 #endif
@@ -1100,12 +1108,7 @@ __device__ __forceinline__ void begin_product(float (&sum)[128], unsigned long l
 __device__ __forceinline__ void begin_product(float (&sum)[64], unsigned long long a, unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20,  "
-                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39,  "
-                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58,  "
-                 "%59, %60, %61, %62, %63"
-                 "}, %64, %65, 1, 1, 1, 0, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {" PLACES64 "}, %64, %65, 1, 1, 1, 0, 1;"
                  : SUMS64(0)
                  : "l"(a), "l"(b));
 #endif
@@ -1352,4 +1355,304 @@ matmul_wgmma_split(const T *__restrict__ a, const T *__restrict__ b, T *__restri
         split_tile<true>(a, b, c, m, k, n, (T *)shared);
     else
         split_tile<false>(a, b, c, m, k, n, (T *)shared);
+}
+
+// The last rung's tiles come by the tensor memory accelerator: told a box of a matrix, it fetches the box by itself. One
+// thread tells it all, and the groups of warps that multiply only wait. Tiles are as in wgmma, c is computed transposed,
+// for every type; a step is 128 bytes of each row of a.
+#ifndef TALL
+#define TALL 256  // rows of c in a block's tile: 64, 128 or 256
+#endif
+#ifndef CLUSTER
+#define CLUSTER 2  // blocks side by side that share the rows of a: 1, 2 or 4
+#endif
+#define MULTIPLIERS (GROUPS > 1 ? GROUPS - 1 : 1)  // groups that multiply; one more fetches
+#define BESIDE (MULTIPLIERS * 64)                  // columns of c in a block's tile
+#define RSTEP (128 / (int)sizeof(T))               // columns of a, and rows of b, in the tiles of one step
+#define RSTAGE (TALL * 128 + RSTEP * BESIDE * (int)sizeof(T))  // bytes of the tiles of one step
+#ifndef RSTAGES
+#define RSTAGES (192 * 1024 / RSTAGE)  // steps whose tiles are in shared memory, in use or on the way
+#endif
+#define PART (64 * 64 * 2)  // bytes of 64 x 64 elements of 2 bytes, by which they go into c; a group has two such
+#define RPARTS (sizeof(T) == 2 ? MULTIPLIERS * 2 * PART : 0)
+#define RSHARED (RSTAGES * (RSTAGE + 16) + RPARTS + 1024)  // with a pair of barriers for every step
+
+// A barrier in shared memory counts arrivals, and bytes that are on their way; each time that none is missing ends a
+// phase, and phases are told apart by their parity.
+__device__ __forceinline__ void make_barrier(unsigned barrier, unsigned arrivals)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+#endif
+}
+
+__device__ __forceinline__ void wait_phase(unsigned barrier, unsigned parity)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{.reg .pred over;\n"
+                 "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%0], %1;\n"
+                 "@!over bra again;}" ::"r"(barrier), "r"(parity) : "memory");
+#endif
+}
+
+// Arrives, and says how many bytes will.
+__device__ __forceinline__ void expect_bytes(unsigned barrier, unsigned bytes)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+#endif
+}
+
+// Arrives at the barrier that is in the same place in a block of the cluster.
+__device__ __forceinline__ void arrive_at(unsigned barrier, unsigned block)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{.reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}" ::"r"(barrier), "r"(block) : "memory");
+#endif
+}
+
+// Waits for all blocks of the cluster.
+__device__ __forceinline__ void meet_cluster()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+// Fetches the box at (row, col) of a matrix, for this block or for those of its cluster in `blocks`, a bit for each: into
+// the same place of all, and every one's barrier gets to know of the bytes. What lies outside becomes zeros.
+__device__ __forceinline__ void fetch_box(unsigned to, const CUtensorMap &map, unsigned barrier, int row, int col,
+                                          unsigned blocks = 0)
+{
+#if __CUDA_ARCH__ >= 900
+    if (blocks)
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                     ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+                     "l"(&map), "r"(col), "r"(row), "r"(barrier), "h"((unsigned short)blocks)
+                     : "memory");
+    else
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                     " [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(&map), "r"(col), "r"(row), "r"(barrier)
+                     : "memory");
+#endif
+}
+
+// sum += A B for a group, begun and not waited for, of elements of 2 bytes by both descriptors; A's run along its columns.
+__device__ __forceinline__ void begin_turned(float (&sum)[128], unsigned long long a, unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {" PLACES128 "}, %128, %129, 1, 1, 1, "
+                 "1, 0;"
+                 : SUMS64(0), SUMS64(64)
+                 : "l"(a), "l"(b));
+#endif
+}
+
+__device__ __forceinline__ void begin_turned(float (&sum)[64], unsigned long long a, unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {" PLACES64 "}, %64, %65, 1, 1, 1, 1, "
+                 "0;"
+                 : SUMS64(0)
+                 : "l"(a), "l"(b));
+#endif
+}
+
+__device__ __forceinline__ void begin_turned(float (&sum)[32], unsigned long long a, unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." FORMAT "." FORMAT " {" PLACES32 "}, %32, %33, 1, 1, 1, 1, 0;"
+                 : SUMS16(0), SUMS16(16)
+                 : "l"(a), "l"(b));
+#endif
+}
+
+// Stores four 8 x 8 matrices of elements of 2 bytes, turned: lane 8 i + j names the place of the column j of matrix i.
+__device__ __forceinline__ void store_turned(unsigned to, const unsigned (&matrices)[4])
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(matrices[0]),
+                 "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+                 : "memory");
+#endif
+}
+
+// Puts a group's sums into c: as elements of 2 bytes by way of shared memory, from where boxes of 64 x 64 are stored while
+// the group works on; as floats at once.
+__device__ __forceinline__ void store_turned_sums(const float (&sum)[TALL / 2], const CUtensorMap &map_c, T *c, int m, int n,
+                                                  int row0, int col0, int column, unsigned part, unsigned idx)
+{
+    unsigned lane = idx % 32;
+    if (sizeof(T) == 4) {
+#pragma unroll
+        for (int i = 0; i < TALL / 2; i += 4)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                size_t row = row0 + i / 4 * 8 + lane % 4 * 2 + e, col = col0 + column;
+                if (row < m && col < n)
+                    *(Pair *)(c + row * n + col) = {(T)sum[i + e], (T)sum[i + 2 + e]};
+            }
+        return;
+    }
+    unsigned chunk = idx / 32 % 4 * 2 + lane / 8 % 2;
+#pragma unroll
+    for (int j = 0; j < TALL / 64; j++) {
+        unsigned to = part + j % 2 * PART;
+#if __CUDA_ARCH__ >= 900
+        if (idx % 128 == 0)  // the store before the last has read its part
+            asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
+        asm volatile("bar.sync %0, 128;" ::"r"(1 + idx / 128) : "memory");
+#endif
+#pragma unroll
+        for (int i = 0; i < 32; i += 8) {
+            const float *from = sum + j * 32 + i;
+            unsigned matrices[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                matrices[e] = rounded(from[e * 2], from[e * 2 + 1]);
+            unsigned row = i * 2 + lane / 16 * 8 + lane % 8;
+            store_turned(to + row * 128 + (chunk ^ row % 8) * 16, matrices);
+        }
+#if __CUDA_ARCH__ >= 900
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("bar.sync %0, 128;" ::"r"(1 + idx / 128) : "memory");
+        if (idx % 128 == 0) {
+            asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map_c),
+                         "r"(col0 + (int)(idx / 128) * 64), "r"(row0 + j * 64), "r"(to)
+                         : "memory");
+            asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        }
+#endif
+    }
+}
+
+#if __CUDA_ARCH__ >= 900
+#define CLUSTERED __cluster_dims__(CLUSTER, 1, 1)
+#else
+#define CLUSTERED
+#endif
+
+// Fetches by one thread, for the whole cluster: what a block gets of a, the cluster's others get too.
+// Blocks stay, and take tile after tile: the next one's fetches begin while this one's sums are stored. What remains is
+// the tensor cores' own rate, which at full load the card's power limits.
+extern "C" __global__ void CLUSTERED __launch_bounds__(BLOCK, 1)
+matmul_cluster(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+               const __grid_constant__ CUtensorMap map_c, T *__restrict__ c, int m, int k, int n)
+{
+    extern __shared__ uint4 tiles[];
+    unsigned start = (unsigned)__cvta_generic_to_shared(tiles), base = (start + 1023) / 1024 * 1024;
+    const char *shared = (const char *)tiles + (base - start);
+    unsigned parts = base + RSTAGES * RSTAGE, full = parts + RPARTS, empty = full + RSTAGES * 8;
+
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, rank = blockIdx.x % CLUSTER;
+    if (idx == 0) {
+        for (int stage = 0; stage < RSTAGES; stage++) {
+            make_barrier(full + stage * 8, 1);
+            make_barrier(empty + stage * 8, MULTIPLIERS * CLUSTER);
+        }
+#if __CUDA_ARCH__ >= 900
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+    }
+    meet_cluster();
+
+    // A cluster has CLUSTER tiles side by side. Clusters of a moment work on STRIP rows of tiles and few columns.
+    unsigned tiles_m = ((unsigned)m + TALL - 1) / TALL, tiles_n = ((unsigned)n + BESIDE * CLUSTER - 1) / (BESIDE * CLUSTER);
+    int steps = ((unsigned)k + 2 * RSTEP - 1) / (2 * RSTEP) * 2;
+    int stage = 0, phase = 0, row0, col0;
+    auto find = [&](unsigned tile) {
+        unsigned strip = tile / (STRIP * tiles_n) * STRIP, number = tile - strip * tiles_n;
+        unsigned high = min(tiles_m - strip, STRIP);
+        row0 = (strip + number % high) * TALL;
+        col0 = (number / high * CLUSTER + rank) * BESIDE;
+    };
+    auto advance = [&] {
+        if (++stage == RSTAGES) {
+            stage = 0;
+            phase ^= 1;
+        }
+    };
+
+    if (idx / 128 == MULTIPLIERS) {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+#endif
+        if (idx == MULTIPLIERS * 128)
+            for (unsigned tile = blockIdx.x / CLUSTER; tile < tiles_m * tiles_n; tile += gridDim.x / CLUSTER) {
+                find(tile);
+                for (int step = 0; step < steps; step++, advance()) {
+                    unsigned barrier = full + stage * 8, to = base + stage * RSTAGE;
+                    const int share = TALL / CLUSTER;
+                    wait_phase(empty + stage * 8, phase ^ 1);
+                    expect_bytes(barrier, RSTAGE);
+                    fetch_box(to + rank * share * 128, map_a, barrier, row0 + rank * share, step * RSTEP,
+                              CLUSTER > 1 ? (1 << CLUSTER) - 1 : 0);
+                    for (int col = 0; col < BESIDE; col += RSTEP)
+                        fetch_box(to + TALL * 128 + col / RSTEP * RSTEP * 128, map_b, barrier, step * RSTEP, col0 + col);
+                }
+            }
+    } else {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+#endif
+        // Of float, a lane has two neighbouring columns of b, and a warp's are spread so that its loads meet every bank.
+        int group = idx / 128, warp = idx / 32, place = lane / 8 % 2 * 4 + warp % 2 * 2 + lane / 16;
+        int column = warp / 2 * 32 + place * 4 + lane / 4 % 2 * 2;
+        int near = TALL * 128 + warp / 2 * 4096 + lane % 4 * 128 + (place ^ lane % 4) * 16 + lane / 4 % 2 * 8;
+        int far = near ^ 64;  // four rows on: there the pieces change places otherwise
+        far += 512;
+        unsigned columns[2][4][4];
+        for (unsigned tile = blockIdx.x / CLUSTER; tile < tiles_m * tiles_n; tile += gridDim.x / CLUSTER) {
+            find(tile);
+            float sum[TALL / 2] = {};
+            hold(sum);
+            int before = -1;
+            for (int step = 0; step < steps; step += 2)
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+                    wait_phase(full + stage * 8, phase);
+                    const char *tile_b = shared + stage * RSTAGE;
+                    if (sizeof(T) == 4)
+#pragma unroll
+                        for (int i = 0; i < 4; i++) {
+                            *(uint2 *)&columns[half][i][0] = *(const uint2 *)(tile_b + near + i * 1024);
+                            *(uint2 *)&columns[half][i][2] = *(const uint2 *)(tile_b + far + i * 1024);
+                        }
+                    // Rows of 128 bytes whose pieces change places; eight of them are 1024 bytes on from the eight before.
+                    unsigned long long pattern = 1ull << 16 | 64ull << 32 | 1ull << 62;
+                    unsigned long long rows = (base + stage * RSTAGE) >> 4 | pattern;
+                    unsigned long long turned = (base + stage * RSTAGE + TALL * 128 + group * PART) >> 4 | pattern;
+#if __CUDA_ARCH__ >= 900
+                    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        if (sizeof(T) == 4)
+                            begin_product(sum, columns[half][i], rows + i * 2);
+                        else
+                            begin_turned(sum, turned + i * 128, rows + i * 2);
+#if __CUDA_ARCH__ >= 900
+                    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+                    wait_products<1>();
+                    if (before >= 0 && idx % 128 < CLUSTER)
+                        arrive_at(empty + before * 8, idx % 128);
+                    before = stage;
+                    advance();
+                }
+            wait_products<0>();
+            hold(sum);
+            if (idx % 128 < CLUSTER)
+                arrive_at(empty + before * 8, idx % 128);
+            store_turned_sums(sum, map_c, c, m, n, row0, col0, column, parts + group * 2 * PART, idx);
+        }
+#if __CUDA_ARCH__ >= 900
+        if (sizeof(T) == 2 && idx % 128 == 0)
+            asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#endif
+    }
+    meet_cluster();  // no block ends while another still fetches into it
 }

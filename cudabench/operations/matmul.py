@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.launchable import MAX_GRID, MAX_STATIC_SHARED
-from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Peer, Problem, Tolerance, cdiv
+from cudabench.model import (
+    Baseline, Buffer, Dim, Geometry, Kernel, Launch, Operation, Peer, Problem, TensorMap, Tolerance, cdiv,
+)  # fmt: skip
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import in_registers, number
@@ -167,6 +169,63 @@ def broad(g: Geometry) -> dict[str, str]:
     """Return the columns of a tile: fewer where the larger tiles leave multiprocessors idle."""
     large = cdiv(g.size["m"], g["HTILE_M"]) * cdiv(g.size["n"], 256)
     return {"BROAD": str(256 if large >= FULL_BLOCKS // 2 else 128)}
+
+
+# Tiles by tensor maps ------------------------------------------------------------------------------------------------
+
+
+def needs_maps(g: Geometry) -> str | None:
+    """Refuse a block that is not two or three groups of four warps, and rows of which there is no tensor map."""
+    across = 16 // g.itemsize
+    ragged = [f"{name} = {g.size[name]}" for name in ("k", "n") if g.size[name] % across]
+    if ragged:
+        return f"a tensor map wants rows of whole multiples of 16 bytes, {across} elements, and {' and '.join(ragged)}"
+    if g.threads in (256, 384):
+        return None
+    return f"one group of 128 threads fetches for one or two that multiply, and {g.threads} threads are not that"
+
+
+def tall(g: Geometry) -> dict[str, str]:
+    """Return the rows of a tile: fewer where the larger tiles leave multiprocessors idle."""
+    across = cdiv(g.size["n"], g["BESIDE"])
+    rows = next((rows for rows in (256, 128) if cdiv(g.size["m"], rows) * across >= FULL_BLOCKS // 2), 64)
+    return {"TALL": str(rows)}
+
+
+def over_clusters(g: Geometry) -> Dim:
+    """Return a block for each tile of C, in whole clusters; no more than stay on the GPU together."""
+    side = g["BESIDE"] * g["CLUSTER"]
+    tiles = cdiv(g.size["m"], g["TALL"]) * cdiv(g.size["n"], side) * g["CLUSTER"]
+    return (min(tiles, FULL_BLOCKS), 1, 1)
+
+
+def of_either(problem: Problem, arrays: Arrays) -> Arrays:
+    """Return the product of the matrices as the tensor cores read them."""
+    return reference(problem, arrays) if problem.dtype in NARROW else of_tensor(problem, arrays)
+
+
+def either_tolerance(problem: Problem) -> Tolerance:
+    """Return what their sums may lose."""
+    return tolerance(problem) if problem.dtype in NARROW else tensor_tolerance(problem)
+
+
+def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap:
+    """Return the map of a matrix whose tiles, of box rows and columns, lie as the tensor cores read them."""
+    rows, cols = next(buffer.shape for buffer in buffers(problem) if buffer.name == name)
+    width = np.dtype(storage(problem)).itemsize
+    return TensorMap(name, problem.dtype, (cols, rows), (cols * width,), box[::-1], (1, 1), 128)
+
+
+def by_maps(function: str) -> Callable[[Geometry, Dim], Sequence[Launch]]:
+    """Return the launch of a kernel that takes tensor maps of the matrices, C itself, M, K and N."""
+
+    def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
+        across = g["RSTEP"]
+        a = map_over(g.problem, "a", (g["TALL"] // g["CLUSTER"], across))
+        b, c = (map_over(g.problem, name, (across, across)) for name in "bc")
+        return [Launch(function, grid, g.block, (a, b, c, *arguments(g.problem)[2:]), g["RSHARED"])]
+
+    return launches
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -351,6 +410,25 @@ OPERATION = Operation(
             shared_bytes=lambda g: g["SSHARED"],
             tolerance=split_tolerance,
             dtypes=("float32",),
+            architecture="sm_90a",
+        ),
+        Kernel(
+            "cluster",
+            "matmul_cluster",
+            (32, 12),
+            over_clusters,
+            constants={
+                "TALL": number(64, 256, power=True),
+                "CLUSTER": number(1, 4, power=True),
+                "RSTAGES": number(2, 16),
+                "STRIP": number(1, 1024),
+            },
+            refuses=needs_maps,
+            defines=tall,
+            launches=by_maps("matmul_cluster"),
+            expected=of_either,
+            tolerance=either_tolerance,
+            dtypes=("float32", *NARROW),
             architecture="sm_90a",
         ),
     ),
