@@ -417,6 +417,7 @@ OPERATION = Operation(
             "matmul_cluster",
             (32, 12),
             over_clusters,
+            any_grid=True,
             constants={
                 "TALL": number(64, 256, power=True),
                 "CLUSTER": number(1, 4, power=True),
