@@ -144,10 +144,10 @@ split_kernel(const __grid_constant__ CUtensorMap ma, const __grid_constant__ CUt
                 }
             } else {
                 // two halves of the rows: while the sums of one are added, the products of the other go on
-                for (int pair = 0; pair < steps; pair += 2)
+                for (int pair = 0; pair < steps; pair += 2) {
 #pragma unroll
                     for (int half = 0; half < 2; half++) {
-                            bar_wait(full + s * 8, parity);
+                        bar_wait(full + s * 8, parity);
                         const char *tile = tiles + s * P::STAGE;
 #pragma unroll
                         for (int i = 0; i < 4; i++) {
@@ -168,20 +168,22 @@ split_kernel(const __grid_constant__ CUtensorMap ma, const __grid_constant__ CUt
                                 mma(sum[p], cols[half][i], rows + p * W * 16 + i * 2);
                             }
                             mma_commit();
+                            if (half == 0 && p == 0) continue;
                             mma_wait<1>();   // the other part is done: of this step (p = 1), or of the step before
                             hold(sum[p ^ 1]);
 #pragma unroll
                             for (int i = 0; i < W; i++) total[p ^ 1][i] += sum[p ^ 1][i];
-                            if (p == 0 && last >= 0) release(last);
+                            if (half == 1 && p == 0) release(last);
                         }
                         last = s;
                         if (++s == STAGES) s = 0, parity ^= 1;
                     }
-                mma_wait<0>();
-                hold(sum[PARTS - 1]);
-                release(last);
+                    mma_wait<0>();
+                    hold(sum[PARTS - 1]);
+                    release(last);
 #pragma unroll
-                for (int i = 0; i < W; i++) total[PARTS - 1][i] += sum[PARTS - 1][i];
+                    for (int i = 0; i < W; i++) total[PARTS - 1][i] += sum[PARTS - 1][i];
+                }
             }
 #pragma unroll
             for (int p = 0; p < PARTS; p++)
