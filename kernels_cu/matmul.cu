@@ -953,6 +953,16 @@ __device__ __forceinline__ void begin_product(float (&sum)[32], const unsigned (
 #endif
 }
 
+// sum = A B for a group, begun and not waited for
+__device__ __forceinline__ void begin_sum(float (&sum)[64], const unsigned (&a)[4], unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" PLACES64 "}, {%64, %65, %66, %67}, %68, 0, 1, 1;"
+                 : SUMS64(0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+#endif
+}
+
 // Keeps sums where the products have them: nothing else may define them from the first product on.
 __device__ __forceinline__ void hold(float (&sum)[128])
 {
@@ -1390,7 +1400,7 @@ __device__ __forceinline__ void wait_phase(unsigned barrier, unsigned parity)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("{.reg .pred over;\n"
-                 "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%0], %1;\n"
+                 "again: mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
                  "@!over bra again;}" ::"r"(barrier), "r"(parity) : "memory");
 #endif
 }
@@ -1409,7 +1419,7 @@ __device__ __forceinline__ void arrive_at(unsigned barrier, unsigned block)
 #if __CUDA_ARCH__ >= 900
     asm volatile("{.reg .b32 there;\n"
                  "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}" ::"r"(barrier), "r"(block) : "memory");
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(barrier), "r"(block) : "memory");
 #endif
 }
 
@@ -1423,7 +1433,7 @@ __device__ __forceinline__ void meet_cluster()
 }
 
 // Fetches the box at (row, col) of a matrix, for this block or for those of its cluster in `blocks`, a bit for each: into
-// the same place of all, and every one's barrier gets to know of the bytes. What lies outside becomes zeros.
+// the same place of all, and the barrier of each gets to know of the bytes. What lies outside becomes zeros.
 __device__ __forceinline__ void fetch_box(unsigned to, const CUtensorMap &map, unsigned barrier, int row, int col,
                                           unsigned blocks = 0)
 {
@@ -1439,6 +1449,104 @@ __device__ __forceinline__ void fetch_box(unsigned to, const CUtensorMap &map, u
                      : "memory");
 #endif
 }
+
+// The tiles that a block works on, one after the other, and the ring of PLACES places of SIZE bytes that their steps go
+// through: ROWS rows of a, then parts of b of RSTEP columns, each row 128 bytes whose pieces change places. A barrier of a
+// stage says that it is full, one that it is empty.
+template <int ROWS, int SIZE, int PLACES> struct Ring {
+    unsigned tiles_m, tiles_n, rank, base, full, empty, stage, phase;
+    int steps, row0, col0;
+    char *shared;
+
+    __device__ __forceinline__ Ring(uint4 *tiles, unsigned parts, unsigned idx, int m, int k, int n)
+    {
+        unsigned start = (unsigned)__cvta_generic_to_shared(tiles);
+        base = (start + 1023) / 1024 * 1024;
+        shared = (char *)tiles + (base - start);
+        full = base + PLACES * SIZE + parts;
+        empty = full + PLACES * 8;
+        stage = phase = 0;
+        rank = blockIdx.x % CLUSTER;
+        tiles_m = ((unsigned)m + ROWS - 1) / ROWS;
+        tiles_n = ((unsigned)n + BESIDE * CLUSTER - 1) / (BESIDE * CLUSTER);
+        steps = ((unsigned)k + 2 * RSTEP - 1) / (2 * RSTEP) * 2;
+        if (idx == 0) {
+            for (int i = 0; i < PLACES; i++) {
+                make_barrier(full + i * 8, 1);
+                make_barrier(empty + i * 8, MULTIPLIERS * CLUSTER);
+            }
+#if __CUDA_ARCH__ >= 900
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+        }
+    }
+
+    // A cluster has CLUSTER tiles side by side. Clusters of a moment work on STRIP rows of tiles and few columns.
+    __device__ __forceinline__ bool find(unsigned turn)
+    {
+        unsigned tile = blockIdx.x / CLUSTER + turn * (gridDim.x / CLUSTER);
+        unsigned strip = tile / (STRIP * tiles_n) * STRIP, number = tile - strip * tiles_n;
+        unsigned high = min(tiles_m - strip, STRIP);
+        row0 = (strip + number % high) * ROWS;
+        col0 = (number / high * CLUSTER + rank) * BESIDE;
+        return tile < tiles_m * tiles_n;
+    }
+
+    __device__ __forceinline__ void advance()
+    {
+        if (++stage == PLACES) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+
+    // The stage's address as descriptors have it: without the block's rank in the cluster, which comes above 18 bits.
+    __device__ __forceinline__ unsigned address() const
+    {
+        return (base + stage * SIZE) & 0x3FFFF;
+    }
+
+    // Fetches all steps of all tiles: what one thread does.
+    __device__ __forceinline__ void fetch(const CUtensorMap &map_a, const CUtensorMap &map_b)
+    {
+        const int share = ROWS / CLUSTER;  // rows of a that this block fetches for all of its cluster
+        for (unsigned turn = 0; find(turn); turn++)
+            for (int step = 0; step < steps; step++, advance()) {
+                unsigned barrier = full + stage * 8, to = base + stage * SIZE;
+                wait_phase(empty + stage * 8, phase ^ 1);
+                expect_bytes(barrier, (ROWS + BESIDE) * 128);
+                fetch_box(to + rank * share * 128, map_a, barrier, row0 + rank * share, step * RSTEP,
+                          CLUSTER > 1 ? (1 << CLUSTER) - 1 : 0);
+                for (int part = 0; part < BESIDE / RSTEP; part++)
+                    fetch_box(to + (ROWS + part * RSTEP) * 128, map_b, barrier, step * RSTEP, col0 + part * RSTEP);
+            }
+    }
+
+    // The same where rows do not start at multiples of 16 bytes, of which there are no maps: THREADS threads copy.
+    template <int THREADS>
+    __device__ __forceinline__ void copy(const T *__restrict__ a, const T *__restrict__ b, int m, int k, int n, int idx)
+    {
+        for (unsigned turn = 0; find(turn); turn++)
+            for (int step = 0; step < steps; step++, advance()) {
+                char *to = shared + stage * SIZE;
+                wait_phase(empty + stage * 8, phase ^ 1);
+                for (int i = idx; i < (ROWS + BESIDE) * RSTEP; i += THREADS) {
+                    int line = i / RSTEP, at = i % RSTEP, below = line - ROWS;
+                    int row = below < 0 ? row0 + line : step * RSTEP + below % RSTEP;
+                    int col = below < 0 ? step * RSTEP + at : col0 + below / RSTEP * RSTEP + at;
+                    T x = below < 0 ? row < m && col < k ? a[(size_t)row * k + col] : (T)0
+                          : row < k && col < n ? b[(size_t)row * n + col] : (T)0;
+                    ((T *)(to + line * 128))[at ^ line % 8 * VEC] = x;
+                }
+#if __CUDA_ARCH__ >= 900
+                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                asm volatile("bar.sync %0, %1;" ::"n"(MULTIPLIERS + 1), "n"(THREADS) : "memory");
+#endif
+                if (idx == 0)
+                    arrive_at(full + stage * 8, rank);
+            }
+    }
+};
 
 // sum += A B for a group, begun and not waited for, of elements of 2 bytes by both descriptors; A's run along its columns.
 __device__ __forceinline__ void begin_turned(float (&sum)[128], unsigned long long a, unsigned long long b)
@@ -1481,25 +1589,28 @@ __device__ __forceinline__ void store_turned(unsigned to, const unsigned (&matri
 }
 
 // Puts a group's sums into c: as elements of 2 bytes by way of shared memory, from where boxes of 64 x 64 are stored while
-// the group works on; as floats at once.
-__device__ __forceinline__ void store_turned_sums(const float (&sum)[TALL / 2], const CUtensorMap &map_c, T *c, int m, int n,
+// the group works on; as floats at once, of which a lane has two neighbours.
+template <int COUNT>
+__device__ __forceinline__ void store_turned_sums(const float (&sum)[COUNT], const CUtensorMap &map_c, T *c, int m, int n,
                                                   int row0, int col0, int column, unsigned part, unsigned idx)
 {
     unsigned lane = idx % 32;
-    if (sizeof(T) == 4) {
+    if (sizeof(T) == 4 || n % VEC) {
 #pragma unroll
-        for (int i = 0; i < TALL / 2; i += 4)
-#pragma unroll
-            for (int e = 0; e < 2; e++) {
-                size_t row = row0 + i / 4 * 8 + lane % 4 * 2 + e, col = col0 + column;
-                if (row < m && col < n)
-                    *(Pair *)(c + row * n + col) = {(T)sum[i + e], (T)sum[i + 2 + e]};
-            }
+        for (int i = 0; i < COUNT; i++) {
+            size_t row = row0 + i / 4 * 8 + lane % 4 * 2 + i % 2, col = col0 + column;
+            col += i / 2 % 2 * (sizeof(T) == 4 ? 1 : 8);
+            if (sizeof(T) == 4 && n % 2 == 0) {
+                if (i / 2 % 2 == 0 && row < m && col < n)
+                    *(Pair *)(c + row * n + col) = {(T)sum[i], (T)sum[i + 2 < COUNT ? i + 2 : i]};
+            } else if (row < m && col < n)
+                c[row * n + col] = sizeof(T) == 4 ? (T)sum[i] : (T)(rounded(sum[i], 0) & 0xFFFF);
+        }
         return;
     }
     unsigned chunk = idx / 32 % 4 * 2 + lane / 8 % 2;
 #pragma unroll
-    for (int j = 0; j < TALL / 64; j++) {
+    for (int j = 0; j < COUNT / 32; j++) {
         unsigned to = part + j % 2 * PART;
 #if __CUDA_ARCH__ >= 900
         if (idx % 128 == 0)  // the store before the last has read its part
@@ -1508,11 +1619,10 @@ __device__ __forceinline__ void store_turned_sums(const float (&sum)[TALL / 2], 
 #endif
 #pragma unroll
         for (int i = 0; i < 32; i += 8) {
-            const float *from = sum + j * 32 + i;
             unsigned matrices[4];
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                matrices[e] = rounded(from[e * 2], from[e * 2 + 1]);
+                matrices[e] = rounded(sum[j * 32 + i + e * 2], sum[j * 32 + i + e * 2 + 1]);
             unsigned row = i * 2 + lane / 16 * 8 + lane % 8;
             store_turned(to + row * 128 + (chunk ^ row % 8) * 16, matrices);
         }
@@ -1535,96 +1645,65 @@ __device__ __forceinline__ void store_turned_sums(const float (&sum)[TALL / 2], 
 #define CLUSTERED
 #endif
 
+// Gives a group of warps more registers than others of the block, which get along with few.
+template <int COUNT, bool MORE>
+__device__ __forceinline__ void set_registers()
+{
+#if __CUDA_ARCH__ >= 900
+    if (MORE)
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+    else
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+#endif
+}
+
 // Fetches by one thread, for the whole cluster: what a block gets of a, the cluster's others get too.
 // Blocks stay, and take tile after tile: the next one's fetches begin while this one's sums are stored. What remains is
 // the tensor cores' own rate, which at full load the card's power limits.
 extern "C" __global__ void CLUSTERED __launch_bounds__(BLOCK, 1)
 matmul_cluster(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-               const __grid_constant__ CUtensorMap map_c, T *__restrict__ c, int m, int k, int n)
+               const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
+               T *__restrict__ c, int m, int k, int n)
 {
     extern __shared__ uint4 tiles[];
-    unsigned start = (unsigned)__cvta_generic_to_shared(tiles), base = (start + 1023) / 1024 * 1024;
-    const char *shared = (const char *)tiles + (base - start);
-    unsigned parts = base + RSTAGES * RSTAGE, full = parts + RPARTS, empty = full + RSTAGES * 8;
-
-    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, rank = blockIdx.x % CLUSTER;
-    if (idx == 0) {
-        for (int stage = 0; stage < RSTAGES; stage++) {
-            make_barrier(full + stage * 8, 1);
-            make_barrier(empty + stage * 8, MULTIPLIERS * CLUSTER);
-        }
-#if __CUDA_ARCH__ >= 900
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-#endif
-    }
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, warp = idx / 32, group = idx / 128;
+    Ring<TALL, RSTAGE, RSTAGES> ring(tiles, RPARTS, idx, m, k, n);
     meet_cluster();
 
-    // A cluster has CLUSTER tiles side by side. Clusters of a moment work on STRIP rows of tiles and few columns.
-    unsigned tiles_m = ((unsigned)m + TALL - 1) / TALL, tiles_n = ((unsigned)n + BESIDE * CLUSTER - 1) / (BESIDE * CLUSTER);
-    int steps = ((unsigned)k + 2 * RSTEP - 1) / (2 * RSTEP) * 2;
-    int stage = 0, phase = 0, row0, col0;
-    auto find = [&](unsigned tile) {
-        unsigned strip = tile / (STRIP * tiles_n) * STRIP, number = tile - strip * tiles_n;
-        unsigned high = min(tiles_m - strip, STRIP);
-        row0 = (strip + number % high) * TALL;
-        col0 = (number / high * CLUSTER + rank) * BESIDE;
-    };
-    auto advance = [&] {
-        if (++stage == RSTAGES) {
-            stage = 0;
-            phase ^= 1;
-        }
-    };
-
-    if (idx / 128 == MULTIPLIERS) {
-#if __CUDA_ARCH__ >= 900
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-#endif
-        if (idx == MULTIPLIERS * 128)
-            for (unsigned tile = blockIdx.x / CLUSTER; tile < tiles_m * tiles_n; tile += gridDim.x / CLUSTER) {
-                find(tile);
-                for (int step = 0; step < steps; step++, advance()) {
-                    unsigned barrier = full + stage * 8, to = base + stage * RSTAGE;
-                    const int share = TALL / CLUSTER;
-                    wait_phase(empty + stage * 8, phase ^ 1);
-                    expect_bytes(barrier, RSTAGE);
-                    fetch_box(to + rank * share * 128, map_a, barrier, row0 + rank * share, step * RSTEP,
-                              CLUSTER > 1 ? (1 << CLUSTER) - 1 : 0);
-                    for (int col = 0; col < BESIDE; col += RSTEP)
-                        fetch_box(to + TALL * 128 + col / RSTEP * RSTEP * 128, map_b, barrier, step * RSTEP, col0 + col);
-                }
-            }
+    if (group == MULTIPLIERS) {
+        set_registers<40, false>();
+        if (k % VEC || n % VEC)
+            ring.copy<128>(a, b, m, k, n, idx % 128);
+        else if (idx % 128 == 0)
+            ring.fetch(map_a, map_b);
     } else {
-#if __CUDA_ARCH__ >= 900
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-#endif
-        // Of float, a lane has two neighbouring columns of b, and a warp's are spread so that its loads meet every bank.
-        int group = idx / 128, warp = idx / 32, place = lane / 8 % 2 * 4 + warp % 2 * 2 + lane / 16;
-        int column = warp / 2 * 32 + place * 4 + lane / 4 % 2 * 2;
-        int near = TALL * 128 + warp / 2 * 4096 + lane % 4 * 128 + (place ^ lane % 4) * 16 + lane / 4 % 2 * 8;
-        int far = near ^ 64;  // four rows on: there the pieces change places otherwise
-        far += 512;
+        set_registers<232, true>();
+        // Of float, a lane has two neighbouring columns of b; those of a warp are spread so that its loads meet every bank.
+        // Of elements of 2 bytes it has those that the tensor cores give it.
+        int place = lane / 8 % 2 * 4 + warp % 2 * 2 + lane / 16;
+        int column = sizeof(T) == 4 ? warp / 2 * 32 + place * 4 + lane / 4 % 2 * 2 : warp * 16 + lane / 4;
+        int near = (TALL + warp / 2 * 32 + lane % 4) * 128 + (place ^ lane % 4) * 16 + lane / 4 % 2 * 8;
+        int far = (near ^ 64) + 512;  // four rows on: there the pieces change places otherwise
         unsigned columns[2][4][4];
-        for (unsigned tile = blockIdx.x / CLUSTER; tile < tiles_m * tiles_n; tile += gridDim.x / CLUSTER) {
-            find(tile);
+        for (unsigned turn = 0; ring.find(turn); turn++) {
             float sum[TALL / 2] = {};
             hold(sum);
             int before = -1;
-            for (int step = 0; step < steps; step += 2)
+            for (int step = 0; step < ring.steps; step += 2)
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
-                    wait_phase(full + stage * 8, phase);
-                    const char *tile_b = shared + stage * RSTAGE;
+                    wait_phase(ring.full + ring.stage * 8, ring.phase);
+                    const char *tile = ring.shared + ring.stage * RSTAGE;
                     if (sizeof(T) == 4)
 #pragma unroll
                         for (int i = 0; i < 4; i++) {
-                            *(uint2 *)&columns[half][i][0] = *(const uint2 *)(tile_b + near + i * 1024);
-                            *(uint2 *)&columns[half][i][2] = *(const uint2 *)(tile_b + far + i * 1024);
+                            *(uint2 *)&columns[half][i][0] = *(const uint2 *)(tile + near + i * 1024);
+                            *(uint2 *)&columns[half][i][2] = *(const uint2 *)(tile + far + i * 1024);
                         }
                     // Rows of 128 bytes whose pieces change places; eight of them are 1024 bytes on from the eight before.
                     unsigned long long pattern = 1ull << 16 | 64ull << 32 | 1ull << 62;
-                    unsigned long long rows = (base + stage * RSTAGE) >> 4 | pattern;
-                    unsigned long long turned = (base + stage * RSTAGE + TALL * 128 + group * PART) >> 4 | pattern;
+                    unsigned long long rows = ring.address() >> 4 | pattern;
+                    unsigned long long turned = rows + (TALL * 128 + group * PART) / 16;
 #if __CUDA_ARCH__ >= 900
                     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
@@ -1639,15 +1718,16 @@ matmul_cluster(const __grid_constant__ CUtensorMap map_a, const __grid_constant_
 #endif
                     wait_products<1>();
                     if (before >= 0 && idx % 128 < CLUSTER)
-                        arrive_at(empty + before * 8, idx % 128);
-                    before = stage;
-                    advance();
+                        arrive_at(ring.empty + before * 8, idx % 128);
+                    before = ring.stage;
+                    ring.advance();
                 }
             wait_products<0>();
             hold(sum);
             if (idx % 128 < CLUSTER)
-                arrive_at(empty + before * 8, idx % 128);
-            store_turned_sums(sum, map_c, c, m, n, row0, col0, column, parts + group * 2 * PART, idx);
+                arrive_at(ring.empty + before * 8, idx % 128);
+            store_turned_sums(sum, map_c, c, m, n, ring.row0, ring.col0, column,
+                              ring.base + RSTAGES * RSTAGE + group * 2 * PART, idx);
         }
 #if __CUDA_ARCH__ >= 900
         if (sizeof(T) == 2 && idx % 128 == 0)
@@ -1655,4 +1735,107 @@ matmul_cluster(const __grid_constant__ CUtensorMap map_a, const __grid_constant_
 #endif
     }
     meet_cluster();  // no block ends while another still fetches into it
+}
+
+// cluster's fetches for the three products of wgmma-split: of the four warps that do not multiply one fetches, and three make
+// what rests of a's elements, a second tile beside the first.
+#define SPLIT_ROWS 128  // rows of c in a block's tile: a lane keeps its sums twice
+#define RESTS ((SPLIT_ROWS + BESIDE) * 128)     // bytes before the rests, in the tiles of one step
+#define ESTAGE (RESTS + SPLIT_ROWS * 128)       // bytes with them
+#ifndef ESTAGES
+#define ESTAGES 4  // steps whose tiles are in shared memory, in use or on the way
+#endif
+#define ESHARED (ESTAGES * (ESTAGE + 24) + 1024)  // with three barriers for every step
+
+// Multiplies all 24 bits of float with nothing to do for the warps that multiply but their own part of b.
+// Over twice the rate of the multiply-add units, with a smaller error. What remains is the tensor cores' rate: three
+// instructions for one of cluster's.
+extern "C" __global__ void CLUSTERED __launch_bounds__(BLOCK, 1)
+matmul_cluster_split(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+                     const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
+                     T *__restrict__ c, int m, int k, int n)
+{
+    extern __shared__ uint4 tiles[];
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, warp = idx / 32, group = idx / 128;
+    Ring<SPLIT_ROWS, ESTAGE, ESTAGES> ring(tiles, 0, idx, m, k, n);
+    unsigned ready = ring.empty + ESTAGES * 8;
+    if (idx == 0)
+        for (int stage = 0; stage < ESTAGES; stage++)
+            make_barrier(ready + stage * 8, 3);
+    meet_cluster();
+
+    if (group == MULTIPLIERS) {
+        set_registers<40, false>();
+        if (warp % 4 > 0) {
+            for (unsigned turn = 0; ring.find(turn); turn++)
+                for (int step = 0; step < ring.steps; step++, ring.advance()) {
+                    float4 *tile = (float4 *)(ring.shared + ring.stage * ESTAGE);
+                    wait_phase(ring.full + ring.stage * 8, ring.phase);
+#pragma unroll 4
+                    for (int i = idx % 128 - 32; i < SPLIT_ROWS * 8; i += 96) {
+                        float4 v = tile[i];
+                        tile[i + RESTS / 16] = {rest_of(v.x), rest_of(v.y), rest_of(v.z), rest_of(v.w)};
+                    }
+#if __CUDA_ARCH__ >= 900
+                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+                    __syncwarp();
+                    if (lane == 0)
+                        arrive_at(ready + ring.stage * 8, ring.rank);
+                }
+        } else if (k % VEC || n % VEC)
+            ring.copy<32>(a, b, m, k, n, lane);
+        else if (lane == 0)
+            ring.fetch(map_a, map_b);
+    } else {
+        set_registers<232, true>();
+        int place = lane / 8 % 2 * 4 + warp % 2 * 2 + lane / 16;
+        int column = warp / 2 * 32 + place * 4 + lane / 4 % 2 * 2;
+        int near = (SPLIT_ROWS + warp / 2 * 32 + lane % 4) * 128 + (place ^ lane % 4) * 16 + lane / 4 % 2 * 8;
+        int far = (near ^ 64) + 512;
+        unsigned columns[4][4], rest[4][4];
+        for (unsigned turn = 0; ring.find(turn); turn++) {
+            float total[SPLIT_ROWS / 2] = {}, sum[SPLIT_ROWS / 2] = {};
+            for (int step = 0; step < ring.steps; step++, ring.advance()) {
+                wait_phase(ring.full + ring.stage * 8, ring.phase);
+                const char *tile = ring.shared + ring.stage * ESTAGE;
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    *(uint2 *)&columns[i][0] = *(const uint2 *)(tile + near + i * 1024);
+                    *(uint2 *)&columns[i][2] = *(const uint2 *)(tile + far + i * 1024);
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        rest[i][e] = __float_as_uint(rest_of(__uint_as_float(columns[i][e])));
+                }
+                wait_phase(ready + ring.stage * 8, ring.phase);
+                unsigned long long pattern = 1ull << 16 | 64ull << 32 | 1ull << 62;
+                unsigned long long rows = ring.address() >> 4 | pattern, rows_rest = rows + RESTS / 16;
+                hold(sum);
+#if __CUDA_ARCH__ >= 900
+                asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    if (i == 0)
+                        begin_sum(sum, rest[i], rows);
+                    else
+                        begin_product(sum, rest[i], rows + i * 2);
+                    begin_product(sum, columns[i], rows_rest + i * 2);
+                    begin_product(sum, columns[i], rows + i * 2);
+                }
+#if __CUDA_ARCH__ >= 900
+                asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+                wait_products<0>();
+                hold(sum);
+                if (idx % 128 < CLUSTER)
+                    arrive_at(ring.empty + ring.stage * 8, idx % 128);
+#pragma unroll
+                for (int i = 0; i < SPLIT_ROWS / 2; i++)
+                    total[i] += sum[i];
+            }
+            store_turned_sums(total, map_c, c, m, n, ring.row0, ring.col0, column, 0, idx);
+        }
+    }
+    meet_cluster();
 }

@@ -11,18 +11,20 @@
 #include "tf32.cuh"
 #include "split.cuh"
 #include "simt.cuh"
+#include "simt2.cuh"
+#include "turn.cuh"
 
 #define CHECK(x) do { cudaError_t e_ = (x); if (e_ != cudaSuccess) { printf("%s: %s line %d\n", #x, cudaGetErrorString(e_), __LINE__); } } while (0)
 typedef CUresult (*Encode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 static Encode encode;
-static CUtensorMap map_of(void *p, bool half, int rows, int cols, int box_rows, int box_cols)
+static CUtensorMap map_of(void *p, bool half, int rows, int cols, int box_rows, int box_cols, bool swizzled = true)
 {
     CUtensorMap map;
     int width = half ? 2 : 4;
     cuuint64_t sizes[2] = {(cuuint64_t)cols, (cuuint64_t)rows}, strides[1] = {(cuuint64_t)cols * width};
     cuuint32_t box[2] = {(cuuint32_t)box_cols, (cuuint32_t)box_rows}, ones[2] = {1, 1};
     CUresult r = encode(&map, half ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, p, sizes, strides, box, ones,
-                        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                        CU_TENSOR_MAP_INTERLEAVE_NONE, swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (r) printf("encode failed: %d\n", r);
     return map;
 }
@@ -111,6 +113,22 @@ template <class P> static void simt_row(const char *name, int m, int k, int n)
     int tiles = (m + P::BM - 1) / P::BM * ((n + P::BN - 1) / P::BN);
     prepare(simt_kernel<P>, P::SHARED, 1);
     rows.push_back({name, [=] { launch(simt_kernel<P>, tiles, P::THREADS, P::SHARED, 1, (const float *)A, (const float *)B, (float *)C, m, k, n); }});
+}
+template <class P> static void simt2_row(const char *name, int m, int k, int n)
+{
+    if (!wanted(name)) return;
+    int tiles = (m + P::BM - 1) / P::BM * ((n + P::BN - 1) / P::BN);
+    CUtensorMap ma = map_of(A, false, m, k, P::BM, 32), mb = map_of(B, false, k, n, 32, P::BN, false);
+    prepare(simt2_kernel<P>, P::SHARED, 1);
+    rows.push_back({name, [=] { launch(simt2_kernel<P>, tiles, P::THREADS, P::SHARED, 1, ma, mb, (const float *)A, (const float *)B, (float *)C, m, k, n); }});
+}
+template <class P> static void turn_row(const char *name, int m, int k, int n, int most = 128)
+{
+    if (!wanted(name)) return;
+    CUtensorMap ma = map_of(A, true, m, k, P::BM / P::CLUSTER, 64), mb = map_of(B, true, k, n, 64, 64), mc = map_of(C, true, m, n, 64, 64);
+    int tiles = (m + P::BM - 1) / P::BM * ((n + P::BN * P::CLUSTER - 1) / (P::BN * P::CLUSTER)) * P::CLUSTER;
+    prepare(turn_kernel<P>, P::SHARED, P::CLUSTER);
+    rows.push_back({name, [=] { launch(turn_kernel<P>, std::min(tiles, most), P::THREADS, P::SHARED, P::CLUSTER, ma, mb, mc, (__nv_bfloat16 *)C, m, k, n); }});
 }
 static void *handle;
 static int (*gemm)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int, const void *, void *, int, int, int, int);

@@ -87,7 +87,7 @@ half_kernel(const __grid_constant__ CUtensorMap ma, const __grid_constant__ CUte
                 bar_wait(full + s * 8, parity);
                 uint32_t a = base + s * P::STAGE + group * 8192, b = base + s * P::STAGE + BM * 128;
                 uint64_t pattern = 64ull << 32 | 1ull << 62;
-                uint64_t rows = a >> 4 | 1ull << 16 | pattern, cols = b >> 4 | 512ull << 16 | pattern;
+                uint64_t rows = (a & 0x3FFFF) >> 4 | 1ull << 16 | pattern, cols = (b & 0x3FFFF) >> 4 | 512ull << 16 | pattern;
                 mma_fence();
 #pragma unroll
                 for (int i = 0; i < 4; i++)

@@ -19,7 +19,7 @@ __device__ __forceinline__ void bar_arrive(uint32_t bar)
 __device__ __forceinline__ void bar_arrive_at(uint32_t bar, int rank)
 {
     asm volatile("{.reg .b32 there;\n mapa.shared::cluster.u32 there, %0, %1;\n"
-                 " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}" ::"r"(bar), "r"(rank) : "memory");
+                 " mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(bar), "r"(rank) : "memory");
 }
 __device__ __forceinline__ void bar_wait(uint32_t bar, int parity)
 {
@@ -30,7 +30,7 @@ __device__ __forceinline__ void bar_wait(uint32_t bar, int parity)
 __device__ __forceinline__ void bar_wait_cluster(uint32_t bar, int parity)
 {
     asm volatile("{.reg .pred p;\n"
-                 "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
+                 "again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
                  "@!p bra again;}" ::"r"(bar), "r"(parity) : "memory");
 }
 __device__ __forceinline__ void tma_load(uint32_t to, const void *map, uint32_t bar, int x, int y)
@@ -72,6 +72,21 @@ __device__ __forceinline__ void mma(float (&sum)[64], uint64_t a, uint64_t b)
 __device__ __forceinline__ void mma(float (&sum)[32], uint64_t a, uint64_t b)
 {
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" L32 "}, %32, %33, 1, 1, 1, 0, 1;"
+                 : S16(0), S16(16) : "l"(a), "l"(b));
+}
+__device__ __forceinline__ void turned(float (&sum)[128], uint64_t a, uint64_t b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" L128 "}, %128, %129, 1, 1, 1, 1, 0;"
+                 : S64(0), S64(64) : "l"(a), "l"(b));
+}
+__device__ __forceinline__ void turned(float (&sum)[64], uint64_t a, uint64_t b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" L64 "}, %64, %65, 1, 1, 1, 1, 0;"
+                 : S64(0) : "l"(a), "l"(b));
+}
+__device__ __forceinline__ void turned(float (&sum)[32], uint64_t a, uint64_t b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" L32 "}, %32, %33, 1, 1, 1, 1, 0;"
                  : S16(0), S16(16) : "l"(a), "l"(b));
 }
 __device__ __forceinline__ void mma(float (&sum)[128], const unsigned (&a)[4], uint64_t b)

@@ -123,7 +123,7 @@ split_kernel(const __grid_constant__ CUtensorMap ma, const __grid_constant__ CUt
                         rest[0][i][0] = __float_as_uint(rest_of(x.x)), rest[0][i][1] = __float_as_uint(rest_of(x.y)), rest[0][i][2] = __float_as_uint(rest_of(y.x)), rest[0][i][3] = __float_as_uint(rest_of(y.y));
                     }
                     bar_wait(ready + s * 8, parity);
-                    uint64_t rows = (base + s * P::STAGE) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
+                    uint64_t rows = ((base + s * P::STAGE) & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
                     hold(sum[0]);
                     mma_fence();
 #pragma unroll
@@ -156,7 +156,7 @@ split_kernel(const __grid_constant__ CUtensorMap ma, const __grid_constant__ CUt
                             rest[half][i][0] = __float_as_uint(rest_of(x.x)), rest[half][i][1] = __float_as_uint(rest_of(x.y)), rest[half][i][2] = __float_as_uint(rest_of(y.x)), rest[half][i][3] = __float_as_uint(rest_of(y.y));
                         }
                         bar_wait(ready + s * 8, parity);
-                        uint64_t rows = (base + s * P::STAGE) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
+                        uint64_t rows = ((base + s * P::STAGE) & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
 #pragma unroll
                         for (int p = 0; p < PARTS; p++) {
                             hold(sum[p]);

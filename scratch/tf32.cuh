@@ -93,7 +93,7 @@ tf32_kernel(const __grid_constant__ CUtensorMap ma, const __grid_constant__ CUte
                         uint2 x = *(const uint2 *)(tile + near + i * 1024), y = *(const uint2 *)(tile + far + i * 1024);
                         cols[half][i][0] = x.x, cols[half][i][1] = x.y, cols[half][i][2] = y.x, cols[half][i][3] = y.y;
                     }
-                    uint64_t rows = (base + s * P::STAGE) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
+                    uint64_t rows = ((base + s * P::STAGE) & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
                     mma_fence();
 #pragma unroll
                     for (int i = 0; i < 4; i++)

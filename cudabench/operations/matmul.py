@@ -12,7 +12,7 @@ import numpy as np
 from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.launchable import MAX_GRID, MAX_STATIC_SHARED
 from cudabench.model import (
-    Baseline, Buffer, Dim, Geometry, Kernel, Launch, Operation, Peer, Problem, TensorMap, Tolerance, cdiv,
+    Baseline, Buffer, ByValue, Dim, Geometry, Kernel, Launch, Operation, Peer, Problem, TensorMap, Tolerance, cdiv,
 )  # fmt: skip
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
@@ -174,12 +174,8 @@ def broad(g: Geometry) -> dict[str, str]:
 # Tiles by tensor maps ------------------------------------------------------------------------------------------------
 
 
-def needs_maps(g: Geometry) -> str | None:
-    """Refuse a block that is not two or three groups of four warps, and rows of which there is no tensor map."""
-    across = 16 // g.itemsize
-    ragged = [f"{name} = {g.size[name]}" for name in ("k", "n") if g.size[name] % across]
-    if ragged:
-        return f"a tensor map wants rows of whole multiples of 16 bytes, {across} elements, and {' and '.join(ragged)}"
+def needs_fetchers(g: Geometry) -> str | None:
+    """Refuse a block that is not two or three groups of four warps."""
     if g.threads in (256, 384):
         return None
     return f"one group of 128 threads fetches for one or two that multiply, and {g.threads} threads are not that"
@@ -192,10 +188,10 @@ def tall(g: Geometry) -> dict[str, str]:
     return {"TALL": str(rows)}
 
 
-def over_clusters(g: Geometry) -> Dim:
+def over_clusters(g: Geometry, high: str) -> Dim:
     """Return a block for each tile of C, in whole clusters; no more than stay on the GPU together."""
     side = g["BESIDE"] * g["CLUSTER"]
-    tiles = cdiv(g.size["m"], g["TALL"]) * cdiv(g.size["n"], side) * g["CLUSTER"]
+    tiles = cdiv(g.size["m"], g[high]) * cdiv(g.size["n"], side) * g["CLUSTER"]
     return (min(tiles, FULL_BLOCKS), 1, 1)
 
 
@@ -209,21 +205,29 @@ def either_tolerance(problem: Problem) -> Tolerance:
     return tolerance(problem) if problem.dtype in NARROW else tensor_tolerance(problem)
 
 
-def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap:
-    """Return the map of a matrix whose tiles, of box rows and columns, lie as the tensor cores read them."""
+def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | ByValue:
+    """Return the map of a matrix whose tiles, of box rows and columns, lie as the tensor cores read them.
+
+    There is none where rows are no multiple of 16 bytes: the kernel, which then does without, gets 128 bytes of zeros.
+    """
     rows, cols = next(buffer.shape for buffer in buffers(problem) if buffer.name == name)
     width = np.dtype(storage(problem)).itemsize
+    if any(problem.size[size] * width % 16 for size in "kn"):
+        return ByValue(bytes(128), 64)
     return TensorMap(name, problem.dtype, (cols, rows), (cols * width,), box[::-1], (1, 1), 128)
 
 
-def by_maps(function: str) -> Callable[[Geometry, Dim], Sequence[Launch]]:
-    """Return the launch of a kernel that takes tensor maps of the matrices, C itself, M, K and N."""
+def by_maps(function: str, high: str, shared: str) -> Callable[[Geometry, Dim], Sequence[Launch]]:
+    """Return the launch of a kernel that takes tensor maps of the matrices before the operation's arguments.
+
+    Constants give the rows of a tile and the bytes of shared memory.
+    """
 
     def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
         across = g["RSTEP"]
-        a = map_over(g.problem, "a", (g["TALL"] // g["CLUSTER"], across))
+        a = map_over(g.problem, "a", (g[high] // g["CLUSTER"], across))
         b, c = (map_over(g.problem, name, (across, across)) for name in "bc")
-        return [Launch(function, grid, g.block, (a, b, c, *arguments(g.problem)[2:]), g["RSHARED"])]
+        return [Launch(function, grid, g.block, (a, b, c, *arguments(g.problem)), g[shared])]
 
     return launches
 
@@ -416,7 +420,7 @@ OPERATION = Operation(
             "cluster",
             "matmul_cluster",
             (32, 12),
-            over_clusters,
+            lambda g: over_clusters(g, "TALL"),
             any_grid=True,
             constants={
                 "TALL": number(64, 256, power=True),
@@ -424,12 +428,29 @@ OPERATION = Operation(
                 "RSTAGES": number(2, 16),
                 "STRIP": number(1, 1024),
             },
-            refuses=needs_maps,
+            refuses=needs_fetchers,
             defines=tall,
-            launches=by_maps("matmul_cluster"),
+            launches=by_maps("matmul_cluster", "TALL", "RSHARED"),
             expected=of_either,
             tolerance=either_tolerance,
             dtypes=("float32", *NARROW),
+            architecture="sm_90a",
+        ),
+        Kernel(
+            "cluster-split",
+            "matmul_cluster_split",
+            (32, 12),
+            lambda g: over_clusters(g, "SPLIT_ROWS"),
+            any_grid=True,
+            constants={
+                "CLUSTER": number(1, 4, power=True),
+                "ESTAGES": number(2, 16),
+                "STRIP": number(1, 1024),
+            },
+            refuses=needs_fetchers,
+            launches=by_maps("matmul_cluster_split", "SPLIT_ROWS", "ESHARED"),
+            tolerance=split_tolerance,
+            dtypes=("float32",),
             architecture="sm_90a",
         ),
     ),
