@@ -184,7 +184,7 @@ def needs_fetchers(g: Geometry) -> str | None:
 def tall(g: Geometry) -> dict[str, str]:
     """Return the rows of a tile: fewer where the larger tiles leave multiprocessors idle."""
     across = cdiv(g.size["n"], g["BESIDE"])
-    rows = next((rows for rows in (256, 128) if cdiv(g.size["m"], rows) * across >= FULL_BLOCKS // 2), 64)
+    rows = next((rows for rows in (256, 128) if cdiv(g.size["m"], rows) * across >= FULL_BLOCKS * 3 // 4), 64)
     return {"TALL": str(rows)}
 
 
