@@ -12,7 +12,19 @@ import numpy as np
 from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.launchable import MAX_GRID, MAX_STATIC_SHARED
 from cudabench.model import (
-    Baseline, Buffer, ByValue, Dim, Geometry, Kernel, Launch, Operation, Peer, Problem, TensorMap, Tolerance, cdiv,
+    Baseline,
+    Buffer,
+    ByValue,
+    Dim,
+    Geometry,
+    Kernel,
+    Launch,
+    Operation,
+    Peer,
+    Problem,
+    TensorMap,
+    Tolerance,
+    cdiv,
 )  # fmt: skip
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
