@@ -1367,21 +1367,18 @@ matmul_wgmma_split(const T *__restrict__ a, const T *__restrict__ b, T *__restri
         split_tile<false>(a, b, c, m, k, n, (T *)shared);
 }
 
-// The last rung's tiles come by the tensor memory accelerator: told a box of a matrix, it fetches the box by itself. One
-// thread tells it all, and the groups of warps that multiply only wait. Tiles are as in wgmma, c is computed transposed,
-// for every type; a step is 128 bytes of each row of a.
+// The last rungs' tiles come by the tensor memory accelerator: told a box of a matrix, it fetches the box by itself. One
+// thread tells it all, and the groups of warps that multiply only wait. c is computed transposed for every type, as in
+// wgmma; a step is 128 bytes of each row of a.
 #ifndef TALL
 #define TALL 256  // rows of c in a block's tile: 64, 128 or 256
-#endif
-#ifndef CLUSTER
-#define CLUSTER 2  // blocks side by side that share the rows of a: 1, 2 or 4
 #endif
 #define MULTIPLIERS (GROUPS > 1 ? GROUPS - 1 : 1)  // groups that multiply; one more fetches
 #define BESIDE (MULTIPLIERS * 64)                  // columns of c in a block's tile
 #define RSTEP (128 / (int)sizeof(T))               // columns of a, and rows of b, in the tiles of one step
-#define RSTAGE (TALL * 128 + RSTEP * BESIDE * (int)sizeof(T))  // bytes of the tiles of one step
+#define RSTAGE ((TALL + BESIDE) * 128)             // bytes of the tiles of one step
 #ifndef RSTAGES
-#define RSTAGES (192 * 1024 / RSTAGE)  // steps whose tiles are in shared memory, in use or on the way
+#define RSTAGES (TALL == 256 ? 4 : 6)  // steps whose tiles are in shared memory, in use or on the way
 #endif
 #define PART (64 * 64 * 2)  // bytes of 64 x 64 elements of 2 bytes, by which they go into c; a group has two such
 #define RPARTS (sizeof(T) == 2 ? MULTIPLIERS * 2 * PART : 0)
@@ -1405,6 +1402,13 @@ __device__ __forceinline__ void wait_phase(unsigned barrier, unsigned parity)
 #endif
 }
 
+__device__ __forceinline__ void arrive(unsigned barrier)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+#endif
+}
+
 // Arrives, and says how many bytes will.
 __device__ __forceinline__ void expect_bytes(unsigned barrier, unsigned bytes)
 {
@@ -1413,48 +1417,22 @@ __device__ __forceinline__ void expect_bytes(unsigned barrier, unsigned bytes)
 #endif
 }
 
-// Arrives at the barrier that is in the same place in a block of the cluster.
-__device__ __forceinline__ void arrive_at(unsigned barrier, unsigned block)
+// Fetches the box of a matrix that begins at (row, col), and the barrier gets to know of the bytes. What lies outside
+// becomes zeros.
+__device__ __forceinline__ void fetch_box(unsigned to, const CUtensorMap &map, unsigned barrier, int row, int col)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("{.reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(barrier), "r"(block) : "memory");
-#endif
-}
-
-// Waits for all blocks of the cluster.
-__device__ __forceinline__ void meet_cluster()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
-}
-
-// Fetches the box at (row, col) of a matrix, for this block or for those of its cluster in `blocks`, a bit for each: into
-// the same place of all, and the barrier of each gets to know of the bytes. What lies outside becomes zeros.
-__device__ __forceinline__ void fetch_box(unsigned to, const CUtensorMap &map, unsigned barrier, int row, int col,
-                                          unsigned blocks = 0)
-{
-#if __CUDA_ARCH__ >= 900
-    if (blocks)
-        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                     ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
-                     "l"(&map), "r"(col), "r"(row), "r"(barrier), "h"((unsigned short)blocks)
-                     : "memory");
-    else
-        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                     " [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(&map), "r"(col), "r"(row), "r"(barrier)
-                     : "memory");
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(&map), "r"(col), "r"(row), "r"(barrier)
+                 : "memory");
 #endif
 }
 
 // The tiles that a block works on, one after the other, and the ring of PLACES places of SIZE bytes that their steps go
-// through: ROWS rows of a, then parts of b of RSTEP columns, each row 128 bytes whose pieces change places. A barrier of a
-// stage says that it is full, one that it is empty.
+// through: ROWS rows of a, then parts of b of RSTEP columns, each row 128 bytes whose pieces change places. One barrier
+// of a place says that it is full, one that it is empty.
 template <int ROWS, int SIZE, int PLACES> struct Ring {
-    unsigned tiles_m, tiles_n, rank, base, full, empty, stage, phase;
+    unsigned tiles_m, tiles_n, base, full, empty, place, phase;
     int steps, row0, col0;
     char *shared;
 
@@ -1465,15 +1443,14 @@ template <int ROWS, int SIZE, int PLACES> struct Ring {
         shared = (char *)tiles + (base - start);
         full = base + PLACES * SIZE + parts;
         empty = full + PLACES * 8;
-        stage = phase = 0;
-        rank = blockIdx.x % CLUSTER;
+        place = phase = 0;
         tiles_m = ((unsigned)m + ROWS - 1) / ROWS;
-        tiles_n = ((unsigned)n + BESIDE * CLUSTER - 1) / (BESIDE * CLUSTER);
+        tiles_n = ((unsigned)n + BESIDE - 1) / BESIDE;
         steps = ((unsigned)k + 2 * RSTEP - 1) / (2 * RSTEP) * 2;
         if (idx == 0) {
             for (int i = 0; i < PLACES; i++) {
                 make_barrier(full + i * 8, 1);
-                make_barrier(empty + i * 8, MULTIPLIERS * CLUSTER);
+                make_barrier(empty + i * 8, MULTIPLIERS);
             }
 #if __CUDA_ARCH__ >= 900
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -1481,42 +1458,34 @@ template <int ROWS, int SIZE, int PLACES> struct Ring {
         }
     }
 
-    // A cluster has CLUSTER tiles side by side. Clusters of a moment work on STRIP rows of tiles and few columns.
+    // The blocks of a moment work on STRIP rows of tiles and few columns, whose parts of a and b fit the L2 cache.
     __device__ __forceinline__ bool find(unsigned turn)
     {
-        unsigned tile = blockIdx.x / CLUSTER + turn * (gridDim.x / CLUSTER);
+        unsigned tile = blockIdx.x + turn * gridDim.x;
         unsigned strip = tile / (STRIP * tiles_n) * STRIP, number = tile - strip * tiles_n;
         unsigned high = min(tiles_m - strip, STRIP);
         row0 = (strip + number % high) * ROWS;
-        col0 = (number / high * CLUSTER + rank) * BESIDE;
+        col0 = number / high * BESIDE;
         return tile < tiles_m * tiles_n;
     }
 
     __device__ __forceinline__ void advance()
     {
-        if (++stage == PLACES) {
-            stage = 0;
+        if (++place == PLACES) {
+            place = 0;
             phase ^= 1;
         }
-    }
-
-    // The stage's address as descriptors have it: without the block's rank in the cluster, which comes above 18 bits.
-    __device__ __forceinline__ unsigned address() const
-    {
-        return (base + stage * SIZE) & 0x3FFFF;
     }
 
     // Fetches all steps of all tiles: what one thread does.
     __device__ __forceinline__ void fetch(const CUtensorMap &map_a, const CUtensorMap &map_b)
     {
-        const int share = ROWS / CLUSTER;  // rows of a that this block fetches for all of its cluster
         for (unsigned turn = 0; find(turn); turn++)
             for (int step = 0; step < steps; step++, advance()) {
-                unsigned barrier = full + stage * 8, to = base + stage * SIZE;
-                wait_phase(empty + stage * 8, phase ^ 1);
+                unsigned barrier = full + place * 8, to = base + place * SIZE;
+                wait_phase(empty + place * 8, phase ^ 1);
                 expect_bytes(barrier, (ROWS + BESIDE) * 128);
-                fetch_box(to + rank * share * 128, map_a, barrier, row0 + rank * share, step * RSTEP,
-                          CLUSTER > 1 ? (1 << CLUSTER) - 1 : 0);
+                fetch_box(to, map_a, barrier, row0, step * RSTEP);
                 for (int part = 0; part < BESIDE / RSTEP; part++)
                     fetch_box(to + (ROWS + part * RSTEP) * 128, map_b, barrier, step * RSTEP, col0 + part * RSTEP);
             }
@@ -1528,8 +1497,8 @@ template <int ROWS, int SIZE, int PLACES> struct Ring {
     {
         for (unsigned turn = 0; find(turn); turn++)
             for (int step = 0; step < steps; step++, advance()) {
-                char *to = shared + stage * SIZE;
-                wait_phase(empty + stage * 8, phase ^ 1);
+                char *to = shared + place * SIZE;
+                wait_phase(empty + place * 8, phase ^ 1);
                 for (int i = idx; i < (ROWS + BESIDE) * RSTEP; i += THREADS) {
                     int line = i / RSTEP, at = i % RSTEP, below = line - ROWS;
                     int row = below < 0 ? row0 + line : step * RSTEP + below % RSTEP;
@@ -1543,7 +1512,7 @@ template <int ROWS, int SIZE, int PLACES> struct Ring {
                 asm volatile("bar.sync %0, %1;" ::"n"(MULTIPLIERS + 1), "n"(THREADS) : "memory");
 #endif
                 if (idx == 0)
-                    arrive_at(full + stage * 8, rank);
+                    arrive(full + place * 8);
             }
     }
 };
@@ -1639,12 +1608,6 @@ __device__ __forceinline__ void store_turned_sums(const float (&sum)[COUNT], con
     }
 }
 
-#if __CUDA_ARCH__ >= 900
-#define CLUSTERED __cluster_dims__(CLUSTER, 1, 1)
-#else
-#define CLUSTERED
-#endif
-
 // Gives a group of warps more registers than others of the block, which get along with few.
 template <int COUNT, bool MORE>
 __device__ __forceinline__ void set_registers()
@@ -1657,18 +1620,19 @@ __device__ __forceinline__ void set_registers()
 #endif
 }
 
-// Fetches by one thread, for the whole cluster: what a block gets of a, the cluster's others get too.
+// Leaves the fetching to one thread, whose group gives its registers to those that multiply.
 // Blocks stay, and take tile after tile: the next one's fetches begin while this one's sums are stored. What remains is
-// the tensor cores' own rate, which at full load the card's power limits.
-extern "C" __global__ void CLUSTERED __launch_bounds__(BLOCK, 1)
-matmul_cluster(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+// the tensor cores' own rate, which for large matrices the card's power limits. Blocks of a cluster could share what
+// they fetch; on an H200 that brings nothing here.
+extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
                T *__restrict__ c, int m, int k, int n)
 {
     extern __shared__ uint4 tiles[];
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, warp = idx / 32, group = idx / 128;
     Ring<TALL, RSTAGE, RSTAGES> ring(tiles, RPARTS, idx, m, k, n);
-    meet_cluster();
+    __syncthreads();
 
     if (group == MULTIPLIERS) {
         set_registers<40, false>();
@@ -1692,8 +1656,8 @@ matmul_cluster(const __grid_constant__ CUtensorMap map_a, const __grid_constant_
             for (int step = 0; step < ring.steps; step += 2)
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
-                    wait_phase(ring.full + ring.stage * 8, ring.phase);
-                    const char *tile = ring.shared + ring.stage * RSTAGE;
+                    wait_phase(ring.full + ring.place * 8, ring.phase);
+                    const char *tile = ring.shared + ring.place * RSTAGE;
                     if (sizeof(T) == 4)
 #pragma unroll
                         for (int i = 0; i < 4; i++) {
@@ -1702,7 +1666,7 @@ matmul_cluster(const __grid_constant__ CUtensorMap map_a, const __grid_constant_
                         }
                     // Rows of 128 bytes whose pieces change places; eight of them are 1024 bytes on from the eight before.
                     unsigned long long pattern = 1ull << 16 | 64ull << 32 | 1ull << 62;
-                    unsigned long long rows = ring.address() >> 4 | pattern;
+                    unsigned long long rows = (ring.base + ring.place * RSTAGE) >> 4 | pattern;
                     unsigned long long turned = rows + (TALL * 128 + group * PART) / 16;
 #if __CUDA_ARCH__ >= 900
                     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -1717,15 +1681,15 @@ matmul_cluster(const __grid_constant__ CUtensorMap map_a, const __grid_constant_
                     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
                     wait_products<1>();
-                    if (before >= 0 && idx % 128 < CLUSTER)
-                        arrive_at(ring.empty + before * 8, idx % 128);
-                    before = ring.stage;
+                    if (before >= 0 && idx % 128 == 0)
+                        arrive(ring.empty + before * 8);
+                    before = ring.place;
                     ring.advance();
                 }
             wait_products<0>();
             hold(sum);
-            if (idx % 128 < CLUSTER)
-                arrive_at(ring.empty + before * 8, idx % 128);
+            if (idx % 128 == 0)
+                arrive(ring.empty + before * 8);
             store_turned_sums(sum, map_c, c, m, n, ring.row0, ring.col0, column,
                               ring.base + RSTAGES * RSTAGE + group * 2 * PART, idx);
         }
@@ -1734,10 +1698,9 @@ matmul_cluster(const __grid_constant__ CUtensorMap map_a, const __grid_constant_
             asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 #endif
     }
-    meet_cluster();  // no block ends while another still fetches into it
 }
 
-// cluster's fetches for the three products of wgmma-split: of the four warps that do not multiply one fetches, and three make
+// tma's fetches for the three products of wgmma-split: of the four warps that do not multiply one fetches, and three make
 // what rests of a's elements, a second tile beside the first.
 #define SPLIT_ROWS 128  // rows of c in a block's tile: a lane keeps its sums twice
 #define RESTS ((SPLIT_ROWS + BESIDE) * 128)     // bytes before the rests, in the tiles of one step
@@ -1749,9 +1712,9 @@ matmul_cluster(const __grid_constant__ CUtensorMap map_a, const __grid_constant_
 
 // Multiplies all 24 bits of float with nothing to do for the warps that multiply but their own part of b.
 // Over twice the rate of the multiply-add units, with a smaller error. What remains is the tensor cores' rate: three
-// instructions for one of cluster's.
-extern "C" __global__ void CLUSTERED __launch_bounds__(BLOCK, 1)
-matmul_cluster_split(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+// instructions for one of tma's.
+extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+matmul_tma_split(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                      const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
                      T *__restrict__ c, int m, int k, int n)
 {
@@ -1762,15 +1725,15 @@ matmul_cluster_split(const __grid_constant__ CUtensorMap map_a, const __grid_con
     if (idx == 0)
         for (int stage = 0; stage < ESTAGES; stage++)
             make_barrier(ready + stage * 8, 3);
-    meet_cluster();
+    __syncthreads();
 
     if (group == MULTIPLIERS) {
         set_registers<40, false>();
         if (warp % 4 > 0) {
             for (unsigned turn = 0; ring.find(turn); turn++)
                 for (int step = 0; step < ring.steps; step++, ring.advance()) {
-                    float4 *tile = (float4 *)(ring.shared + ring.stage * ESTAGE);
-                    wait_phase(ring.full + ring.stage * 8, ring.phase);
+                    float4 *tile = (float4 *)(ring.shared + ring.place * ESTAGE);
+                    wait_phase(ring.full + ring.place * 8, ring.phase);
 #pragma unroll 4
                     for (int i = idx % 128 - 32; i < SPLIT_ROWS * 8; i += 96) {
                         float4 v = tile[i];
@@ -1781,7 +1744,7 @@ matmul_cluster_split(const __grid_constant__ CUtensorMap map_a, const __grid_con
 #endif
                     __syncwarp();
                     if (lane == 0)
-                        arrive_at(ready + ring.stage * 8, ring.rank);
+                        arrive(ready + ring.place * 8);
                 }
         } else if (k % VEC || n % VEC)
             ring.copy<32>(a, b, m, k, n, lane);
@@ -1797,8 +1760,8 @@ matmul_cluster_split(const __grid_constant__ CUtensorMap map_a, const __grid_con
         for (unsigned turn = 0; ring.find(turn); turn++) {
             float total[SPLIT_ROWS / 2] = {}, sum[SPLIT_ROWS / 2] = {};
             for (int step = 0; step < ring.steps; step++, ring.advance()) {
-                wait_phase(ring.full + ring.stage * 8, ring.phase);
-                const char *tile = ring.shared + ring.stage * ESTAGE;
+                wait_phase(ring.full + ring.place * 8, ring.phase);
+                const char *tile = ring.shared + ring.place * ESTAGE;
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                     *(uint2 *)&columns[i][0] = *(const uint2 *)(tile + near + i * 1024);
@@ -1807,9 +1770,9 @@ matmul_cluster_split(const __grid_constant__ CUtensorMap map_a, const __grid_con
                     for (int e = 0; e < 4; e++)
                         rest[i][e] = __float_as_uint(rest_of(__uint_as_float(columns[i][e])));
                 }
-                wait_phase(ready + ring.stage * 8, ring.phase);
+                wait_phase(ready + ring.place * 8, ring.phase);
                 unsigned long long pattern = 1ull << 16 | 64ull << 32 | 1ull << 62;
-                unsigned long long rows = ring.address() >> 4 | pattern, rows_rest = rows + RESTS / 16;
+                unsigned long long rows = (ring.base + ring.place * ESTAGE) >> 4 | pattern, rows_rest = rows + RESTS / 16;
                 hold(sum);
 #if __CUDA_ARCH__ >= 900
                 asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -1828,8 +1791,8 @@ matmul_cluster_split(const __grid_constant__ CUtensorMap map_a, const __grid_con
 #endif
                 wait_products<0>();
                 hold(sum);
-                if (idx % 128 < CLUSTER)
-                    arrive_at(ring.empty + ring.stage * 8, idx % 128);
+                if (idx % 128 == 0)
+                    arrive(ring.empty + ring.place * 8);
 #pragma unroll
                 for (int i = 0; i < SPLIT_ROWS / 2; i++)
                     total[i] += sum[i];
@@ -1837,5 +1800,4 @@ matmul_cluster_split(const __grid_constant__ CUtensorMap map_a, const __grid_con
             store_turned_sums(total, map_c, c, m, n, ring.row0, ring.col0, column, 0, idx);
         }
     }
-    meet_cluster();
 }

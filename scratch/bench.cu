@@ -13,6 +13,7 @@
 #include "simt.cuh"
 #include "simt2.cuh"
 #include "turn.cuh"
+#include "simt3.cuh"
 
 #define CHECK(x) do { cudaError_t e_ = (x); if (e_ != cudaSuccess) { printf("%s: %s line %d\n", #x, cudaGetErrorString(e_), __LINE__); } } while (0)
 typedef CUresult (*Encode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
@@ -121,6 +122,14 @@ template <class P> static void simt2_row(const char *name, int m, int k, int n)
     CUtensorMap ma = map_of(A, false, m, k, P::BM, 32), mb = map_of(B, false, k, n, 32, P::BN, false);
     prepare(simt2_kernel<P>, P::SHARED, 1);
     rows.push_back({name, [=] { launch(simt2_kernel<P>, tiles, P::THREADS, P::SHARED, 1, ma, mb, (const float *)A, (const float *)B, (float *)C, m, k, n); }});
+}
+template <class P> static void simt3_row(const char *name, int m, int k, int n)
+{
+    if (!wanted(name)) return;
+    int tiles = (m + P::BM - 1) / P::BM * ((n + P::BN - 1) / P::BN);
+    CUtensorMap ma = map_of(A, false, m, k, P::BM, 32), mb = map_of(B, false, k, n, 32, P::BN, false);
+    prepare(simt3_kernel<P>, P::SHARED, 1);
+    rows.push_back({name, [=] { launch(simt3_kernel<P>, tiles, P::THREADS, P::SHARED, 1, ma, mb, (const float *)A, (const float *)B, (float *)C, m, k, n); }});
 }
 template <class P> static void turn_row(const char *name, int m, int k, int n, int most = 128)
 {

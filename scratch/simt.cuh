@@ -56,6 +56,16 @@ simt_kernel(const float *__restrict__ a, const float *__restrict__ b, float *__r
         for (int s = 0; s < TN / 4; s++) line[into][s].all = *(const float4 *)(tb + i * BN + s * 32);
     };
     auto multiply = [&](int with) {
+        if (P::FRAG / 2) {
+#pragma unroll
+            for (int s = 0; s < TN; s++)
+#pragma unroll
+                for (int r0 = 0; r0 < TM; r0++) {
+                    int r = s % 2 ? TM - 1 - r0 : r0;
+                    sum[r][s] += column[with][r / 4].at[r % 4] * line[with][s / 4].at[s % 4];
+                }
+            return;
+        }
 #pragma unroll
         for (int r = 0; r < TM; r++)
 #pragma unroll
@@ -64,7 +74,7 @@ simt_kernel(const float *__restrict__ a, const float *__restrict__ b, float *__r
                 sum[r][s] += column[with][r / 4].at[r % 4] * line[with][s / 4].at[s % 4];
             }
     };
-    if (P::FRAG) {
+    if (P::FRAG % 2) {
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
         const float *ta = tiles + from_m, *tb = tiles + TK * PITCH + from_n;

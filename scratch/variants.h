@@ -67,18 +67,36 @@ static void variants()
 #endif
 #ifdef SIMT
     fill<<<1024, 256>>>((float *)A, all, 1); fill<<<1024, 256>>>((float *)B, all, 2);
-    for (int z : {2048, 4096, 8192}) {
+    for (int z : {2048, 4096}) {
         cublas("cublas", 0, 68, z, z, z);
-        simt_row<Simt<8, 8, 4, 2, 16, 3, 16, 0, 16, 2>>("8x8 4x2 k16 st3 u16 f0 b2", z, z, z);
-        simt_row<Simt<8, 8, 4, 2, 16, 2, 16, 0, 16, 2>>("8x8 4x2 k16 st2 u16 f0 b2", z, z, z);
-        simt2_row<Simt2<8, 8, 4, 2, 3, 0, 0, 2>>("simt2 8x8 4x2 st3 cp.async b2", z, z, z);
-        simt2_row<Simt2<8, 8, 4, 2, 3, 1, 0, 2>>("simt2 8x8 4x2 st3 tma b2", z, z, z);
-        simt2_row<Simt2<8, 8, 4, 2, 2, 1, 0, 2>>("simt2 8x8 4x2 st2 tma b2", z, z, z);
-        simt2_row<Simt2<8, 8, 2, 4, 3, 1, 0, 2>>("simt2 8x8 2x4 st3 tma b2", z, z, z);
-        simt2_row<Simt2<16, 8, 2, 4, 3, 1, 0, 1>>("simt2 16x8 2x4 st3 tma b1", z, z, z);
-        simt2_row<Simt2<8, 16, 4, 2, 3, 1, 0, 1>>("simt2 8x16 4x2 st3 tma b1", z, z, z);
-        simt2_row<Simt2<8, 8, 2, 2, 3, 1, 0, 4>>("simt2 8x8 2x2 st3 tma b4", z, z, z);
-        measure("simt", false, z, z, z, z > 4096 ? 5 : 15);
+        simt_row<Simt<16, 8, 2, 4, 16, 3, 16, 0, 16, 1>>("16x8 2x4 k16 st3 f0", z, z, z);
+        simt_row<Simt<16, 8, 2, 4, 16, 3, 16, 2, 16, 1>>("16x8 2x4 k16 st3 f0 o1", z, z, z);
+        simt_row<Simt<16, 8, 4, 2, 8, 4, 8, 3, 16, 1>>("16x8 4x2 k8 st4 f1 o1", z, z, z);
+        simt_row<Simt<16, 8, 2, 4, 16, 3, 16, 3, 16, 1>>("16x8 2x4 k16 st3 f1 o1", z, z, z);
+        simt_row<Simt<8, 8, 4, 2, 16, 2, 16, 0, 16, 2>>("8x8 4x2 k16 st2 f0 b2", z, z, z);
+        simt_row<Simt<8, 8, 4, 2, 16, 2, 16, 2, 16, 2>>("8x8 4x2 k16 st2 f0 o1 b2", z, z, z);
+        simt_row<Simt<8, 8, 4, 2, 32, 2, 32, 0, 16, 2>>("8x8 4x2 k32 st2 f0 b2", z, z, z);
+        simt_row<Simt<8, 8, 2, 4, 16, 2, 16, 0, 16, 2>>("8x8 2x4 k16 st2 f0 b2", z, z, z);
+        simt_row<Simt<16, 8, 2, 2, 16, 3, 16, 0, 16, 2>>("16x8 2x2 k16 st3 f0 b2", z, z, z);
+        simt_row<Simt<16, 8, 2, 4, 32, 2, 32, 0, 16, 1>>("16x8 2x4 k32 st2 f0", z, z, z);
+        measure("simt", false, z, z, z, 11);
+    }
+#endif
+#ifdef SIMT3
+    fill<<<1024, 256>>>((float *)A, all, 1); fill<<<1024, 256>>>((float *)B, all, 2);
+    for (int z : {2048, 4096}) {
+        cublas("cublas", 0, 68, z, z, z);
+        simt2_row<Simt2<16, 8, 2, 4, 3, 1, 0, 1>>("simt2 16x8 2x4 st3", z, z, z);
+        simt2_row<Simt2<16, 8, 4, 2, 3, 1, 0, 1>>("simt2 16x8 4x2 st3", z, z, z);
+        simt2_row<Simt2<16, 8, 2, 4, 4, 1, 0, 1>>("simt2 16x8 2x4 st4", z, z, z);
+        simt2_row<Simt2<16, 8, 2, 2, 3, 1, 0, 2>>("simt2 16x8 2x2 st3 b2", z, z, z);
+        simt3_row<Simt3<16, 8, 2, 4, 3, 0, 1, 1>>("simt3 16x8 2x4 o0 u1", z, z, z);
+        simt3_row<Simt3<16, 8, 2, 4, 3, 1, 1, 1>>("simt3 16x8 2x4 o1 u1", z, z, z);
+        simt3_row<Simt3<16, 8, 2, 4, 3, 0, 7, 1>>("simt3 16x8 2x4 o0 u7", z, z, z);
+        simt3_row<Simt3<16, 8, 2, 4, 3, 1, 7, 1>>("simt3 16x8 2x4 o1 u7", z, z, z);
+        simt3_row<Simt3<8, 16, 4, 2, 3, 0, 1, 1>>("simt3 8x16 4x2 o0 u1", z, z, z);
+        simt3_row<Simt3<8, 16, 4, 2, 3, 0, 7, 1>>("simt3 8x16 4x2 o0 u7", z, z, z);
+        measure("simt3", false, z, z, z, 11);
     }
 #endif
 }

@@ -197,14 +197,12 @@ def tall(g: Geometry) -> dict[str, str]:
     """Return the rows of a tile: fewer where the larger tiles leave multiprocessors idle."""
     across = cdiv(g.size["n"], g["BESIDE"])
     rows = next((rows for rows in (256, 128) if cdiv(g.size["m"], rows) * across >= FULL_BLOCKS * 3 // 4), 64)
-    return {"TALL": str(rows)}
+    return {"TALL": str(rows), "STRIP": "8"}
 
 
-def over_clusters(g: Geometry, high: str) -> Dim:
-    """Return a block for each tile of C, in whole clusters; no more than stay on the GPU together."""
-    side = g["BESIDE"] * g["CLUSTER"]
-    tiles = cdiv(g.size["m"], g[high]) * cdiv(g.size["n"], side) * g["CLUSTER"]
-    return (min(tiles, FULL_BLOCKS), 1, 1)
+def over_stays(g: Geometry, high: str) -> Dim:
+    """Return a block for each tile of C, but no more than stay on the GPU together: they take tile after tile."""
+    return (min(over_tiles(g, high, "BESIDE")[0], FULL_BLOCKS), 1, 1)
 
 
 def of_either(problem: Problem, arrays: Arrays) -> Arrays:
@@ -237,7 +235,7 @@ def by_maps(function: str, high: str, shared: str) -> Callable[[Geometry, Dim], 
 
     def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
         across = g["RSTEP"]
-        a = map_over(g.problem, "a", (g[high] // g["CLUSTER"], across))
+        a = map_over(g.problem, "a", (g[high], across))
         b, c = (map_over(g.problem, name, (across, across)) for name in "bc")
         return [Launch(function, grid, g.block, (a, b, c, *arguments(g.problem)), g[shared])]
 
@@ -429,38 +427,36 @@ OPERATION = Operation(
             architecture="sm_90a",
         ),
         Kernel(
-            "cluster",
-            "matmul_cluster",
+            "tma",
+            "matmul_tma",
             (32, 12),
-            lambda g: over_clusters(g, "TALL"),
+            lambda g: over_stays(g, "TALL"),
             any_grid=True,
             constants={
                 "TALL": number(64, 256, power=True),
-                "CLUSTER": number(1, 4, power=True),
                 "RSTAGES": number(2, 16),
                 "STRIP": number(1, 1024),
             },
             refuses=needs_fetchers,
             defines=tall,
-            launches=by_maps("matmul_cluster", "TALL", "RSHARED"),
+            launches=by_maps("matmul_tma", "TALL", "RSHARED"),
             expected=of_either,
             tolerance=either_tolerance,
             dtypes=("float32", *NARROW),
             architecture="sm_90a",
         ),
         Kernel(
-            "cluster-split",
-            "matmul_cluster_split",
+            "tma-split",
+            "matmul_tma_split",
             (32, 12),
-            lambda g: over_clusters(g, "SPLIT_ROWS"),
+            lambda g: over_stays(g, "SPLIT_ROWS"),
             any_grid=True,
             constants={
-                "CLUSTER": number(1, 4, power=True),
                 "ESTAGES": number(2, 16),
                 "STRIP": number(1, 1024),
             },
             refuses=needs_fetchers,
-            launches=by_maps("matmul_cluster_split", "SPLIT_ROWS", "ESHARED"),
+            launches=by_maps("matmul_tma_split", "SPLIT_ROWS", "ESHARED"),
             tolerance=split_tolerance,
             dtypes=("float32",),
             architecture="sm_90a",
