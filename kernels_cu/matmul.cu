@@ -929,7 +929,8 @@ matmul_tensor_split(const T *__restrict__ a, const T *__restrict__ b, T *__restr
 __device__ __forceinline__ void begin_product(float (&sum)[128], const unsigned (&a)[4], unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {" PLACES128 "}, {%128, %129, %130, %131}, %132, 1, 1, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {" PLACES128 "}, "
+                 "{%128, %129, %130, %131}, %132, 1, 1, 1;"
                  : SUMS64(0), SUMS64(64)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 #endif
@@ -938,7 +939,8 @@ __device__ __forceinline__ void begin_product(float (&sum)[128], const unsigned 
 __device__ __forceinline__ void begin_product(float (&sum)[64], const unsigned (&a)[4], unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" PLACES64 "}, {%64, %65, %66, %67}, %68, 1, 1, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" PLACES64 "}, "
+                 "{%64, %65, %66, %67}, %68, 1, 1, 1;"
                  : SUMS64(0)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 #endif
@@ -947,7 +949,8 @@ __device__ __forceinline__ void begin_product(float (&sum)[64], const unsigned (
 __device__ __forceinline__ void begin_product(float (&sum)[32], const unsigned (&a)[4], unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" PLACES32 "}, {%32, %33, %34, %35}, %36, 1, 1, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" PLACES32 "}, "
+                 "{%32, %33, %34, %35}, %36, 1, 1, 1;"
                  : SUMS16(0), SUMS16(16)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 #endif
@@ -957,7 +960,8 @@ __device__ __forceinline__ void begin_product(float (&sum)[32], const unsigned (
 __device__ __forceinline__ void begin_sum(float (&sum)[64], const unsigned (&a)[4], unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" PLACES64 "}, {%64, %65, %66, %67}, %68, 0, 1, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" PLACES64 "}, "
+                 "{%64, %65, %66, %67}, %68, 0, 1, 1;"
                  : SUMS64(0)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 #endif
@@ -1109,7 +1113,8 @@ matmul_wgmma(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c
 __device__ __forceinline__ void begin_product(float (&sum)[128], unsigned long long a, unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {" PLACES128 "}, %128, %129, 1, 1, 1, 0, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {" PLACES128 "}, "
+                 "%128, %129, 1, 1, 1, 0, 1;"
                  : SUMS64(0), SUMS64(64)
                  : "l"(a), "l"(b));
 #endif
@@ -1118,7 +1123,8 @@ __device__ __forceinline__ void begin_product(float (&sum)[128], unsigned long l
 __device__ __forceinline__ void begin_product(float (&sum)[64], unsigned long long a, unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {" PLACES64 "}, %64, %65, 1, 1, 1, 0, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {" PLACES64 "}, "
+                 "%64, %65, 1, 1, 1, 0, 1;"
                  : SUMS64(0)
                  : "l"(a), "l"(b));
 #endif
@@ -1367,9 +1373,9 @@ matmul_wgmma_split(const T *__restrict__ a, const T *__restrict__ b, T *__restri
         split_tile<false>(a, b, c, m, k, n, (T *)shared);
 }
 
-// The last rungs' tiles come by the tensor memory accelerator: told a box of a matrix, it fetches the box by itself. One
-// thread tells it all, and the groups of warps that multiply only wait. c is computed transposed for every type, as in
-// wgmma; a step is 128 bytes of each row of a.
+// The last rungs' tiles come by the tensor memory accelerator: told a box of a matrix, it fetches the box by itself.
+// One thread tells it all, and the groups of warps that multiply only wait. c is computed transposed for every type, as
+// in wgmma; a step is 128 bytes of each row of a.
 #ifndef TALL
 #define TALL 256  // rows of c in a block's tile: 64, 128 or 256
 #endif
@@ -1517,12 +1523,12 @@ template <int ROWS, int SIZE, int PLACES> struct Ring {
     }
 };
 
-// sum += A B for a group, begun and not waited for, of elements of 2 bytes by both descriptors; A's run along its columns.
+// sum += A B for a group, begun and not waited for, of elements of 2 bytes, by both descriptors; A lies by columns.
 __device__ __forceinline__ void begin_turned(float (&sum)[128], unsigned long long a, unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {" PLACES128 "}, %128, %129, 1, 1, 1, "
-                 "1, 0;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {" PLACES128 "}, "
+                 "%128, %129, 1, 1, 1, 1, 0;"
                  : SUMS64(0), SUMS64(64)
                  : "l"(a), "l"(b));
 #endif
@@ -1531,8 +1537,8 @@ __device__ __forceinline__ void begin_turned(float (&sum)[128], unsigned long lo
 __device__ __forceinline__ void begin_turned(float (&sum)[64], unsigned long long a, unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {" PLACES64 "}, %64, %65, 1, 1, 1, 1, "
-                 "0;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {" PLACES64 "}, "
+                 "%64, %65, 1, 1, 1, 1, 0;"
                  : SUMS64(0)
                  : "l"(a), "l"(b));
 #endif
@@ -1541,7 +1547,8 @@ __device__ __forceinline__ void begin_turned(float (&sum)[64], unsigned long lon
 __device__ __forceinline__ void begin_turned(float (&sum)[32], unsigned long long a, unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." FORMAT "." FORMAT " {" PLACES32 "}, %32, %33, 1, 1, 1, 1, 0;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." FORMAT "." FORMAT " {" PLACES32 "}, "
+                 "%32, %33, 1, 1, 1, 1, 0;"
                  : SUMS16(0), SUMS16(16)
                  : "l"(a), "l"(b));
 #endif
@@ -1557,11 +1564,11 @@ __device__ __forceinline__ void store_turned(unsigned to, const unsigned (&matri
 #endif
 }
 
-// Puts a group's sums into c: as elements of 2 bytes by way of shared memory, from where boxes of 64 x 64 are stored while
-// the group works on; as floats at once, of which a lane has two neighbours.
+// Puts a group's sums into c: as elements of 2 bytes by way of shared memory, from where boxes of 64 x 64 are stored
+// while the group works on; as floats at once, of which a lane has two neighbours.
 template <int COUNT>
-__device__ __forceinline__ void store_turned_sums(const float (&sum)[COUNT], const CUtensorMap &map_c, T *c, int m, int n,
-                                                  int row0, int col0, int column, unsigned part, unsigned idx)
+__device__ __forceinline__ void store_turned_sums(const float (&sum)[COUNT], const CUtensorMap &map_c, T *c, int m,
+                                                  int n, int row0, int col0, int column, unsigned part, unsigned idx)
 {
     unsigned lane = idx % 32;
     if (sizeof(T) == 4 || n % VEC) {
@@ -1599,7 +1606,8 @@ __device__ __forceinline__ void store_turned_sums(const float (&sum)[COUNT], con
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         asm volatile("bar.sync %0, 128;" ::"r"(1 + idx / 128) : "memory");
         if (idx % 128 == 0) {
-            asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map_c),
+            asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
+                         " [%0, {%1, %2}], [%3];" ::"l"(&map_c),
                          "r"(col0 + (int)(idx / 128) * 64), "r"(row0 + j * 64), "r"(to)
                          : "memory");
             asm volatile("cp.async.bulk.commit_group;" ::: "memory");
@@ -1626,8 +1634,8 @@ __device__ __forceinline__ void set_registers()
 // they fetch; on an H200 that brings nothing here.
 extern "C" __global__ void __launch_bounds__(BLOCK, 1)
 matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-               const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
-               T *__restrict__ c, int m, int k, int n)
+           const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
+           T *__restrict__ c, int m, int k, int n)
 {
     extern __shared__ uint4 tiles[];
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, warp = idx / 32, group = idx / 128;
@@ -1642,8 +1650,8 @@ matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CU
             ring.fetch(map_a, map_b);
     } else {
         set_registers<232, true>();
-        // Of float, a lane has two neighbouring columns of b; those of a warp are spread so that its loads meet every bank.
-        // Of elements of 2 bytes it has those that the tensor cores give it.
+        // Of float, a lane has two neighbouring columns of b; those of a warp are spread so that its loads meet every
+        // bank. Of elements of 2 bytes it has those that the tensor cores give it.
         int place = lane / 8 % 2 * 4 + warp % 2 * 2 + lane / 16;
         int column = sizeof(T) == 4 ? warp / 2 * 32 + place * 4 + lane / 4 % 2 * 2 : warp * 16 + lane / 4;
         int near = (TALL + warp / 2 * 32 + lane % 4) * 128 + (place ^ lane % 4) * 16 + lane / 4 % 2 * 8;
@@ -1664,7 +1672,7 @@ matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CU
                             *(uint2 *)&columns[half][i][0] = *(const uint2 *)(tile + near + i * 1024);
                             *(uint2 *)&columns[half][i][2] = *(const uint2 *)(tile + far + i * 1024);
                         }
-                    // Rows of 128 bytes whose pieces change places; eight of them are 1024 bytes on from the eight before.
+                    // Eight rows of 128 bytes, whose pieces change places, are 1024 bytes on from the eight before.
                     unsigned long long pattern = 1ull << 16 | 64ull << 32 | 1ull << 62;
                     unsigned long long rows = (ring.base + ring.place * RSTAGE) >> 4 | pattern;
                     unsigned long long turned = rows + (TALL * 128 + group * PART) / 16;
@@ -1700,11 +1708,11 @@ matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CU
     }
 }
 
-// tma's fetches for the three products of wgmma-split: of the four warps that do not multiply one fetches, and three make
-// what rests of a's elements, a second tile beside the first.
+// tma's fetches for the three products of wgmma-split: of the four warps that do not multiply one fetches, and three
+// make what rests of a's elements, a second tile beside the first.
 #define SPLIT_ROWS 128  // rows of c in a block's tile: a lane keeps its sums twice
-#define RESTS ((SPLIT_ROWS + BESIDE) * 128)     // bytes before the rests, in the tiles of one step
-#define ESTAGE (RESTS + SPLIT_ROWS * 128)       // bytes with them
+#define RESTS ((SPLIT_ROWS + BESIDE) * 128)  // bytes of the tiles of one step
+#define ESTAGE (RESTS + SPLIT_ROWS * 128)    // with the rests
 #ifndef ESTAGES
 #define ESTAGES 4  // steps whose tiles are in shared memory, in use or on the way
 #endif
@@ -1715,8 +1723,8 @@ matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CU
 // instructions for one of tma's.
 extern "C" __global__ void __launch_bounds__(BLOCK, 1)
 matmul_tma_split(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-                     const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
-                     T *__restrict__ c, int m, int k, int n)
+                 const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
+                 T *__restrict__ c, int m, int k, int n)
 {
     extern __shared__ uint4 tiles[];
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, warp = idx / 32, group = idx / 128;
@@ -1772,7 +1780,8 @@ matmul_tma_split(const __grid_constant__ CUtensorMap map_a, const __grid_constan
                 }
                 wait_phase(ready + ring.place * 8, ring.phase);
                 unsigned long long pattern = 1ull << 16 | 64ull << 32 | 1ull << 62;
-                unsigned long long rows = (ring.base + ring.place * ESTAGE) >> 4 | pattern, rows_rest = rows + RESTS / 16;
+                unsigned long long rows = (ring.base + ring.place * ESTAGE) >> 4 | pattern;
+                unsigned long long rows_rest = rows + RESTS / 16;
                 hold(sum);
 #if __CUDA_ARCH__ >= 900
                 asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
