@@ -333,6 +333,7 @@ matmul_double_buffer(const T *__restrict__ a, const T *__restrict__ b, T *__rest
 #define WTILE_N (WARPS_N * WARP_N)
 #define WROW_A (WTILE_M + 4)
 #define WSTAGE (WTK * (WROW_A + WTILE_N))  // elements of the tiles of one step
+#define WVECS (WTILE_N / VEC)              // vectors in a row of the tile of b
 
 // Copies BYTES (4, 8 or 16) from device to shared memory with no register on the way; zeros where !inside.
 template <int BYTES>
@@ -371,15 +372,14 @@ __device__ __forceinline__ void wait_copies()
 #endif
 }
 
-template <bool VECTORS>  // whether rows of b and c start at multiples of 16 bytes
+// VECTORS: rows of b and c start at multiples of 16 bytes. WHOLE: nothing of the block's tiles is outside, and a thread's
+// vectors of b are below each other.
+template <bool VECTORS, bool WHOLE>
 __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
-                                          int k, int n, T (&tile_a)[STAGES][WTK][WROW_A],
+                                          int k, int n, size_t row0, size_t col0, T (&tile_a)[STAGES][WTK][WROW_A],
                                           T (&tile_b)[STAGES][WTK][WTILE_N])
 {
     const int width = VECTORS ? VEC : 1;
-    unsigned tiles_m = ((unsigned)m + WTILE_M - 1) / WTILE_M;
-    size_t row0 = (size_t)(blockIdx.x % tiles_m) * WTILE_M;
-    size_t col0 = (size_t)(blockIdx.x / tiles_m) * WTILE_N;
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
     unsigned lane = idx % 32, warp = idx / 32;
     // Neighbouring lanes share their columns, lanes two apart their rows: so a half warp's 16-byte loads merge.
@@ -390,6 +390,7 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
     const int ROWS_APART = BLOCK / WTK, EACH = WTILE_M / ROWS_APART;
     int row_a = idx / WTK, col_a = idx % WTK;
     const T *from_a = a + (row0 + row_a) * k + col_a;
+    const T *from_b = b + (size_t)(idx / WVECS) * n + col0 + idx % WVECS * VEC;
     long long rows_left = ((long long)m - (long long)row0 - row_a + ROWS_APART - 1) / ROWS_APART;
 
     auto load = [&](int stage, int k0) {
@@ -397,13 +398,19 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
         int inside = k0 + col_a < k ? (int)rows_left : 0;
 #pragma unroll
         for (int e = 0; e < EACH; e++, from += (size_t)ROWS_APART * k)
-            copy_async<sizeof(T)>(&tile_a[stage][col_a][row_a + e * ROWS_APART], from, e < inside);
+            copy_async<sizeof(T)>(&tile_a[stage][col_a][row_a + e * ROWS_APART], from, WHOLE || e < inside);
+        if (WHOLE) {
+            from = from_b + (size_t)k0 * n;
 #pragma unroll
-        for (unsigned i = idx; i < WTK * WTILE_N / width; i += BLOCK) {
-            int row = i / (WTILE_N / width), col = i % (WTILE_N / width) * width;
-            copy_async<width * sizeof(T)>(&tile_b[stage][row][col], b + (size_t)(k0 + row) * n + col0 + col,
-                                          k0 + row < k && col0 + col < n);
-        }
+            for (int i = 0; i < WTK * WVECS / BLOCK; i++, from += (size_t)(BLOCK / WVECS) * n)
+                copy_async<16>(&tile_b[stage][idx / WVECS + i * (BLOCK / WVECS)][idx % WVECS * VEC], from, true);
+        } else
+#pragma unroll
+            for (unsigned i = idx; i < WTK * WTILE_N / width; i += BLOCK) {
+                int row = i / (WTILE_N / width), col = i % (WTILE_N / width) * width;
+                copy_async<width * sizeof(T)>(&tile_b[stage][row][col], b + (size_t)(k0 + row) * n + col0 + col,
+                                              k0 + row < k && col0 + col < n);
+            }
     };
 
     int steps = (k - 1) / WTK + 1;
@@ -433,8 +440,10 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
 #pragma unroll
             for (int r = 0; r < WTM; r++)
 #pragma unroll
-                for (int s = 0; s < WTN; s++)
+                for (int q = 0; q < WTN; q++) {
+                    int s = r % 2 ? WTN - 1 - q : q;  // so that the next product shares an operand at the turn, too
                     sum[r][s] += column[r / VEC].at[r % VEC] * line[s / VEC].at[s % VEC];
+                }
         }
         now = now + 1 < STAGES ? now + 1 : 0;
         next = next + 1 < STAGES ? next + 1 : 0;
@@ -470,10 +479,15 @@ matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict
     T(&tile_a)[STAGES][WTK][WROW_A] = *(T(*)[STAGES][WTK][WROW_A])tiles;
     T(&tile_b)[STAGES][WTK][WTILE_N] = *(T(*)[STAGES][WTK][WTILE_N])(&tile_a + 1);
 
-    if (n % VEC == 0)
-        warp_tile<true>(a, b, c, m, k, n, tile_a, tile_b);
+    unsigned tiles_m = ((unsigned)m + WTILE_M - 1) / WTILE_M;
+    size_t row0 = (size_t)(blockIdx.x % tiles_m) * WTILE_M, col0 = (size_t)(blockIdx.x / tiles_m) * WTILE_N;
+    const bool below = BLOCK % WVECS == 0 && WTK * WVECS % BLOCK == 0;
+    if (below && n % VEC == 0 && k % WTK == 0 && row0 + WTILE_M <= m && col0 + WTILE_N <= n)
+        warp_tile<true, below>(a, b, c, m, k, n, row0, col0, tile_a, tile_b);
+    else if (n % VEC == 0)
+        warp_tile<true, false>(a, b, c, m, k, n, row0, col0, tile_a, tile_b);
     else
-        warp_tile<false>(a, b, c, m, k, n, tile_a, tile_b);
+        warp_tile<false, false>(a, b, c, m, k, n, row0, col0, tile_a, tile_b);
 }
 
 // The tensor rung: a warp owns 64 x 64 elements of c (double: 32 x 64), and a step takes 128 bytes of each row of a.
@@ -1081,8 +1095,8 @@ __device__ __forceinline__ void group_tile(const T *__restrict__ a, const T *__r
 
 // Lets the tensor cores read shared memory themselves, by wgmma (sm_90a).
 // An instruction is 64 x 8 by 8 x 256 products, begun and waited for later: the next tiles are fetched meanwhile, and
-// only b passes through registers. That pays up to 2048; from 4096 on this rung and tensor wait for the same bytes. What
-// remains: every block fetches its rows and columns from the L2 cache for itself, where a cluster would share them.
+// only b passes through registers. That pays up to 2048. What remains: in every step all warps stop to copy, and to wait
+// for each other.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_wgmma(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
@@ -1360,7 +1374,7 @@ __device__ __forceinline__ void split_tile(const T *__restrict__ a, const T *__r
 
 // Multiplies all 24 bits of float by wgmma, as three products of TF32 (sm_90a).
 // A step's sums, of 32 products, are cut off by the tensor cores and then added by the lanes, which round: so the error
-// does not grow with k as theirs would. What remains: both groups of warps wait for their products in every step.
+// does not grow with k as theirs would. What remains: the warps that multiply also copy and make the rests of a.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_wgmma_split(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
