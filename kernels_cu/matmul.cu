@@ -372,8 +372,8 @@ __device__ __forceinline__ void wait_copies()
 #endif
 }
 
-// VECTORS: rows of b and c start at multiples of 16 bytes. WHOLE: nothing of the block's tiles is outside, and a thread's
-// vectors of b are below each other.
+// VECTORS: rows of b and c start at multiples of 16 bytes. WHOLE: no element of the block's tiles is outside, and those
+// that a thread copies of b are below each other: no copy is preceded by a check.
 template <bool VECTORS, bool WHOLE>
 __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
                                           int k, int n, size_t row0, size_t col0, T (&tile_a)[STAGES][WTK][WROW_A],
@@ -394,13 +394,15 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
     long long rows_left = ((long long)m - (long long)row0 - row_a + ROWS_APART - 1) / ROWS_APART;
 
     auto load = [&](int stage, int k0) {
-        const T *from = from_a + k0;
+        const T *from = from_a;
+        from_a += WTK;
         int inside = k0 + col_a < k ? (int)rows_left : 0;
 #pragma unroll
         for (int e = 0; e < EACH; e++, from += (size_t)ROWS_APART * k)
             copy_async<sizeof(T)>(&tile_a[stage][col_a][row_a + e * ROWS_APART], from, WHOLE || e < inside);
         if (WHOLE) {
-            from = from_b + (size_t)k0 * n;
+            from = from_b;
+            from_b += (size_t)WTK * n;
 #pragma unroll
             for (int i = 0; i < WTK * WVECS / BLOCK; i++, from += (size_t)(BLOCK / WVECS) * n)
                 copy_async<16>(&tile_b[stage][idx / WVECS + i * (BLOCK / WVECS)][idx % WVECS * VEC], from, true);
@@ -411,42 +413,57 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
                 copy_async<width * sizeof(T)>(&tile_b[stage][row][col], b + (size_t)(k0 + row) * n + col0 + col,
                                               k0 + row < k && col0 + col < n);
             }
+        commit_copies();
     };
 
-    int steps = (k - 1) / WTK + 1;
+    Vector column[2][WTM / VEC], line[2][WTN / VEC];
+    auto fetch = [&](int into, int stage, int i) {
 #pragma unroll
-    for (int stage = 0; stage < STAGES - 1; stage++) {
-        if (stage < steps)
-            load(stage, stage * WTK);
-        commit_copies();
-    }
+        for (int r = 0; r < WTM / VEC; r++)
+            column[into][r].all = *(const uint4 *)&tile_a[stage][i][from_m + r * 4 * VEC];
+#pragma unroll
+        for (int s = 0; s < WTN / VEC; s++)
+            line[into][s].all = *(const uint4 *)&tile_b[stage][i][from_n + s * 8 * VEC];
+    };
+
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; stage++)
+        load(stage, stage * WTK);
+    wait_copies<STAGES - 2>();
+    __syncthreads();
+    fetch(0, 0, 0);
     T sum[WTM][WTN] = {};
     int now = 0, next = STAGES - 1;
-    for (int step = 0; step < steps; step++) {
-        wait_copies<STAGES - 2>();
-        __syncthreads();
-        if (step + STAGES - 1 < steps)
-            load(next, (step + STAGES - 1) * WTK);
-        commit_copies();
+    for (int k0 = 0; k0 < k; k0 += WTK) {
 #pragma unroll
         for (int i = 0; i < WTK; i++) {
-            Vector column[WTM / VEC], line[WTN / VEC];
+            // Fetch the operands of the next products before these products, the next step's too.
+            if (i < WTK - 1)
+                fetch((i + 1) % 2, now, i + 1);
+            if (i == 0) {
+                if (!WHOLE || k0 + (STAGES - 1) * WTK < k)
+                    load(next, k0 + (STAGES - 1) * WTK);
+                else
+                    commit_copies();
+            }
+            if (i == WTK - 1) {
+                wait_copies<STAGES - 2>();
+                __syncthreads();
+                next = now;
+                now = now + 1 < STAGES ? now + 1 : 0;
+                if (WTK % 2 == 0)
+                    fetch(0, now, 0);
+            }
 #pragma unroll
-            for (int r = 0; r < WTM / VEC; r++)
-                column[r].all = *(const uint4 *)&tile_a[now][i][from_m + r * 4 * VEC];
+            for (int s = 0; s < WTN; s++)
 #pragma unroll
-            for (int s = 0; s < WTN / VEC; s++)
-                line[s].all = *(const uint4 *)&tile_b[now][i][from_n + s * 8 * VEC];
-#pragma unroll
-            for (int r = 0; r < WTM; r++)
-#pragma unroll
-                for (int q = 0; q < WTN; q++) {
-                    int s = r % 2 ? WTN - 1 - q : q;  // so that the next product shares an operand at the turn, too
-                    sum[r][s] += column[r / VEC].at[r % VEC] * line[s / VEC].at[s % VEC];
+                for (int q = 0; q < WTM; q++) {
+                    int r = s % 2 ? WTM - 1 - q : q;  // so that products share an operand where a column ends, too
+                    sum[r][s] += column[i % 2][r / VEC].at[r % VEC] * line[i % 2][s / VEC].at[s % VEC];
                 }
         }
-        now = now + 1 < STAGES ? now + 1 : 0;
-        next = next + 1 < STAGES ? next + 1 : 0;
+        if (WTK % 2)
+            fetch(0, now, 0);
     }
 #pragma unroll
     for (int r = 0; r < WTM; r++)
@@ -470,7 +487,8 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
 
 // Gives each thread 16 x 8 elements of c and each warp a square of 64 x 64, and copies tiles without registers.
 // Six 16-byte loads serve 128 multiply-adds, and the lanes are numbered so that half a warp's loads merge: the
-// multiply-add units become the limit. STAGES steps are in flight through cp.async, asynchronous from sm_80 on.
+// multiply-add units become the limit. STAGES steps are in flight through cp.async, asynchronous from sm_80 on. Two
+// sets of operands take turns, and a product shares one with the product before, which saves reading it again.
 // What remains is the arithmetic of float itself; only the tensor cores do more of it.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
@@ -482,7 +500,8 @@ matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict
     unsigned tiles_m = ((unsigned)m + WTILE_M - 1) / WTILE_M;
     size_t row0 = (size_t)(blockIdx.x % tiles_m) * WTILE_M, col0 = (size_t)(blockIdx.x / tiles_m) * WTILE_N;
     const bool below = BLOCK % WVECS == 0 && WTK * WVECS % BLOCK == 0;
-    if (below && n % VEC == 0 && k % WTK == 0 && row0 + WTILE_M <= m && col0 + WTILE_N <= n)
+    bool whole = n % VEC == 0 && k % WTK == 0 && k >= STAGES * WTK && row0 + WTILE_M <= m && col0 + WTILE_N <= n;
+    if (below && whole)
         warp_tile<true, below>(a, b, c, m, k, n, row0, col0, tile_a, tile_b);
     else if (n % VEC == 0)
         warp_tile<true, false>(a, b, c, m, k, n, row0, col0, tile_a, tile_b);

@@ -82,6 +82,19 @@ static void variants()
         measure("simt", false, z, z, z, 11);
     }
 #endif
+#ifdef MISC
+    fill<<<1024, 256>>>((__nv_bfloat16 *)A, all, 1); fill<<<1024, 256>>>((__nv_bfloat16 *)B, all, 2);
+    struct Size { int m, k, n; };
+    for (Size z : {Size{5000, 4104, 3000}, Size{4096, 4104, 4096}, Size{4096, 4096, 4104}, Size{5120, 4096, 3072}}) {
+        cublas("cublas", 14, 68, z.m, z.k, z.n);
+        turn_row<Turn<256, 4, 1, 8>>("turn 256 4 c1 s8", z.m, z.k, z.n);
+        turn_row<Turn<256, 4, 2, 8>>("turn 256 4 c2 s8", z.m, z.k, z.n);
+        turn_row<Turn<256, 4, 1, 8>>("turn 256 4 c1 s8 132", z.m, z.k, z.n, 132);
+        half_row<Half<256, 4, 1, 16, 1>>("half 256 4 c1 s16", z.m, z.k, z.n);
+        half_row<Half<256, 4, 2, 8, 1>>("half 256 4 c2 s8", z.m, z.k, z.n);
+        measure("bfloat16 m k n", true, z.m, z.k, z.n, 21);
+    }
+#endif
 #ifdef SIMT3
     fill<<<1024, 256>>>((float *)A, all, 1); fill<<<1024, 256>>>((float *)B, all, 2);
     for (int z : {2048, 4096}) {
