@@ -7,8 +7,8 @@
 // shared memory delivers two for each of the 128 multiply-adds that a multiprocessor can do in a cycle.
 //
 // Read the ladder from top to bottom: each kernel uses every element it fetches more often than the one before.
-// BDIMX and BDIMY are the threads of a block; x runs along the rows of c. The first five kernels stride over c, so
-// that any grid is right. Offsets are size_t because m * k, k * n and m * n may exceed 2^32.
+// BDIMX and BDIMY are the threads of a block; x runs along the rows of c. The first five kernels and the last two
+// stride over c, so that any grid is right. Offsets are size_t because m * k, k * n and m * n may exceed 2^32.
 
 #include <cuda.h>
 
@@ -924,7 +924,7 @@ matmul_tensor_split(const T *__restrict__ a, const T *__restrict__ b, T *__restr
         tensor_tile<false, true>(a, b, c, m, k, n, (T *)tiles);
 }
 
-// The last rung is for compute capability 9.0 alone: wgmma, by which four warps, a group, multiply 64 x 8 by 8 x HIGH
+// From here rungs are for compute capability 9.0 alone: wgmma, by which four warps, a group, multiply 64 x 8 by 8 x HIGH
 // elements. The second operand the tensor cores read from shared memory themselves; it must run along k, as rows of a
 // do. So c is computed transposed: the first operand are 64 columns of b, which the lanes bring in registers, the second
 // HIGH rows of a. Sums stay in registers, 64 x HIGH of them in a group.
