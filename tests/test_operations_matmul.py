@@ -216,3 +216,9 @@ def test_there_is_no_map_of_rows_that_do_not_align(size: tuple[int, int, int]) -
 def test_small_products_have_smaller_tiles(size: int, rows: str) -> None:
     """A tile has as many rows as leave nearly every multiprocessor one."""
     assert build("matmul", "tma", size=(size, size, size))[1][0].defines["TALL"] == rows
+
+
+@pytest.mark.parametrize(("size", "blocks"), [((4096, 64, 4096), 128), ((5000, 64, 4104), 132), ((256, 64, 128), 1)])
+def test_blocks_that_stay_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) -> None:
+    """512 tiles are four turns of 128 blocks, 660 five of 132."""
+    assert build("matmul", "tma", size=size)[1][0].grid == (blocks, 1, 1)

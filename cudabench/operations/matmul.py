@@ -34,7 +34,8 @@ from cudabench.operations.warps import MAX_WARPS, needs_warps
 Arrays = dict[str, np.ndarray]
 
 WIDE, NARROW = ("float32", "float64"), ("float16", "bfloat16")
-FULL_BLOCKS = 128  # blocks that keep the GPU busy: the H200 and H100 have 132 multiprocessors
+MULTIPROCESSORS = 132  # of the H200 and H100
+FULL_BLOCKS = 128  # blocks that keep the GPU busy
 
 # Geometry ------------------------------------------------------------------------------------------------------------
 
@@ -201,8 +202,9 @@ def tall(g: Geometry) -> dict[str, str]:
 
 
 def over_stays(g: Geometry, high: str) -> Dim:
-    """Return a block for each tile of C, but no more than stay on the GPU together: they take tile after tile."""
-    return (min(over_tiles(g, high, "BESIDE")[0], FULL_BLOCKS), 1, 1)
+    """Return the fewest blocks that take the tiles of C in turns as few as one block a multiprocessor would."""
+    tiles = over_tiles(g, high, "BESIDE")[0]
+    return (cdiv(tiles, cdiv(tiles, MULTIPROCESSORS)), 1, 1)
 
 
 def of_either(problem: Problem, arrays: Arrays) -> Arrays:
