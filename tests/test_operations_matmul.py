@@ -218,7 +218,7 @@ def test_small_products_have_smaller_tiles(size: int, rows: str) -> None:
     assert build("matmul", "tma", size=(size, size, size))[1][0].defines["TALL"] == rows
 
 
-@pytest.mark.parametrize(("size", "blocks"), [((4096, 64, 4096), 128), ((5000, 64, 4104), 132), ((256, 64, 128), 1)])
+@pytest.mark.parametrize(("size", "blocks"), [((4096, 64, 4096), 128), ((5000, 64, 4104), 132), ((256, 64, 128), 4)])
 def test_blocks_that_stay_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) -> None:
     """512 tiles are four turns of 128 blocks, 660 five of 132."""
     assert build("matmul", "tma", size=size)[1][0].grid == (blocks, 1, 1)
