@@ -7,8 +7,10 @@
 // shared memory delivers two for each of the 128 multiply-adds that a multiprocessor can do in a cycle.
 //
 // Read the ladder from top to bottom: each kernel uses every element it fetches more often than the one before.
-// BDIMX and BDIMY are the threads of a block; x runs along the rows of c. The first five kernels stride over c, so
-// that any grid is right. Offsets are size_t because m * k, k * n and m * n may exceed 2^32.
+// BDIMX and BDIMY are the threads of a block; x runs along the rows of c. The first five kernels and the last two
+// stride over c, so that any grid is right. Offsets are size_t because m * k, k * n and m * n may exceed 2^32.
+
+#include <cuda.h>
 
 #ifndef T
 #define T float
@@ -331,6 +333,7 @@ matmul_double_buffer(const T *__restrict__ a, const T *__restrict__ b, T *__rest
 #define WTILE_N (WARPS_N * WARP_N)
 #define WROW_A (WTILE_M + 4)
 #define WSTAGE (WTK * (WROW_A + WTILE_N))  // elements of the tiles of one step
+#define WVECS (WTILE_N / VEC)              // vectors in a row of the tile of b
 
 // Copies BYTES (4, 8 or 16) from device to shared memory with no register on the way; zeros where !inside.
 template <int BYTES>
@@ -369,15 +372,14 @@ __device__ __forceinline__ void wait_copies()
 #endif
 }
 
-template <bool VECTORS>  // whether rows of b and c start at multiples of 16 bytes
+// VECTORS: rows of b and c start at multiples of 16 bytes. WHOLE: no element of the block's tiles is outside, and those
+// that a thread copies of b are below each other: no copy is preceded by a check.
+template <bool VECTORS, bool WHOLE>
 __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
-                                          int k, int n, T (&tile_a)[STAGES][WTK][WROW_A],
+                                          int k, int n, size_t row0, size_t col0, T (&tile_a)[STAGES][WTK][WROW_A],
                                           T (&tile_b)[STAGES][WTK][WTILE_N])
 {
     const int width = VECTORS ? VEC : 1;
-    unsigned tiles_m = ((unsigned)m + WTILE_M - 1) / WTILE_M;
-    size_t row0 = (size_t)(blockIdx.x % tiles_m) * WTILE_M;
-    size_t col0 = (size_t)(blockIdx.x / tiles_m) * WTILE_N;
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
     unsigned lane = idx % 32, warp = idx / 32;
     // Neighbouring lanes share their columns, lanes two apart their rows: so a half warp's 16-byte loads merge.
@@ -388,54 +390,80 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
     const int ROWS_APART = BLOCK / WTK, EACH = WTILE_M / ROWS_APART;
     int row_a = idx / WTK, col_a = idx % WTK;
     const T *from_a = a + (row0 + row_a) * k + col_a;
+    const T *from_b = b + (size_t)(idx / WVECS) * n + col0 + idx % WVECS * VEC;
     long long rows_left = ((long long)m - (long long)row0 - row_a + ROWS_APART - 1) / ROWS_APART;
 
     auto load = [&](int stage, int k0) {
-        const T *from = from_a + k0;
+        const T *from = from_a;
+        from_a += WTK;
         int inside = k0 + col_a < k ? (int)rows_left : 0;
 #pragma unroll
         for (int e = 0; e < EACH; e++, from += (size_t)ROWS_APART * k)
-            copy_async<sizeof(T)>(&tile_a[stage][col_a][row_a + e * ROWS_APART], from, e < inside);
+            copy_async<sizeof(T)>(&tile_a[stage][col_a][row_a + e * ROWS_APART], from, WHOLE || e < inside);
+        if (WHOLE) {
+            from = from_b;
+            from_b += (size_t)WTK * n;
 #pragma unroll
-        for (unsigned i = idx; i < WTK * WTILE_N / width; i += BLOCK) {
-            int row = i / (WTILE_N / width), col = i % (WTILE_N / width) * width;
-            copy_async<width * sizeof(T)>(&tile_b[stage][row][col], b + (size_t)(k0 + row) * n + col0 + col,
-                                          k0 + row < k && col0 + col < n);
-        }
+            for (int i = 0; i < WTK * WVECS / BLOCK; i++, from += (size_t)(BLOCK / WVECS) * n)
+                copy_async<16>(&tile_b[stage][idx / WVECS + i * (BLOCK / WVECS)][idx % WVECS * VEC], from, true);
+        } else
+#pragma unroll
+            for (unsigned i = idx; i < WTK * WTILE_N / width; i += BLOCK) {
+                int row = i / (WTILE_N / width), col = i % (WTILE_N / width) * width;
+                copy_async<width * sizeof(T)>(&tile_b[stage][row][col], b + (size_t)(k0 + row) * n + col0 + col,
+                                              k0 + row < k && col0 + col < n);
+            }
+        commit_copies();
     };
 
-    int steps = (k - 1) / WTK + 1;
+    Vector column[2][WTM / VEC], line[2][WTN / VEC];
+    auto fetch = [&](int into, int stage, int i) {
 #pragma unroll
-    for (int stage = 0; stage < STAGES - 1; stage++) {
-        if (stage < steps)
-            load(stage, stage * WTK);
-        commit_copies();
-    }
+        for (int r = 0; r < WTM / VEC; r++)
+            column[into][r].all = *(const uint4 *)&tile_a[stage][i][from_m + r * 4 * VEC];
+#pragma unroll
+        for (int s = 0; s < WTN / VEC; s++)
+            line[into][s].all = *(const uint4 *)&tile_b[stage][i][from_n + s * 8 * VEC];
+    };
+
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; stage++)
+        load(stage, stage * WTK);
+    wait_copies<STAGES - 2>();
+    __syncthreads();
+    fetch(0, 0, 0);
     T sum[WTM][WTN] = {};
     int now = 0, next = STAGES - 1;
-    for (int step = 0; step < steps; step++) {
-        wait_copies<STAGES - 2>();
-        __syncthreads();
-        if (step + STAGES - 1 < steps)
-            load(next, (step + STAGES - 1) * WTK);
-        commit_copies();
+    for (int k0 = 0; k0 < k; k0 += WTK) {
 #pragma unroll
         for (int i = 0; i < WTK; i++) {
-            Vector column[WTM / VEC], line[WTN / VEC];
+            // Fetch the operands of the next products before these products, the next step's too.
+            if (i < WTK - 1)
+                fetch((i + 1) % 2, now, i + 1);
+            if (i == 0) {
+                if (!WHOLE || k0 + (STAGES - 1) * WTK < k)
+                    load(next, k0 + (STAGES - 1) * WTK);
+                else
+                    commit_copies();
+            }
+            if (i == WTK - 1) {
+                wait_copies<STAGES - 2>();
+                __syncthreads();
+                next = now;
+                now = now + 1 < STAGES ? now + 1 : 0;
+                if (WTK % 2 == 0)
+                    fetch(0, now, 0);
+            }
 #pragma unroll
-            for (int r = 0; r < WTM / VEC; r++)
-                column[r].all = *(const uint4 *)&tile_a[now][i][from_m + r * 4 * VEC];
+            for (int s = 0; s < WTN; s++)
 #pragma unroll
-            for (int s = 0; s < WTN / VEC; s++)
-                line[s].all = *(const uint4 *)&tile_b[now][i][from_n + s * 8 * VEC];
-#pragma unroll
-            for (int r = 0; r < WTM; r++)
-#pragma unroll
-                for (int s = 0; s < WTN; s++)
-                    sum[r][s] += column[r / VEC].at[r % VEC] * line[s / VEC].at[s % VEC];
+                for (int q = 0; q < WTM; q++) {
+                    int r = s % 2 ? WTM - 1 - q : q;  // so that products share an operand where a column ends, too
+                    sum[r][s] += column[i % 2][r / VEC].at[r % VEC] * line[i % 2][s / VEC].at[s % VEC];
+                }
         }
-        now = now + 1 < STAGES ? now + 1 : 0;
-        next = next + 1 < STAGES ? next + 1 : 0;
+        if (WTK % 2)
+            fetch(0, now, 0);
     }
 #pragma unroll
     for (int r = 0; r < WTM; r++)
@@ -459,7 +487,8 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
 
 // Gives each thread 16 x 8 elements of c and each warp a square of 64 x 64, and copies tiles without registers.
 // Six 16-byte loads serve 128 multiply-adds, and the lanes are numbered so that half a warp's loads merge: the
-// multiply-add units become the limit. STAGES steps are in flight through cp.async, asynchronous from sm_80 on.
+// multiply-add units become the limit. STAGES steps are in flight through cp.async, asynchronous from sm_80 on. Two
+// sets of operands take turns, and a product shares one with the product before, which saves reading it again.
 // What remains is the arithmetic of float itself; only the tensor cores do more of it.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
@@ -468,10 +497,16 @@ matmul_warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict
     T(&tile_a)[STAGES][WTK][WROW_A] = *(T(*)[STAGES][WTK][WROW_A])tiles;
     T(&tile_b)[STAGES][WTK][WTILE_N] = *(T(*)[STAGES][WTK][WTILE_N])(&tile_a + 1);
 
-    if (n % VEC == 0)
-        warp_tile<true>(a, b, c, m, k, n, tile_a, tile_b);
+    unsigned tiles_m = ((unsigned)m + WTILE_M - 1) / WTILE_M;
+    size_t row0 = (size_t)(blockIdx.x % tiles_m) * WTILE_M, col0 = (size_t)(blockIdx.x / tiles_m) * WTILE_N;
+    const bool below = BLOCK % WVECS == 0 && WTK * WVECS % BLOCK == 0;
+    bool whole = n % VEC == 0 && k % WTK == 0 && k >= STAGES * WTK && row0 + WTILE_M <= m && col0 + WTILE_N <= n;
+    if (below && whole)
+        warp_tile<true, below>(a, b, c, m, k, n, row0, col0, tile_a, tile_b);
+    else if (n % VEC == 0)
+        warp_tile<true, false>(a, b, c, m, k, n, row0, col0, tile_a, tile_b);
     else
-        warp_tile<false>(a, b, c, m, k, n, tile_a, tile_b);
+        warp_tile<false, false>(a, b, c, m, k, n, row0, col0, tile_a, tile_b);
 }
 
 // The tensor rung: a warp owns 64 x 64 elements of c (double: 32 x 64), and a step takes 128 bytes of each row of a.
@@ -889,7 +924,7 @@ matmul_tensor_split(const T *__restrict__ a, const T *__restrict__ b, T *__restr
         tensor_tile<false, true>(a, b, c, m, k, n, (T *)tiles);
 }
 
-// The last rung is for compute capability 9.0 alone: wgmma, by which four warps, a group, multiply 64 x 8 by 8 x HIGH
+// From here rungs are for compute capability 9.0 alone: wgmma, by which four warps, a group, multiply 64 x 8 by 8 x HIGH
 // elements. The second operand the tensor cores read from shared memory themselves; it must run along k, as rows of a
 // do. So c is computed transposed: the first operand are 64 columns of b, which the lanes bring in registers, the second
 // HIGH rows of a. Sums stay in registers, 64 x HIGH of them in a group.
@@ -906,6 +941,19 @@ matmul_tensor_split(const T *__restrict__ a, const T *__restrict__ b, T *__restr
 // In bytes; tiles of a begin at multiples of 1024, for which there is room.
 #define GSHARED (GSTAGES * ((GSTAGE * 4 + 1023) / 1024 * 1024) + 1024)
 
+// The places of a group's sums in the text of an instruction
+#define PLACES32 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+    "%24, %25, %26, %27, %28, %29, %30, %31"
+#define PLACES64 PLACES32 \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, " \
+    "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define PLACES128 PLACES64 \
+    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, " \
+    "%85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, " \
+    "%105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, " \
+    "%123, %124, %125, %126, %127"
+
 #define SUMS4(i) "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3])
 #define SUMS16(i) SUMS4(i), SUMS4(i + 4), SUMS4(i + 8), SUMS4(i + 12)
 #define SUMS64(i) SUMS16(i), SUMS16(i + 16), SUMS16(i + 32), SUMS16(i + 48)
@@ -914,15 +962,8 @@ matmul_tensor_split(const T *__restrict__ a, const T *__restrict__ b, T *__restr
 __device__ __forceinline__ void begin_product(float (&sum)[128], const unsigned (&a)[4], unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20,  "
-                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39,  "
-                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58,  "
-                 "%59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77,  "
-                 "%78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96,  "
-                 "%97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112,  "
-                 "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-                 "}, {%128, %129, %130, %131}, %132, 1, 1, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {" PLACES128 "}, "
+                 "{%128, %129, %130, %131}, %132, 1, 1, 1;"
                  : SUMS64(0), SUMS64(64)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 #endif
@@ -931,12 +972,29 @@ __device__ __forceinline__ void begin_product(float (&sum)[128], const unsigned 
 __device__ __forceinline__ void begin_product(float (&sum)[64], const unsigned (&a)[4], unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20,  "
-                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39,  "
-                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58,  "
-                 "%59, %60, %61, %62, %63"
-                 "}, {%64, %65, %66, %67}, %68, 1, 1, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" PLACES64 "}, "
+                 "{%64, %65, %66, %67}, %68, 1, 1, 1;"
+                 : SUMS64(0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+#endif
+}
+
+__device__ __forceinline__ void begin_product(float (&sum)[32], const unsigned (&a)[4], unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" PLACES32 "}, "
+                 "{%32, %33, %34, %35}, %36, 1, 1, 1;"
+                 : SUMS16(0), SUMS16(16)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+#endif
+}
+
+// sum = A B for a group, begun and not waited for
+__device__ __forceinline__ void begin_sum(float (&sum)[64], const unsigned (&a)[4], unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" PLACES64 "}, "
+                 "{%64, %65, %66, %67}, %68, 0, 1, 1;"
                  : SUMS64(0)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 #endif
@@ -951,6 +1009,11 @@ __device__ __forceinline__ void hold(float (&sum)[128])
 __device__ __forceinline__ void hold(float (&sum)[64])
 {
     asm volatile("" : SUMS64(0)::"memory");
+}
+
+__device__ __forceinline__ void hold(float (&sum)[32])
+{
+    asm volatile("" : SUMS16(0), SUMS16(16)::"memory");
 }
 
 // Waits until at most LEFT of the group's begun batches of products are under way.
@@ -1051,8 +1114,8 @@ __device__ __forceinline__ void group_tile(const T *__restrict__ a, const T *__r
 
 // Lets the tensor cores read shared memory themselves, by wgmma (sm_90a).
 // An instruction is 64 x 8 by 8 x 256 products, begun and waited for later: the next tiles are fetched meanwhile, and
-// only b passes through registers. That pays up to 2048; from 4096 on this rung and tensor wait for the same bytes. What
-// remains: every block fetches its rows and columns from the L2 cache for itself, where a cluster would share them.
+// only b passes through registers. That pays up to 2048. What remains: in every step all warps stop to copy, and to wait
+// for each other.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_wgmma(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
@@ -1083,15 +1146,8 @@ matmul_wgmma(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c
 __device__ __forceinline__ void begin_product(float (&sum)[128], unsigned long long a, unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20,  "
-                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39,  "
-                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58,  "
-                 "%59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77,  "
-                 "%78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96,  "
-                 "%97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112,  "
-                 "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-                 "}, %128, %129, 1, 1, 1, 0, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {" PLACES128 "}, "
+                 "%128, %129, 1, 1, 1, 0, 1;"
                  : SUMS64(0), SUMS64(64)
                  : "l"(a), "l"(b));
 #endif
@@ -1100,12 +1156,8 @@ __device__ __forceinline__ void begin_product(float (&sum)[128], unsigned long l
 __device__ __forceinline__ void begin_product(float (&sum)[64], unsigned long long a, unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20,  "
-                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39,  "
-                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58,  "
-                 "%59, %60, %61, %62, %63"
-                 "}, %64, %65, 1, 1, 1, 0, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {" PLACES64 "}, "
+                 "%64, %65, 1, 1, 1, 0, 1;"
                  : SUMS64(0)
                  : "l"(a), "l"(b));
 #endif
@@ -1341,7 +1393,7 @@ __device__ __forceinline__ void split_tile(const T *__restrict__ a, const T *__r
 
 // Multiplies all 24 bits of float by wgmma, as three products of TF32 (sm_90a).
 // A step's sums, of 32 products, are cut off by the tensor cores and then added by the lanes, which round: so the error
-// does not grow with k as theirs would. What remains: both groups of warps wait for their products in every step.
+// does not grow with k as theirs would. What remains: the warps that multiply also copy and make the rests of a.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 matmul_wgmma_split(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
@@ -1352,4 +1404,442 @@ matmul_wgmma_split(const T *__restrict__ a, const T *__restrict__ b, T *__restri
         split_tile<true>(a, b, c, m, k, n, (T *)shared);
     else
         split_tile<false>(a, b, c, m, k, n, (T *)shared);
+}
+
+// The last rungs' tiles come by the tensor memory accelerator: told a box of a matrix, it fetches the box by itself.
+// One thread tells it all, and the groups of warps that multiply only wait. c is computed transposed for every type, as
+// in wgmma; a step is 128 bytes of each row of a.
+#ifndef TALL
+#define TALL 256  // rows of c in a block's tile: 64, 128 or 256
+#endif
+#define MULTIPLIERS (GROUPS > 1 ? GROUPS - 1 : 1)  // groups that multiply; one more fetches
+#define BESIDE (MULTIPLIERS * 64)                  // columns of c in a block's tile
+#define RSTEP (128 / (int)sizeof(T))               // columns of a, and rows of b, in the tiles of one step
+#define RSTAGE ((TALL + BESIDE) * 128)             // bytes of the tiles of one step
+#ifndef RSTAGES
+#define RSTAGES (TALL == 256 ? 4 : 6)  // steps whose tiles are in shared memory, in use or on the way
+#endif
+#define PART (64 * 64 * 2)  // bytes of 64 x 64 elements of 2 bytes, by which they go into c; a group has two such
+#define RPARTS (sizeof(T) == 2 ? MULTIPLIERS * 2 * PART : 0)
+#define RSHARED (RSTAGES * (RSTAGE + 16) + RPARTS + 1024)  // with a pair of barriers for every step
+
+// A barrier in shared memory counts arrivals, and bytes that are on their way; each time that none is missing ends a
+// phase, and phases are told apart by their parity.
+__device__ __forceinline__ void make_barrier(unsigned barrier, unsigned arrivals)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+#endif
+}
+
+__device__ __forceinline__ void wait_phase(unsigned barrier, unsigned parity)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{.reg .pred over;\n"
+                 "again: mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
+                 "@!over bra again;}" ::"r"(barrier), "r"(parity) : "memory");
+#endif
+}
+
+__device__ __forceinline__ void arrive(unsigned barrier)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+#endif
+}
+
+// Arrives, and says how many bytes will.
+__device__ __forceinline__ void expect_bytes(unsigned barrier, unsigned bytes)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+#endif
+}
+
+// Fetches the box of a matrix that begins at (row, col), and the barrier gets to know of the bytes. What lies outside
+// becomes zeros.
+__device__ __forceinline__ void fetch_box(unsigned to, const CUtensorMap &map, unsigned barrier, int row, int col)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(&map), "r"(col), "r"(row), "r"(barrier)
+                 : "memory");
+#endif
+}
+
+// The tiles that a block works on, one after the other, and the ring of PLACES places of SIZE bytes that their steps go
+// through: ROWS rows of a, then parts of b of RSTEP columns, each row 128 bytes whose pieces change places. One barrier
+// of a place says that it is full, one that it is empty.
+template <int ROWS, int SIZE, int PLACES> struct Ring {
+    unsigned tiles_m, tiles_n, base, full, empty, place, phase;
+    int steps, row0, col0;
+    char *shared;
+
+    __device__ __forceinline__ Ring(uint4 *tiles, unsigned parts, unsigned idx, int m, int k, int n)
+    {
+        unsigned start = (unsigned)__cvta_generic_to_shared(tiles);
+        base = (start + 1023) / 1024 * 1024;
+        shared = (char *)tiles + (base - start);
+        full = base + PLACES * SIZE + parts;
+        empty = full + PLACES * 8;
+        place = phase = 0;
+        tiles_m = ((unsigned)m + ROWS - 1) / ROWS;
+        tiles_n = ((unsigned)n + BESIDE - 1) / BESIDE;
+        steps = ((unsigned)k + 2 * RSTEP - 1) / (2 * RSTEP) * 2;
+        if (idx == 0) {
+            for (int i = 0; i < PLACES; i++) {
+                make_barrier(full + i * 8, 1);
+                make_barrier(empty + i * 8, MULTIPLIERS);
+            }
+#if __CUDA_ARCH__ >= 900
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+        }
+    }
+
+    // The blocks of a moment work on STRIP rows of tiles and few columns, whose parts of a and b fit the L2 cache.
+    __device__ __forceinline__ bool find(unsigned turn)
+    {
+        unsigned tile = blockIdx.x + turn * gridDim.x;
+        unsigned strip = tile / (STRIP * tiles_n) * STRIP, number = tile - strip * tiles_n;
+        unsigned high = min(tiles_m - strip, STRIP);
+        row0 = (strip + number % high) * ROWS;
+        col0 = number / high * BESIDE;
+        return tile < tiles_m * tiles_n;
+    }
+
+    __device__ __forceinline__ void advance()
+    {
+        if (++place == PLACES) {
+            place = 0;
+            phase ^= 1;
+        }
+    }
+
+    // Fetches all steps of all tiles: what one thread does.
+    __device__ __forceinline__ void fetch(const CUtensorMap &map_a, const CUtensorMap &map_b)
+    {
+        for (unsigned turn = 0; find(turn); turn++)
+            for (int step = 0; step < steps; step++, advance()) {
+                unsigned barrier = full + place * 8, to = base + place * SIZE;
+                wait_phase(empty + place * 8, phase ^ 1);
+                expect_bytes(barrier, (ROWS + BESIDE) * 128);
+                fetch_box(to, map_a, barrier, row0, step * RSTEP);
+                for (int part = 0; part < BESIDE / RSTEP; part++)
+                    fetch_box(to + (ROWS + part * RSTEP) * 128, map_b, barrier, step * RSTEP, col0 + part * RSTEP);
+            }
+    }
+
+    // The same where rows do not start at multiples of 16 bytes, of which there are no maps: THREADS threads copy.
+    template <int THREADS>
+    __device__ __forceinline__ void copy(const T *__restrict__ a, const T *__restrict__ b, int m, int k, int n, int idx)
+    {
+        for (unsigned turn = 0; find(turn); turn++)
+            for (int step = 0; step < steps; step++, advance()) {
+                char *to = shared + place * SIZE;
+                wait_phase(empty + place * 8, phase ^ 1);
+                for (int i = idx; i < (ROWS + BESIDE) * RSTEP; i += THREADS) {
+                    int line = i / RSTEP, at = i % RSTEP, below = line - ROWS;
+                    int row = below < 0 ? row0 + line : step * RSTEP + below % RSTEP;
+                    int col = below < 0 ? step * RSTEP + at : col0 + below / RSTEP * RSTEP + at;
+                    T x = below < 0 ? row < m && col < k ? a[(size_t)row * k + col] : (T)0
+                          : row < k && col < n ? b[(size_t)row * n + col] : (T)0;
+                    ((T *)(to + line * 128))[at ^ line % 8 * VEC] = x;
+                }
+#if __CUDA_ARCH__ >= 900
+                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                asm volatile("bar.sync %0, %1;" ::"n"(MULTIPLIERS + 1), "n"(THREADS) : "memory");
+#endif
+                if (idx == 0)
+                    arrive(full + place * 8);
+            }
+    }
+};
+
+// sum += A B for a group, begun and not waited for, of elements of 2 bytes, by both descriptors; A lies by columns.
+__device__ __forceinline__ void begin_turned(float (&sum)[128], unsigned long long a, unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {" PLACES128 "}, "
+                 "%128, %129, 1, 1, 1, 1, 0;"
+                 : SUMS64(0), SUMS64(64)
+                 : "l"(a), "l"(b));
+#endif
+}
+
+__device__ __forceinline__ void begin_turned(float (&sum)[64], unsigned long long a, unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {" PLACES64 "}, "
+                 "%64, %65, 1, 1, 1, 1, 0;"
+                 : SUMS64(0)
+                 : "l"(a), "l"(b));
+#endif
+}
+
+__device__ __forceinline__ void begin_turned(float (&sum)[32], unsigned long long a, unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." FORMAT "." FORMAT " {" PLACES32 "}, "
+                 "%32, %33, 1, 1, 1, 1, 0;"
+                 : SUMS16(0), SUMS16(16)
+                 : "l"(a), "l"(b));
+#endif
+}
+
+// Stores four 8 x 8 matrices of elements of 2 bytes, turned: lane 8 i + j names the place of the column j of matrix i.
+__device__ __forceinline__ void store_turned(unsigned to, const unsigned (&matrices)[4])
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(matrices[0]),
+                 "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+                 : "memory");
+#endif
+}
+
+// Puts a group's sums into c: as elements of 2 bytes by way of shared memory, from where boxes of 64 x 64 are stored
+// while the group works on; as floats at once, of which a lane has two neighbours.
+template <int COUNT>
+__device__ __forceinline__ void store_turned_sums(const float (&sum)[COUNT], const CUtensorMap &map_c, T *c, int m,
+                                                  int n, int row0, int col0, int column, unsigned part, unsigned idx)
+{
+    unsigned lane = idx % 32;
+    if (sizeof(T) == 4 || n % VEC) {
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            size_t row = row0 + i / 4 * 8 + lane % 4 * 2 + i % 2, col = col0 + column;
+            col += i / 2 % 2 * (sizeof(T) == 4 ? 1 : 8);
+            if (sizeof(T) == 4 && n % 2 == 0) {
+                if (i / 2 % 2 == 0 && row < m && col < n)
+                    *(Pair *)(c + row * n + col) = {(T)sum[i], (T)sum[i + 2 < COUNT ? i + 2 : i]};
+            } else if (row < m && col < n)
+                c[row * n + col] = sizeof(T) == 4 ? (T)sum[i] : (T)(rounded(sum[i], 0) & 0xFFFF);
+        }
+        return;
+    }
+    unsigned chunk = idx / 32 % 4 * 2 + lane / 8 % 2;
+#pragma unroll
+    for (int j = 0; j < COUNT / 32; j++) {
+        unsigned to = part + j % 2 * PART;
+#if __CUDA_ARCH__ >= 900
+        if (idx % 128 == 0)  // the store before the last has read its part
+            asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
+        asm volatile("bar.sync %0, 128;" ::"r"(1 + idx / 128) : "memory");
+#endif
+#pragma unroll
+        for (int i = 0; i < 32; i += 8) {
+            unsigned matrices[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                matrices[e] = rounded(sum[j * 32 + i + e * 2], sum[j * 32 + i + e * 2 + 1]);
+            unsigned row = i * 2 + lane / 16 * 8 + lane % 8;
+            store_turned(to + row * 128 + (chunk ^ row % 8) * 16, matrices);
+        }
+#if __CUDA_ARCH__ >= 900
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("bar.sync %0, 128;" ::"r"(1 + idx / 128) : "memory");
+        if (idx % 128 == 0) {
+            asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
+                         " [%0, {%1, %2}], [%3];" ::"l"(&map_c),
+                         "r"(col0 + (int)(idx / 128) * 64), "r"(row0 + j * 64), "r"(to)
+                         : "memory");
+            asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        }
+#endif
+    }
+}
+
+// Gives a group of warps more registers than others of the block, which get along with few.
+template <int COUNT, bool MORE>
+__device__ __forceinline__ void set_registers()
+{
+#if __CUDA_ARCH__ >= 900
+    if (MORE)
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+    else
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+#endif
+}
+
+// Leaves the fetching to one thread, whose group gives its registers to those that multiply.
+// Blocks stay, and take tile after tile: the next one's fetches begin while this one's sums are stored. What remains is
+// the tensor cores' own rate, which for large matrices the card's power limits. Blocks of a cluster could share what
+// they fetch; on an H200 that brings nothing here.
+extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+           const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
+           T *__restrict__ c, int m, int k, int n)
+{
+    extern __shared__ uint4 tiles[];
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, warp = idx / 32, group = idx / 128;
+    Ring<TALL, RSTAGE, RSTAGES> ring(tiles, RPARTS, idx, m, k, n);
+    __syncthreads();
+
+    if (group == MULTIPLIERS) {
+        set_registers<40, false>();
+        if (k % VEC || n % VEC)
+            ring.copy<128>(a, b, m, k, n, idx % 128);
+        else if (idx % 128 == 0)
+            ring.fetch(map_a, map_b);
+    } else {
+        set_registers<232, true>();
+        // Of float, a lane has two neighbouring columns of b; those of a warp are spread so that its loads meet every
+        // bank. Of elements of 2 bytes it has those that the tensor cores give it.
+        int place = lane / 8 % 2 * 4 + warp % 2 * 2 + lane / 16;
+        int column = sizeof(T) == 4 ? warp / 2 * 32 + place * 4 + lane / 4 % 2 * 2 : warp * 16 + lane / 4;
+        int near = (TALL + warp / 2 * 32 + lane % 4) * 128 + (place ^ lane % 4) * 16 + lane / 4 % 2 * 8;
+        int far = (near ^ 64) + 512;  // four rows on: there the pieces change places otherwise
+        unsigned columns[2][4][4];
+        for (unsigned turn = 0; ring.find(turn); turn++) {
+            float sum[TALL / 2] = {};
+            hold(sum);
+            int before = -1;
+            for (int step = 0; step < ring.steps; step += 2)
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+                    wait_phase(ring.full + ring.place * 8, ring.phase);
+                    const char *tile = ring.shared + ring.place * RSTAGE;
+                    if (sizeof(T) == 4)
+#pragma unroll
+                        for (int i = 0; i < 4; i++) {
+                            *(uint2 *)&columns[half][i][0] = *(const uint2 *)(tile + near + i * 1024);
+                            *(uint2 *)&columns[half][i][2] = *(const uint2 *)(tile + far + i * 1024);
+                        }
+                    // Eight rows of 128 bytes, whose pieces change places, are 1024 bytes on from the eight before.
+                    unsigned long long pattern = 1ull << 16 | 64ull << 32 | 1ull << 62;
+                    unsigned long long rows = (ring.base + ring.place * RSTAGE) >> 4 | pattern;
+                    unsigned long long turned = rows + (TALL * 128 + group * PART) / 16;
+#if __CUDA_ARCH__ >= 900
+                    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        if (sizeof(T) == 4)
+                            begin_product(sum, columns[half][i], rows + i * 2);
+                        else
+                            begin_turned(sum, turned + i * 128, rows + i * 2);
+#if __CUDA_ARCH__ >= 900
+                    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+                    wait_products<1>();
+                    if (before >= 0 && idx % 128 == 0)
+                        arrive(ring.empty + before * 8);
+                    before = ring.place;
+                    ring.advance();
+                }
+            wait_products<0>();
+            hold(sum);
+            if (idx % 128 == 0)
+                arrive(ring.empty + before * 8);
+            store_turned_sums(sum, map_c, c, m, n, ring.row0, ring.col0, column,
+                              ring.base + RSTAGES * RSTAGE + group * 2 * PART, idx);
+        }
+#if __CUDA_ARCH__ >= 900
+        if (sizeof(T) == 2 && idx % 128 == 0)
+            asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#endif
+    }
+}
+
+// tma's fetches for the three products of wgmma-split: of the four warps that do not multiply one fetches, and three
+// make what rests of a's elements, a second tile beside the first.
+#define SPLIT_ROWS 128  // rows of c in a block's tile: a lane keeps its sums twice
+#define RESTS ((SPLIT_ROWS + BESIDE) * 128)  // bytes of the tiles of one step
+#define ESTAGE (RESTS + SPLIT_ROWS * 128)    // with the rests
+#ifndef ESTAGES
+#define ESTAGES 4  // steps whose tiles are in shared memory, in use or on the way
+#endif
+#define ESHARED (ESTAGES * (ESTAGE + 24) + 1024)  // with three barriers for every step
+
+// Multiplies all 24 bits of float with nothing to do for the warps that multiply but their own part of b.
+// Over twice the rate of the multiply-add units, with a smaller error. What remains is the tensor cores' rate: three
+// instructions for one of tma's.
+extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+matmul_tma_split(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+                 const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
+                 T *__restrict__ c, int m, int k, int n)
+{
+    extern __shared__ uint4 tiles[];
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, warp = idx / 32, group = idx / 128;
+    Ring<SPLIT_ROWS, ESTAGE, ESTAGES> ring(tiles, 0, idx, m, k, n);
+    unsigned ready = ring.empty + ESTAGES * 8;
+    if (idx == 0)
+        for (int stage = 0; stage < ESTAGES; stage++)
+            make_barrier(ready + stage * 8, 3);
+    __syncthreads();
+
+    if (group == MULTIPLIERS) {
+        set_registers<40, false>();
+        if (warp % 4 > 0) {
+            for (unsigned turn = 0; ring.find(turn); turn++)
+                for (int step = 0; step < ring.steps; step++, ring.advance()) {
+                    float4 *tile = (float4 *)(ring.shared + ring.place * ESTAGE);
+                    wait_phase(ring.full + ring.place * 8, ring.phase);
+#pragma unroll 4
+                    for (int i = idx % 128 - 32; i < SPLIT_ROWS * 8; i += 96) {
+                        float4 v = tile[i];
+                        tile[i + RESTS / 16] = {rest_of(v.x), rest_of(v.y), rest_of(v.z), rest_of(v.w)};
+                    }
+#if __CUDA_ARCH__ >= 900
+                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+                    __syncwarp();
+                    if (lane == 0)
+                        arrive(ready + ring.place * 8);
+                }
+        } else if (k % VEC || n % VEC)
+            ring.copy<32>(a, b, m, k, n, lane);
+        else if (lane == 0)
+            ring.fetch(map_a, map_b);
+    } else {
+        set_registers<232, true>();
+        int place = lane / 8 % 2 * 4 + warp % 2 * 2 + lane / 16;
+        int column = warp / 2 * 32 + place * 4 + lane / 4 % 2 * 2;
+        int near = (SPLIT_ROWS + warp / 2 * 32 + lane % 4) * 128 + (place ^ lane % 4) * 16 + lane / 4 % 2 * 8;
+        int far = (near ^ 64) + 512;
+        unsigned columns[4][4], rest[4][4];
+        for (unsigned turn = 0; ring.find(turn); turn++) {
+            float total[SPLIT_ROWS / 2] = {}, sum[SPLIT_ROWS / 2] = {};
+            for (int step = 0; step < ring.steps; step++, ring.advance()) {
+                wait_phase(ring.full + ring.place * 8, ring.phase);
+                const char *tile = ring.shared + ring.place * ESTAGE;
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    *(uint2 *)&columns[i][0] = *(const uint2 *)(tile + near + i * 1024);
+                    *(uint2 *)&columns[i][2] = *(const uint2 *)(tile + far + i * 1024);
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        rest[i][e] = __float_as_uint(rest_of(__uint_as_float(columns[i][e])));
+                }
+                wait_phase(ready + ring.place * 8, ring.phase);
+                unsigned long long pattern = 1ull << 16 | 64ull << 32 | 1ull << 62;
+                unsigned long long rows = (ring.base + ring.place * ESTAGE) >> 4 | pattern;
+                unsigned long long rows_rest = rows + RESTS / 16;
+                hold(sum);
+#if __CUDA_ARCH__ >= 900
+                asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    if (i == 0)
+                        begin_sum(sum, rest[i], rows);
+                    else
+                        begin_product(sum, rest[i], rows + i * 2);
+                    begin_product(sum, columns[i], rows_rest + i * 2);
+                    begin_product(sum, columns[i], rows + i * 2);
+                }
+#if __CUDA_ARCH__ >= 900
+                asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+                wait_products<0>();
+                hold(sum);
+                if (idx % 128 == 0)
+                    arrive(ring.empty + ring.place * 8);
+#pragma unroll
+                for (int i = 0; i < SPLIT_ROWS / 2; i++)
+                    total[i] += sum[i];
+            }
+            store_turned_sums(total, map_c, c, m, n, ring.row0, ring.col0, column, 0, idx);
+        }
+    }
 }

@@ -8,6 +8,7 @@ import pytest
 from cudabench import operations
 from cudabench.errors import UsageError
 from cudabench.measure import verify
+from cudabench.model import ByValue
 from cudabench.operations import blas, matmul
 from tests.ladders import build, needs_compiler, problem, simulated
 
@@ -176,15 +177,48 @@ def test_small_products_are_sliced_finer(size: int, parts: str) -> None:
 
 def test_wgmma_is_for_one_generation() -> None:
     """Its rungs run where the instruction is, and are skipped with the reason elsewhere."""
-    for kernel in ("wgmma", "half"):
+    for kernel in ("wgmma", "half", "tma", "tma-split"):
         assert build("matmul", kernel, size=(64, 64, 64))[1][0].architecture == "sm_90a"
     assert simulated("matmul", "wgmma", size=(70, 33, 130)) == []
     (skipped,) = simulated("matmul", "wgmma", architecture="sm_80", size=(70, 33, 130))
     assert "only GPUs of compute capability 9.0 have" in skipped
 
 
-@pytest.mark.parametrize(("kernel", "block"), [("wgmma", (32, 2)), ("half", (32, 16))])
+@pytest.mark.parametrize(
+    ("kernel", "block"), [("wgmma", (32, 2)), ("half", (32, 16)), ("tma", (32, 4)), ("tma-split", (32, 16))]
+)
 def test_groups_are_of_four_warps(kernel: str, block: tuple[int, int]) -> None:
-    """wgmma's rungs take one group of warps or two."""
-    with pytest.raises(UsageError, match="groups of 128 threads"):
+    """wgmma's rungs take as many groups of warps as have work."""
+    with pytest.raises(UsageError, match=r"groups? of 128 threads"):
         build("matmul", kernel, block=block)
+
+
+@pytest.mark.parametrize(("dtype", "across"), [("float32", 32), ("bfloat16", 64)])
+def test_maps_have_boxes_of_128_bytes(dtype: str, across: int) -> None:
+    """A box is of all rows of a tile of A; those of B and C that are as wide as a step is deep."""
+    (launch,) = build("matmul", "tma", size=(4096, 256, 2048), dtype=dtype)[1][0].launches
+    a, b, c = launch.arguments[:3]
+    assert (a.buffer, a.sizes, a.box, a.swizzle) == ("a", (256, 4096), (across, 256), 128)
+    assert (b.buffer, b.sizes, b.box) == ("b", (2048, 256), (across, across))
+    assert (c.buffer, c.strides, c.box) == ("c", (2048 * 128 // across,), b.box)
+    assert launch.arguments[3:6] == ("a", "b", "c")
+    assert launch.grid == (128, 1, 1)
+
+
+@pytest.mark.parametrize("size", [(64, 33, 64), (64, 64, 34)])
+def test_there_is_no_map_of_rows_that_do_not_align(size: tuple[int, int, int]) -> None:
+    """cuTensorMapEncodeTiled takes strides of whole multiples of 16 bytes; the kernel copies the others itself."""
+    (launch,) = build("matmul", "tma", size=size)[1][0].launches
+    assert launch.arguments[:3] == (ByValue(bytes(128), 64),) * 3
+
+
+@pytest.mark.parametrize(("size", "rows"), [(1024, "64"), (2048, "256"), (8192, "256")])
+def test_small_products_have_smaller_tiles(size: int, rows: str) -> None:
+    """A tile has as many rows as leave nearly every multiprocessor one."""
+    assert build("matmul", "tma", size=(size, size, size))[1][0].defines["TALL"] == rows
+
+
+@pytest.mark.parametrize(("size", "blocks"), [((4096, 64, 4096), 128), ((5000, 64, 4104), 132), ((256, 64, 128), 4)])
+def test_blocks_that_stay_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) -> None:
+    """512 tiles are four turns of 128 blocks, 660 five of 132."""
+    assert build("matmul", "tma", size=size)[1][0].grid == (blocks, 1, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import Any
 
@@ -11,7 +11,21 @@ import numpy as np
 
 from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.launchable import MAX_GRID, MAX_STATIC_SHARED
-from cudabench.model import Baseline, Buffer, Dim, Geometry, Kernel, Operation, Peer, Problem, Tolerance, cdiv
+from cudabench.model import (
+    Baseline,
+    Buffer,
+    ByValue,
+    Dim,
+    Geometry,
+    Kernel,
+    Launch,
+    Operation,
+    Peer,
+    Problem,
+    TensorMap,
+    Tolerance,
+    cdiv,
+)  # fmt: skip
 from cudabench.operations import blas
 from cudabench.operations.inputs import random_array
 from cudabench.operations.rules import in_registers, number
@@ -20,7 +34,8 @@ from cudabench.operations.warps import MAX_WARPS, needs_warps
 Arrays = dict[str, np.ndarray]
 
 WIDE, NARROW = ("float32", "float64"), ("float16", "bfloat16")
-FULL_BLOCKS = 128  # blocks that keep the GPU busy: the H200 and H100 have 132 multiprocessors
+MULTIPROCESSORS = 132  # of the H200 and H100
+FULL_BLOCKS = 128  # blocks that keep the GPU busy
 
 # Geometry ------------------------------------------------------------------------------------------------------------
 
@@ -167,6 +182,66 @@ def broad(g: Geometry) -> dict[str, str]:
     """Return the columns of a tile: fewer where the larger tiles leave multiprocessors idle."""
     large = cdiv(g.size["m"], g["HTILE_M"]) * cdiv(g.size["n"], 256)
     return {"BROAD": str(256 if large >= FULL_BLOCKS // 2 else 128)}
+
+
+# Tiles by tensor maps ------------------------------------------------------------------------------------------------
+
+
+def needs_fetchers(g: Geometry) -> str | None:
+    """Refuse a block that is not two or three groups of four warps."""
+    if g.threads in (256, 384):
+        return None
+    return f"one group of 128 threads fetches for one or two that multiply, and {g.threads} threads are not that"
+
+
+def tall(g: Geometry) -> dict[str, str]:
+    """Return the rows of a tile: fewer where the larger tiles leave multiprocessors idle."""
+    across = cdiv(g.size["n"], g["BESIDE"])
+    rows = next((rows for rows in (256, 128) if cdiv(g.size["m"], rows) * across >= FULL_BLOCKS * 3 // 4), 64)
+    return {"TALL": str(rows), "STRIP": "8"}
+
+
+def over_stays(g: Geometry, high: str) -> Dim:
+    """Return the fewest blocks that take the tiles of C in turns as few as one block a multiprocessor would."""
+    tiles = over_tiles(g, high, "BESIDE")[0]
+    return (cdiv(tiles, cdiv(tiles, MULTIPROCESSORS)), 1, 1)
+
+
+def of_either(problem: Problem, arrays: Arrays) -> Arrays:
+    """Return the product of the matrices as the tensor cores read them."""
+    return reference(problem, arrays) if problem.dtype in NARROW else of_tensor(problem, arrays)
+
+
+def either_tolerance(problem: Problem) -> Tolerance:
+    """Return what their sums may lose."""
+    return tolerance(problem) if problem.dtype in NARROW else tensor_tolerance(problem)
+
+
+def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | ByValue:
+    """Return the map of a matrix whose tiles, of box rows and columns, lie as the tensor cores read them.
+
+    There is none where rows are no multiple of 16 bytes: the kernel, which then does without, gets 128 bytes of zeros.
+    """
+    rows, cols = next(buffer.shape for buffer in buffers(problem) if buffer.name == name)
+    width = np.dtype(storage(problem)).itemsize
+    if any(problem.size[size] * width % 16 for size in "kn"):
+        return ByValue(bytes(128), 64)
+    return TensorMap(name, problem.dtype, (cols, rows), (cols * width,), box[::-1], (1, 1), 128)
+
+
+def by_maps(function: str, high: str, shared: str) -> Callable[[Geometry, Dim], Sequence[Launch]]:
+    """Return the launch of a kernel that takes tensor maps of the matrices before the operation's arguments.
+
+    Constants give the rows of a tile and the bytes of shared memory.
+    """
+
+    def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
+        across = g["RSTEP"]
+        a = map_over(g.problem, "a", (g[high], across))
+        b, c = (map_over(g.problem, name, (across, across)) for name in "bc")
+        return [Launch(function, grid, g.block, (a, b, c, *arguments(g.problem)), g[shared])]
+
+    return launches
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -349,6 +424,41 @@ OPERATION = Operation(
             constants={"SSTAGES": number(3, 16), "STRIP": number(1, 1024)},
             refuses=needs_groups,
             shared_bytes=lambda g: g["SSHARED"],
+            tolerance=split_tolerance,
+            dtypes=("float32",),
+            architecture="sm_90a",
+        ),
+        Kernel(
+            "tma",
+            "matmul_tma",
+            (32, 12),
+            lambda g: over_stays(g, "TALL"),
+            any_grid=True,
+            constants={
+                "TALL": number(64, 256, power=True),
+                "RSTAGES": number(2, 16),
+                "STRIP": number(1, 1024),
+            },
+            refuses=needs_fetchers,
+            defines=tall,
+            launches=by_maps("matmul_tma", "TALL", "RSHARED"),
+            expected=of_either,
+            tolerance=either_tolerance,
+            dtypes=("float32", *NARROW),
+            architecture="sm_90a",
+        ),
+        Kernel(
+            "tma-split",
+            "matmul_tma_split",
+            (32, 12),
+            lambda g: over_stays(g, "SPLIT_ROWS"),
+            any_grid=True,
+            constants={
+                "ESTAGES": number(2, 16),
+                "STRIP": number(1, 1024),
+            },
+            refuses=needs_fetchers,
+            launches=by_maps("matmul_tma_split", "SPLIT_ROWS", "ESHARED"),
             tolerance=split_tolerance,
             dtypes=("float32",),
             architecture="sm_90a",
