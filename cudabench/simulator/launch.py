@@ -23,7 +23,7 @@ from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import place_arrays, scalar_bytes
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
-from cudabench.simulator.report import Access, Contended, PatternCount, Report, by_pattern
+from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
 from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
 from cudabench.simulator.textures import FIRST_HANDLE, Texture
 
@@ -205,11 +205,12 @@ def run(
     if footprint:
         machine.counters.footprints = Footprints(space, code.accesses, plan.blocks)
     machine.run()
+    executed = [Executed(*times) for times in machine.executed]
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
-        {kernel: executed_lines(code.blocks, machine.executed, _turns(code, machine))},
-        branches(code, machine.executed), _contended(code, machine), _footprint(machine),
+        {kernel: executed_lines(code.blocks, executed, _turns(code, machine))},
+        branches(code, executed), _contended(code, machine), _footprint(machine),
     )  # fmt: skip
 
 

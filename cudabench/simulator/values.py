@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator.masks import MOST_LANES, Masks
+
 # An ndarray. Type checkers see Any: NumPy's stubs tell shapes and scalars apart, differently in each release, where the
 # interpreter lets them mix by broadcasting.
 Array = Any
@@ -82,6 +84,7 @@ class Chunk:
         self.root: Array | None = None
         if self.ragged:
             self.root = (np.arange(self.threads) < self.real_threads).reshape(1, -1)
+        self.masks = Masks(self.root) if self.blocks * self.threads <= MOST_LANES else None
 
     def real(self, mask: Array) -> Array:
         """Return a mask over all lanes of the chunk, without those that only fill up the last warp."""
