@@ -24,7 +24,7 @@ from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters, active, active_lanes, active_warps
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
-from cudabench.simulator.masks import joined, parted
+from cudabench.simulator.masks import MOST_BYTES, joined, parted
 from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.code import CLUSTER_WORDS, GRID_BARRIER, Barrier, Block, Op
@@ -221,6 +221,7 @@ class Machine:
         self.ready, self.waiting, self.parked = ready, waiting, parked
         turn = BURST
         nothing: frozenset[int] = frozenset()
+        kept = chunk.masks
         while True:
             forced = False
             if ready:
@@ -253,6 +254,8 @@ class Machine:
                 continue
             else:
                 break
+            if kept is not None and kept.bytes > MOST_BYTES:
+                kept.forget()
             block = blocks[number]
             self.mask = mask
             self._warps = -1

@@ -61,6 +61,9 @@ class Plan:
         self.states: dict[bytes, Array] = {}
         self.clean_global: set[Key] = set()
         self.remembered = 0
+        for _, chunk in self.chunks:
+            if chunk.masks is not None:
+                chunk.masks.forget()
 
     def _chunks(self, traced: bool, sample: int | None) -> list[tuple[Index3, Chunk]]:
         lanes = -(-self.block[0] * self.block[1] * self.block[2] // 32) * 32

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -368,8 +368,13 @@ class Counters:
         warps: int,
         chunk: Chunk,
         load: bool,
+        known: dict[Key, Any] | None = None,
     ) -> None:
-        """Count shared accesses; arguments as for `global_`, and whether they are loads."""
+        """Count shared accesses; arguments as for `global_`, and whether they are loads.
+
+        known: where to find and keep what addresses and lanes count that come again.
+        """
+        shift = 0
         if number in self.issued:
             shift, size = self.issued[number]
             if not size:
@@ -378,6 +383,13 @@ class Counters:
             offset += shift
             if not isinstance(address, Affine):
                 address = address + shift
+        again: Key = (number, size, load, shift)
+        if type(address) is Affine and mask is not None and chunk.masks is not None and chunk.masks.keeps(mask):
+            known, again = chunk.masks.counted, (*again, address.base + offset, address.coefficients, id(mask))
+        if known is not None and again in known:
+            array, pieces, ideal, seen = known[again]
+            self.add(number, warps, pieces, ideal, array, seen)
+            return
         key = None
         array = self.variable(address, offset, mask, chunk)
         # A word for all lanes takes one wavefront; wider, it takes one for each group of lanes that has an active one.
@@ -405,12 +417,16 @@ class Counters:
             if pieces == chunk.warps:
                 # Where all lanes together have no conflict, fewer have none.
                 self.add(number, warps, warps, warps, array, seen)
+                if known is not None and address.nbytes <= MOST_PATTERN:
+                    known[again] = (array, warps, warps, seen)
                 return
         times = chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0])
         pieces, ideal, seen = self._shared(number, array, address, size, mask, chunk, load, axes)
         if key is not None:
             self.patterns[key] = (pieces, ideal, seen)
         self.add(number, warps, pieces * times, ideal * times, array, seen)
+        if known is not None and address.nbytes + (0 if mask is None else mask.nbytes) <= MOST_PATTERN:
+            known[again] = (array, pieces * times, ideal * times, seen)
 
     def shared_atomic(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, how: atomics.Served
