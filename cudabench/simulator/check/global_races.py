@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
+BLOCK_BITS = 44  # granules of a region
+LEAST_SPAN = 1 << 15  # granules that a shadow has room for without being asked which of them are touched
+
+
 class GlobalRaces(Races):
     """Races between threads of one block over global memory."""
 
@@ -292,11 +296,9 @@ class GlobalRaces(Races):
                 granule = (granule[:, None] + np.arange(count)).reshape(-1)
                 blocks = np.repeat(blocks, count)
             # Blocks are told apart by a number above all addresses' bits.
-            places.append((granule & ((1 << 44) - 1)) + (blocks << 44))
+            places.append((granule & ((1 << BLOCK_BITS) - 1)) + (blocks << BLOCK_BITS))
             counts.append(count)
-        total = np.concatenate(places)
-        _, index = np.unique(total, return_inverse=True)
-        index = index.reshape(-1)
+        index = dense(np.concatenate(places))
         shadow = Shadow(int(index.max()) + 1 if index.size else 0)
         order = WarpOrder(chunk.blocks if exact else 1, chunk.threads)
         position = 0
@@ -328,7 +330,7 @@ class GlobalRaces(Races):
             bad, others, numbers = found
             place = int(np.argmax(bad))
             region = self.machine.space.slots[base >> SLOT_BITS]
-            offset = int(part[place] & ((1 << 44) - 1)) * width
+            offset = int(part[place] & ((1 << BLOCK_BITS) - 1)) * width
             conflict = Conflict(
                 entry,
                 int(bad.reshape(-1, count).any(axis=1).sum()),
@@ -339,6 +341,17 @@ class GlobalRaces(Races):
             )
             self.report(conflict, "global", f"byte {offset} of '{region.name}'", int(rows[place]))
         return clean
+
+
+def dense(places: Array) -> Array:
+    """Return numbers from 0 on in the place of granules of blocks: equal for equal ones, in their order."""
+    if places.size:
+        granules, blocks = places & ((1 << BLOCK_BITS) - 1), places >> BLOCK_BITS
+        least, first = granules.min(), blocks.min()
+        width = int(granules.max() - least) + 1
+        if width * (int(blocks.max() - first) + 1) <= max(LEAST_SPAN, 2 * places.size):
+            return (granules - least) + (blocks - first) * width
+    return np.unique(places, return_inverse=True)[1].reshape(-1)
 
 
 def written_regions(machine: Machine) -> set[int] | None:

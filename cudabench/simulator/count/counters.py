@@ -291,8 +291,13 @@ class Counters:
             if mask.shape[0] == 1:
                 due = self.due(number, array)
                 last = self.seen[number, array]
-                some = np.broadcast_to(mask, (1, chunk.threads))
-                pieces, ideal, last[1] = self._linear(address, offset, size, chunk, some, None if due else last[1])
+                key = told("blocks", address, address.base + offset, size, mask, chunk)
+                found = None if due else recalled(key, chunk)
+                if found is None:
+                    some = np.broadcast_to(mask, (1, chunk.threads))
+                    *counted, last[1] = self._linear(address, offset, size, chunk, some, None if due else last[1])
+                    found = remembered(key, chunk, (counted[0], counted[1]))
+                pieces, ideal = found
                 self.add(number, warps, pieces, ideal, array, last[1]).went(address.base + offset)
                 return
             linear = address
@@ -301,8 +306,9 @@ class Counters:
         if address.shape[1] == 1:
             self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
             return
+        key = told("rows", linear, int(address[0, 0]), size, mask, chunk)
         rows, mask, times = spread(address, mask, chunk)
-        pieces, ideal = sectors(rows, size, mask)
+        pieces, ideal = recalled(key, chunk) or remembered(key, chunk, sectors(rows, size, mask))
         steps = thread_steps(linear, chunk) if type(linear) is Affine else None
         seen = self.look(number, array, rows, mask, size, steps)
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
@@ -554,6 +560,28 @@ class Counters:
             self.patterns[key] = result
             self.remembered += weight
         return result
+
+
+def told(
+    what: str, linear: Affine | Array, first: int, size: int, mask: Array | None, chunk: Chunk
+) -> Key | None:
+    """Return what tells the sectors of a linear address and kept lanes from others; None where they are not those."""
+    if type(linear) is not Affine or chunk.masks is None or not chunk.masks.keeps(mask):
+        return None
+    return what, linear.coefficients, first & (LINE - 1), size, id(mask)
+
+
+def recalled(key: Key | None, chunk: Chunk) -> tuple[int, int] | None:
+    """Return the sectors that were remembered under a key."""
+    return None if key is None or chunk.masks is None else chunk.masks.counted.get(key)
+
+
+def remembered(key: Key | None, chunk: Chunk, counted: tuple[int, int]) -> tuple[int, int]:
+    """Return sectors, remembered under a key."""
+    if key is not None and chunk.masks is not None:
+        chunk.masks.counted[key] = counted
+        chunk.masks.note(0)
+    return counted
 
 
 def thread_steps(address: Affine, chunk: Chunk) -> Steps:
