@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from cudabench.simulator.textures import FIRST_HANDLE, Texture
 
 # Vector steps: each is one instruction for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
+NEVER = Executed()
 MAX_RESIDENT = 2048 * 192  # threads that run at once: of an SM, times more SMs than any GPU has
 
 
@@ -205,12 +207,12 @@ def run(
     if footprint:
         machine.counters.footprints = Footprints(space, code.accesses, plan.blocks)
     machine.run()
-    executed = [Executed(*times) for times in machine.executed]
+    executed = [Executed(*times) if times[0] else NEVER for times in machine.executed]
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
         {kernel: executed_lines(code.blocks, executed, _turns(code, machine))},
-        branches(code, executed), _contended(code, machine), _footprint(machine),
+        branches(code, executed, plan), _contended(code, machine), _footprint(machine),
     )  # fmt: skip
 
 
@@ -253,7 +255,7 @@ def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
 def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
     """Return the counts per instruction and array, in the order of the source."""
     found: dict[tuple[Any, ...], Access] = {}
-    undecided = order.open_lines(code)
+    undecided = machine.plan.open_lines
     for row in machine.counters.rows.values():
         access = _access(code, machine, row)
         reason = undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
@@ -266,7 +268,7 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         leader = next((key for key, access in found.items() if access.instruction == line), None)
         if away and not issued and leader:
             found[leader] = found[leader]._replace(merged=found[leader].merged + away)
-    return tuple(found[key] for key in sorted(found))
+    return tuple(access for _, access in sorted(found.items(), key=itemgetter(0)))
 
 
 def _shared_variables(code: Code, machine: Machine) -> tuple[tuple[str, int, int], ...]:
@@ -281,8 +283,8 @@ def _access(code: Code, machine: Machine, row: Row) -> Access:
     location, space, op, size, what = code.accesses[row.number]
     issued = machine.counters.issued.get(row.number, (0, size))[1]
     size = size if issued == ONE_LANE else issued
-    patterns = by_pattern([PatternCount(look.pattern, r, p, i, look.example) for look, (r, p, i) in row.looks.items()])
-    requests, pieces, ideal = patterns[0][1:4]
+    patterns = by_pattern([PatternCount(look.pattern, *counts, look.example) for look, counts in row.looks.items()])
+    _, requests, pieces, ideal, _ = patterns[0]
     for each in patterns[1:]:
         requests, pieces, ideal = requests + each.requests, pieces + each.pieces, ideal + each.ideal
     array, nbytes, start = None, 0, 0

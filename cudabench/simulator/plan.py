@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
+from cudabench.simulator.count import order
+from cudabench.simulator.count.branches import post_dominators
 from cudabench.simulator.count.counters import Counted, Place
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.values import Array, Chunk, Index3, Key
@@ -51,6 +54,16 @@ class Plan:
         self.chunks = self._chunks(traced, sample)
         self.blocks = sum(chunk.blocks for _, chunk in self.chunks)
         self.forget()
+
+    @cached_property
+    def open_lines(self) -> dict[int, str]:
+        """The lines of the PTX whose counts depend on the order of atomics, and by what."""
+        return order.open_lines(self.code)
+
+    @cached_property
+    def post_dominators(self) -> list[int]:
+        """For each block of code, as bits, the blocks that every way from it to the end passes."""
+        return post_dominators(self.code.blocks)
 
     def forget(self) -> None:
         """Drop what was found in earlier launches."""

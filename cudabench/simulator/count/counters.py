@@ -89,10 +89,10 @@ def executed_lines(
     """
     lines: dict[int, Executed] = {}
     for block, times in zip(blocks, executed, strict=True):
-        own = Executed(times.warps, times.lanes)
+        own = Executed(times.warps, times.lanes) if times.taken or times.parted else times
         for line in block.lines:
             have = lines.get(line)
-            lines[line] = own if have is None else have.plus(*own)
+            lines[line] = own if have is None else have.plus(*own) if own.warps else have
         if times.taken or times.parted:
             assert block.terminator is not None
             line = block.terminator.line.ptx_line
@@ -562,9 +562,7 @@ class Counters:
         return result
 
 
-def told(
-    what: str, linear: Affine | Array, first: int, size: int, mask: Array | None, chunk: Chunk
-) -> Key | None:
+def told(what: str, linear: Affine | Array, first: int, size: int, mask: Array | None, chunk: Chunk) -> Key | None:
     """Return what tells the sectors of a linear address and kept lanes from others; None where they are not those."""
     if type(linear) is not Affine or chunk.masks is None or not chunk.masks.keeps(mask):
         return None
