@@ -359,6 +359,7 @@ def run(path: str, pattern: str = "", first: str = "0") -> None:
                 arrays = next(left)
             except CudabenchError as error:
                 print(f"{chosen[done].name}: {error}", flush=True)
+                keep(path, chosen[done].name, [], str(error))
                 break
             keep(path, chosen[done].name, arrays)
             done += 1
@@ -369,11 +370,14 @@ def run(path: str, pattern: str = "", first: str = "0") -> None:
         print(f"{len(np.load(path))} arrays of {len(chosen)} cases")
 
 
-def keep(path: str, name: str, arrays: list[Array]) -> None:
-    """Add a case's arrays to an .npz file."""
+def keep(path: str, name: str, arrays: list[Array], failed: str = "") -> None:
+    """Add a case's arrays to an .npz file, or how it failed."""
+    parts = {str(place): array for place, array in enumerate(arrays)}
+    if failed:
+        parts["failed"] = np.array(failed)
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as file:
-        for place, array in enumerate(arrays):
-            with file.open(f"{name}//{place}".replace("/", "_") + ".npy", "w") as stream:
+        for part, array in parts.items():
+            with file.open(f"{name}//{part}".replace("/", "_") + ".npy", "w") as stream:
                 np.lib.format.write_array(stream, array)
 
 
@@ -384,6 +388,11 @@ def compare(path: str, pattern: str = "") -> int:
     chosen = cases(pattern)
     for case, (mine, hazards) in zip(chosen, simulated(chosen), strict=True):
         key = f"{case.name}//".replace("/", "_")
+        if key + "failed" in real:
+            wrong += not hazards
+            if not hazards:
+                print(f"{case.name}: {real[key + 'failed']}, and no hazard here")
+            continue
         if key + "0" not in real:
             print(f"{case.name}: not in the file")
             continue
@@ -397,19 +406,24 @@ def compare(path: str, pattern: str = "") -> int:
     return wrong
 
 
+ILLEGAL = "illegal instruction"  # what is recorded of a case that the GPU stops at
+
+
 def digest(arrays: list[Array]) -> str:
     """Return what is recorded of a case's arrays."""
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()[:16]
 
 
 def record(path: str, *files: str) -> None:
-    """Write the digests of all cases that some .npz files have, as JSON."""
+    """Write the digests of all cases that some .npz files have, as JSON, or that the GPU stopped."""
     found = {}
     for file in files:
         real = np.load(file)
         for case in cases():
             key = f"{case.name}//".replace("/", "_")
-            if key + "0" in real:
+            if key + "failed" in real and ILLEGAL in str(real[key + "failed"]):
+                found[case.name] = ILLEGAL
+            elif key + "0" in real:
                 arrays = sum(isinstance(one, np.ndarray) for one in case.arguments)
                 found[case.name] = digest([real[f"{key}{place}"] for place in range(arrays)])
     Path(path).write_text(json.dumps(found, indent=0) + "\n")
