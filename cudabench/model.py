@@ -195,7 +195,8 @@ class Launch:
     """One kernel launch. Arguments are names of buffers, textures or tensor maps over them, NumPy scalars, or structs
     as `ByValue`, in the order of the kernel's parameters.
 
-    `unit` has the function; None means the case's own source.
+    `unit` has the function; None means the case's own source. `cluster`: the blocks of a cluster, where the launch says
+    them and not the kernel.
     """
 
     function: str
@@ -204,6 +205,7 @@ class Launch:
     arguments: tuple[Any, ...]
     shared_bytes: int = 0
     unit: Unit | None = None
+    cluster: Dim | None = None
 
 
 @dataclass(frozen=True)
@@ -467,6 +469,11 @@ class Case:
     def threads(self) -> int:
         """Return the threads of a block."""
         return math.prod(self.block)
+
+    @property
+    def cluster(self) -> Dim | None:
+        """Return the blocks of a cluster, None where the launch does not say them."""
+        return self.launches[0].cluster if self.launches else None
 
     @property
     def dynamic_shared_bytes(self) -> int:
@@ -931,6 +938,9 @@ class Result:
     fuzz: Annotated[
         Mapping[str, Any] | None,
         "Of run --fuzz: how many cases were right, what is undecided and why, what failed, and the line to repeat it.",
+    ] = None
+    cluster: Annotated[
+        Dim | None, "Blocks of a cluster (x, y, z), with --cluster; null where the kernel alone says them, or nothing."
     ] = None
 
 

@@ -203,6 +203,7 @@ class SimDevice:
                     seconds=end - time.monotonic(),
                     footprint=footprint,
                     sample=None if sample is None else max(LEAST_SAMPLED, sample // math.prod(launch.block)),
+                    cluster=launch.cluster,
                 )
             reports.append(report)
         launched = _by_kind(case.launches, reports) if footprint else ()
@@ -213,7 +214,8 @@ def _by_kind(launches: Sequence[Launch], reports: Sequence[simulator.Report]) ->
     """Return the launches with one function, grid and block together."""
     kinds: dict[object, list[int]] = {}
     for number, launch in enumerate(launches):
-        kinds.setdefault((launch.function, launch.grid, launch.block, launch.shared_bytes), []).append(number)
+        kind = launch.function, launch.grid, launch.block, launch.shared_bytes, launch.cluster
+        kinds.setdefault(kind, []).append(number)
     return tuple(
         Launched(launches[numbers[0]], len(numbers), simulator.merge(reports[number] for number in numbers))
         for numbers in kinds.values()

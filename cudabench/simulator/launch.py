@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.launchable import MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
+from cudabench.launchable import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.simulator.check.hazards import readable
-from cudabench.simulator.clusters import MOST_BLOCKS
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
@@ -80,13 +79,14 @@ def _cluster(
     """Return the blocks of a cluster, None without clusters. Raises LaunchError for a grid that they do not divide."""
     if asked is not None and function.cluster is not None and _three(asked, "cluster") != function.cluster:
         raise LaunchError(
-            f"kernel {kernel} is compiled for clusters of {' x '.join(map(str, function.cluster))} blocks."
+            f"kernel {kernel} is compiled for clusters of {' x '.join(map(str, function.cluster))} blocks: leave "
+            "--cluster out."
         )
     found = function.cluster if asked is None else _three(asked, "cluster")
     if found is None:
         return None
-    if found[0] * found[1] * found[2] > MOST_BLOCKS:
-        raise LaunchError(f"a cluster of {found} blocks is over the limit of {MOST_BLOCKS}.")
+    if found[0] * found[1] * found[2] > MAX_CLUSTER:
+        raise LaunchError(f"a cluster of {found} blocks is over the limit of {MAX_CLUSTER}.")
     for axis, blocks, side in zip("xyz", grid, found, strict=True):
         if blocks % side:
             raise LaunchError(
