@@ -125,10 +125,21 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class ByValue:
-    """An argument that is a struct or vector: its bytes, and the alignment of its type."""
+    """An argument that is a struct or vector: its bytes, and the alignment of its type.
+
+    pointers: (offset in bytes, buffer) of its members that point at buffers.
+    """
 
     content: bytes
     align: int
+    pointers: tuple[tuple[int, str], ...] = ()
+
+    def pointing(self, addresses: Mapping[str, int]) -> bytes:
+        """Return the bytes with the addresses of the buffers in their places."""
+        content = bytearray(self.content)
+        for offset, buffer in self.pointers:
+            content[offset : offset + 8] = addresses[buffer].to_bytes(8, "little")
+        return bytes(content)
 
 
 @dataclass(frozen=True)

@@ -447,7 +447,7 @@ class CudaDevice:
                 if isinstance(a, Texture)
                 else encoded[a]
                 if isinstance(a, TensorMap)
-                else a.content
+                else a.pointing(pointers)
                 if isinstance(a, ByValue)
                 else a
                 for a in launch.arguments

@@ -295,4 +295,9 @@ def argument_of(argument: Any, arrays: Arrays) -> Any:
         )  # fmt: skip
     if isinstance(argument, str):
         return arrays[argument]
-    return argument.content if isinstance(argument, ByValue) else argument
+    if isinstance(argument, ByValue):
+        if not argument.pointers:
+            return argument.content
+        pointers = tuple((offset, buffer, arrays[buffer]) for offset, buffer in argument.pointers)
+        return simulator.Struct(argument.content, pointers)
+    return argument

@@ -20,7 +20,7 @@ from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.program import ptx
-from cudabench.simulator.program.arguments import place_arrays, scalar_bytes
+from cudabench.simulator.program.arguments import Struct, place_arrays, scalar_bytes
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
@@ -117,10 +117,10 @@ def run(
 
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
-    bytes for structs by value, None for a null pointer, a Texture for a texture or surface object, a TensorMap for a
-    CUtensorMap by value or a pointer to one. cluster: blocks of a cluster, where the kernel does not say. shared_bytes:
-    dynamic shared memory of a block. names: the parameters' names for messages. budget, seconds: vector steps and time
-    after which the launch is stopped.
+    bytes for structs by value (a Struct where they point at arrays), None for a null pointer, a Texture for a texture
+    or surface object, a TensorMap for a CUtensorMap by value or a pointer to one. cluster: blocks of a cluster, where
+    the kernel does not say. shared_bytes: dynamic shared memory of a block. names: the parameters' names for messages.
+    budget, seconds: vector steps and time after which the launch is stopped.
     trace: record single accesses, all (small launches only) or those of one warp, (number of the block, x first; warp).
     progress: called with (blocks done, blocks in all).
 
@@ -152,10 +152,12 @@ def run(
     mapped = [
         (f"{t} of a tensor map", v.array) for t, v in zip(titles, arguments, strict=True) if isinstance(v, TensorMap)
     ]
+    inside = [(title, array) for value in arguments if isinstance(value, Struct) for _, title, array in value.pointers]
     addresses = place_arrays(
         space,
         [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
-        + mapped,
+        + mapped
+        + inside,
     )
     maps: dict[int, Mapped] = {}
     raw = bytearray(code.parameter_bytes)
@@ -178,6 +180,7 @@ def run(
                 )
             piece = addresses[id(value)].to_bytes(8, "little")
         else:
+            value = value.pointing(addresses) if isinstance(value, Struct) else value
             piece = scalar_bytes(value, parameter, title)
         offset = code.parameter_offsets[parameter.name]
         raw[offset : offset + parameter.size] = piece
