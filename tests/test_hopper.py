@@ -26,7 +26,7 @@ RECORDED = Path(__file__).with_name("data") / "hopper_h200.json"
 QUICK = (
     r"^wgmma (m64n\d+k\d+\.f\d+\.\w+\.\w+ (wide|special)|K-major 128 at 32|MN-major 64 f16, 1, 1, 0, 1)$"
     r"|^wgmma base offset 3|^mma.sync m16n8k(16|32)\S+ special"
-    r"|^tile .*(swizzle 128 at \(-8|5d|steps store|add float16|nan)|^narrow tile  of 32"
+    r"|^tile .*(swizzle 128 at \(-8|5d|steps store|add float16|nan)|^narrow tile  of 32|^edge"
     r"|^cluster 2x2x1 (?!generic)"
 )
 
