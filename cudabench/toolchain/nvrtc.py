@@ -253,6 +253,8 @@ class Nvrtc:
 
         def attempt(forward: bool) -> Answer:
             texts = {**dict(prelude.headers(forward=forward)), **headers, _DEFINES: job.macros}
+            if libraries and "curand.h" not in headers:
+                del texts["curand.h"]  # the real one is there
             if folder is not None:
                 texts.setdefault("cub/cub.cuh", prelude.collectives(source, folder))
             try:
