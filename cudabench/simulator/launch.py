@@ -286,7 +286,7 @@ def _access(code: Code, machine: Machine, row: Row) -> Access:
     location, space, op, size, what = code.accesses[row.number]
     issued = machine.counters.issued.get(row.number, (0, size))[1]
     size = size if issued == ONE_LANE else issued
-    patterns = by_pattern([PatternCount(look.pattern, *counts, look.example) for look, counts in row.looks.items()])
+    patterns = by_pattern([PatternCount(look.pattern, r, p, i, look.example) for look, (r, p, i) in row.looks.items()])
     _, requests, pieces, ideal, _ = patterns[0]
     for each in patterns[1:]:
         requests, pieces, ideal = requests + each.requests, pieces + each.pieces, ideal + each.ideal

@@ -270,11 +270,12 @@ class Machine:
             self.steps += weight
             if self.steps > self.budget or time.monotonic() > self.deadline:
                 self.exhausted(block)
-            self._warps, lanes = active(mask, chunk)
-            self.instructions += weight * self._warps
+            count, active_ = active(mask, chunk)
+            self._warps = count
+            self.instructions += weight * count
             times = executed[number]
-            times[0] += self._warps
-            times[1] += lanes
+            times[0] += count
+            times[1] += active_
             if block.simple:
                 for run in block.runs:
                     run(self)

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from cudabench.errors import NO_MEMORY, DeviceUnusable, NotEnoughMemory
+
 CURAND = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"](curand_\w+\.h)[>"]', re.M)
 CURAND_WHEEL = "nvidia-curand"
 

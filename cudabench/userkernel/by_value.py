@@ -22,7 +22,7 @@ MAX_DEPTH = 8
 _AXES = "xyzw"
 _POINTER_BYTES = 8
 _METHOD = re.compile(
-    r"(?:template\s*<[^<>]*>\s*)?[^;{}()]*\b(?:operator\s*[^\s\w(]+|~?\w+)\s*\([^;{}]*\)\s*(?:const\s*|noexcept\s*)*"
+    r"(?:template\s*<[^<>]*>\s*)?[^;{}()]*\b(?:operator\s*\(\s*\)|operator[^\w(;{}]+|operator\s+\w+|~?\s*\w+)\s*\([^;{}]*\)\s*(?:const\s*|noexcept\s*)*"
     r"(?::[^;{}]*|=\s*(?:default|delete)\s*)?(?P<end>[;{])"
 )
 
@@ -56,6 +56,17 @@ class Layout:
             return ",".join(member.example() for _, _, member in self.members)
         inside = (f"{name}: {_bracketed(member)}" for name, _, member in self.members)
         return f"{{{', '.join(inside)}}}"
+
+
+def numbers_in(layout: Layout) -> tuple[frozenset[str], int]:
+    """Return the NumPy types of the numbers in a value, 'pointer' for pointers, and their bytes without gaps."""
+    if layout.dtype or layout.pointee:
+        return frozenset([layout.dtype or "pointer"]), layout.size
+    if layout.element:
+        kinds, nbytes = numbers_in(layout.element)
+        return kinds, nbytes * layout.count
+    parts = [numbers_in(member) for _, _, member in layout.members]
+    return frozenset().union(*(kinds for kinds, _ in parts)), sum(nbytes for _, nbytes in parts)
 
 
 def _bracketed(layout: Layout) -> str:
@@ -93,6 +104,9 @@ def layout_of(ctype: str, text: str, aliases: Mapping[str, str], depth: int = 0)
 def _declaration(name: str, text: str) -> tuple[str, int] | None:
     """Return the body of a struct and the alignment that it asks for, 0 for none."""
     plain = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
+    instance = re.fullmatch(r"(\w+)\s*<([^<>]*)>", name)
+    if instance:
+        return _instance(instance[1], [part.strip() for part in instance[2].split(",")], plain)
     if not re.fullmatch(r"\w+", name):
         return None
     aligned = r"(?:(?:__align__|alignas)\s*\(\s*(\d+)\s*\)\s*)?"
@@ -105,6 +119,23 @@ def _declaration(name: str, text: str) -> tuple[str, int] | None:
         if body is not None and re.match(rf"\s*{name}\s*;", plain[match.end() + len(body) + 1 :]):
             return body, int(match[1] or 0)
     return None
+
+
+def _instance(name: str, given: list[str], text: str) -> tuple[str, int] | None:
+    """Return the body of a struct template with what it is given put for its parameters."""
+    match = re.search(
+        rf"\btemplate\s*<([^<>]*)>\s*(?:struct|class)\s+(?:(?:__align__|alignas)\s*\(\s*(\d+)\s*\)\s*)?{name}\s*\{{",
+        text,
+    )
+    body = None if match is None else _body(text, match.end())
+    if match is None or body is None:
+        return None
+    names = [part.partition("=")[0].split()[-1] for part in match[1].split(",") if part.strip()]
+    if len(names) != len(given):
+        return None
+    for parameter, value in zip(names, given, strict=True):
+        body = re.sub(rf"\b{parameter}\b", value, body)
+    return body, int(match[2] or 0)
 
 
 def _body(text: str, start: int) -> str | None:

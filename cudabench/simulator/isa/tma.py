@@ -438,7 +438,7 @@ def _store(builder: Builder, ins: Instruction, dimensions: int) -> Run:
 
 
 def _not_a_number(width: int) -> Any:
-    """Return the bits of what fills the outside of a tensor of floats of so many bytes: 7FF7 an H200 writes all over."""
+    """Return the bits of what fills the outside of a tensor of floats of so many bytes: an H200 writes 7FF7."""
     return {2: np.uint16(0x7FF7), 4: np.uint32(0x7FF77FF7), 8: np.uint64(0x7FF77FF77FF77FF7)}.get(width, 0)
 
 
