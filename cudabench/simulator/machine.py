@@ -232,6 +232,8 @@ class Machine:
                     turn += 1
                     # Lanes that spin on a lock must not starve the lane that holds it.
                     late = turn % FAIRNESS < BURST
+                    if parked and turn % FAIRNESS == 0 and self.release(spinning=True):
+                        continue  # what they spin on may be for a block at a barrier to write
                     number = max(ready, key=rank) if late else min(ready, key=rank)
                     if self.asleep and not late:
                         awake = ready.keys() - self.asleep

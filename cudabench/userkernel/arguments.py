@@ -67,7 +67,7 @@ def read(
     found: dict[str, Any] = {}
     inside: dict[str, Sequence[Pointer]] = {}  # of structs
     pairs = list(zip(given, kernel.parameters, strict=True))
-    for (name, value), parameter in pairs:
+    for (name, value), parameter in numbers_first(pairs):
         if parameter.pointer or is_texture(value) or is_tensor_map(value):
             continue
         if parameter.type == tensor_maps.TYPE:
@@ -98,6 +98,23 @@ def read(
             found[name] = _tensor_map(name, value, parameter, kernel, aliases, scalars, arrays)
     check_memory(arrays_of(found.values()))
     return tuple(found[name] for name, _ in given)
+
+
+def numbers_first(
+    pairs: Sequence[tuple[tuple[str, str], Parameter]],
+) -> list[tuple[tuple[str, str], Parameter]]:
+    """Return arguments with each struct behind the numbers that it names."""
+    waiting = [pair for pair in pairs if pair[0][1].startswith("{")]
+    names = {name for (name, _), _ in pairs}
+    found = []
+    for pair in [one for one in pairs if one not in waiting]:
+        # A number may in turn name a struct's.
+        for struct in [one for one in waiting if re.search(rf"\b{one[0][0]}_\w", pair[0][1])]:
+            if not names & set(re.findall(r"\w+", struct[0][1])):
+                waiting.remove(struct)
+                found.append(struct)
+        found.append(pair)
+    return found + waiting
 
 
 def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:

@@ -77,5 +77,6 @@ def _pointee(parameter: Parameter, aliases: Mapping[str, str]) -> tuple[str, int
 
 def uniform_struct(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
     """Return the type of a struct's members and how many they are, None where they are of several types."""
-    kind, _, count = aliases.get(f"elements of {ctype.removeprefix('struct ').strip()}", "").partition(" ")
+    name = "".join(ctype.removeprefix("struct ").split())
+    kind, _, count = aliases.get(f"elements of {name}", "").partition(" ")
     return (kind, int(count)) if count else None

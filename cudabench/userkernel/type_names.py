@@ -65,5 +65,5 @@ def aliases_of(file: SourceFile, defines: Mapping[str, str], include: Sequence[s
         kinds, nbytes = numbers_in(layout) if layout else (frozenset(), 0)
         if layout and len(kinds) == 1 and "pointer" not in kinds and nbytes == layout.size:
             (kind,) = kinds
-            found[f"elements of {name}"] = f"{kind} {nbytes // np.dtype(kind).itemsize}"
+            found[f"elements of {''.join(name.split())}"] = f"{kind} {nbytes // np.dtype(kind).itemsize}"
     return {**found, **defines}
