@@ -56,6 +56,25 @@ __global__ void deep(Parameters p, const float *x, int n)
 __global__ void odd(Odd o, int n) {}
 __global__ void rows(Deep d, int n) {}
 """
+POINTED = """
+struct Pair { unsigned key; unsigned value; };
+template <typename T> struct vec3 {
+    T x, y, z;
+    __device__ vec3(T a) : x(a), y(a), z(a) {}
+    __device__ vec3 &operator+=(const vec3 &o) { x += o.x; return *this; }
+};
+using Vector = vec3<float>;
+template <typename T> struct View { int count; T *data; };
+__global__ void swapped(Pair *p, Vector *v, View<float> w)
+{
+    int i = threadIdx.x;
+    if (i >= w.count) return;
+    Pair old = p[i];
+    p[i].key = old.value;
+    p[i].value = old.key;
+    v[i].z += w.data[i];
+}
+"""
 OUT = "out={rows: 10, cols: 12, data: float32[10,12]:empty}"
 
 
@@ -117,6 +136,21 @@ def test_guards_and_names(run: Runner) -> None:
     ran = run("deep", [short, "x=float32[n]:random", "n=100"])
     assert ran.code == 3
     assert "past the end of 'p_hits_1' (364 bytes)" in " ".join(ran.out.split())
+
+
+def test_pointers_to_structs(cudabench: Runner, tmp_path: Path) -> None:
+    """A struct of numbers of one type is an array of them, also of a template; its numbers may stand behind it."""
+    (tmp_path / "p.cu").write_text(POINTED)
+    ran = cudabench(
+        "run", "p.cu", "-g", 1, "-b", 32, "--arg", "p=uint32[n,2]:random", "--arg", "v=float32[3*n]:random", "--arg",
+        "w={count: n, data: float32[n]:random}", "-D", "n=20", "--expect", "p=p0[:,::-1]",
+        "--expect", "v[2::3]=v0[2::3]+w_data", "--device", "sim", "--no-cpu",
+    )  # fmt: skip
+    assert ran.code == 0, ran.out + ran.err
+    odd = ("--arg", "v=float32[59]:random", "--arg", "w={20, null}")
+    ran = cudabench("run", "p.cu", "-g", 1, "-b", 32, "--arg", "p=uint8[160]:zeros", *odd, "--device", "sim")
+    assert ran.code == 2
+    assert "59 elements of float32 make no whole number of Vector, which holds 3" in ran.err
 
 
 @pytest.mark.parametrize(
