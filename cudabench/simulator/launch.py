@@ -305,7 +305,8 @@ def _access(code: Code, machine: Machine, row: Row) -> Access:
             array = ", ".join(readable(region.name) for region in regions)
     first = row.first
     if first is None:
-        first = min((place for place in next(iter(row.looks)).example if place is not None), default=start)
+        least = next(iter(row.looks)).least
+        first = start if least is None else least
     shared = space in ("shared", "constant")
     return Access(
         code.files.get(location.file, ""), location.line, space, op, size, requests,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
+MOST_MARKED = 1 << 20  # granules of a region whose writers are marked all at once
 BLOCK_BITS = 44  # granules of a region
 LEAST_SPAN = 1 << 15  # granules that a shadow has room for without being asked which of them are touched
 
@@ -135,7 +136,7 @@ class GlobalRaces(Races):
                     self.machine.plan.remembered += 128 * len(entries)
                 return
         rows = self.suspects(entries)
-        if rows is not None and not rows.any():
+        if rows is not None and (not rows.any() or self.apart(base, entries)):
             return
         events = []
         for entry in entries:
@@ -211,6 +212,37 @@ class GlobalRaces(Races):
                 if written and other != key:
                     rows |= (low < most) & (least < high)
         return rows
+
+    def apart(self, base: int, entries: list[LogEntry | WarpSync]) -> bool:
+        """Return whether no pattern of addresses touches what another one writes, in any block.
+
+        For logs of which `suspects` found that a written pattern gives each thread bytes of its own.
+        """
+        granules = -(-self.machine.space.slots[base >> SLOT_BITS].size // self.width)
+        if granules > MOST_MARKED:
+            return False
+        marks: Array = np.zeros(granules, np.int16)
+        patterns: dict[Any, int] = {}
+        for writing in (True, False):
+            for entry in entries:
+                if isinstance(entry, WarpSync) or (entry.access.kind != "load") != writing:
+                    continue
+                address, size = entry.address, entry.access.size
+                assert type(address) is Affine
+                key = (address.base + entry.offset, address.coefficients, size)
+                own = patterns.setdefault(key, len(patterns) + 1)
+                places = (flat(address, entry.offset, self.chunk) - base) // self.width
+                mask = self.chunk.root if entry.mask is None else entry.mask
+                if mask is not None:
+                    shape = np.broadcast_shapes(places.shape, mask.shape)
+                    places = broadcast(places, shape)[broadcast(mask, shape)]
+                for step in range(size // self.width):
+                    found = marks[places + step]
+                    if ((found != 0) & (found != own)).any():
+                        return False
+                    if writing:
+                        marks[places + step] = own
+        return True
 
     def separable(self, entries: list[LogEntry | WarpSync]) -> tuple[int, Key | None] | None:
         """Do the same for address arrays whose rows differ by a constant that is the same for all entries."""
