@@ -1,6 +1,7 @@
 """Does a card's worker survive whatever kernels do? Needs a GPU:
 
     python benchmarks/long_haul.py [--seconds 900] [--seed 0] [--device cuda:0] [--report FILE.md] [--state FILE.json]
+    python benchmarks/long_haul.py --join STATE.json STATE.json [...] [--report FILE.md]
 
 Runs files of kernels through `cudabench run`, one command after the other, in random order: kernels that write outside
 their arrays, read where nothing is, never end, trap, fail an assertion, want more memory than the card has, leave a
@@ -20,7 +21,8 @@ otherwise than /proc, as in a container, it must not have grown against the proc
 
 Ends with exit code 0 and one line of what was done, or with 1 and every promise that was broken; `--report` writes a
 page of it. Report and state are written after every command, so that a haul that is cut off counts as far as it came;
-with `--state` the next one goes on from there, and the verdict is over all of them.
+with `--state` the next one goes on from there, and the verdict is over all of them. `--join` hauls nothing: it makes
+one verdict and one page of the states of several hauls, also of such as ran at the same time.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -106,10 +108,10 @@ __device__ __noinline__ float deep(const float *x, int n) {
 class Record:
     """What a haul did; this is its state file."""
 
-    seed: int
+    seed: int | str  # of several hauls together theirs
     device: str
     parts: int = 1
-    seconds: float = 0.0  # of the parts before
+    seconds: float = 0.0  # of all parts, up to the last write
     card: str = ""  # the results files' device, driver
     done: Counter[str] = field(default_factory=Counter)  # commands by name
     longest_s: dict[str, float] = field(default_factory=dict)  # by name
@@ -215,7 +217,8 @@ class Haul:
                 self.hold(row["bandwidth_gbps"] is None, f"{name}: {kernel} has a bandwidth")
                 continue
             ours = any(word in (row["reason"] or "") for word in ("the process that ran it ended", "SIGKILL"))
-            by_us = sent and len(lost) == 1 and row["status"] == "failed" and ours
+            # On a GPU one worker runs at a time; in the simulator one for each core, and all are killed.
+            by_us = sent and (len(lost) == 1 or self.simulated) and row["status"] == "failed" and ours
             self.hold(row["status"] == "ok" or by_us, f"{name}: the right {kernel} is {row['status']}: {row['reason']}")
             timed = row["time"] is not None and row["time"]["median_s"] > 0 and (row["bandwidth_gbps"] or 0) > 0
             self.hold(timed or row["status"] != "ok" or self.simulated, f"{name}: {kernel} is ok and has no time")
@@ -416,29 +419,59 @@ def tasks(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from round_
 
 
-def summary(record: Record, seconds: float) -> str:
+def joined(records: Sequence[Record]) -> Record:
+    """Return the sum of hauls; of one, itself. What is said of a broken promise names the haul's seed."""
+    if len(records) == 1:
+        return records[0]
+    longest: dict[str, float] = {}
+    for record in records:
+        for name, took in record.longest_s.items():
+            longest[name] = max(took, longest.get(name, 0))
+    return Record(
+        " and ".join(str(record.seed) for record in records),
+        records[0].device,
+        parts=sum(record.parts for record in records),
+        seconds=sum(record.seconds for record in records),
+        card="; ".join(dict.fromkeys(filter(None, (record.card for record in records)))),
+        done=sum((record.done for record in records), Counter()),
+        longest_s=longest,
+        rows=sum((record.rows for record in records), Counter()),
+        compared=sum(record.compared for record in records),
+        kept=sum(record.kept for record in records),
+        listed=sum(record.listed for record in records),
+        unlisted=sum(record.unlisted for record in records),
+        neighbours=max(record.neighbours for record in records),
+        broken=[f"seed {record.seed}: {one}" for record in records for one in record.broken],
+    )
+
+
+def summary(record: Record) -> str:
     """Return what was done in one line."""
     good = sum(count for key, count in record.rows.items() if key.split(":")[0] in GOOD and key.endswith(" ok"))
     return (
-        f"seed {record.seed}, {record.parts} part{'s'[: record.parts > 1]}, {seconds:.0f} s: "
+        f"seed {record.seed}, {record.parts} part{'s'[: record.parts > 1]}, {record.seconds:.0f} s: "
         f"{sum(record.done.values())} commands, {good} right kernels ok, {record.compared} outputs the same bytes, "
         f"{record.kept} rows kept; {len(record.broken)} promises broken"
     )
 
 
-def page(record: Record, seconds: float) -> str:
-    """Return the haul as Markdown."""
+def page(records: Sequence[Record]) -> str:
+    """Return one haul as Markdown, or several whose sums it makes."""
+    record = joined(records)
     lines = [f"# The long haul: {record.card or record.device}", ""]
     lines += [
-        f"`python benchmarks/long_haul.py --seconds {seconds:.0f} --seed {record.seed}`: {summary(record, seconds)}."
+        f"`python benchmarks/long_haul.py --seconds {one.seconds:.0f} --seed {one.seed}`: {summary(one)}.\n"
+        for one in records
     ]
+    if len(records) > 1:
+        lines += [f"Together: {summary(record)}.\n"]
     if record.listed:
         said = f"by its number in the driver's list, where {record.listed} commands' workers were seen"
     elif record.unlisted:
         said = "by the length of the driver's list, which numbers processes otherwise than this machine"
     else:
         said = "by the workers' ends alone: there was no list of the driver's"
-    lines += ["", f"Memory of the GPU was judged by process: {said}."]
+    lines += [f"Memory of the GPU was judged by process: {said}."]
     if record.neighbours:
         lines += [f"Up to {record.neighbours} processes of others used the cards besides."]
     lines += ["", "| command | times | longest | kernels |", "| --- | --: | --: | --- |"]
@@ -459,13 +492,19 @@ def begin(path: Path | None, seed: int, device: str) -> Record:
     """Return the record to go on from. Raises SystemExit for a state file of another haul."""
     if path is None or not path.exists():
         return Record(seed, device)
+    record = read_state(path)
+    if (record.seed, record.device) != (seed, device):
+        sys.exit(f"{path} is of --seed {record.seed} --device {record.device}: use them, or another file.")
+    record.parts += 1
+    return record
+
+
+def read_state(path: Path) -> Record:
+    """Return the record in a state file. Raises SystemExit for another file."""
     state = json.loads(path.read_text())
     if {*state} != {*vars(Record(0, ""))}:
         sys.exit(f"{path} is no state of this script: name another file.")
-    if (state["seed"], state["device"]) != (seed, device):
-        sys.exit(f"{path} is of --seed {state['seed']} --device {state['device']}: use them, or another file.")
-    state |= {"done": Counter(state["done"]), "rows": Counter(state["rows"]), "parts": state["parts"] + 1}
-    return Record(**state)
+    return Record(**state | {"done": Counter(state["done"]), "rows": Counter(state["rows"])})
 
 
 def main() -> int:
@@ -476,22 +515,27 @@ def main() -> int:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--report", type=Path, metavar="FILE.md")
     parser.add_argument("--state", type=Path, metavar="FILE.json")
+    parser.add_argument("--join", type=Path, nargs="+", metavar="STATE.json")
     given = parser.parse_args()
     for option in ("report", "state"):
         if getattr(given, option) is not None:
             check_target(getattr(given, option), f"--{option}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the command under way is ended, nothing is left
-    record = begin(given.state, given.seed, given.device)
-    began = time.monotonic()
-
-    def write() -> float:
-        seconds = record.seconds + time.monotonic() - began
-        if given.state is not None:
-            state = vars(record) | {"seconds": seconds}
-            write_whole(given.state, (json.dumps(state, indent=2) + "\n").encode())
+    if given.join:
+        records = [read_state(path) for path in given.join]
         if given.report is not None:
-            write_whole(given.report, page(record, seconds).encode())
-        return seconds
+            write_whole(given.report, page(records).encode())
+        print(summary(joined(records)))
+        return 1 if joined(records).broken else 0
+    record = begin(given.state, given.seed, given.device)
+    before, began = record.seconds, time.monotonic()
+
+    def write() -> None:
+        record.seconds = before + time.monotonic() - began
+        if given.state is not None:
+            write_whole(given.state, (json.dumps(vars(record), indent=2) + "\n").encode())
+        if given.report is not None:
+            write_whole(given.report, page([record]).encode())
 
     with tempfile.TemporaryDirectory() as folder:
         haul = Haul(Path(folder), record)
@@ -505,7 +549,8 @@ def main() -> int:
             write()
             clock = f"[{time.monotonic() - began:4.0f} of {given.seconds:.0f} s]"
             print(f"{clock} {name}: {', '.join(arguments['kernels'])}: {took:.1f} s, {became}", flush=True)
-    print(summary(record, write()))
+    write()
+    print(summary(record))
     return 1 if record.broken else 0
 
 

@@ -1,15 +1,16 @@
 """Mutants of the chapters: which small faults the simulator finds, and which it does not.
 
-    python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--again LOG]          # minutes for each operation
+    python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--again LOG] [--every N]      # minutes for each operation
 
 Each mutant changes one line of a chapter, in a kernel or in a device function that kernels call: a barrier or a fence
 is dropped, a guard too, `<` becomes `<=`, an index is shifted by one, a row of a shared tile is shorter by one. It is
-found where one of the rungs that use the function ends with a hazard or a wrong result, at one of the sizes, blocks,
-grids, types and architectures of `TRIES`, or of `PLAIN` where it is compiled without optimisation as well, as by
-`check`; the rung itself is right at all of them, which is held. Prints those that are not found. `EQUIVALENT` says of
-which ones it is known that they do no harm, `UNSEEN` of which ones that they would and that the simulator does not see
-it. `--again` runs only those that an earlier output calls NOT FOUND. Ends with exit code 1 where one is neither found
-nor explained.
+found where one of the rungs that use the function ends with a hazard or a wrong result (exit code 3 of the command),
+at one of the sizes, blocks, grids, types and architectures of `TRIES`, or of `PLAIN` where it is compiled without
+optimisation as well, as by `check`; the rung itself is right at all of them, which is held. One that only fails, since
+it never ends, counts for itself, and one that the compiler refuses is none. Prints those that are not found.
+`EQUIVALENT` says of which ones it is known that they do no harm, `UNSEEN` of which ones that they would and that the
+simulator does not see it. `--again` runs only those that an earlier output calls NOT FOUND, failed or refused, and
+`--every` one of N. Ends with exit code 1 where one is neither found nor explained.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this checkout
 
 from cudabench import operations
 from cudabench.devices.sim import SimDevice
-from cudabench.errors import CudabenchError
+from cudabench.errors import CompilerError, CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, Settings
 from cudabench.plan import cases, chapters
@@ -36,46 +37,116 @@ from cudabench.plan.cases import Request
 from cudabench.toolchain import source
 
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
+# Panels, turns and tiles of `blocked` so small that little is unrolled and a small matrix has many of them.
+NARROW = {"WIDEST": "4", "PANEL": "64", "OUTER": "8", "SPREAD_ROWS": "8", "SUMS_Y": "4", "SUMS_X": "4", "STEP": "4"}
+FULLER = r"case (?:4|8|16): PANEL_OF"  # panels of more rows a thread, which no such matrix has
+SMALL = {"TM": "4", "TN": "4", "TK": "4"}
+TILED = ("registers", "vector", "double-buffer")
 RAGGED = ("naive", "warp", "vector", "split", "short")  # rungs of matvec that take any grid
 # What is tried of an operation, in this order, until a mutant is found; without an entry its size alone.
-# `only`: the rungs that are tried with the settings; `architecture`: other than sm_90.
+# `only`: the rungs that are tried with the settings; `of`: the functions whose mutants are; `architecture`: other than
+# sm_90; `without`: lines of the chapter that are left out for them, since they take the compiler long.
 TRIES: dict[str, tuple[dict[str, Any], ...]] = {
     # The second has blocks enough that not all run at once, and a mutant's last block reads what others left.
     "distance": ({}, {"size": (400_003,)}, {"block": (48,)}),
-    "matvec": ({}, {"block": (48,)}, {"block": (1024,)}, {"grid": (1000,), "only": RAGGED}),
-    # 110 columns end in the second of two tiles of 32; without padding a tile has no room to spare.
-    "transpose": ({}, {"size": (67, 110)}, {"defines": {"IPAD": "0"}}, {"grid": (999,)}),
-    # Blocks that are not square have threads to spare; 72 is whole steps, 150 more than one tile of `registers`.
-    "matmul": (
+    "matvec": (
         {},
-        {"block": (32, 8)},
-        {"block": (8, 32)},
+        {"block": (48,)},
+        {"block": (1024,)},
+        {"grid": (1000,), "only": RAGGED},
+        {"size": (33, 20_000), "only": ("split",)},  # long rows, whose pieces are joined
+        {"size": (33, 20_000), "block": (48,), "only": ("split",)},
+    ),
+    # 110 columns end in the second of two tiles of 32; without padding a tile has no room to spare.
+    # `ragged` has tiles of 112 rows: inside, cut off, and one that just ends.
+    "transpose": (
+        {},
+        {"size": (67, 110)},
+        {"defines": {"IPAD": "0"}},
+        {"grid": (999,)},
+        {"size": (250, 133), "only": ("ragged",)},
+        {"size": (224, 133), "only": ("ragged",)},
+    ),
+    # Sizes of one block come together, since what is compiled is kept. Small tiles compile fast, and their rings of
+    # stages turn often. Blocks that are not square have threads to spare; 72 is whole steps, 150 more than one tile.
+    "matmul": (
+        {"block": (8, 8), "defines": {"WTM": "4", "WTN": "4", "WTK": "8"}, "only": ("warp-tile",)},
+        {"block": (8, 8), "defines": SMALL, "only": TILED},
+        {},
         {"size": (67, 72, 133)},
         {"size": (150, 24, 150)},
         {"size": (66, 36, 132)},  # whole vectors, no whole tile
-        {"architecture": "sm_75", "size": (66, 36, 132)},
-        {"architecture": "sm_80", "dtype": "float64", "size": (66, 36, 132)},
+        {"size": (136, 200, 136), "only": ("tensor", "sliced", "wgmma", "wgmma-split")},
+        {"size": (66, 64, 132), "only": ("tensor", "sliced", "wgmma", "wgmma-split")},  # whole steps
+        {"dtype": "float16", "only": ("half",)},
+        {"dtype": "float16", "size": (136, 64, 136), "only": ("half",)},
+        {"dtype": "float16", "size": (136, 72, 136), "block": (32, 12), "only": ("half",)},
+        {"dtype": "float16", "size": (136, 328, 136), "only": ("half",)},
+        {"defines": {"SLICES": "4"}, "size": (66, 36, 132), "only": ("sliced",)},
+        {"defines": {"SLICES": "4"}, "size": (67, 70, 133), "only": ("sliced",)},
+        {"block": (32, 6), "size": (150, 24, 150), "only": ("tensor", "sliced")},  # rows that threads share unevenly
+        {"block": (32, 8), "only": ("naive", "tiled", *TILED)},
+        {"block": (8, 32), "only": ("naive", "tiled", *TILED)},
+        {"architecture": "sm_75", "size": (66, 36, 132), "only": ("warp-tile",)},
+        {"architecture": "sm_80", "dtype": "float64", "size": (66, 36, 132), "only": ("tensor",)},
     ),
     "pi": ({}, {"block": (48,)}),
     "blur": ({}, {"dtype": "uint8"}, {"size": (67, 256)}, {"block": (8, 6)}, {"dtype": "uint8", "size": (67, 256)}),
     # Small blocks leave many candidates. Where N + 1 is a multiple of 32 the matrix has no room to spare; 64 rows end
     # where a turn of `fused` does; a uniform matrix lets no row stand out; 150 columns are two blocks of `blocked`.
     "solve": (
-        {"size": (40,), "block": (8, 4)},
+        {"size": (40,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
+        {"size": (40,), "block": (8, 4), "defines": NARROW, "without": FULLER, "only": ("blocked",)},
+        {"size": (70,), "block": (8, 4), "defines": NARROW, "without": FULLER, "only": ("blocked",)},
+        {"size": (40,), "block": (8, 4), "only": ("blocked",)},
+        {"size": (150,), "block": (8, 4), "only": ("blocked",)},
         {"size": (63,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
         {"size": (70,), "block": (8, 4), "only": ("gauss-jordan", "fused")},
         {"size": (64,), "block": (8, 4), "only": ("fused",)},
         {"size": (40,), "block": (8, 4), "grid": (1, 1), "only": ("fused",)},
         {"size": (70,), "options": {"matrix": "uniform"}, "seed": 1, "only": ("fused",)},
         {"size": (150,), "only": ("blocked",)},
+        # More rows than a block of threads holds: the first panels are single columns, in memory.
+        {
+            "size": (517,),
+            "block": (8, 4),
+            "defines": NARROW | {"PANEL": "32"},
+            "only": ("blocked",),
+            "of": ("eliminate_column",),
+        },
+        {
+            "architecture": "sm_75",
+            "size": (40,),
+            "block": (8, 4),
+            "defines": NARROW,
+            "without": FULLER,
+            "only": ("blocked",),
+        },
     ),
 }
 # With what they are compiled without optimisation; without an entry the size alone.
 PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
     "blur": ({"bounds": True, "size": (40, 130)}, {"bounds": True, "size": (40, 130), "dtype": "uint8"}),
-    "matmul": ({"bounds": True, "size": (66, 36, 132)},),
+    "matmul": (
+        {"bounds": True, "size": (66, 36, 132)},
+        {"bounds": True, "size": (72, 40, 136), "dtype": "float16", "only": ("half",)},
+        # Rows that are no whole vectors, and more of them than a tile has.
+        {"bounds": True, "block": (8, 8), "size": (67, 38, 133), "defines": SMALL, "only": TILED},
+        {"bounds": True, "size": (67, 38, 133), "only": ("warp-tile", "tensor", "sliced")},
+        {"bounds": True, "size": (150, 24, 150), "only": ("wgmma", "wgmma-split")},
+    ),
     "matvec": ({"bounds": True, "size": (67, 130)},),
-    "solve": ({"bounds": True, "size": (40,), "block": (8, 4), "only": ("fused", "blocked")},),
+    "solve": (
+        {"bounds": True, "size": (40,), "block": (8, 4), "only": ("fused",)},
+        {
+            "bounds": True,
+            "size": (40,),
+            "block": (8, 4),
+            "defines": NARROW,
+            "without": FULLER,
+            "only": ("blocked",),
+        },
+    ),
 }
 RULES = {
     "drop a barrier": (r"__sync(threads|warp)\(\)", ";"),
@@ -86,6 +157,9 @@ RULES = {
     "shrink a tile": (r"(__shared__ .*\[[^]]+)\];", r"\1 - 1];"),
 }
 NO_STEP = "one more step, in which no thread has a partner"
+ZEROS_UNREAD = "a step beyond the matrix copies zeros, which nobody reads"
+PAST_TILE = "the vector beyond is past the tile, which is checked"
+INTO_PADDING = "the vector beyond lies in the rows' padding, which nobody reads"
 LAST_TURN = "the turn at the end is left at once, or finds nothing to do"
 # By operation, rule and the line's text; '#2' is the second line of a kernel with this text.
 EQUIVALENT: dict[tuple[str, str, str], str] = {
@@ -127,6 +201,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "shrink a tile",
         "__shared__ T tile[TILE][TILE + 1];",
     ): "the column only spreads the others over the banks",
+    (
+        "transpose",
+        "< to <=",
+        "if (INSIDE || (y + r * VEC < ny && x0 + v * VEC < nx + before)) {",
+    ): "a row beyond the matrix goes to places that nobody writes from",
+    (
+        "transpose",
+        "< to <=",
+        "if (x0 + RTILE_X <= nx && y0 > 0 && y0 + RTILE_Y < ny) {",
+    ): "rows of whole tiles begin at 64 bytes, so that nothing is left for the last one to write",
     ("transpose", "drop a guard", "if (x0 >= nx)"): "a tile beyond the matrix checks each access",
     (
         "matmul",
@@ -149,6 +233,39 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "for (size_t col0 = (size_t)blockIdx.x * TILE_N; col0 < n; col0 += (size_t)gridDim.x * TILE_N) {",
     ): "a tile beyond the matrix checks each access",
     ("matmul", "< to <=", "for (size_t k0 = 0; k0 < k; k0 += STEP) {"): "a step beyond the matrix adds zeros",
+    ("matmul", "< to <=", "for (unsigned k0 = 0; k0 < k; k0 += XTK)"): "a step beyond the matrix adds zeros",
+    ("matmul", "< to <=", "for (int k0 = 0; k0 < k; k0 += step) {"): "a step beyond the matrix adds zeros",
+    ("matmul", "< to <=", "for (int k0 = 0; k0 < k; k0 += 64)"): "a step beyond the matrix adds zeros",
+    ("matmul", "< to <=", "for (int k0 = 0; k0 < k; k0 += 64) {"): "a step beyond the matrix adds zeros",
+    ("matmul", "< to <=", "for (int k0 = 0; k0 < k; k0 += 32) {"): "a step beyond the matrix adds zeros",
+    ("matmul", "< to <=", "if (part < half)"): "a part that has left its sums adds to what nobody reads",
+    (
+        "matmul",
+        "< to <=",
+        "if (tall % apart_a == 0 || row_a + e * apart_a < tall)",
+    ): "the threads of every block share these rows evenly, so that no check is compiled",
+    (
+        "matmul",
+        "< to <=",
+        "copy_async<sizeof(T) < 4 ? 4 : sizeof(T)>(to + e, from + e, e < left);",
+    ): "an element of 4 bytes is copied as 4 bytes",
+    ("matmul", "< to <=", "if (k0 < k) {"): ZEROS_UNREAD,
+    ("matmul", "< to <=", "if (k0 < k) { #2"): ZEROS_UNREAD,
+    ("matmul", "< to <=", "if (stage < steps)"): ZEROS_UNREAD,
+    ("matmul", "< to <=", "if (step + STAGES - 1 < steps)"): ZEROS_UNREAD,
+    ("matmul", "< to <=", "for (unsigned e = 0; e < EACH_A; e++) {"): PAST_TILE,
+    ("matmul", "< to <=", "for (unsigned e = 0; e < EACH_A; e++) { #2"): PAST_TILE,
+    ("matmul", "< to <=", "for (unsigned e = 0; e < EACH_B; e++) {"): PAST_TILE,
+    ("matmul", "< to <=", "for (unsigned e = 0; e < EACH_B; e++) { #2"): PAST_TILE,
+    ("matmul", "< to <=", "for (unsigned i = idx; i < VECS_A; i += BLOCK) {"): INTO_PADDING,
+    ("matmul", "< to <=", "if (i < VECS_A)"): "a vector too many is read, and stored nowhere",
+    ("matmul", "< to <=", "if (i < VECS_B)"): "a vector too many is read, and stored nowhere",
+    ("matmul", "< to <=", "if (i < VECS_A) #2"): INTO_PADDING,
+    (
+        "matmul",
+        "< to <=",
+        "if (sizeof(T) < 4)  // which cannot be copied on its own",
+    ): "what may be copied without registers is copied through them",
     ("matmul", "< to <=", "for (size_t k0 = 0; k0 < k; k0 += TK) {"): "a step beyond the matrix adds zeros",
     ("matvec", "< to <=", "if (warp < WARPS) {"): "the sum of a warp that is not full lies where nobody reads",
     (
@@ -179,6 +296,37 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
         "solve",
         "< to <=",
+        "for (int c = 0; c < COLS; c++, to += n)",
+    ): "column COLS is none of the panel's, which is checked",
+    ("solve", "< to <=", "if (stage < steps)"): ZEROS_UNREAD,
+    (
+        "solve",
+        "< to <=",
+        "for (int i = idx; i < left; i += PANEL) {",
+    ): "the strip's next column is laid anew before anyone reads it",
+    ("solve", "< to <=", "if (step + STAGES - 1 < steps)"): ZEROS_UNREAD,
+    (
+        "solve",
+        "< to <=",
+        "for (int stage = 0; stage < STAGES - 1; stage++) {",
+    ): "one step more is on its way at the start, and copied again",
+    ("solve", "< to <=", "if (c < col || c >= col + cols)"): "column `col` of the pivot rows is read by nobody",
+    ("matvec", "< to <=", "for (unsigned j = 0; j < ROWS / 2; j++)"): "the row beyond is checked",
+    ("matvec", "< to <=", "if (j < half) {"): "a sum that was given away changes",
+    (
+        "matvec",
+        "< to <=",
+        "if (threadIdx.x / WARP < WARPS) {",
+    ): "what is left of a warp computes rows of the next block, as that does",
+    ("solve", "< to <=", "if (c < cols)"): "column `cols` of the strip is laid anew before anyone reads it",
+    (
+        "solve",
+        "< to <=",
+        "held[r][c] = inside && c < cols ? *from : (T)0;",
+    ): "column `cols` of a panel is stored nowhere",
+    (
+        "solve",
+        "< to <=",
         "factors[c][r] = c < cols && at[r] < n ? *element_of_strip : (T)0;",
     ): "column `cols` of the factors is read by nobody",
 }
@@ -192,9 +340,17 @@ UNSEEN: dict[tuple[str, str, str], str] = {
     ("blur", "< to <=", "for (int w = -NEAR; w < WORDS + NEAR; w++)"): NOT_PLAIN,
     ("blur", "< to <=", "for (int w = 0; w < WORDS; w++)"): NOT_PLAIN,
     ("transpose", "< to <=", "for (unsigned r = 0; r < 4; r++)"): NEXT_LOCAL,
+    ("transpose", "< to <=", "for (unsigned c = 0; c < VEC && from + c < (size_t)nx * ny; c++)"): NEXT_LOCAL,
+    ("matmul", "< to <=", "for (int e = 0; e < VEC; e++)"): NEXT_LOCAL,
+    ("matmul", "< to <=", "for (int s = 0; s < 4; s++) #2"): NEXT_LOCAL,
+    ("solve", "< to <=", "for (int r = 0; r < HOLDS; r++) {"): NEXT_LOCAL,
+    ("solve", "< to <=", "for (int r = 0; r < HOLDS; r++)"): f"{NEXT_LOCAL}, of a row that no thread has",
+    ("solve", "< to <=", "for (int c = 1; c < COLS; c++)"): NEXT_LOCAL,
+    ("solve", "< to <=", "for (int c = 0; c < COLS; c++, from += n)"): NEXT_LOCAL,
     ("transpose", "< to <=", "for (int r = 0; r < 4; r++)"): NEXT_LOCAL,
 }
-LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\(NOT FOUND\)")
+KEYS = {"architecture", "only", "of", "bounds", "without"}  # of a try, that are no part of a request
+LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\((?:NOT FOUND|failed|refused)")
 DEVICE = re.compile(r"^(?:template <[^\n]*>\s)?__device__ [^\n;{]*?(\w+)\(", re.MULTILINE)
 
 
@@ -268,22 +424,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("operations", nargs="*", metavar="OPERATION[:FUNCTION]")
     parser.add_argument("--again", type=Path, metavar="LOG")
+    parser.add_argument("--every", type=int, default=1, metavar="N")
     given = parser.parse_args()
     again = None if given.again is None else {match.groups() for match in LINE.finditer(given.again.read_text())}
     total: Counter[str] = Counter()
     for words in given.operations or operations.SUMMARIES:
         name, _, function = words.partition(":")
-        counts = of_operation(name, function, again)
-        print(f"{name}: " + ", ".join(f"{counts[one]} {one}" for one in ENDS), flush=True)
+        counts = of_operation(name, function, again, given.every)
+        print(f"{name}: " + words_of(counts), flush=True)
         total += counts
-    print("all: " + ", ".join(f"{total[one]} {one}" for one in ENDS))
-    return 1 if total["NOT FOUND"] else 0
+    print("all: " + words_of(total))
+    return 1 if total["NOT FOUND"] + total["failed"] else 0
 
 
-ENDS = ("found", "equivalent", "not seen", "NOT FOUND")
+ENDS = ("found", "refused", "failed", "equivalent", "not seen", "NOT FOUND")
 
 
-def of_operation(name: str, only: str, again: set[tuple[str, ...]] | None) -> Counter[str]:
+def words_of(counts: Counter[str]) -> str:
+    """Return how many mutants ended how, in words."""
+    return ", ".join(f"{counts[one]} {one}" for one in ENDS if counts[one] or one == ENDS[0])
+
+
+def of_operation(name: str, only: str = "", again: set[tuple[str, ...]] | None = None, every: int = 1) -> Counter[str]:
     """Run the mutants of an operation, or of one function; print those that are not found, return how many are what."""
     counts: Counter[str] = Counter()
     tries = [
@@ -296,39 +458,48 @@ def of_operation(name: str, only: str, again: set[tuple[str, ...]] | None) -> Co
     chapter = functions(text)
     calls = {one.name: used(one.name, chapter) for one in chapter}
     right: dict[int, float] = {}  # how long the rungs themselves take, by try
+    number = -1
     for function in chapter:
         if only not in ("", function.name):
             continue
         users = [
             (at, settings, rung, case)
             for at, (settings, rung, case) in enumerate(tries)
-            if any(function.name in calls.get(launch.function, ()) for launch in case.launches)
+            if function.name in settings.get("of", (function.name,))
+            and any(function.name in calls.get(launch.function, ()) for launch in case.launches)
         ]
+        before = counts.copy()
         for mutant in mutants(text, function.first, function.last) if users else ():
             if again is not None and (name, function.name, str(mutant.line), mutant.rule) not in again:
                 continue
+            number += 1
+            if number % every:
+                continue
             key = (name, mutant.rule, mutant.before)
             which = f"{name} {function.name}, line {mutant.line}, {mutant.rule}"
+            end, said = "ok", ""
             for at, settings, rung, case in users:
                 if at not in right:
                     start = time.monotonic()
-                    itself = is_found(name, case, case.source.text, settings, 1200)
-                    assert not itself, f"{name} {rung} is not right by itself: {settings}"
+                    itself = end_of(name, case, case.source.text + "\n", settings, 1200)
+                    assert itself[0] == "ok", f"{name} {rung} is not right by itself: {settings}: {itself[1]}"
                     right[at] = time.monotonic() - start
-                # One that hangs is found; on a machine with other work a run may take far longer than another.
-                if is_found(name, case, mutant.of(case.source.text), settings, 120 + 20 * right[at]):
-                    if key in EQUIVALENT:
-                        print(f"{which}: found, against what is listed", flush=True)
-                    counts["found"] += 1
-                    if settings:
-                        print(f"{which}: found by {rung} with {settings}", flush=True)
+                # On a machine with other work a run may take far longer than another.
+                end, said = end_of(name, case, mutant.of(case.source.text), settings, 60 + 20 * right[at])
+                if end != "ok":
                     break
-            else:
-                reason = EQUIVALENT.get(key) or UNSEEN.get(key)
-                kind = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
-                counts[kind] += 1
-                said = f"{kind}: {reason}" if reason else kind
-                print(f"{which}: {mutant.after.strip()} ({said})", flush=True)
+            if end == "ok":
+                said = EQUIVALENT.get(key) or UNSEEN.get(key) or ""
+                end = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
+            elif key in EQUIVALENT:
+                print(f"{which}: {end}, against what is listed", flush=True)
+            counts[end] += 1
+            if end != "found":
+                print(f"{which}: {mutant.after.strip()} ({end}{': ' * bool(said)}{said})", flush=True)
+            elif settings:
+                print(f"{which}: found by {rung} with {settings}", flush=True)
+        if counts != before:
+            print(f"{name} {function.name}: " + words_of(counts - before), flush=True)
     return counts
 
 
@@ -339,7 +510,7 @@ def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
         return None
     options = {option.name: option.default for option in operation.options} | settings.get("options", {})
     size = settings.get("size", SIZES[len(operation.dimensions)])
-    own = {key: value for key, value in settings.items() if key not in ("architecture", "only", "bounds")}
+    own = {key: value for key, value in settings.items() if key not in KEYS}
     request = Request(kernels=(kernel,), **{**own, "size": size, "options": options})
     try:
         case = cases.build(operation, request)[0]
@@ -348,13 +519,25 @@ def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
     return None if case.skip_reason else case
 
 
-def is_found(name: str, case: Case, text: str, settings: dict[str, Any], timeout: float) -> bool:
-    """Return whether a case with this text ends otherwise than with a right result within a time in seconds."""
+def end_of(name: str, case: Case, text: str, settings: dict[str, Any], timeout: float) -> tuple[str, str]:
+    """Return how a case with this text ends within a time in seconds, and why: 'ok', 'found' (a wrong result or a
+    hazard), 'refused' (by the compiler) or 'failed'."""
+    if "without" in settings:
+        text = re.sub(settings["without"], "//", text)
     changed = replace(case, source=replace(case.source, text=text), named=False, bounds="bounds" in settings)
     device = SimDevice(settings.get("architecture", "sm_90"))
     run = SimulatedRun(operations.get(name), changed.problem, Settings(cpu=False, timeout=timeout), device)
     run.disassemble = False
-    return run.simulate(changed).status != "ok"
+    try:
+        for part in changed.parts:
+            device.load(part)
+    except CompilerError as error:
+        return "refused", str(error)
+    result = run.simulate(changed)
+    return ENDS_OF[result.status], result.reason or ""
+
+
+ENDS_OF = {"ok": "ok", "wrong": "found", "failed": "failed", "skipped": "refused"}
 
 
 if __name__ == "__main__":

@@ -90,6 +90,15 @@ def write_whole(path: Path, content: bytes, label: str | None = None) -> None:
     write_with(path, lambda stream: stream.write(content), label)
 
 
+def write_ours(path: Path, content: bytes) -> None:
+    """Write bytes under a name of ours in a folder that others may write too: what has the name already, a link or a
+    pipe too, is replaced and never written through. Raises CudabenchError where it cannot be written."""
+    try:
+        _replace(path, lambda stream: stream.write(content))
+    except OSError as error:
+        raise _unwritable(_short(path), error) from error
+
+
 def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
     """Write what `fill` puts into a binary stream: a regular file whole or not at all, anything else through.
 
@@ -112,11 +121,13 @@ def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
 
 def _replace(target: Path, fill: Fill) -> None:
     try:
-        before = target.stat()
+        before: os.stat_result | None = target.lstat()
     except FileNotFoundError:
         before = None
     if before is not None and stat.S_ISDIR(before.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        before = None  # nothing of it is kept
     # A name of its own, since a long one has no room for anything beside it.
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".cudabench-", suffix=".tmp")
     try:

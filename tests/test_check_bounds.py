@@ -69,3 +69,30 @@ def test_the_end_of_each_array(
     (hazard,) = hazards
     assert (hazard["kind"], hazard["line"]) == ("out-of-bounds", line)
     assert said in hazard["message"]
+
+
+STORES = """
+union Vector { uint4 all; float at[4]; };
+__device__ __forceinline__ void store(float *y, int n, int i, Vector v) {
+#pragma unroll
+  for (int e = 0; e < LAST; e++)
+    if (i + e < n) y[i + e] = v.at[e];
+}
+extern "C" __global__ void k(const float *x, float *y, int n) {
+  Vector v;
+  v.all = *(const uint4 *)(x + 4 * threadIdx.x);
+  store(y, n, 4 * threadIdx.x, v);
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(("last", "code", "kinds"), [(4, 0, set()), (5, 3, {"race"})], ids=["right", "wrong"])
+def test_a_store_past_the_own_elements(cudabench: Callable[..., Any], last: int, code: int, kinds: set[str]) -> None:
+    """What goes past an array in registers and from there into another thread's element is a race in memory; the
+    compiler had left it out."""
+    Path("k.cu").write_text(STORES)
+    ran = cudabench("check", "k.cu", *LINE[:-4], "--arg", "y=float32[128]:empty", "--arg", "n=128", "-d", "sim", "-D",
+                    f"LAST={last}", "--json", "r.json")  # fmt: skip
+    (result,) = json.loads(Path("r.json").read_text())["results"]
+    assert (ran.code, {one["kind"] for one in result["hazards"]}) == (code, kinds), ran.out

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cudabench.explain import accesses, drawings
-from cudabench.model import Access
+from cudabench.model import Access, Result
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
@@ -212,6 +214,28 @@ def test_narrow_terminals_name_what_they_leave_out() -> None:
     text = " ".join(lines)
     assert "Left out for want of room: lanes of a warp, requests" in text
     assert "--json - has them" in text
+
+
+def test_two_kernels_at_80_columns_keep_their_numbers() -> None:
+    """On a narrow terminal the numbers of both kernels and what changed stay whole, and what was dropped is named."""
+    from rich.console import Console
+
+    from cudabench.render import side_by_side
+
+    slow = Access(84, "x", "shared", "load", 4, 2048, wavefronts=65536, ideal_wavefronts=2048, array="tile")
+    fast = replace(slow, wavefronts=2048)
+    results = [
+        Result(operation="transpose", kernel=name, id=0, function=name, source="t.cu", size={}, dtype="float32",
+               block=(32, 32, 1), grid=(1, 1, 1), device="sim", status="ok", access=(row,))
+        for name, row in (("smem-unroll-pad", slow), ("smem-pad", fast))
+    ]  # fmt: skip
+    stream = io.StringIO()
+    side_by_side.table(Console(file=stream, width=80, no_color=True), *results, [(slow, fast)])
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    (row,) = [line for line in lines if line.startswith("shared load tile")]
+    assert row.split()[3:] == ["wavefronts", "32.0", "1.00", "<-", "32", "times", "fewer"]
+    assert "lanes of a warp, requests" in lines[-2]
 
 
 # Threads, banks, two kernels ----------------------------------------------------------------------------------------

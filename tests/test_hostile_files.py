@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +19,11 @@ from hypothesis import strategies as st
 
 from cudabench import cli
 from tests.test_hostile_argv import KERNEL, check
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 pytestmark = pytest.mark.usefixtures("unread_machine_code")
 
@@ -225,6 +232,41 @@ def test_profiles_that_were_called_a_defect(cudabench: Callable[..., Any], text:
     assert ran.code in (1, 2)
     assert said in ran.err
     assert len(ran.err) < 400
+
+
+# What means harm as the value of any key: nothing, numbers that are none, other types, codes, paths, devices, and
+# expressions, arrays, launches and lists that ask for too much.
+EVIL_VALUES = (
+    '""', '"\\u001b[2J\\n::error::x\\u202e"', "-1", "0", "1e999", "nan", "9" * 40, "true", "[]",
+    '["=", "a=", "=a", "a=b=c"]',
+    "{}", "{a = 1}", "[[1]]", "[{a = 1}]", "1979-05-27", '"../../../etc/passwd"', '"/dev/zero"', '["x=@/dev/zero"]',
+    '["x=@/etc/passwd"]', '"n**n**n**n"', '["x=float32[9**9**9]:ones"]', '["x=full(9**9**9)"]',
+    '["k<<<9**9**9,1>>>(x,n)"]', '["k<<<1,32>>>(x,n)", "none<<<1,1>>>()"]', '["table=float32[99999999999]:ones"]',
+    '["x=tensormap(x)"]', '"().__class__.__bases__"', '"' + "[" * 3000 + '"', '"sim:sm_999"', '"c++20; rm -rf /"',
+)  # fmt: skip
+KEYS = [
+    max(param.opts, key=len).removeprefix("--")
+    for param in cli.make_command("run").params
+    if isinstance(param, click.Option)
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_with_any_value(cudabench: Callable[..., Any], key: str) -> None:
+    """Every key of a profile, those to come too, with what does not belong there: an end in words, and soon."""
+    Path("k.cu").write_text(KERNEL)
+    table = tomllib.loads(PROFILE)
+    for value in EVIL_VALUES[:: 1 if key in ("arg", "const", "step", "expect", "where", "grid") else 2]:
+        common = {name: json.dumps(one) for name, one in table.items() if name not in ("k", key)}
+        own = {name: json.dumps(one) for name, one in table["k"].items() if name != key}
+        (own if key in table["k"] else common)[key] = value
+        lines = [f"{name} = {one}" for name, one in common.items()] + ["[k]"] + [f"{n} = {v}" for n, v in own.items()]
+        Path("t.toml").write_text("\n".join(lines))
+        ran = cudabench("run", "--profile", "t.toml")
+        check(["run", key, value], ran)
+        assert not any(line.lstrip().startswith("::") for line in (ran.out + ran.err).splitlines())
+        assert "root:" not in ran.out + ran.err
+        assert all(len(word) < 500 for word in ran.err.split()), (key, value)
 
 
 @pytest.mark.parametrize("name", ["{up}/y", "../y", "sub/../../y", "link/y", "/dev/null"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,3 +141,37 @@ def test_a_feature(cudabench: Callable[..., Any], name: str) -> None:
         f"y=np.{dtype}({expected})", "-d", "sim", "--no-cpu", "--rtol", "1e-5" if dtype == "float32" else "0",
     )  # fmt: skip
     assert ran.code == 0, ran.out + ran.err
+
+
+RUNS_OFF = """extern "C" __global__ void k(int *y)
+{
+    __shared__ int from[4];
+    if (threadIdx.x < 4)
+        from[threadIdx.x] = y[threadIdx.x];
+    __syncthreads();
+    int rank = 0;
+    while (from[rank] != 77)
+        rank++;
+    y[threadIdx.x] = rank;
+}
+"""
+
+
+def test_one_that_never_ends_has_its_hazards(cudabench: Callable[..., Any]) -> None:
+    """A loop that leaves its array and does not end is wrong, with where it left; all that shows results shows it."""
+    Path("k.cu").write_text(RUNS_OFF)
+    line = ("--grid", 1, "--block", 32, "--arg", "y=int32[32]:ones", "--device", "sim", "--timeout", 1)
+    ran = cudabench("run", "k.cu", *line, "--json", "r.json", "-q")
+    assert ran.code == 3, ran.err
+    (result,) = json.loads(Path("r.json").read_text())["results"]
+    assert [(one["kind"], one["line"]) for one in result["hazards"]] == [("out-of-bounds", 8)]
+    assert result["reason"].startswith("out-of-bounds on line 8: ")
+    assert "was stopped at k.cu:8 when its time was up" in result["reason"]
+    for words in (
+        ("export", "r.json", "--to", "junit"),
+        ("export", "r.json", "--to", "sarif"),
+        ("report", "r.json", "-o", "r.html"),
+        ("compare", "r.json", "r.json"),
+    ):
+        assert "defect" not in cudabench(*words).err
+    assert cudabench("check", "k.cu", *line).code == 3

@@ -60,6 +60,29 @@ def test_parts_count_together(
         long_haul.main()
 
 
+def test_hauls_are_joined(
+    long_haul: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The states of hauls that ran at the same time make one page of their sums; what one broke breaks the whole."""
+    for seed, broken in ((1, []), (2, ["y is not 2 x"])):
+        record = long_haul.Record(seed, "cuda:0", seconds=330.4, card="a card", kept=3, broken=broken)
+        record.done["good"], record.longest_s["good"] = 4, 2.0 * seed
+        (tmp_path / f"{seed}.json").write_text(json.dumps(vars(record)))
+    report = tmp_path / "page.md"
+    line = ["long_haul", "--join", *(str(tmp_path / f"{seed}.json") for seed in (1, 2)), "--report", str(report)]
+    monkeypatch.setattr(sys, "argv", line)
+    assert long_haul.main() == 1
+    sums = "seed 1 and 2, 2 parts, 661 s: 8 commands, 0 right kernels ok, 0 outputs the same bytes, 6 rows kept; 1 p"
+    assert capsys.readouterr().out.startswith(sums)
+    page = report.read_text()
+    assert "--seconds 330 --seed 2`: seed 2, 1 part" in page
+    assert f"Together: {sums}" in page
+    assert "| good | 8 | 4.0 s | - |" in page
+    assert "* seed 2: y is not 2 x\n" in page
+    monkeypatch.setattr(sys, "argv", line[:3])
+    assert long_haul.main() == 0
+
+
 KEPT = """
 import json, os, subprocess, sys, time
 row = {"kernel": "twice", "status": "ok", "verification": None, "time": {"median_s": 1}, "bytes": 1, "block": 1}
@@ -105,4 +128,4 @@ def test_what_is_held(
     said = [one for one in haul.record.broken if "were not saved" not in one]
     assert len(said) == len(broken)
     assert all(any(word in one for one in said) for word in broken), said
-    assert ("a card" in long_haul.page(haul.record, 1.0)) is True
+    assert ("a card" in long_haul.page([haul.record])) is True

@@ -11,14 +11,18 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
+from cudabench import operations
 from cudabench.errors import CudabenchError
 from cudabench.operations import images
 from cudabench.outputs import check_target, is_file, write_whole, write_with
+from tests import fleets
 from tests.conftest import Ran
 from tests.test_compare import RECORDED
+from tests.test_hostile_options import TREE
 
 pytestmark = pytest.mark.usefixtures("unread_machine_code")
 
@@ -215,13 +219,16 @@ def test_what_goes_wrong_leaves_the_old_file(tmp_path: Path) -> None:
 
 # The options ---------------------------------------------------------------------------------------------------------
 
+OWN = ("--grid", 1, "--block", 32, "--arg", "x=float32[4]:ones", "--arg", "n=4", "--device", "sim")
 RUN = ("transpose", "smem-pad", "--size", 32, "--device", "sim", "--no-cpu")
 
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Iterator[str]:
-    """Write the recorded file and return its name; /dev/null is a device afterwards."""
+    """Write the recorded file, a kernel and a fleet beside it and return its name; /dev/null is a device afterwards."""
     (tmp_path / "run.json").write_text(RECORDED.text())
+    (tmp_path / "k.cu").write_text("__global__ void k(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= 2; }\n")
+    fleets.write(tmp_path / "shards", *(fleets.document(number, {"a": 1e-3}) for number in range(3)))
     yield "run.json"
     assert is_null_device()
 
@@ -229,18 +236,50 @@ def recorded(tmp_path: Path) -> Iterator[str]:
 def commands(output: object) -> dict[str, tuple[object, ...]]:
     """Return a command line for each option that writes, into the same output."""
     return {
-        "run --json": (*RUN, "--quiet", "--json", output),
+        "transpose --json": (*RUN, "--quiet", "--json", output),
+        "transpose --report": (*RUN, "--quiet", "--report", output),
+        "run --json": ("run", "k.cu", *OWN, "--quiet", "--json", output),
+        "run --report": ("run", "k.cu", *OWN, "--quiet", "--report", output),
+        "run --save": ("run", "k.cu", *OWN, "--expect", "x=2*x0", "--save", f"x={output}"),
+        "check --json": ("check", "k.cu", *OWN, "--quiet", "--json", output),
+        "check --report": ("check", "k.cu", *OWN, "--quiet", "--report", output),
+        "diff --json": ("diff", "k.cu", "k.cu", "--arch", "sm_90", "--quiet", "--json", output),
+        "diff --report": ("diff", "k.cu", "k.cu", "--arch", "sm_90", "--quiet", "--report", output),
+        "diff -o": ("diff", "k.cu", "k.cu", "--arch", "sm_90", "--to", "markdown", "-o", output),
+        "ceilings --json": ("ceilings", "--only", "host-to-device-pinned", "-d", "sim", "--quiet", "--json", output),
+        "fleet --json": ("fleet", "report", "shards", "--quiet", "--json", output),
+        "fleet -o": ("fleet", "report", "shards", "-o", output),
+        "fleet --plot": ("fleet", "report", "shards", "--plot", output),
+        "report -o": ("report", "run.json", "-o", output),
+        "compare -o": ("compare", "run.json", "run.json", "--to", "markdown", "-o", output),
         "sweep --json": ("sweep", "transpose", "-k", *RUN[1:-1], "--block", "32", "8", "--quiet", "--json", output),
+        "sweep --report": ("sweep", "transpose", "-k", *RUN[1:-1], "--block", "32", "8", "--quiet", "--report", output),
+        "explain --report": ("explain", *RUN[:4], "--quiet", "--report", output),
+        "explain --save": ("explain", "k.cu", *OWN, "--save", f"x={output}"),
         "explain --json": ("explain", *RUN[:4], "--quiet", "--json", output),
         "compare --json": ("compare", "run.json", "run.json", "--quiet", "--json", output),
         "export -o": ("export", "run.json", "--to", "csv", "-o", output),
         "schema -o": ("schema", "-o", output),
         "plot -o": ("plot", "run.json", "-o", output),
-        "save": ("grayscale", "naive", "--size", 8, 8, "--device", "sim", "--no-cpu", "--save", output),
+        "grayscale --save": ("grayscale", "naive", "--size", 8, 8, "--device", "sim", "--no-cpu", "--save", output),
     }
 
 
 OPTIONS = list(commands(""))
+NEEDS_GPU = {"ab"}
+WRITING = {"--json", "--report", "--save", "--plot", "-o"}
+
+
+def test_every_option_that_writes_is_here() -> None:
+    """All commands are looked through, those to come too; of the operations, which share their options, two."""
+    found = {
+        f"{words[0]} {option.opts[0]}"
+        for words, command in TREE.items()
+        for option in command.params
+        if isinstance(option, click.Option) and not option.is_flag and option.opts[0] in WRITING
+        if words[0] not in NEEDS_GPU and (words[-1] not in operations.SUMMARIES or words[-1] == "transpose")
+    }
+    assert found | {"grayscale --save"} == {*OPTIONS}
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -285,7 +324,7 @@ def test_options_write_into_a_pipe(cudabench: Runner, recorded: str, pipe: Path,
 def test_options_refuse(cudabench: Runner, recorded: str, option: str, output: str, message: str) -> None:
     """A place that cannot be written is one sentence and exit code 1, for every option; a picture of no kind is 2."""
     ran = cudabench(*commands(output)[option])
-    if option == "plot -o" and output == ".":
+    if option in ("plot -o", "fleet --plot") and output == ".":
         assert (ran.code, "has no suffix" in ran.err) == (2, True)
         return
     assert ran.code == 1

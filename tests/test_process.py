@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -71,7 +72,8 @@ def test_a_signal_keeps_what_is_finished(tmp_path: Path, number: int, code: int,
     assert 0 < kept < len(ladder)
     rows = [line.split() for line in out.splitlines() if line.split()[:1] and line.split()[0].isdigit()]
     assert [row[1] for row in rows] == [kernel.name for kernel in ladder[:kept]]
-    assert [line for line in err.splitlines() if line] == [message]
+    progress = re.compile(r"\d+ s: ")  # of a slow machine
+    assert [line for line in err.splitlines() if line and not progress.match(line)] == [message]
 
 
 def test_a_signal_ends_the_worker(tmp_path: Path) -> None:

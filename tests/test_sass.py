@@ -5,6 +5,7 @@ The texts in data/sass are of nvcc 13.0 for sm_90; what Nsight Compute counted o
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,10 +18,11 @@ import pytest
 from cudabench import operations, simulator
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import DeviceUnusable
-from cudabench.explain import executed, machine_code, merged
+from cudabench.explain import executed, machine_code, merged, moved
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, Settings
 from cudabench.plan import cases
+from cudabench.simulator.count import detours
 from cudabench.toolchain import compiler, cubin, nvdisasm, sass
 from cudabench.toolchain.record import Compiled
 from tests import ladders
@@ -146,6 +148,72 @@ def test_warps_whose_lanes_have_unlike_trips() -> None:
     assert lanes == 444338
 
 
+def counted(name: str, grid: object, block: object, arguments: list[object]) -> tuple[float, float]:
+    """Simulate a stored kernel; return the warp and thread instructions of its machine code."""
+    functions, ptx = stored(name)
+    entry = functions[0].name
+    report = simulator.run(ptx, entry, grid, block, arguments)
+    counts = executed.count(functions, report.executed[entry], ptx.splitlines())
+    lanes = sum(
+        count.lanes * len(block.instructions)
+        for function, some in zip(functions, counts, strict=True)
+        for block, count in zip(function.blocks, some, strict=True)
+    )
+    return instructions(functions, counts), lanes
+
+
+def test_zeros_are_divided_by_a_subroutine() -> None:
+    """mandelbrot on an H200 by Nsight Compute, by instruction: 17 calls of the division of doubles, all for 0 / n."""
+    out = np.empty((26, 50), np.int32)
+    assert counted("mandelbrot", (4, 4), (16, 8), [out, np.int32(50), np.int32(26), np.int32(40)]) == (21546, 362820)
+
+
+def divisions() -> list[tuple[np.float32, np.float32, int]]:
+    """Return pairs of numerators and divisors, with the instructions of a warp that divided them on an H200."""
+    found = json.loads((DATA.parent / "divisions_h200.json").read_text())
+    bits = np.array([exponent << 23 | fraction for exponent, fraction in found["operands"]], np.uint32)
+    values = bits.view(np.float32)
+    rows = zip(values, found["instructions"], strict=True)
+    return [(x, y, n) for x, row in rows for y, n in zip(values, row, strict=True) if n is not None]
+
+
+def test_divisions_call_the_subroutine_as_on_an_h200() -> None:
+    """Of 355 pairs of exponents, from zero to infinity, those that took more than the 23 instructions in line."""
+    measured = divisions()
+    x, y, n = (np.array(column) for column in zip(*measured, strict=True))
+    rule = detours.rule("div", ("rn", "f32"))
+    assert rule is not None
+    assert len(measured) == 355
+    assert (rule(x, y) == (n > 23)).all()
+
+
+@pytest.mark.parametrize(("x", "y"), [(1.5, 2.5), (0.0, 2.5), (1.5e-35, 2.5), (1e30, 3e38)])
+def test_what_a_division_runs_is_the_hardwares(x: float, y: float) -> None:
+    """In line, with zero, and with numbers that are small or large: 23, 57 and 67 instructions on an H200."""
+    measured = {(int(a.view(np.uint32)) >> 23, int(b.view(np.uint32)) >> 23): n for a, b, n in divisions()}
+    expected = {0: 57, 11: 67}.get(int(np.float32(x).view(np.uint32)) >> 23, 23 if y < 1e38 else 67)
+    assert expected in measured.values()
+    operands = [np.full(32, value, np.float32) for value in (0, x, y)]
+    assert counted("division", 1, 32, [*operands])[0] == expected
+
+
+def test_lanes_that_leave_a_loop_in_turns_run_what_follows_in_turns() -> None:
+    """prime_sieve on an H200 by Nsight Compute: behind the loop each part of a warp comes by itself."""
+    assert counted("prime_sieve", 2, 32, [np.empty(64, bool), 64])[0] == 367
+
+
+def test_a_branch_without_a_choice_parts_no_warp() -> None:
+    """merge_path on an H200 by Nsight Compute: the way out of one loop is named after its branch, and parts nobody."""
+    arrays = [np.arange(32, dtype=np.int32), np.arange(32, dtype=np.int32), np.empty(64, np.int32)]
+    assert counted("merge_path", 1, 64, [*arrays]) == (162, 4510)
+
+
+def test_a_branch_to_the_end_became_an_exit() -> None:
+    """reduce_max_index on an H200 by Nsight Compute: one lane of a warp is left for the atomic behind the exit."""
+    arrays = [np.arange(300, dtype=np.uint32), np.zeros(1, np.uint64)]
+    assert counted("reduce_max_index", 5, 64, [*arrays, 300]) == (510, 14150)
+
+
 def test_a_jump_by_table_is_issued_for_each_place() -> None:
     """Lanes of a warp that go to several places of a switch: BRX runs once for each of those."""
     functions, ptx = stored("switch_code")
@@ -200,6 +268,35 @@ def test_a_branch_counts_lanes_and_parted_warps() -> None:
     assert (branch.warps, branch.lanes, branch.taken, branch.parted) == (4, 128, 20, 1)
     stores = [lines[n] for n, text in enumerate(compiled.ptx.splitlines(), 1) if "st.global" in text]
     assert [(times.warps, times.lanes) for times in stores] == [(4, 108)]
+
+
+def test_what_the_counts_leave_out_is_said() -> None:
+    """A call of the driver's functions, and a function that calls itself; nothing where neither ran."""
+    ptx = ["call.uni (retval0), ", "malloc, ", "(", "param0", ");", "call.uni ", "vprintf, ", "call.uni ", "mine, "]
+    once = simulator.Executed(1, 32)
+    assert executed.beyond([], {1: once, 6: once}, ptx) == ("what malloc, printf does is the driver's own code",)
+    assert executed.beyond([], {8: once}, ptx) == ()
+    (block, *_) = stored("matvec_warp")[0][0].blocks
+    again = sass.Function("f", "k", (block._replace(calls="f"),))
+    assert "calls itself" in executed.beyond([again], {}, ptx)[0]
+
+
+def test_a_load_that_ptxas_moved_counts_as_often_as_it_runs() -> None:
+    """Of a load that three of four warps come to, three quarters are counted, and the row says so; others stay."""
+    functions, ptx = stored("compact_ballot")
+    arrays = [np.arange(32, dtype=np.int32), np.zeros(32, np.int32), np.zeros(1, np.int32)]
+    entry = functions[0].name
+    report = simulator.run(
+        ptx, entry, 4, 32, arrays, merged=merged.merge(functions, ptx.splitlines(), range(99)).issued()
+    )
+    lines = report.executed[entry]
+    load = next(i.ptx_line for i in functions[0].instructions if i.opcode == "LDG")
+    loads = [access._replace(merged=0) for access in report.accesses if access.instruction == load]
+    for lanes, requests in ((128, 4), (96, 3), (0, 4)):
+        counts = [[executed.Count(lanes // 32, lanes, True)] * len(functions[0].blocks)]
+        (found,) = moved.issued(loads, entry, functions, lines, ptx.splitlines(), counts)
+        assert (found.requests, found.sectors) == (requests, 4 * requests)
+        assert found.inexact == (moved.REASON if requests == 3 else None)
 
 
 # The tool ------------------------------------------------------------------------------------------------------------
@@ -400,6 +497,33 @@ def test_four_loads_are_one() -> None:
     assert [(len(group.lines), group.bytes) for group in wide] == [(4, 16)]
     assert all("ld.shared" in ptx[line - 1] for line in wide[0].lines)
     assert {group.bytes for group in found.groups if len(group.lines) == 1} == {4}
+
+
+def test_a_load_of_what_was_loaded_before_is_none() -> None:
+    """compact_ballot reads in[lane] in two blocks, the machine code once: 4 sectors on an H200, not 8."""
+    functions, ptx = stored("compact_ballot")
+    entry, lines = functions[0].name, ptx.splitlines()
+    found = merged.merge(functions, lines, range(1, len(lines) + 1))
+    assert found.unexplained == ()
+    assert [len(group.lines) for group in found.groups if len(group.lines) > 1] == [2]
+    arrays = [np.arange(32, dtype=np.int32), np.zeros(32, np.int32), np.zeros(1, np.int32)]
+    report = simulator.run(ptx, entry, 1, 32, arrays, merged=found.issued())
+    assert [(a.requests, a.sectors, a.merged) for a in report.accesses if a.op == "load"] == [(1, 4, 1)]
+
+
+def test_what_was_loaded_on_another_way_is_not_loaded_here() -> None:
+    """Of two loads of one place, each on a way of its own or behind another base, none stands for the other."""
+    functions, text = stored("compact_ballot")
+    lines = text.splitlines()
+    first, second = (n for n, row in enumerate(lines, 1) if row.startswith("ld.global"))
+    assert not merged.merge(functions, lines, range(1, len(lines) + 1)).unexplained
+    jump = [*lines]
+    jump[first - 2], jump[second - 2] = "@%p1 bra $L__PAST;", "$L__PAST:"  # a way leads past the first load
+    assert [a.ptx_line for a in merged.merge(functions, jump, range(1, len(lines) + 1)).unexplained] == [second]
+    base = lines[second - 1].split("[")[1].split("]")[0]
+    moved = [*lines]
+    moved[first] = f"add.s64 {base}, {base}, 4;"  # the base is written twice
+    assert [a.ptx_line for a in merged.merge(functions, moved, range(1, len(lines) + 1)).unexplained] == [second]
 
 
 @needs_tools

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -255,6 +256,31 @@ def test_second_call_only_checks(cudabench: Runner, monkeypatch: pytest.MonkeyPa
     assert "PyCUDA 2026.1 is in" in ran.out
     assert "1/1 first kernel" in ran.out
     assert "ran on NVIDIA H200\\x1b[2J and was verified: 3705 GB/s" in ran.out
+
+
+def test_an_environment_that_means_harm(
+    cudabench: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: build.Environment
+) -> None:
+    """Names of folders and versions are shown without their codes, a compiler of half a quotation mark is refused, a
+    log's endless line is cut, and a folder of wheels is one word of the script, whatever it is called."""
+    evil = "x\x1b[2J\n::error::y"
+    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", problem=evil, repair="none"))
+    monkeypatch.setattr(build, "state", lambda python: (evil, ""))
+    monkeypatch.setattr(build, "environment", lambda: replace(where, prefix=f"/opt/{evil}"))
+    ran = cudabench("setup-gpu")
+    assert ran.code == 0, ran.err
+    assert "\x1b" not in ran.out
+    assert not any(line.startswith("::") for line in ran.out.splitlines())
+    monkeypatch.setenv("CXX", 'g++ "')
+    with pytest.raises(UsageError, match="quotation marks do not match"):
+        build.refuse_without_compiler()
+    assert len(build.reason("error: " + "no " * 9999)) < 500
+    wheels = tmp_path / "it's\n$(touch owned); touch owned #"
+    wheels.mkdir()
+    (step, *_) = build.build_steps(replace(where, installer=("echo",)), str(wheels), again=False)
+    said = subprocess.run(["sh", "-euc", step.script], cwd=tmp_path, env={"work": "w"}, capture_output=True, text=True)
+    assert str(wheels) in said.stdout
+    assert not (tmp_path / "owned").exists()
 
 
 def test_broken_pycuda_is_built_anew(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,7 @@ FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # what a stream that takes no more says
 SHOWN = 80  # characters of a long argument that an error repeats
+FOREIGN = 400  # characters without a space that an error repeats, whoever wrote them
 
 
 def make_command(name: str) -> click.Command:
@@ -143,7 +144,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
 
 
 def shortened(message: str, words: Sequence[str]) -> str:
-    """Return a message in which what was typed, where it is long, stands with its beginning and its length."""
+    """Return a message in which what was typed, where it is long, stands with its beginning and its length; what a file
+    brought in, such as a profile's value, where it is far longer than any name."""
 
     def cut(text: str) -> str:
         return f"{text[:SHOWN]}... ({len(text)} characters)"
@@ -154,7 +156,7 @@ def shortened(message: str, words: Sequence[str]) -> str:
     # A part of one, such as what stands behind the '=' of --size=...
     return re.sub(
         rf"[^\s']{{{2 * SHOWN},}}",
-        lambda part: cut(part[0]) if any(part[0] in word for word in long) else part[0],
+        lambda part: cut(part[0]) if len(part[0]) > FOREIGN or any(part[0] in word for word in long) else part[0],
         message,
     )
 

@@ -36,7 +36,6 @@ COMMANDS = {
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 POLL_S = 2.0  # between two looks at the jobs
 LOOK_AT_SHARDS_S = 10.0  # between two looks for slow cards
-SUFFIXES = ("svg", "png", "pdf")
 
 
 @click.group(
@@ -244,7 +243,8 @@ def resume(folder: Path, quiet: bool) -> int:
     from cudabench.fleet import submit as submissions
 
     made = submissions.load(folder.absolute())
-    planned(made.plan.folder, made.plan.words)  # a record that somebody changed is no way around what submit refuses
+    # A record that somebody changed is no way around what submit refuses.
+    made.plan = planned(made.plan.folder, made.plan.words)
     running = submissions.engine_of(made)
     return _watch(made, running, folder, quiet, lambda: submissions.resume(made, running))
 
@@ -352,14 +352,15 @@ def report(
     from cudabench import outputs
     from cudabench.cards.fleet import Rule
     from cudabench.cli.output import Output
+    from cudabench.cli.plot import picture_format
     from cudabench.fleet import findings
 
     place = Output.of(json_path, quiet)
-    text_file, picture = (Path(name) if name not in (None, "-") else None for name in (output, plot))
+    text_file = Path(output) if output not in (None, "-") else None
+    picture = Path(plot) if plot is not None else None
     if text_file:
         outputs.check_target(text_file, "--output")
-    if picture:
-        _check_picture(picture)
+    drawn = picture_format(picture, "--plot") if picture else ""
     expected = _ids(expect)
     form = target or ("html" if text_file and text_file.suffix.lower() in (".html", ".htm") else "table")
     made = findings.load(folders)
@@ -368,20 +369,12 @@ def report(
         _nothing(found)
         _write(found, place)
         if picture:
-            _draw(made, found, picture)
+            _draw(made, found, picture, drawn)
         if text_file or not place.quiet:
             _show(made, found, form, text_file, place.to_stdout)
     finally:
         made.sums.close()
     return _exit_code(found, fail_on_slow, fail_on_missing)
-
-
-def _check_picture(path: Path) -> None:
-    from cudabench import outputs
-
-    if path.suffix.lower().removeprefix(".") not in SUFFIXES:
-        raise UsageError(f"--plot {path} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.")
-    outputs.check_target(path, "--plot")
 
 
 def _nothing(found: Fleet) -> None:
@@ -407,12 +400,12 @@ def _write(found: Fleet, place: Any) -> None:
         click.echo(file.text(), nl=False)
 
 
-def _draw(made: Report, found: Fleet, path: Path) -> None:
+def _draw(made: Report, found: Fleet, path: Path, suffix: str) -> None:
     from cudabench import outputs
     from cudabench.fleet import plot
     from cudabench.results.plot import render
 
-    outputs.write_whole(path, render(plot.draw(made, found), path.suffix.lower().removeprefix(".")))
+    outputs.write_whole(path, render(plot.draw(made, found), suffix))
 
 
 def _show(made: Report, found: Fleet, form: str, file: Path | None, json_to_stdout: bool) -> None:

@@ -37,14 +37,25 @@ def command(files: tuple[str, ...], output: str, kind: str | None) -> int:
     if not files:
         raise UsageError("plot takes a results file or more: cudabench plot RESULTS.json -o out.svg.")
     target = Path(output)
-    suffix = target.suffix.removeprefix(".").lower()
-    if not suffix and not outputs.is_file(target):
-        suffix = "png"  # a device or a pipe has no ending
-    if suffix not in SUFFIXES:
-        near = did_you_mean(suffix, SUFFIXES)
-        raise UsageError(f"--output {output} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}")
-    outputs.check_target(target, "--output")
+    suffix = picture_format(target, "--output")
     loaded = [results.load(results_file(name)).measured(name) for name in files]
     figure = plot.draw(loaded, files, kind)
     outputs.write_whole(target, plot.render(figure, suffix))
     return 0
+
+
+def picture_format(target: Path, option: str) -> str:
+    """Return the format of the picture that an option names, before anything runs: png for a device or a pipe.
+
+    Raises UsageError for a name of another ending, CudabenchError for a place that cannot be written.
+    """
+    from cudabench import outputs
+
+    suffix = target.suffix.removeprefix(".").lower()
+    if not suffix and not outputs.is_file(target):
+        suffix = "png"
+    if suffix not in SUFFIXES:
+        near = did_you_mean(suffix, SUFFIXES)
+        raise UsageError(f"{option} {target} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}")
+    outputs.check_target(target, option)
+    return suffix

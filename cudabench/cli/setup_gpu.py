@@ -61,7 +61,7 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
     if steps:
         build.refuse_without_compiler()
     if there and not rebuild:
-        click.echo(f"PyCUDA {there} is in {where.prefix} already.")
+        click.echo(text.line(f"PyCUDA {there} is in {where.prefix} already."))
     elif not there and probe.pycuda().usable:
         click.echo(f"The PyCUDA that is here does not load ({text.line(why)}), so it is built anew.")
     with tempfile.TemporaryDirectory(prefix="cudabench-setup-") as folder:
@@ -82,7 +82,8 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
     if steps:
         _confirm(build.state(where.python), where.prefix)
     if first is None:
-        click.echo(f"No kernel was run, since {driver.problem}: run 'cudabench setup-gpu' again where the GPU is.")
+        why = text.line(str(driver.problem))
+        click.echo(f"No kernel was run, since {why}: run 'cudabench setup-gpu' again where the GPU is.")
         return 0
     (result,) = first["results"]
     click.echo(
@@ -100,4 +101,4 @@ def _confirm(state: tuple[str | None, str], prefix: str) -> None:
             f"PyCUDA was installed and does not load ({text.line(why)}): repeat with --rebuild --verbose and look for "
             "the first warning of the linker."
         )
-    click.echo(f"PyCUDA {version} is in {prefix}.")
+    click.echo(text.line(f"PyCUDA {version} is in {prefix}."))

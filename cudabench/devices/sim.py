@@ -177,7 +177,7 @@ class SimDevice:
         """
         parts = {launch.function: part for one in case.parts for part in [self.load(one)] for launch in one.launches}
         resources, fits = self.spent(case)
-        reports = []
+        reports: list[simulator.Report] = []
         for name, content in case.constants.items():
             for loaded in {id(one): one for one in parts.values()}.values():
                 set_constant(loaded.program, name, content)
@@ -188,7 +188,7 @@ class SimDevice:
                 progress((done + blocks / of) / len(case.launches))
 
             loaded = parts[launch.function]
-            with demangled(loaded.compiled.lowered):
+            with demangled(loaded.compiled.lowered), hazards_before(reports):
                 report = simulator.run(
                     loaded.program,
                     loaded.compiled.entry(launch.function),
@@ -231,6 +231,16 @@ def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> 
 
 
 @contextmanager
+def hazards_before(reports: Sequence[simulator.Report]) -> Iterator[None]:
+    """Let a launch that never ends tell the hazards of the launches before it too."""
+    try:
+        yield
+    except simulator.BudgetExceeded as stopped:
+        stopped.hazards = (*(hazard for report in reports for hazard in report.hazards), *stopped.hazards)
+        raise
+
+
+@contextmanager
 def demangled(lowered: Mapping[str, str]) -> Iterator[None]:
     """Let errors name functions as the user does."""
     try:
@@ -239,7 +249,9 @@ def demangled(lowered: Mapping[str, str]) -> Iterator[None]:
         message = str(error)
         for name, entry in lowered.items():
             message = message.replace(entry, name)
-        raise type(error)(message) from error
+        renamed = type(error)(message)
+        vars(renamed).update(vars(error))
+        raise renamed from error
 
 
 def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON) -> np.ndarray:

@@ -16,8 +16,9 @@ one unknown at a time, the surest first:
    differ from lane to lane, they are taken to differ by one at most;
 6. for a block that is left, what most of its lines say; and without any line, the way straight on.
 
-The subroutine that a division, a reciprocal or a root calls for operands out of the ordinary (denormals, integers of
-more than 32 bits) is taken not to be called: which operands those are, the counts do not tell.
+The subroutine that a division, a reciprocal or a root of floats calls for operands out of the ordinary is entered by as
+many lanes as the simulator found to call it. Inside it goes the way of a zero, or of a number that is very large or
+small (`_ROUTES`); denormals, infinities and NaN are not told apart from those, and take some instructions more or less.
 
 An instruction that only its guard keeps from running counts: the hardware issues it. So where a PTX branch became
 predication, a guarded instruction tells nothing of its block and is left out of the equations.
@@ -29,6 +30,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import ceil
 from typing import NamedTuple, Protocol
 
@@ -48,11 +50,23 @@ class Times(Protocol):
 
     @property
     def taken(self) -> int:
-        """Of a branch: lanes that took it."""
+        """Of a branch: lanes that took it. Of a division or root: those that call the subroutine, here and below."""
 
     @property
     def parted(self) -> int:
         """Of a branch: warps of which some lanes took it and some did not."""
+
+    @property
+    def taking(self) -> int:
+        """Of a branch: warps of which any lane took it."""
+
+    @property
+    def zero_warps(self) -> int:
+        """Of a division or root: warps with a lane that calls the subroutine with zero."""
+
+    @property
+    def zero_lanes(self) -> int:
+        """Of a division or root: the lanes that do."""
 
     @property
     def turns(self) -> int:
@@ -87,7 +101,7 @@ class Count(NamedTuple):
 _FIXED = {
     "st": ("ST", "STG", "STS", "STL"),
     "red": ("RED", "REDG", "REDS", "ATOMS", "ATOMG", "ATOM"),
-    "atom": ("ATOM", "ATOMG", "ATOMS"),
+    "atom": ("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDS"),
     "bar": ("BAR",),
     "barrier": ("BAR",),
     "shfl": ("SHFL",),
@@ -98,6 +112,16 @@ _FIXED = {
 _LOADS = {"ld": ("LD", "LDG", "LDS", "LDL"), "ldu": ("LDG",), "tex": ("TEX", "TLD"), "tld4": ("TLD4",)}
 _RANKS = 4  # structure, what stays, branches, loads
 _SLOW = "$__internal_"  # how ptxas' own subroutines are called
+# The blocks that a subroutine goes through, by the end of its name: with zero, and with what is too large or small.
+_ROUTES = {
+    "div_rn_f64_full": ((0, 4, 5, 6, 7, 10, 11), (0, 1, 10, 11)),
+    "div_rn_noftz_f32_slowpath": ((0, 1, 2, 3, 4, 17, 20, 21), (0, 7, 13, 14, 15, 20, 21)),
+    "rcp_rn_f32_slowpath": ((0, 1, 5, 6), (0, 2, 3, 5, 6)),
+    "dblrcp_rn_slowpath_v3": ((0, 1, 6, 7), (0, 1, 2, 3, 6, 7)),
+    "sqrt_rn_f32_slowpath": ((0, 4), (0, 1, 2, 3, 4)),
+    "dsqrt_rn_f64_mediumpath_v1": ((0, 2, 6, 7, 8), (0, 2, 3, 4, 5, 7, 8)),
+    "drsqrt_f64_slowpath_v2": ((0, 6, 7, 8), (0, 1, 2, 3, 4, 7, 8)),
+}
 _OPCODE = re.compile(r"\s*(?:@!?[\w$%]+\s+)?([a-z]\w*)")
 
 _Key = tuple[str, int, int]  # ("in", block, -1), ("edge", from, to), ("end", block, -1)
@@ -120,6 +144,7 @@ class _System:
     equations: list[_Equation] = field(default_factory=list)
     uses: dict[_Key, list[_Equation]] = field(default_factory=lambda: defaultdict(list))
     warps: dict[int, float] = field(default_factory=dict)  # of blocks whose warps are known besides
+    entering: Mapping[int, Sequence[_Key]] = field(default_factory=dict)  # the edges that lead to each block
 
     def add(self, terms: Mapping[_Key, int], constant: float, rank: int) -> _Equation:
         left = {key: value for key, value in terms.items() if key not in self.known}
@@ -148,7 +173,8 @@ class _System:
         if len(terms) == 1:
             ((key, coefficient),) = terms.items()
             value = constant / coefficient
-            if value < 0 or value != int(value):
+            before = self.entering.get(key[1], ()) if key[0] == "in" else ()
+            if value < sum(self.known.get(edge, 0) for edge in before) or value != int(value) or value < 0:
                 equation.terms = {}  # contradicts what is surer
                 return False
             self.set(key, value)
@@ -178,18 +204,82 @@ def count(functions: Sequence[Function], executions: Executions, ptx: Sequence[s
     if not executions:
         return [[Count(0, 0, True)] * len(function.blocks) for function in functions]
     calls: dict[str, Count] = {}
+    zeros: dict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))  # of a subroutine: warps, lanes
     start = next(iter(executions.values()))
     copies = _Copies(functions, executions, ptx)
     found = []
     for place, function in enumerate(functions):
         begin = Count(start.warps, start.lanes, True) if place == 0 else calls.get(function.name, Count(0, 0, True))
-        counts = _count_function(function, begin, copies)
+        if place and not function.name.startswith(_SLOW):
+            begin = _entered(function, executions, ptx)  # calls by pointer or of itself name nobody
+        counts = _routed(function, begin, zeros[function.name]) or _count_function(function, begin, copies)
         for block, counted in zip(function.blocks, counts, strict=True):
             if block.calls:
                 before = calls.get(block.calls, Count(0, 0, True))
                 calls[block.calls] = Count(before.warps + counted.warps, before.lanes + counted.lanes, True)
+                times = executions.get(block.instructions[-1].ptx_line)
+                if times and times.taken:
+                    warps, lanes = zeros[block.calls]
+                    part = counted.lanes / times.taken
+                    zeros[block.calls] = (warps + times.zero_warps * part, lanes + times.zero_lanes * part)
         found.append(counts)
     return found
+
+
+_DECLARED = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
+
+
+def _entered(function: Function, executions: Executions, ptx: Sequence[str]) -> Count:
+    """Return how often a function of the source was called: as often as the first line of its PTX ran."""
+    lines = Counter(i.ptx_line for i in function.instructions if 0 < i.ptx_line <= len(ptx))
+    starts: Counter[int] = Counter()
+    for line, times in lines.items():
+        starts[max((n for n in range(1, line + 1) if _DECLARED.match(ptx[n - 1])), default=0)] += times
+    first = starts.most_common(1)[0][0] if starts else 0
+    end = next((n for n in range(first + 1, len(ptx) + 1) if _DECLARED.match(ptx[n - 1])), len(ptx) + 1)
+    ran = min((line for line in executions if first < line < end), default=0)
+    return Count(executions[ran].warps, executions[ran].lanes, True) if ran else Count(0, 0, True)
+
+
+def _routed(function: Function, begin: Count, zeros: tuple[float, float]) -> list[Count] | None:
+    """Return the counts of a subroutine whose ways are known; None for others, and where its blocks are not those.
+
+    begin: the warps and lanes that enter it; zeros: of those the ones that bring zero.
+    """
+    routes = next((found for end, found in _ROUTES.items() if function.name.endswith(end)), None)
+    if routes is None:
+        return None
+    blocks = function.blocks
+    for route in routes:
+        follows = all(then in blocks[now].successors for now, then in pairwise(route) if now < len(blocks))
+        if route[-1] != len(blocks) - 1 or not follows:
+            return None
+    early, late = (set(route) for route in routes)
+    warps = (min(zeros[0], begin.warps), begin.warps - zeros[0] if begin.lanes > zeros[1] else 0)
+    lanes = (zeros[1], begin.lanes - zeros[1])
+    counts = []
+    for block in blocks:
+        goes = (block.number in early, block.number in late)
+        both = begin.warps if all(goes) else sum(of for of, here in zip(warps, goes, strict=True) if here)
+        counts.append(Count(both, sum(of for of, here in zip(lanes, goes, strict=True) if here), True))
+    return counts
+
+
+_CALL = re.compile(r"\s*(?:@!?[\w$%]+\s+)?call\b")
+_DRIVERS = ("malloc", "free", "vprintf", "__assertfail")
+
+
+def beyond(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> tuple[str, ...]:
+    """Return why more runs on hardware than `count` says; arguments as there."""
+    found = []
+    texts = (" ".join(ptx[line - 1 : line + 1]) for line in executions if 0 < line <= len(ptx))
+    called = {name for text in texts if _CALL.match(text) for name in re.findall(r"\w+", text)}
+    if theirs := [name for name in _DRIVERS if name in called]:
+        own = {"vprintf": "printf", "__assertfail": "assert"}
+        found.append(f"what {', '.join(own.get(name, name) for name in theirs)} does is the driver's own code")
+    if any(block.calls == function.name for function in functions for block in function.blocks):
+        found.append("which lanes of a warp come back together from a function that calls itself is not followed")
+    return tuple(found)
 
 
 class _Loop(NamedTuple):
@@ -214,6 +304,17 @@ def _loops(ptx: Sequence[str]) -> list[_Loop]:
         elif (match := _BRANCH.match(text)) and match[1] in labels:
             back[match[1]].append(number)
     return [_Loop(labels[label], max(lines), tuple(lines)) for label, lines in back.items()]
+
+
+def _leaves(text: str, ptx: Sequence[str], line: int) -> bool:
+    """Whether a branch of the PTX goes to where nothing but the end is."""
+    match = _BRANCH.match(text)
+    for number in range(line, len(ptx)) if match else ():
+        label = _LABEL.match(ptx[number])
+        if label and match and label[1] == match[1]:
+            after = (row.strip() for row in ptx[number + 1 :])
+            return next((row for row in after if row and not row.startswith(("//", "."))), "") == "ret;"
+    return False
 
 
 class _Trips(NamedTuple):
@@ -253,6 +354,7 @@ class _Copies:
         self.fixed: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self.loads: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self.branches: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
+        self.exits: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)  # branches that became exits
         self.bodies: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)  # copies without a guard
         self.turning: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)  # loops of one atomic
         spoiled = set()  # lines with a copy that only its guard keeps from running
@@ -272,6 +374,11 @@ class _Copies:
                         group = self.fixed
                     elif instruction.opcode in _LOADS.get(opcode, ()):
                         group = self.loads
+                    elif opcode == "bra" and instruction.opcode == "EXIT" and instruction.guard:
+                        # A branch to the end of the kernel became an exit of the lanes that take it.
+                        if _leaves(text, ptx, line):
+                            self.exits[line][function.name, block.number] += 1
+                        continue
                     elif opcode == "bra" and instruction.opcode == "BRA":
                         # A branch that is always taken is one that ptxas added, unless the PTX's is too.
                         if bool(instruction.guard) == text.lstrip().startswith("@"):
@@ -328,10 +435,12 @@ class _Copies:
 def _count_function(function: Function, begin: Count, copies: _Copies) -> list[Count]:
     blocks, executions, start = function.blocks, copies.executions, begin.lanes
     system = _System()
+    called: dict[int, list[Block]] = defaultdict(list)  # calls of ptxas' subroutines, by PTX line
     entering: dict[int, list[_Key]] = defaultdict(list)
     for block in blocks:
         for following in block.successors:
             entering[following].append(("edge", block.number, following))
+    system.entering = entering
     for block in blocks:
         own: _Key = ("in", block.number, -1)
         first = start if block.number == 0 else 0
@@ -347,11 +456,18 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
                 if key[2] != block.number + 1:
                     system.set(key, 0)
         if block.calls.startswith(_SLOW):
+            called[last.ptx_line].append(block)
+    for line, calling in called.items():
+        for place, block in enumerate(calling):
             for key in entering[block.number]:
                 before = blocks[key[1]]
                 # A branch of the PTX's own has another line than the division behind it, and counts.
-                if len(before.successors) > 1 and before.instructions[-1].ptx_line == last.ptx_line:
-                    system.set(key, 0)
+                if len(before.successors) > 1 and before.instructions[-1].ptx_line == line:
+                    times = executions.get(line)
+                    of_all = times.taken if times else 0
+                    system.set(key, of_all // len(calling) + (place < of_all % len(calling)))
+                    if times and len(calling) == 1:
+                        system.warps[block.number] = times.taking
     for rank, group in enumerate((copies.fixed, copies.branches, copies.loads), 1):
         for line, places in group.items():
             if rank == 2 and sum(places.values()) > 1:
@@ -368,6 +484,12 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
                 system.warps[number] = times.turns / len(places)
     for rank in range(_RANKS):
         system.solve(rank)
+        for line, places in copies.exits.items():
+            (name, number), times = next(iter(places)), executions[line]
+            # Where ptxas made one exit of several branches, other lanes come to it than to the branch.
+            if len(places) == 1 and name == function.name and system.known.get(("in", number, -1)) == times.lanes:
+                system.set(("end", number, -1), times.taken)
+        system.solve(rank)
     _unroll(function, copies, system)
     sure = {block.number for block in blocks if ("in", block.number, -1) in system.known}
     while left := [block for block in blocks if ("in", block.number, -1) not in system.known]:
@@ -382,6 +504,7 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
     counts = []
     entered = [system.known["in", block.number, -1] for block in blocks]
     told = [_warps(block, lanes, function, copies) for block, lanes in zip(blocks, entered, strict=True)]
+    _behind_branches(blocks, told, entering, system, executions)
     # Where as many lanes are as in another block, they are in as many warps.
     alike = {lanes: warps for lanes, warps in zip(entered, told, strict=True) if warps is not None}
     usual = begin.warps / begin.lanes if begin.lanes else 0
@@ -400,6 +523,30 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
     for meeting, arrivals in _arrivals(blocks, counts, executions).items():
         counts[meeting] = counts[meeting]._replace(warps=arrivals)
     return counts
+
+
+def _behind_branches(
+    blocks: Sequence[Block],
+    told: list[float | None],
+    entering: Mapping[int, Sequence[_Key]],
+    system: _System,
+    executions: Executions,
+) -> None:
+    """Tell the warps of blocks that one branch alone leads to: each part of a warp that it parts comes by itself."""
+    for block in blocks:
+        if told[block.number] is not None or len(entering[block.number]) != 1:
+            continue
+        _, number, _ = entering[block.number][0]
+        times = executions.get(blocks[number].instructions[-1].ptx_line)
+        if blocks[number].instructions[-1].opcode != "BRA" or times is None:
+            continue
+        if times.lanes != system.known["in", number, -1] or 2 * times.taken == times.lanes:
+            continue  # not the PTX's branch alone, or which of its ways this is cannot be told
+        lanes = system.known["in", block.number, -1]
+        if lanes == times.taken:
+            told[block.number] = times.taking
+        elif lanes == times.lanes - times.taken:
+            told[block.number] = times.warps - times.taking + times.parted
 
 
 def _filling(block: Block, executions: Executions, usual: float) -> float:
@@ -446,8 +593,8 @@ def _arrivals(blocks: Sequence[Block], counts: Sequence[Count], executions: Exec
     arrivals = {}
     for first, meeting, inside in regions:
         inner = {number for _, _, part in regions if part < inside for number in part}  # those meet in between
-        ends = (blocks[number].instructions[-1] for number in inside - inner)
-        lines = {last.ptx_line for last in ends if last.opcode == "BRA"}
+        ends = (blocks[number] for number in inside - inner if len(blocks[number].successors) > 1)
+        lines = {end.instructions[-1].ptx_line for end in ends if end.instructions[-1].opcode == "BRA"}
         parted: float = sum(executions[line].parted for line in lines if line in executions)
         parted += sum(_parting(blocks[number], blocks, counts, executions) for number in inside - inner)
         parted += sum(counts[number].again for number in inside - inner)

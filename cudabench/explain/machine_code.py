@@ -220,6 +220,17 @@ class Image(NamedTuple):
     ptx: Sequence[str] | None = None
 
 
+def beyond(images: Sequence[Image]) -> tuple[str, ...]:
+    """Return why more may run on hardware than `describe_all` counts; nothing without nvdisasm."""
+    found: dict[str, None] = {}
+    for image in images if nvdisasm.path() is not None else ():
+        lines = cubin.ptx(image.cubin).split("\n") if image.ptx is None else image.ptx
+        for kernel in image.kernels:
+            code = nvdisasm.functions(image.cubin, kernel.entry)
+            found |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
+    return tuple(found)
+
+
 def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | None:
     """Return the record of all machine code that a result launches, `ptx` being what all of it was assembled from;
     None where there is none. Errors as `describe`."""

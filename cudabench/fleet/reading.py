@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from cudabench.cards import KINDS
 from cudabench.cards.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.errors import CudabenchError
+from cudabench.fleet import interrupts
 from cudabench.model import dim_text
 from cudabench.reading import parse_json
 from cudabench.results.file import SCHEMA
@@ -37,6 +38,7 @@ with contextlib.suppress(ImportError):  # a third of the time; what it refuses, 
 
 MOST_BYTES = 16 << 20  # of a shard: thirteen kernels with ten thousand samples each have 2 MB
 MOST_TEXT = 200  # characters of a name
+MOST_NAMES = 20  # of a size's parameters, and of Slurm's variables
 MOST_KERNELS = 10_000  # of a shard
 LEAST = 1e-30  # of a value; its inverse is finite too
 CHUNK = 500  # files that a process reads at a time
@@ -134,8 +136,10 @@ def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     from multiprocessing import get_context
 
     try:
-        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-            yield from pool.map(_read_chunk, chunks)
+        with ProcessPoolExecutor(processes, get_context("spawn"), interrupts.ready) as pool:
+            with interrupts.deferred():  # a process that is started half would say so
+                found = pool.map(_read_chunk, chunks)
+            yield from found
     except BrokenProcessPool:
         raise CudabenchError(
             f"A process that read shards of {folder} was ended, as for want of memory: try again with more of it."
@@ -276,7 +280,7 @@ def _judged(
 
 def _card(given: Mapping[str, Any], device: Mapping[str, Any], host: str | None, stem: str) -> Card:
     status = given.get("status")
-    slurm = {str(k)[:MOST_TEXT]: str(v)[:MOST_TEXT] for k, v in _object(given.get("slurm")).items()}
+    slurm = {name[:MOST_TEXT]: _word(value) for name, value in [*_object(given.get("slurm")).items()][:MOST_NAMES]}
     return Card(
         id=_text(given.get("id")) or _text(device.get("uuid")) or stem[:MOST_TEXT],
         status=status if status in STATUSES else "ok",
@@ -327,7 +331,7 @@ def _times(results: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
                 _label(
                     _text(result.get("operation")) or "?",
                     _text(result.get("kernel")) or "?",
-                    tuple((str(name)[:MOST_TEXT], str(value)[:MOST_TEXT]) for name, value in [*size.items()][:20]),
+                    tuple((name[:MOST_TEXT], _word(value)) for name, value in [*size.items()][:MOST_NAMES]),
                     _text(result.get("dtype")) or "",
                     tuple(n for n in _list(result.get("block"))[:3] if isinstance(n, int)),
                     _text(time.get("cache")) or "",
@@ -374,6 +378,11 @@ def _list(value: Any) -> list[Any]:
 
 def _text(value: Any, most: int = MOST_TEXT) -> str | None:
     return value[:most] if isinstance(value, str) and value else None
+
+
+def _word(value: Any) -> str:
+    """Return a text, number or flag as text; of lists and objects, which may be nested deeply, none."""
+    return str(value)[:MOST_TEXT] if isinstance(value, (str, int, float)) else "?"
 
 
 def _number(value: Any) -> float | None:

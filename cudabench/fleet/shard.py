@@ -322,5 +322,5 @@ def _name(row: Any) -> str:
 def _write(plan: Plan, card: Card, document: Mapping[str, Any], exit_code: int, kernels: int = 0) -> Written:
     path = plan.folder / place.file_name(card.id)
     whole = {**document, "fleet": asdict(Fleet(card=card))}
-    outputs.write_whole(path, results.document_text(whole).encode())
+    outputs.write_ours(path, results.document_text(whole).encode())
     return Written(path, card, exit_code, kernels)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -17,13 +19,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from cudabench import confined, outputs
 from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError
 from cudabench.fleet import findings, place, shard, task
 from cudabench.fleet.shard import Plan
-from cudabench.reading import parse_json
+from cudabench.reading import open_bytes, parse_json
+from cudabench.text import HARMFUL
 
 State = Literal["pending", "running", "done", "repeated", "failed"]
 
@@ -34,6 +37,11 @@ SBATCH = "sbatch: error: "
 MOST_SILENCE = 10  # times in a row that Slurm may not answer
 MOST_LOOKS = 5  # at a job that has ended, or that is not known, before it counts as lost
 MOST_TASKS = 100_000
+MOST_RECORD = 256 << 20  # bytes of what a submission knows
+# What `sbatch` is told: whole numbers, and names. The rest is `additional_parameters`, but for what makes the array.
+NUMBERS = ("gpus_per_node", "time", "cpus_per_task")
+NAMES = ("partition", "account", "qos")
+OWN = ("array", "output", "error", "open-mode")
 FINISH_S = 3 * task.LOOK_S  # in which a process ends that has said that it is done
 # Slurm's states (squeue(1), JOB STATE CODES).
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
@@ -105,7 +113,7 @@ class Submission:
             "hold_s": self.hold_s,
             "tasks": [asdict(entry) for entry in self.entries],
         }
-        outputs.write_whole(record(self.plan.folder), json.dumps(known, indent=1).encode())
+        outputs.write_ours(record(self.plan.folder), json.dumps(known, indent=1).encode())
 
     # Submitting
 
@@ -149,9 +157,9 @@ class Submission:
             said = task.read(self.plan.folder, entry.number) or {}
             entry.host = str(said.get("host") or entry.host)[: place.MOST_NAME]
             word = states.get(entry.job, "")
-            if isinstance(said.get("exit_code"), int):
+            if said.get("exit_code") in range(256):
                 entry.state = "repeated" if said.get("repeated") is True else "done"
-                entry.exit_code = said["exit_code"]
+                entry.exit_code = int(said["exit_code"])
             elif word in WAITING:
                 entry.state = "pending"
             elif word in AT_WORK:
@@ -228,13 +236,15 @@ def new(
 ) -> Submission:
     """Return a submission of so many tasks that nothing of is submitted yet.
 
-    Raises UsageError where the folder holds one already, and CudabenchError where it cannot be written.
+    Raises UsageError for settings that Slurm must not see, and where the folder holds one already, and CudabenchError
+    where it cannot be written.
     """
     if record(plan.folder).exists():
         raise UsageError(
             f"{plan.folder} holds a submission already: go on with 'cudabench fleet resume {plan.folder}', or name "
             "another folder."
         )
+    check_settings(settings)
     made = Submission(plan, engine, dict(settings), hold_s, [Entry(number) for number in range(gpus)])
     shard.make_folder(task.marker(plan.folder, 0).parent)
     return made
@@ -245,7 +255,8 @@ def load(folder: Path) -> Submission:
     path = record(folder)
     damaged = CudabenchError(f"{path} is damaged: submit anew, into another folder.")
     try:
-        known = parse_json(path.read_bytes())
+        with open_bytes(path) as stream:
+            known = parse_json(stream.read(MOST_RECORD))
         words, tasks, settings = known["words"], known["tasks"], known["settings"]
         entries = [Entry(**each) for each in tasks]
         device, quiet, engine, hold_s = known["device"], known["quiet"], known["engine"], float(known["hold_s"])
@@ -253,22 +264,63 @@ def load(folder: Path) -> Submission:
         raise CudabenchError(f"{folder} holds no submission: 'cudabench fleet submit' makes one.") from None
     except OSError as error:
         raise CudabenchError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise damaged from None
     right = (
         isinstance(words, list)
         and all(isinstance(word, str) for word in words)
         and (device is None or isinstance(device, str))
         and isinstance(settings, dict)
+        and isinstance(engine, str)
         and engine in ("slurm", "local")
+        and math.isfinite(hold_s)
+        and hold_s >= 0
         and 0 < len(entries) <= MOST_TASKS
-        and all(
-            e.number == at and isinstance(e.job, str) and isinstance(e.attempts, int) for at, e in enumerate(entries)
-        )
+        and all(_is_entry(entry, at) for at, entry in enumerate(entries))
     )
     if not right:
         raise damaged
+    try:
+        check_settings(settings)
+    except UsageError:
+        raise damaged from None
     return Submission(Plan(folder, tuple(words), device, bool(quiet)), engine, settings, hold_s, entries)
+
+
+def _is_entry(entry: Entry, at: int) -> bool:
+    """Tell whether a record of a task, the `at`-th, is one that `save` wrote: its job goes to scancel as a word."""
+    return (
+        all(type(value) is int for value in (entry.number, entry.attempts, entry.silent))
+        and entry.number == at
+        and (entry.exit_code is None or type(entry.exit_code) is int)
+        and all(isinstance(word, str) for word in (entry.job, entry.state, entry.host, entry.reason))
+        and re.fullmatch(r"(\d+(_\d+)?)?", entry.job, re.ASCII) is not None
+        and entry.state in get_args(State)
+    )
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise UsageError for settings that are no words of sbatch: they become lines of a shell script, and a name with a
+    newline would be a further line."""
+    for name, value in settings.items():
+        if name in NUMBERS:
+            if type(value) is not int or value < 1:
+                raise UsageError(f"{name} {value!r} is no number of sbatch: give 1 or more.")
+        elif name in NAMES:
+            _check_word(f"--{name}", value)
+        elif name != "additional_parameters" or not isinstance(value, dict):
+            raise UsageError(f"'{name}' is no setting of a submission: name it with --slurm {name}=VALUE.")
+    for name, value in settings.get("additional_parameters", {}).items():
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name, re.ASCII):
+            raise UsageError(f"--slurm '{name}' is no option of sbatch: letters, digits and '-' name one.")
+        if name.replace("_", "-") in OWN:
+            raise UsageError(f"--slurm {name} is the submission's own business: leave it out.")
+        _check_word(f"--slurm {name}", value)
+
+
+def _check_word(what: str, value: Any) -> None:
+    if not isinstance(value, str) or not value or "\n" in value or HARMFUL.search(value):
+        raise UsageError(f"{what} '{value}' is no word for sbatch: leave out control characters, and name something.")
 
 
 def resume(submission: Submission, engine: Engine) -> list[Entry]:
@@ -309,6 +361,7 @@ class Slurm:
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         from submitit import SlurmExecutor
 
+        _check_word("DIR", str(folder))
         try:
             self._executor = SlurmExecutor(folder)
             self._executor.update_parameters(job_name=JOB_NAME, **settings)
@@ -361,6 +414,10 @@ class Slurm:
         """Slurm ends its jobs by itself."""
 
 
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
 class Local:
     """Processes on this machine, each in a session of its own: an interrupt reaches it through `cancel` alone."""
 
@@ -374,7 +431,7 @@ class Local:
         return [self._start(each) for each in tasks]
 
     def _start(self, one: task.Task) -> str:
-        with (self._folder / f"{one.number}.log").open("ab") as log:
+        with open(self._folder / f"{one.number}.log", "ab", opener=_no_link) as log:
             process = subprocess.Popen(
                 [sys.executable, "-c", "import pickle, sys; sys.exit(pickle.load(sys.stdin.buffer)())"],
                 stdin=subprocess.PIPE,

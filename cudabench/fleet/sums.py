@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from cudabench.cards.fleet import Rule
 from cudabench.errors import CudabenchError
+from cudabench.fleet import interrupts
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -256,9 +257,10 @@ class OnDisk:
             ) from None
         self._folder = tempfile.TemporaryDirectory(prefix="cudabench-fleet-")
         path = Path(self._folder.name)
-        self._base: Any = duckdb.connect(str(path / "costs.db"), config={"memory_limit": MEMORY})
-        self._base.execute(f"SET temp_directory = '{path / 'spilled'}'")
-        self._base.execute(
+        settings: dict[str, Any] = {"memory_limit": MEMORY, "temp_directory": str(path / "spilled")}
+        self._refused: type[Exception] = duckdb.Error
+        self._base: Any = duckdb.connect(str(path / "costs.db"), config=settings)
+        self._run(
             "CREATE TABLE cost (folder BIGINT, card BIGINT, model BIGINT, label BIGINT, cost DOUBLE, ratio DOUBLE)"
         )
         self._waiting: list[Rows] = []
@@ -277,15 +279,25 @@ class OnDisk:
             part = {name: np.concatenate([getattr(part, name) for part in self._waiting]) for name in Rows._fields}
             self._waiting.clear()
             self._base.register("part", part)
-            self._base.execute("INSERT INTO cost SELECT folder, card, model, label, cost, NULL FROM part")
+            self._run("INSERT INTO cost SELECT folder, card, model, label, cost, NULL FROM part")
             self._base.unregister("part")
+
+    def _run(self, query: str, *values: Any) -> dict[str, Any]:
+        """Return the columns of a query's answer, by name. Raises CudabenchError where it does not fit the disk."""
+        try:
+            with interrupts.heard():
+                found: dict[str, Any] = self._base.execute(query, values).fetchnumpy()
+        except self._refused as error:
+            why = str(error).splitlines()[0]
+            raise CudabenchError(f"DuckDB cannot sum so many shards in {self._folder.name}: {why}.") from None
+        return found
 
     def _fetch(self, query: str, *values: Any) -> list[Any]:
         """Return the columns of a query's answer."""
         self._insert()
         if not self._summed:
             # The sums that all others are made of: every ratio, and what is in the middle of each group.
-            self._base.execute(
+            self._run(
                 """
                 CREATE OR REPLACE TABLE middle AS
                 SELECT folder, model, label, count(*) AS cards, median(cost) AS median, 0.0::DOUBLE AS mad
@@ -299,7 +311,7 @@ class OnDisk:
                 """
             )
             self._summed = True
-        return [*self._base.execute(query, values).fetchnumpy().values()]
+        return list(self._run(query, *values).values())
 
     def groups(self, folder: int, rule: Rule) -> Groups:
         """Return the sums of a folder by model and label."""

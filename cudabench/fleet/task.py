@@ -20,7 +20,7 @@ from cudabench import outputs
 from cudabench.errors import EXIT_OK, EXIT_TERMINATED, CudabenchError
 from cudabench.fleet import shard
 from cudabench.fleet.shard import Plan
-from cudabench.reading import parse_json
+from cudabench.reading import open_bytes, parse_json
 
 STATE = ".fleet"  # what a submission keeps in the folder of shards; a report looks at no such name
 LOOK_S = 0.5
@@ -65,7 +65,7 @@ class Task:
         return [each for each in cards if isinstance(each, str)] if isinstance(cards, list) else []
 
     def _mark(self, note: dict[str, Any]) -> None:
-        outputs.write_whole(marker(self.plan.folder, self.number), json.dumps(note).encode())
+        outputs.write_ours(marker(self.plan.folder, self.number), json.dumps(note).encode())
 
 
 def hold(started: Callable[[], int], task: Task) -> None:
@@ -91,7 +91,7 @@ def marker(folder: Path, number: int) -> Path:
 def read(folder: Path, number: int) -> dict[str, Any] | None:
     """Return what a task said of itself last; None before it has started."""
     try:
-        with marker(folder, number).open("rb") as stream:
+        with open_bytes(marker(folder, number)) as stream:
             found = parse_json(stream.read(MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return None

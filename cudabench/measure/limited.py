@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cudabench.cards.load import Card
 from cudabench.devices.sim import Arrays, Run, SimDevice, poisoned
-from cudabench.explain import limits, merged
+from cudabench.explain import limits, merged, moved
 from cudabench.measure.context import constants_of
 from cudabench.model import Case, Limit, Operation, Problem, Settings, Watch
 from cudabench.occupancy import occupancy
@@ -35,6 +35,22 @@ def merged_in(device: SimDevice, case: Case) -> Issued:
                 code = nvdisasm.functions(compiled.cubin, entry)
                 found[function] = merged.merge(code, compiled.ptx.splitlines(), loaded.program.lines(entry)).issued()
     return found
+
+
+def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
+    """Return a run whose accesses are those of the machine code, where ptxas moved loads behind a branch."""
+    if nvdisasm.path() is None:
+        return run
+    accesses = run.report.accesses
+    for part in case.parts:
+        compiled = device.load(part).compiled
+        for function in {launch.function for launch in part.launches} if compiled.cubin is not None else ():
+            entry = compiled.entry(function)
+            executions = run.report.executed.get(entry)
+            if executions and compiled.cubin is not None:
+                code = nvdisasm.functions(compiled.cubin, entry)
+                accesses = moved.issued(accesses, entry, code, executions, compiled.ptx.splitlines())
+    return replace(run, report=run.report._replace(accesses=accesses))
 
 
 def sampled(

@@ -33,7 +33,7 @@ from cudabench.measure.context import (
     unverified_warnings,
     wrong_reason,
 )
-from cudabench.measure.limited import limits_of, merged_in
+from cudabench.measure.limited import as_loaded, limits_of, merged_in
 from cudabench.measure.modules import code_warnings
 from cudabench.model import (
     Access,
@@ -91,6 +91,11 @@ class SimulatedRun(RunContext):
             if case.named:
                 raise
             return replace(blank, status="skipped", reason=str(error))
+        except simulator.BudgetExceeded as stopped:
+            if not stopped.hazards:
+                return replace(blank, status="failed", reason=str(stopped))
+            found = tuple(_hazard(one, case) for one in stopped.hazards)
+            return replace(blank, status="wrong", hazards=found, reason=f"{hazard_reason(found)}; {stopped}")
         except CudabenchError as error:
             if isinstance(error, UsageError) and case.named:
                 raise
@@ -138,6 +143,8 @@ class SimulatedRun(RunContext):
             seconds=self._seconds(),
             footprint=self.card is not None,
         )
+        if self.disassemble:
+            run = as_loaded(self.device, case, run)
         self.output = run.report.output
         state = tuple(self.device.changed(case))
         leaks = self.device.leaks(case)
@@ -191,10 +198,11 @@ class SimulatedRun(RunContext):
         return replace(result, figures=right_output(self.operation, self.problem, self.inputs, arrays))
 
     def _beyond_registers(self, case: Case, seconds: float) -> tuple[Hazard, ...]:
-        """Return what the kernel compiled without optimisation accesses out of bounds: then local arrays lie in memory.
+        """Return what the kernel compiled without optimisation accesses out of bounds, or races for: then local arrays
+        lie in memory.
 
-        An optimising compiler holds a small array in registers, and leaves out what goes past its end. What it cannot
-        compile so, or the simulator cannot run so, stays unseen.
+        An optimising compiler holds a small array in registers, and leaves out what goes past its end, with the stores
+        that follow from it. What it cannot compile so, or the simulator cannot run so, stays unseen.
         """
         plain = replace(case, source=replace(case.source, debug=True))
         try:
@@ -208,7 +216,7 @@ class SimulatedRun(RunContext):
             )
         except CudabenchError:
             return ()
-        return tuple(_hazard(one, case) for one in run.report.hazards if one.kind == "out-of-bounds")
+        return tuple(_hazard(one, case) for one in run.report.hazards if _is_beyond(one))
 
     def _seconds(self) -> float:
         """Return how long a kernel may be simulated: --timeout, or what is left of --budget."""
@@ -276,14 +284,15 @@ class SimulatedRun(RunContext):
 
     def _machine_code(self, run: sim.Run, compiled: Sequence[tuple[Case, Compiled]]) -> MachineCode | None:
         images = []
+        reasons = dict.fromkeys(row.inexact for row in run.report.accesses if row.inexact in order.REPEATED)
         for part, one in compiled:
             if one.cubin is not None:
                 entries = dict.fromkeys(one.entry(launch.function) for launch in part.launches)
                 kernels = [machine_code.Kernel(entry, run.report.executed.get(entry)) for entry in entries]
                 images.append(machine_code.Image(one.cubin, kernels, one.ptx.splitlines()))
         ptx = "\n".join(one.ptx for _, one in compiled)
+        reasons |= dict.fromkeys(machine_code.beyond(images))
         record = machine_code.describe_all(images, self.device.architecture, ptx)
-        reasons = dict.fromkeys(row.inexact for row in run.report.accesses if row.inexact in order.REPEATED)
         return record if record is None or not reasons else replace(record, inexact="; ".join(reasons))
 
 
@@ -410,6 +419,12 @@ def line_text(case: Case, file: str, number: int) -> str:
         return f"({file.rsplit('/', 1)[-1]})"
     lines = source.text.splitlines()
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
+def _is_beyond(hazard: simulator.Hazard) -> bool:
+    """Tell whether a hazard of unoptimised code is the source's: such code alone copies registers that a wgmma still
+    writes."""
+    return hazard.kind == "out-of-bounds" or (hazard.kind == "race" and "wgmma" not in hazard.message)
 
 
 def hazard_reason(hazards: Sequence[Hazard | simulator.Hazard]) -> str:

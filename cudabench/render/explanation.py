@@ -62,7 +62,13 @@ def title(result: Result) -> str:
 
 
 def summary(result: Result) -> str:
-    """Return what the kernel executes and occupies."""
+    """Return what the kernel executes and occupies, and why hardware may execute more."""
+    code = result.machine_code
+    said = _summary(result)
+    return said if code is None or not code.inexact else f"{said}\n~ hardware may execute more or fewer: {code.inexact}"
+
+
+def _summary(result: Result) -> str:
     code = result.machine_code
     if code is not None and code.instructions_executed is not None:
         sign = "~" if code.inexact else ""
@@ -120,6 +126,15 @@ COLUMNS = (
 COSTLY = ("division", "double")  # warnings of lines that cost more than they look
 
 
+def left_out(out: Console, columns: Sequence[str]) -> None:
+    """Name the columns for which a terminal is too narrow, and where they are to be had."""
+    from rich.text import Text
+
+    if columns:
+        where = "a wider terminal, a pipe (| cat) or --json - has them."
+        out.print(Text(f"Left out for want of room: {', '.join(columns)}; {where}", style="dim"))
+
+
 def accesses(out: Console, rows: Sequence[Access], notes: Sequence[str] = ()) -> None:
     """Print the table of accesses, a row a line, array and kind, then the advice by line and further notes."""
     from rich.table import Table
@@ -147,14 +162,7 @@ def accesses(out: Console, rows: Sequence[Access], notes: Sequence[str] = ()) ->
         style = "red" if row.advice and (cost(row).waste or 0) > 0.5 else "yellow" if row.advice else ""
         table.add_row(*cells, style=style)
     out.print(table)
-    left = [column.heading for column in COLUMNS if column not in columns]
-    if left:
-        out.print(
-            Text(
-                f"Left out for want of room: {', '.join(left)}; a wider terminal, a pipe (| cat) or --json - has them.",
-                style="dim",
-            )
-        )
+    left_out(out, [column.heading for column in COLUMNS if column not in columns])
     lines = [*advice_lines(rows), *notes]
     if lines:
         out.print()

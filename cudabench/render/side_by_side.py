@@ -17,6 +17,7 @@ from cudabench.render.explanation import (
     bank_pictures,
     costly_lines,
     hazards,
+    left_out,
     plain,
     shortened,
     summary,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 SAME = 0.02  # shares under which two costs are the same
 PICTURES = 8  # of pairs that are drawn
+WIDE = 110  # columns of a terminal from which on a cell has all of an access
 Pair = tuple[Access | None, Access | None]
 
 
@@ -92,10 +94,14 @@ def table(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None
     """Print what each access costs in both kernels, with a word where that changed."""
     from rich.table import Table
 
+    narrow = out.width < WIDE
     rows = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     rows.add_column("access", no_wrap=True)
-    rows.add_column(shortened(old.kernel, 24), no_wrap=True)
-    rows.add_column(shortened(new.kernel, 24), no_wrap=True)
+    if narrow:
+        rows.add_column("counted in", no_wrap=True)
+    for result in (old, new):
+        name = shortened(result.kernel, 12 if narrow else 24)
+        rows.add_column(name, no_wrap=True, justify="right" if narrow else "left")
     rows.add_column("", no_wrap=True)
     for before, after in found:
         one = before or after
@@ -103,18 +109,24 @@ def table(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None
         name = f"{one.space} {one.op}" + (f" {shortened(one.array, 16)}" if one.array else "")
         word = changed(before, after)
         style = "green" if "fewer" in word else "red" if "more" in word else "yellow" if word else ""
-        rows.add_row(name, _cell(before, out.width), _cell(after, out.width), word, style=style)
+        if narrow:
+            word = word.removesuffix(f" {unit(one.space)}")
+            rows.add_row(name, unit(one.space), _number(before), _number(after), word, style=style)
+        else:
+            rows.add_row(name, _cell(before), _cell(after), word, style=style)
     out.print(rows)
+    if narrow:
+        left_out(out, ("lanes of a warp", "requests"))
 
 
-def _cell(row: Access | None, width: int) -> str:
+def _number(row: Access | None) -> str:
+    return "-" if row is None else f"{about(row)}{units.digits(cost(row).per_request or 0, 3)}"
+
+
+def _cell(row: Access | None) -> str:
     if row is None:
         return "-"
-    spent = cost(row)
-    text = f"{about(row)}{units.digits(spent.per_request or 0, 3)} {unit(row.space)}"
-    if width < 110:
-        return text
-    return f"{text}, {spoken(row.pattern)}, {about(row)}{units.count(row.requests)} requests"
+    return f"{_number(row)} {unit(row.space)}, {spoken(row.pattern)}, {about(row)}{units.count(row.requests)} requests"
 
 
 def changed(old: Access | None, new: Access | None) -> str:

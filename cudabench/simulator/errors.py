@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cudabench.errors import CudabenchError, DeviceError, UnsupportedFeature, UsageError
+
+if TYPE_CHECKING:
+    from cudabench.simulator.report import Hazard
 
 
 class PtxError(CudabenchError):
@@ -22,4 +27,9 @@ class KernelTrap(DeviceError):
 
 
 class BudgetExceeded(DeviceError):
-    """The kernel ran through its budget of instructions or of time: most likely it never ends."""
+    """The kernel ran through its budget of instructions or of time: most likely it never ends.
+
+    `hazards` are those that were seen until then, which may be why.
+    """
+
+    hazards: tuple[Hazard, ...] = ()

@@ -13,10 +13,10 @@ from cudabench.simulator.check.hazards import readable
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
-from cudabench.simulator.count.counters import NOWHERE, Row, executed_lines
+from cudabench.simulator.count.counters import HALVES, NOWHERE, Row, executed_lines
 from cudabench.simulator.count.footprint import Footprint, Footprints
 from cudabench.simulator.count.trace import Recorder
-from cudabench.simulator.errors import LaunchError
+from cudabench.simulator.errors import BudgetExceeded, LaunchError
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.program import ptx
@@ -209,12 +209,19 @@ def run(
     machine.textures, machine.grid_barrier, machine.tensor_maps = textures, barrier, maps
     if footprint:
         machine.counters.footprints = Footprints(space, code.accesses, plan.blocks)
-    machine.run()
-    executed = [Executed(*times) if times[0] else NEVER for times in machine.executed]
+    try:
+        machine.run()
+    except BudgetExceeded as stopped:
+        stopped.hazards = machine.hazards.records()
+        raise
+    executed = [
+        Executed(warps, lanes, taken, parted, taking=taking) if warps else NEVER
+        for warps, lanes, taken, parted, taking in machine.executed
+    ]
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
-        {kernel: executed_lines(code.blocks, executed, _turns(code, machine))},
+        {kernel: executed_lines(code.blocks, executed, _turns(code, machine), machine.detours)},
         branches(code, executed, plan), _contended(code, machine), _footprint(machine),
     )  # fmt: skip
 
@@ -258,10 +265,11 @@ def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
 def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
     """Return the counts per instruction and array, in the order of the source."""
     found: dict[tuple[Any, ...], Access] = {}
-    undecided = machine.plan.open_lines
+    undecided = machine.plan.undecided
     for row in machine.counters.rows.values():
         access = _access(code, machine, row)
         reason = undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
+        reason = reason or (HALVES if row.number in machine.counters.halves else None)
         access = access if reason is None else access._replace(inexact=reason)
         key = access.key
         have = found.get(key)  # of another copy of an inlined function

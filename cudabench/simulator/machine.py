@@ -28,6 +28,7 @@ from cudabench.simulator.masks import MOST_BYTES, joined, parted
 from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.code import CLUSTER_WORDS, GRID_BARRIER, Barrier, Block, Op
+from cudabench.simulator.report import Executed
 from cudabench.simulator.stack import Stack
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
@@ -67,8 +68,8 @@ class Machine:
         self.deadline = time.monotonic() + seconds if seconds is not None else math.inf
         self.hazards = Hazards(plan.code, space)
         self.instructions = 0
-        # By block of code: warps, lanes, lanes that took the branch at its end, warps that it parted.
-        self.executed = [[0, 0, 0, 0] for _ in plan.code.blocks]
+        # By block of code: warps, lanes; of the branch at its end lanes that took it, warps parted, warps that took it.
+        self.executed = [[0, 0, 0, 0, 0] for _ in plan.code.blocks]
         self.ranks = [block.rank for block in plan.code.blocks]
         self.steps = 0
         self.output: list[str] = []
@@ -93,6 +94,7 @@ class Machine:
         self.locks: Locks | None = None
         # By atomic instruction: its addresses, and whether what it returns is used.
         self.contention: dict[int, tuple[Contention, bool]] = {}
+        self.detours: dict[int, Executed] = {}  # by PTX line: what called a subroutine
         self._warps = -1
 
     # What instructions use.
@@ -130,6 +132,21 @@ class Machine:
         if self._warps < 0:
             self._warps = active_warps(self.mask, self.chunk)
         return self._warps
+
+    def detour(self, line: int, called: Array, zero: Array) -> None:
+        """Note which lanes call the subroutine of a division or root, and of those the ones whose operand is zero."""
+        active = self.chunk.root if self.mask is None else self.mask
+        others = ~called
+        if active is not None:
+            called, others = called & active, others & active
+        lanes, taking = active_lanes(called, self.chunk), active_warps(called, self.chunk)
+        if not lanes:
+            return
+        zero = called & zero
+        self.detours[line] = self.detours.get(line, Executed()).plus(
+            taken=lanes, taking=taking, parted=taking + active_warps(others, self.chunk) - self.warps,
+            zero_lanes=active_lanes(zero, self.chunk), zero_warps=active_warps(zero, self.chunk),
+        )  # fmt: skip
 
     def lanes(self) -> Array:
         """Return the active lanes as a full (blocks, threads) bool array."""
@@ -373,10 +390,11 @@ class Machine:
         """Send lanes to a branch's target or past it."""
         yes, no = self.split(op, mask)
         if yes is not False:
-            apart = 0 if no is False else active_warps(yes, self.chunk) + active_warps(no, self.chunk) - self.warps
+            taking = self.warps if no is False else active_warps(yes, self.chunk)
             times = self.executed[number]
             times[2] += active_lanes(yes, self.chunk)
-            times[3] += apart
+            times[3] += 0 if no is False else taking + active_warps(no, self.chunk) - self.warps
+            times[4] += taking
             self.arrive(op.targets[0], yes)
         if no is not False:
             self.arrive(number + 1, no)

@@ -56,7 +56,7 @@ class Plan:
         self.forget()
 
     @cached_property
-    def open_lines(self) -> dict[int, str]:
+    def undecided(self) -> dict[int, str]:
         """The lines of the PTX whose counts depend on the order of atomics, and by what."""
         return order.open_lines(self.code)
 

@@ -147,8 +147,10 @@ class Hazard(NamedTuple):
 class Executed(NamedTuple):
     """How often an instruction ran: warps with an active lane, their active lanes.
 
-    Of a branch also: the lanes that took it, and the warps that it parted. Of an atomic on shared memory that the
-    machine code does in a loop: how often warps go through that, and the lanes that do.
+    Of a branch also: the lanes that took it, the warps that it parted, and those of which any lane took it. The same of
+    a division or root whose machine code calls a subroutine for operands out of the ordinary; of those lanes the ones
+    whose operand is zero, and their warps. Of an atomic on shared memory that the machine code does in a loop: how
+    often warps go through it, and their lanes.
     """
 
     warps: int = 0
@@ -157,14 +159,18 @@ class Executed(NamedTuple):
     parted: int = 0
     turns: int = 0
     waiting: int = 0
+    taking: int = 0
+    zero_warps: int = 0
+    zero_lanes: int = 0
 
     def plus(
-        self, warps: int = 0, lanes: int = 0, taken: int = 0, parted: int = 0, turns: int = 0, waiting: int = 0
-    ) -> Executed:
+        self, warps: int = 0, lanes: int = 0, taken: int = 0, parted: int = 0, turns: int = 0, waiting: int = 0,
+        taking: int = 0, zero_warps: int = 0, zero_lanes: int = 0,
+    ) -> Executed:  # fmt: skip
         """Return the sum."""
         return Executed(
             self.warps + warps, self.lanes + lanes, self.taken + taken, self.parted + parted, self.turns + turns,
-            self.waiting + waiting,
+            self.waiting + waiting, self.taking + taking, self.zero_warps + zero_warps, self.zero_lanes + zero_lanes,
         )  # fmt: skip
 
 

@@ -152,15 +152,15 @@ def plain_name(symbol: str) -> str:
 
     >>> plain_name("_ZZ4bumpE5count"), plain_name("_ZN2ns5tableE"), plain_name("_ZL4flag"), plain_name("total")
     ('count', 'table', 'flag', 'total')
-    >>> plain_name("_ZZ6kernelILi8EEvPfE4tile"), plain_name("_ZZ6kernelILi8EEvPfE4tile_0")
-    ('tile', 'tile')
+    >>> plain_name("_ZZ6kernelILi8EEvPfE4tile"), plain_name("_ZZ6kernelILi8EEvPfE4tile_0"), plain_name("_ZZ1kPiE1s_$_0")
+    ('tile', 'tile', 's')
     """
     if not symbol.startswith("_Z"):
         return symbol
     # A number may also be a template's argument: a name is what the symbol ends with, but for closing letters.
     for match in re.finditer(r"(?<!\d)(\d+)(?=[A-Za-z_])", symbol):
         end = match.end() + int(match[0])
-        if end <= len(symbol) and re.fullmatch(r"E*(_\d*_?)?", symbol[end:]):
+        if end <= len(symbol) and re.fullmatch(r"E*(_\d*_?)?(\$_\d+)?", symbol[end:]):
             return symbol[match.end() : end]
     return symbol
 

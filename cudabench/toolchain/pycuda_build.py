@@ -34,6 +34,7 @@ NVCC = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runti
 CCCL = "nvidia-cuda-cccl>=13,<14"  # the C++ library, which counts its releases by itself
 GPU_EXTRA = ("pycuda>=2024.1", "nvidia-ml-py>=12")  # where the package's metadata does not tell
 WORK = "work"  # the variable of the commands that holds the temporary folder
+MOST_WORDS = 400  # characters of a log's line in a message
 CHECKED_ELEMENTS = 1 << 24  # of the first kernel: 201 MB moved, over the L2 cache of any card of today
 # pip and uv read their settings from the home folder, and PyCUDA's build its configuration, so both get theirs.
 _BUILD_SETTINGS = (
@@ -107,8 +108,12 @@ def refuse_without_compiler() -> None:
             f"setup-gpu builds PyCUDA on Linux, also under WSL, and this is {sys.platform}: install PyCUDA from "
             "conda-forge, with `conda install -c conda-forge pycuda`."
         )
-    compiler = os.environ.get("CXX", "g++")
-    if not shutil.which(shlex.split(compiler)[0] if compiler.strip() else "g++"):
+    compiler = os.environ.get("CXX", "").strip() or "g++"
+    try:
+        program = shlex.split(compiler)[0]
+    except ValueError:
+        raise UsageError(f"CXX is {compiler}, whose quotation marks do not match: name a C++ compiler.") from None
+    if not shutil.which(program):
         raise DeviceUnusable(
             f"PyCUDA is C++ and there is no {compiler} here: install it, as with `apt install g++` or "
             "`dnf install gcc-c++`."
@@ -296,10 +301,10 @@ def reason(log: str) -> str:
     """Return why a step failed, in a clause with the repair, from what it printed."""
     for pattern, sentence in _REASONS.items():
         if match := re.search(pattern, log, re.MULTILINE):
-            found = [word for word in match.groupdict().values() if word]
+            found = [word[:MOST_WORDS] for word in match.groupdict().values() if word]
             return sentence.format(what=found[0] if found else "")
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "it ended without a word")
-    return f"{last}; the whole log is shown with --verbose"
+    return f"{last[:MOST_WORDS]}; the whole log is shown with --verbose"
 
 
 def _install(where: Environment, find_links: str | None) -> str:

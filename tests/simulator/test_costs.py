@@ -125,3 +125,40 @@ def test_asynchronous_copies_are_no_shared_stores(launch: Callable[..., Any]) ->
     assert {(row.space, row.op) for row in report.accesses} == {
         ("global", "load"), ("global", "store"), ("shared", "load")
     }  # fmt: skip
+
+
+ORDINARY = {
+    "float": {"a / b": [(0.0, 3.0), (1.0, 0.0), (1e-44, 1.0), (1e30, 1e-30), (1.0, np.inf)],
+              "1.0f / b": [(1.0, 0.0), (1.0, 1e-40), (1.0, 3e38)],
+              "sqrtf(b)": [(1.0, 0.0), (1.0, 1e-40), (1.0, -1.0), (1.0, np.inf)]},
+    "double": {"a / b": [(0.0, 3.0), (1.0, 0.0), (1e-320, 1.0), (1e300, 1e-300)],
+               "1.0 / b": [(1.0, 0.0), (1.0, 1e-310)],
+               "sqrt(b)": [(1.0, 0.0), (1.0, 1e-310), (1.0, -1.0)]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("type_", "statement"), [(type_, each) for type_, statements in ORDINARY.items() for each in statements]
+)
+def test_operands_out_of_the_ordinary_call_a_subroutine(launch: Callable[..., Any], type_: str, statement: str) -> None:
+    """Zeros, denormals and infinities are told from others; of two warps, one has some of them and parts."""
+    bad = ORDINARY[type_][statement]
+    dtype = np.float32 if type_ == "float" else np.float64
+    a, b = np.full(64, 1.5, dtype), np.full(64, 2.5, dtype)
+    a[: len(bad)], b[: len(bad)] = zip(*bad, strict=True)
+    source = K + f"({type_} *o, const {type_} *x, const {type_} *y) {{\n"
+    source += f" {type_} a = x[threadIdx.x], b = y[threadIdx.x];\n o[threadIdx.x] = a + {statement}; }}"
+    lines = launch(source, 1, 64, [np.empty(64, dtype), a, b]).executed["k"]
+    (called,) = [times for times in lines.values() if times.taken]
+    zero = [one[0] if statement == "a / b" else one[1] for one in bad].count(0)
+    assert (called.taken, called.taking, called.parted) == (len(bad), 1, 1)
+    assert (called.zero_lanes, called.zero_warps) == (zero, 1)
+
+
+def test_ordinary_operands_call_nothing(launch: Callable[..., Any]) -> None:
+    """Divisions and roots of numbers of the usual size are done in line, and so are fast ones of any."""
+    source = K + "(float *o, double *d) {\n int i = threadIdx.x;\n"
+    source += " o[i] = sqrtf(o[i]) / (o[i] + 2) + 1 / (o[i] + 3) + __fdividef(0.0f, o[i]);\n"
+    source += " d[i] = sqrt(d[i]) / (d[i] + 2) + 1 / (d[i] + 3); }"
+    report = launch(source, 1, 64, [np.linspace(1e-3, 1e4, 64, dtype=np.float32), np.linspace(1e-3, 1e4, 64)])
+    assert not any(times.taken for times in report.executed["k"].values())

@@ -59,13 +59,17 @@ class Trail:
         if kind not in self.kinds:
             self.kinds[kind] = (np.zeros(self.granules, np.int32), np.zeros(self.granules, np.int32))
         last, what = self.kinds[kind]
-        several = (last[granules] != 0) & (last[granules] != blocks)
+        before = last[granules] if kind != "store" else None
         last[granules] = blocks
         meeting = last[granules] != blocks
-        if kind != "store":
-            last[granules[several | meeting]] = MANY
+        met = bool(meeting.any())
+        if before is not None:
+            several = (before != 0) & (before != blocks)
+            if met:
+                several |= meeting
+            last[granules[several]] = MANY
         what[granules] = access
-        return bool(meeting.any())
+        return met
 
 
 class GridRaces:

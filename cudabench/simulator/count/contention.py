@@ -81,5 +81,17 @@ def distinct_pairs(places: Array, which: Array, blocks: Array) -> Array:
     """Return the different pairs of places[which] and blocks as rows of two columns; by one number a pair, since rows
     are slow to compare."""
     width = int(blocks.max(initial=0)) + 1
-    found = told_apart(which * width + blocks)[0]
+    found = different(which * width + blocks)
     return np.stack([places[found // width], found % width], axis=1)
+
+
+def different(values: Array) -> Array:
+    """Return the different integers in ascending order, found as in `told_apart`."""
+    if not values.size:
+        return values
+    least, most = int(values.min()), int(values.max())
+    if most - least > DENSE * values.size:
+        return np.unique(values)
+    there = np.zeros(most - least + 1, dtype=bool)
+    there[values - least] = True
+    return np.flatnonzero(there) + least

@@ -33,6 +33,7 @@ SECTOR_SHIFT = 5
 SECTOR = 1 << SECTOR_SHIFT
 LINE_SHIFT = 7
 MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
+HALVES = "copies that begin in the middle of a sector: hardware asks for up to an eighth more sectors"
 _FULL_WARP = np.uint64(0x0101010101010101)
 
 
@@ -81,11 +82,15 @@ def _lanes(mask: Array, chunk: Chunk) -> int:
 
 
 def executed_lines(
-    blocks: Sequence[Block], executed: Sequence[Executed], turns: Mapping[int, Sequence[int]]
+    blocks: Sequence[Block],
+    executed: Sequence[Executed],
+    turns: Mapping[int, Sequence[int]],
+    detours: Mapping[int, Executed],
 ) -> dict[int, Executed]:
     """Return how often each PTX line ran, from how often each block did; the copies of an inlined function add up.
 
-    turns: of the lines of atomics that are loops, their turns and the lanes that wait.
+    turns: of the lines of atomics that are loops, their turns and the lanes that wait. detours: of divisions and roots,
+    what called a subroutine.
     """
     lines: dict[int, Executed] = {}
     for block, times in zip(blocks, executed, strict=True):
@@ -96,9 +101,11 @@ def executed_lines(
         if times.taken or times.parted:
             assert block.terminator is not None
             line = block.terminator.line.ptx_line
-            lines[line] = lines[line].plus(taken=times.taken, parted=times.parted)
+            lines[line] = lines[line].plus(taken=times.taken, parted=times.parted, taking=times.taking)
     for line, (passes, waiting) in turns.items():
         lines[line] = lines[line].plus(turns=passes, waiting=waiting)
+    for line, called in detours.items():
+        lines[line] = lines[line].plus(*called)
     return lines
 
 
@@ -189,6 +196,7 @@ class Counters:
         self.patterns, self.seen = plan.patterns, plan.seen
         self.rows: dict[tuple[int, Place], Row] = {}
         self.turns: dict[int, list[int]] = {}  # of atomics that are loops: turns, lanes that wait
+        self.halves: set[int] = set()  # copies of half sectors, see `shifted_copy`
         self.atomics: dict[Key, tuple[atomics.Cost, Look]] = {}
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
         self.remembered = 0  # bytes of the patterns that are new
@@ -500,6 +508,7 @@ class Counters:
 
         Where copies of 16 bytes a lane bring what lies in one sector to two lines of 128 bytes of shared memory, each
         of them asks for it: so an H200 counts rows that are padded by 16 bytes (benchmarks/results/counts_h200.md).
+        Where only a half of some sectors is copied, it asks for more, by a rule that is not known: `halves`.
         """
         shift = target_offset - source_offset
         alike = type(source) is Affine and type(target) is Affine and source.coefficients == target.coefficients
@@ -514,7 +523,10 @@ class Counters:
         lines = _rows(tos, on) >> LINE_SHIFT
         if not len(once):
             return
-        twice = int(distinct(once << 20 | (lines & ((1 << 20) - 1))).sum()) - int(distinct(once).sum())
+        apart = distinct(once)
+        twice = int(distinct(once << 20 | (lines & ((1 << 20) - 1))).sum()) - int(apart.sum())
+        if (2 * apart != distinct(_rows(froms, on) >> SECTOR_SHIFT - 1)).any():
+            self.halves.add(number)
         row = next((row for (own, _), row in self.rows.items() if own == number), None)
         if twice and row is not None:
             next(iter(row.looks.values()))[1] += twice * times

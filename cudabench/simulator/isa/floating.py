@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cudabench.simulator.count import detours
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.program.builder import Builder
@@ -124,6 +125,24 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
     return run
 
 
+def counted(builder: Builder, ins: Instruction, run: Run) -> Run:
+    """Return the run of a division or root that also notes which lanes call the subroutine behind the kernel."""
+    rule = detours.rule(ins.opcode, ins.modifiers)
+    if rule is None:
+        return run
+    dtype, line = DTYPES[ins.modifiers[-1]], ins.location.ptx_line
+    sources = tuple(builder.source(operand, ins.modifiers[-1]) for operand in ins.operands[1:])
+
+    def run_counted(machine: Machine) -> None:
+        values = [as_array(machine.registers[source], dtype, machine.chunk) for source in sources]
+        called = rule(*values)
+        if called.any():
+            machine.detour(line, called, values[0] == 0)
+        run(machine)
+
+    return run_counted
+
+
 def _directed(ins: Instruction, plain: Function, directed: Callable[..., Array]) -> Function:
     mode = rounding_mode(ins)
     if mode == "rn":
@@ -175,7 +194,8 @@ def build_mad(builder: Builder, ins: Instruction) -> Run:
 @instruction("div", types=FLOATS)
 def build_div(builder: Builder, ins: Instruction) -> Run:
     """Build div; .approx and .full are rounded to nearest."""
-    return build_float(builder, ins, _directed(ins, np.divide, rounding.divide), ins.modifiers[-1])
+    run = build_float(builder, ins, _directed(ins, np.divide, rounding.divide), ins.modifiers[-1])
+    return counted(builder, ins, run)
 
 
 def smallest(x: Array, y: Array) -> Array:
@@ -249,7 +269,8 @@ def _cosine(x: Array) -> Array:
 @instruction("sqrt")
 def build_sqrt(builder: Builder, ins: Instruction) -> Run:
     """Build sqrt."""
-    return build_float(builder, ins, _directed(ins, np.sqrt, rounding.square_root), ins.modifiers[-1])
+    run = build_float(builder, ins, _directed(ins, np.sqrt, rounding.square_root), ins.modifiers[-1])
+    return counted(builder, ins, run)
 
 
 @instruction("rcp")
@@ -259,7 +280,7 @@ def build_rcp(builder: Builder, ins: Instruction) -> Run:
     if type_ == "f64" and "approx" in ins.modifiers:
         return build_float(builder, ins._replace(modifiers=("f64",)), _upper(lambda x: 1.0 / x), type_)
     function = _directed(ins, lambda x: x.dtype.type(1) / x, lambda x, mode: rounding.divide(np.ones_like(x), x, mode))
-    return build_float(builder, ins, function, type_)
+    return counted(builder, ins, build_float(builder, ins, function, type_))
 
 
 def _upper(function: Function) -> Function:
@@ -277,7 +298,7 @@ def build_rsqrt(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
     if type_ == "f64" and "ftz" in ins.modifiers:
         return build_float(builder, ins._replace(modifiers=("f64",)), _upper(lambda x: 1.0 / np.sqrt(x)), type_)
-    return build_float(builder, ins, _wide(lambda x: 1.0 / np.sqrt(x)), type_)
+    return counted(builder, ins, build_float(builder, ins, _wide(lambda x: 1.0 / np.sqrt(x)), type_))
 
 
 def _unary(name: str, function: Function) -> None:

@@ -157,7 +157,8 @@ def _wmma_mma(builder: Builder, ins: Instruction, shape: Shape) -> Op:
 def _wmma_memory(builder: Builder, ins: Instruction, shape: Shape, matrix: str, type_: str) -> Op:
     """Build wmma.load and wmma.store: element (row, column) lies at row * stride + column, or the other way round.
 
-    A register whose elements are neighbours in memory moves as one; else each element by itself.
+    A register whose elements are neighbours in memory moves as one, and so do two of 32 bits of an accumulator; else
+    each element by itself.
     """
     loads = ins.modifiers[0] == "load"
     rows_first = "row" in ins.modifiers
@@ -187,7 +188,9 @@ def _wmma_memory(builder: Builder, ins: Instruction, shape: Shape, matrix: str, 
     space = space_of(ins)
     width = UNSIGNED[64] if bits == 64 else _U32 if neighbours else UNSIGNED[bits]
     kind: AccessKind = "load" if loads else "store"
-    access = MemoryOp(builder, kind, width, 1, space)
+    pairs = matrix == "c" and each == 1 and bits == 32 and held % 2 == 0
+    pairs = bool(pairs and (slow[:, ::2] == slow[:, 1::2]).all() and (fast[:, 1::2] - fast[:, ::2] == 1).all())
+    access = MemoryOp(builder, kind, width, 2 if pairs else 1, space)
 
     def where(machine: Machine, element: int) -> Array:
         """Return the address of an element of each lane."""
@@ -199,6 +202,20 @@ def _wmma_memory(builder: Builder, ins: Instruction, shape: Shape, matrix: str, 
         far, near = (np.tile(part[:, element], chunk.warps).reshape(1, -1) for part in (slow, fast))
         found: Array = start + (far * step + near) * bits // 8
         return found
+
+    def run_load_pairs(machine: Machine) -> None:
+        for number in range(0, len(registers), 2):
+            if number < held:
+                found = load(machine, access, space, where(machine, number), 0) or [np.zeros((1, 1), width)] * 2
+            else:
+                found = [machine.registers[registers[number % held + part]] for part in (0, 1)]
+            for target, value in zip(registers[number : number + 2], found, strict=True):
+                machine.put(target, value)
+
+    def run_store_pairs(machine: Machine) -> None:
+        for number in range(0, held, 2):
+            values = [machine.array(source, _U32) for source in registers[number : number + 2]]
+            store(machine, access, space, where(machine, number), 0, values)
 
     def run_load(machine: Machine) -> None:
         for number, target in enumerate(registers):
@@ -221,4 +238,6 @@ def _wmma_memory(builder: Builder, ins: Instruction, shape: Shape, matrix: str, 
                 part = value if neighbours else (value >> np.uint32(bits * within)).astype(width)
                 store(machine, access, space, where(machine, number * each + within), 0, [part])
 
+    if pairs:
+        return meeting(run_load_pairs if loads else run_store_pairs, ins)
     return meeting(run_load if loads else run_store, ins)

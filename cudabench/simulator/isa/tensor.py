@@ -118,7 +118,10 @@ def unpacked(lanes: Array, type_: str) -> Array:
 def together(machine: Machine, registers: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """Return some registers of all lanes: (blocks or 1, warps, 32, registers)."""
     parts = [by_warp(machine, as_array(machine.registers[i], dtype, machine.chunk)) for i in registers]
-    return np.stack(np.broadcast_arrays(*parts), axis=-1)
+    found: Array = np.empty((max(part.shape[0] for part in parts), *parts[0].shape[1:], len(parts)), parts[0].dtype)
+    for place, part in enumerate(parts):
+        found[..., place] = part
+    return found
 
 
 def multiplied(a: Array, b: Array, c: Array, type_: str, outer: str, mode: str, how: Sequence[str]) -> Array:

@@ -1,0 +1,78 @@
+"""Ctrl-C and SIGTERM around libraries that would lose them, or that must not be stopped half-way."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
+    """Return what handles the signals in Python; nothing outside the main thread, where no handler runs."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    found = {number: signal.getsignal(number) for number in STOPS}
+    return {number: handler for number, handler in found.items() if callable(handler)}
+
+
+@contextlib.contextmanager
+def heard() -> Iterator[None]:
+    """Let what a signal's handler raises pass where a library raises an error of its own in its place, as DuckDB does:
+    it asks for signals while it works."""
+    raised: list[BaseException] = []
+
+    def listening(handler: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], None]:
+        def handle(number: int, frame: FrameType | None) -> None:
+            try:
+                handler(number, frame)
+            except BaseException as error:
+                raised.append(error)
+                raise
+
+        return handle
+
+    before = _handlers()
+    for number, handler in before.items():
+        signal.signal(number, listening(handler))
+    try:
+        yield
+    except Exception:
+        if raised:
+            raise raised[0] from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Keep signals until the end. Processes that are started meanwhile begin with both blocked: see `ready`."""
+    came: list[int] = []
+    before = _handlers()
+    for number in before:
+        signal.signal(number, lambda number, _: came.append(number))
+    blocks = bool(before) and hasattr(signal, "pthread_sigmask")
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS) if blocks else None
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # one that waited is handled here
+        if came:
+            signal.raise_signal(came[0])
+
+
+def ready() -> None:
+    """End a started process' deafness: SIGTERM ends it, and a terminal's Ctrl-C is left to the process that started
+    it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)

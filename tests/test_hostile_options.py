@@ -1,0 +1,64 @@
+"""Every command of the tree, those to come too: an option of one value that is given twice is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+import pytest
+
+from cudabench import cli, operations
+
+
+def leaves(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield every command that is no group, with the words that lead to it."""
+    if not isinstance(command, click.Group):
+        yield words, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        yield from leaves(inner, (*words, "k.cu" if name == "FILE.cu" else name))
+
+
+TREE = dict(leaves(cli.group))
+
+
+def single(command: click.Command) -> list[click.Option]:
+    """Return a command's options that take one value, or one list of values."""
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    return [one for one in options if not (one.multiple or one.is_flag or one.count)]
+
+
+def value_of(option: click.Option) -> list[str]:
+    """Return words that an option takes."""
+    return ["1"] * max(option.nargs, 1)
+
+
+def test_the_tree_is_whole() -> None:
+    """Operations, commands and the commands of groups are all in it, most with options of one value."""
+    assert {words[0] for words in TREE} == {*operations.SUMMARIES, *cli.COMMANDS}
+    assert {("fleet", "shard"), ("fleet", "submit"), ("fleet", "resume"), ("fleet", "report")} <= {*TREE}
+    assert sum(bool(single(command)) for command in TREE.values()) > 0.8 * len(TREE)
+
+
+@pytest.mark.parametrize("words", TREE, ids=" ".join)
+def test_an_option_of_one_value_is_given_once(
+    cudabench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Twice is a usage error that names the option and both values, under any of its names; nothing runs."""
+    invoke = click.Command.invoke
+
+    def run(command: click.Command, context: click.Context) -> Any:
+        assert isinstance(command, click.Group), f"{words} ran"
+        return invoke(command, context)
+
+    monkeypatch.setattr(click.Command, "invoke", run)
+    for option in single(TREE[words]):
+        value = value_of(option)
+        for first, second in [(option.opts[0], option.opts[-1]), (option.opts[-1], option.opts[0])]:
+            ran = cudabench(*words, first, *value, second, *value)
+            assert ran.code == 2, (option.opts, ran.err)
+            assert f"{max(option.opts, key=len)} is given 2 times, {' '.join(value)} and" in ran.err, ran.err
