@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench import simulator
+from cudabench import cli, simulator
 from cudabench.toolchain.compiler import compile_ptx
 
 SOURCE = """
@@ -98,6 +98,28 @@ def importing() -> float:
     return min(float(subprocess.run(command, capture_output=True, text=True, env=settings).stdout) for _ in range(5))
 
 
+def small_launches() -> float:
+    """Return the mean time of the launches of `solve --size 64 --kernel gauss-jordan`, 258 of five kernels."""
+    from cudabench.devices import sim
+
+    times: list[float] = []
+    launch = sim.simulator.run
+
+    def timed(*arguments: Any, **options: Any) -> Any:
+        start = time.perf_counter()
+        report = launch(*arguments, **options)
+        times.append(time.perf_counter() - start)
+        return report
+
+    sim.simulator.run = timed
+    try:
+        words = ["solve", "--device", "sim", "--size", "64", "--kernel", "gauss-jordan", "--no-cpu", "--quiet"]
+        assert cli.invoke(words) == 0
+    finally:
+        sim.simulator.run = launch
+    return sum(times) / len(times)
+
+
 def main() -> None:
     """Measure and print."""
     ptx = compile_ptx(SOURCE, "speed.cu").ptx
@@ -109,6 +131,7 @@ def main() -> None:
     small, tiny = np.zeros((32, 32), np.float32), rng.random((32, 32), dtype=np.float32)
     arguments = [small, tiny, 32, 32]
     show("launch of one block of smem-pad", best(50, lambda: run(program, "smem_pad", 1, (32, 32), arguments)), 0.002)
+    show("launch of `solve 64`, mean of 258", small_launches(), 0.003)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for n in (4096, 4095):
         a, o = rng.random((n, n), dtype=np.float32), np.zeros((n, n), np.float32)

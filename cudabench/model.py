@@ -125,10 +125,21 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class ByValue:
-    """An argument that is a struct or vector: its bytes, and the alignment of its type."""
+    """An argument that is a struct or vector: its bytes, and the alignment of its type.
+
+    pointers: (offset in bytes, buffer) of its members that point at buffers.
+    """
 
     content: bytes
     align: int
+    pointers: tuple[tuple[int, str], ...] = ()
+
+    def pointing(self, addresses: Mapping[str, int]) -> bytes:
+        """Return the bytes with the addresses of the buffers in their places."""
+        content = bytearray(self.content)
+        for offset, buffer in self.pointers:
+            content[offset : offset + 8] = addresses[buffer].to_bytes(8, "little")
+        return bytes(content)
 
 
 @dataclass(frozen=True)
@@ -195,7 +206,8 @@ class Launch:
     """One kernel launch. Arguments are names of buffers, textures or tensor maps over them, NumPy scalars, or structs
     as `ByValue`, in the order of the kernel's parameters.
 
-    `unit` has the function; None means the case's own source.
+    `unit` has the function; None means the case's own source. `cluster`: the blocks of a cluster, where the launch says
+    them and not the kernel.
     """
 
     function: str
@@ -204,6 +216,7 @@ class Launch:
     arguments: tuple[Any, ...]
     shared_bytes: int = 0
     unit: Unit | None = None
+    cluster: Dim | None = None
 
 
 @dataclass(frozen=True)
@@ -467,6 +480,11 @@ class Case:
     def threads(self) -> int:
         """Return the threads of a block."""
         return math.prod(self.block)
+
+    @property
+    def cluster(self) -> Dim | None:
+        """Return the blocks of a cluster, None where the launch does not say them."""
+        return self.launches[0].cluster if self.launches else None
 
     @property
     def dynamic_shared_bytes(self) -> int:
@@ -931,6 +949,9 @@ class Result:
     fuzz: Annotated[
         Mapping[str, Any] | None,
         "Of run --fuzz: how many cases were right, what is undecided and why, what failed, and the line to repeat it.",
+    ] = None
+    cluster: Annotated[
+        Dim | None, "Blocks of a cluster (x, y, z), with --cluster; null where the kernel alone says them, or nothing."
     ] = None
 
 

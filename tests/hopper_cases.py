@@ -13,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
 import sys
+import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -262,7 +264,7 @@ def simulated(chosen: list[Case]) -> Iterator[tuple[list[Array], list[Any]]]:
     from cudabench import simulator
     from cudabench.toolchain.compiler import compile_ptx
 
-    names = [f"kernel{place}" for place in range(len(chosen))]
+    names = kernel_names(chosen)
     compiled = compile_ptx(module_text(chosen), "cases.cu", names=names)
     program = simulator.load(compiled.ptx)
     for name, case in zip(names, chosen, strict=True):
@@ -284,42 +286,54 @@ def launched(program: Any, entry: str, case: Case) -> tuple[list[Array], list[An
     return [x for x in arguments if isinstance(x, np.ndarray)], list(report.hazards)
 
 
+def kernel_names(chosen: list[Case]) -> list[str]:
+    """Return the kernel of each case in the file of all: kernel0, kernel1 and so on, one for each text."""
+    places = {text: place for place, text in enumerate(dict.fromkeys(case.text for case in chosen))}
+    return [f"kernel{places[case.text]}" for case in chosen]
+
+
 def module_text(chosen: list[Case]) -> str:
-    """Return one file with the kernels of all cases, kernel0, kernel1 and so on: one compile for all."""
-    texts = [re.sub(r"\bkernel\(", f"kernel{place}(", case.text) for place, case in enumerate(chosen)]
-    return "".join(texts)
+    """Return one file with the kernels of all cases: one compile for all."""
+    texts = dict(zip(kernel_names(chosen), (case.text for case in chosen), strict=True))
+    return "".join(re.sub(r"\bkernel\(", f"{name}(", text) for name, text in texts.items())
 
 
-def on_gpu(chosen: list[Case], device: Any) -> Iterator[list[Array]]:
-    """Yield the arrays after the launch of each case on a GPU."""
-    from cudabench.model import Launch, Source, TensorMap
+def on_gpu(chosen: list[Case], device: Any, first: int = 0) -> Iterator[list[Array]]:
+    """Compile, and return the arrays after the launch of each case on a GPU, from the one numbered `first` on."""
+    from cudabench.model import Source
 
-    names = [f"kernel{place}" for place in range(len(chosen))]
+    names = kernel_names(chosen)
     module = device.load(Source("cases.cu", module_text(chosen)), {}, names)
-    for name, case in zip(names, chosen, strict=True):
-        pointers, arguments = {}, []
-        for place, value in enumerate(case.arguments):
-            if isinstance(value, np.ndarray):
-                buffer = f"a{place}"
-                pointers[buffer] = device.allocate(value.nbytes)
-                device.upload(pointers[buffer], value)
-                arguments.append(buffer)
-            elif isinstance(value, Map):
-                sides = value.sizes, value.strides, value.box, value.steps
-                arguments.append(TensorMap(f"a{value.place}", value.dtype, *sides, value.swizzle, value.fill))
-            else:
-                arguments.append(value)
-        grid, block = ((*sides, 1, 1)[:3] for sides in (case.grid, case.block))
-        work = device.bind(module, [Launch(name, grid, block, tuple(arguments), case.shared)], pointers)
-        device.run(work, f"running {case.name}")
-        found = []
-        for place, value in enumerate(case.arguments):
-            if isinstance(value, np.ndarray):
-                back = np.empty_like(value)
-                device.download(pointers[f"a{place}"], back)
-                device.release(pointers[f"a{place}"])
-                found.append(back)
-        yield found
+    return (launched_on_gpu(device, module, *pair) for pair in list(zip(names, chosen, strict=True))[first:])
+
+
+def launched_on_gpu(device: Any, module: Any, name: str, case: Case) -> list[Array]:
+    """Return the arrays after a case's launch."""
+    from cudabench.model import Launch, TensorMap
+
+    pointers, arguments = {}, []
+    for place, value in enumerate(case.arguments):
+        if isinstance(value, np.ndarray):
+            buffer = f"a{place}"
+            pointers[buffer] = device.allocate(value.nbytes)
+            device.upload(pointers[buffer], value)
+            arguments.append(buffer)
+        elif isinstance(value, Map):
+            sides = value.sizes, value.strides, value.box, value.steps
+            arguments.append(TensorMap(f"a{value.place}", value.dtype, *sides, value.swizzle, value.fill))
+        else:
+            arguments.append(value)
+    grid, block = ((*sides, 1, 1)[:3] for sides in (case.grid, case.block))
+    work = device.bind(module, [Launch(name, grid, block, tuple(arguments), case.shared)], pointers)
+    device.run(work, f"running {case.name}")
+    found = []
+    for place, value in enumerate(case.arguments):
+        if isinstance(value, np.ndarray):
+            back = np.empty_like(value)
+            device.download(pointers[f"a{place}"], back)
+            device.release(pointers[f"a{place}"])
+            found.append(back)
+    return found
 
 
 def differing(one: list[Array], other: list[Array]) -> int:
@@ -327,18 +341,44 @@ def differing(one: list[Array], other: list[Array]) -> int:
     return sum(int(np.count_nonzero(x.view(np.uint8) != y.view(np.uint8))) for x, y in zip(one, other, strict=True))
 
 
-def run(path: str, pattern: str = "") -> None:
-    """Run the cases on the first GPU and keep what they leave, in an .npz file."""
-    from cudabench.devices.cuda import CudaDevice
+def run(path: str, pattern: str = "", first: str = "0") -> None:
+    """Run the cases on the first GPU and keep what each leaves at once, in an .npz file.
 
-    chosen, kept = cases(pattern), {}
+    A case that fails takes its process' GPU with it: it is named, and a process of its own goes on behind it.
+    """
+    from cudabench.devices.cuda import CudaDevice
+    from cudabench.errors import CudabenchError
+
+    chosen, done = cases(pattern), int(first)
+    if not done:
+        Path(path).unlink(missing_ok=True)
     with CudaDevice(0) as device:
-        try:
-            for case, arrays in zip(chosen, on_gpu(chosen, device), strict=True):
-                kept.update({f"{case.name}//{place}".replace("/", "_"): array for place, array in enumerate(arrays)})
-        finally:
-            np.savez_compressed(path, **kept)
-            print(f"{len(kept)} arrays of {len(chosen)} cases")
+        left = on_gpu(chosen, device, done)
+        while done < len(chosen):
+            try:
+                arrays = next(left)
+            except CudabenchError as error:
+                print(f"{chosen[done].name}: {error}", flush=True)
+                keep(path, chosen[done].name, [], str(error))
+                break
+            keep(path, chosen[done].name, arrays)
+            done += 1
+    if done + 1 < len(chosen):
+        command = [sys.executable, "-m", "tests.hopper_cases", "run", path, pattern, str(done + 1)]
+        subprocess.run(command, check=False)
+    else:
+        print(f"{len(np.load(path))} arrays of {len(chosen)} cases")
+
+
+def keep(path: str, name: str, arrays: list[Array], failed: str = "") -> None:
+    """Add a case's arrays to an .npz file, or how it failed."""
+    parts = {str(place): array for place, array in enumerate(arrays)}
+    if failed:
+        parts["failed"] = np.array(failed)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as file:
+        for part, array in parts.items():
+            with file.open(f"{name}//{part}".replace("/", "_") + ".npy", "w") as stream:
+                np.lib.format.write_array(stream, array)
 
 
 def compare(path: str, pattern: str = "") -> int:
@@ -348,6 +388,11 @@ def compare(path: str, pattern: str = "") -> int:
     chosen = cases(pattern)
     for case, (mine, hazards) in zip(chosen, simulated(chosen), strict=True):
         key = f"{case.name}//".replace("/", "_")
+        if key + "failed" in real:
+            wrong += not hazards
+            if not hazards:
+                print(f"{case.name}: {real[key + 'failed']}, and no hazard here")
+            continue
         if key + "0" not in real:
             print(f"{case.name}: not in the file")
             continue
@@ -361,19 +406,24 @@ def compare(path: str, pattern: str = "") -> int:
     return wrong
 
 
+ILLEGAL = "illegal instruction"  # what is recorded of a case that the GPU stops at
+
+
 def digest(arrays: list[Array]) -> str:
     """Return what is recorded of a case's arrays."""
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()[:16]
 
 
 def record(path: str, *files: str) -> None:
-    """Write the digests of all cases that some .npz files have, as JSON."""
+    """Write the digests of all cases that some .npz files have, as JSON, or that the GPU stopped."""
     found = {}
     for file in files:
         real = np.load(file)
         for case in cases():
             key = f"{case.name}//".replace("/", "_")
-            if key + "0" in real:
+            if key + "failed" in real and ILLEGAL in str(real[key + "failed"]):
+                found[case.name] = ILLEGAL
+            elif key + "0" in real:
                 arrays = sum(isinstance(one, np.ndarray) for one in case.arguments)
                 found[case.name] = digest([real[f"{key}{place}"] for place in range(arrays)])
     Path(path).write_text(json.dumps(found, indent=0) + "\n")

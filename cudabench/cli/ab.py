@@ -38,7 +38,7 @@ times with its interval, and a verdict.
   cudabench ab transpose -k smem -k smem-pad               two of a ladder
 
 ARGUMENTS are those of 'cudabench run', --grid to --bytes, for both sides; --a and --b hold what only the old or only
-the new side gets, in quotes: -k, -D, --grid, --block, --shared, --std, -I.
+the new side gets, in quotes: -k, -D, --grid, --block, --shared, --cluster, --std, -I.
 
 \b
 faster, slower   the whole interval of the ratio (99%) lies on one side of 1
@@ -51,7 +51,7 @@ a GPU; 'cudabench diff' compares machine code and counts without one.
 
 SHORT = "Measure two kernels interleaved: the ratio with its interval."
 LEFT_OUT = ("file", "save", "profile", "where")  # of `run`
-OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "include", "std")  # what --a and --b may hold
+OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "cluster", "include", "std")  # what --a and --b may hold
 OF_A_LADDERS_SIDE = ("kernels", "grid", "block", "defines", "source")
 
 

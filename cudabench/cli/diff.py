@@ -43,7 +43,10 @@ Without --kernel all kernels are compared but templates, which are named by inst
 """
 
 TARGETS = ("table", "markdown", "github", "sarif", "json")
-PROBLEM = ("kernels", "grid", "block", "arguments", "expect", "constants", "shared", "rtol", "atol", "include", "std")
+PROBLEM = (
+    "kernels", "grid", "block", "arguments", "expect", "constants", "shared", "cluster", "rtol", "atol", "include",
+    "std",
+)  # fmt: skip
 
 
 class Names(click.ParamType):  # type: ignore[type-arg, unused-ignore]

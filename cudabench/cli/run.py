@@ -86,6 +86,10 @@ def problem_options() -> list[click.Parameter]:
         option("--bytes", metavar="EXPR", help="Bytes that must move, for the bandwidth: '3*4*n'."),
         option("--flops", metavar="EXPR", help="Floating-point operations: '2*n'."),
         option("--shared", metavar="BYTES", help="Dynamic shared memory of a block."),
+        option(
+            "--cluster", type=Expressions(), metavar="X[,Y[,Z]]",
+            help="Blocks of a cluster, for a kernel without __cluster_dims__.",
+        ),
         option("--rtol", type=float, metavar="R", help="Relative tolerance of all --expect."),
         option("--atol", type=float, metavar="A", help="Absolute tolerance of all --expect."),
         option(
@@ -178,6 +182,7 @@ def request_of(given: dict[str, Any]) -> UserRequest:
         bytes=given["bytes"],
         flops=given["flops"],
         shared=given["shared"],
+        cluster=given.get("cluster"),
         rtol=given["rtol"],
         atol=given["atol"],
         save=given.get("save", ()),

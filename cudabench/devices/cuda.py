@@ -223,12 +223,15 @@ class CudaDevice:
 
     # Compile ----------------------------------------------------------------------------------------------------
 
-    def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> Module:
+    def load(
+        self, source: Source, defines: Mapping[str, str], names: Sequence[str] = (), *, clusters: bool = False
+    ) -> Module:
         """Compile a source file: with nvcc through PyCUDA's SourceModule, whose cache makes a second time cheap, or
         with NVRTC where nvcc is missing.
 
         `names` are the kernels that are wanted of a user's file: C++ names as in `compiler.compile_ptx`, of which
-        templates are instantiated. Errors are those of `compiler.compile_cubin`.
+        templates are instantiated. clusters: a launch will say the blocks of a cluster, which PyCUDA cannot. Errors are
+        those of `compiler.compile_cubin`.
         """
         made: list[Any] = []
 
@@ -248,7 +251,7 @@ class CudaDevice:
             build=build,
         )
         ptx = compiled.ptx or (cubins.ptx(compiled.cubin) if compiled.cubin else "")
-        if modules.wants_the_driver(ptx) and compiled.cubin:
+        if (clusters or modules.wants_the_driver(ptx)) and compiled.cubin:
             module = modules.Module(self._cuda, compiled.cubin, ptx)
         else:
             module = made[-1] if made else self._from_cubin(compiled, source.name)
@@ -444,18 +447,21 @@ class CudaDevice:
                 if isinstance(a, Texture)
                 else encoded[a]
                 if isinstance(a, TensorMap)
-                else a.content
+                else a.pointing(pointers)
                 if isinstance(a, ByValue)
                 else a
                 for a in launch.arguments
             ]
             # Buffers and scalars may change from launch to launch, not their types.
             function.prepare(packing(launch.arguments))
-            calls.append((function, launch.grid, launch.block, arguments, launch.shared_bytes))
+            how: dict[str, Any] = {"shared_size": launch.shared_bytes}
+            if launch.cluster:
+                how["cluster"] = launch.cluster
+            calls.append((function, launch.grid, launch.block, arguments, how))
 
         def queue() -> None:
-            for function, grid, block, arguments, shared in calls:
-                function.prepared_async_call(grid, block, self._stream, *arguments, shared_size=shared)
+            for function, grid, block, arguments, how in calls:
+                function.prepared_async_call(grid, block, self._stream, *arguments, **how)
 
         bound = Queued(self._graph(queue)) if len(calls) > MAX_QUEUED_LAUNCHES else Queued(queue, len(calls))
         return Queued(self._filled(list(textures.values()), bound), bound.launches) if textures else bound

@@ -14,7 +14,10 @@ from cudabench.errors import DeviceError
 
 # cuda.h: CUfunction_attribute, CUresult
 MAX_THREADS, SHARED_BYTES, CONSTANT_BYTES, LOCAL_BYTES, REGISTERS = range(5)
+LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+PORTABLE_CLUSTER = 8  # blocks; more only where a kernel is allowed to
 COOPERATIVE_LAUNCH_TOO_LARGE = 720
+OF_COOPERATION, OF_A_CLUSTER = 2, 4  # CUlaunchAttributeID
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(entry|func)\b", re.M)
 
 
@@ -37,11 +40,27 @@ def synchronises_grid(ptx: str, entry: str) -> bool:
     return "%envreg2" in own or ("call" in own and any("%envreg2" in part for part in called))
 
 
+class Attribute(ctypes.Structure):
+    """CUlaunchAttribute; its value is a union of 64 bytes, of which numbers are all that is in use here."""
+
+    _fields_ = [("id", c_int), ("pad", c_int), ("value", c_uint * 16)]
+
+
+class Configuration(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        ("sides", c_uint * 6), ("shared_bytes", c_uint), ("stream", c_void_p),
+        ("attributes", ctypes.POINTER(Attribute)), ("count", c_uint),
+    ]  # fmt: skip
+
+
 class Function:
     """A kernel, with those of PyCUDA's methods that are in use here."""
 
     def __init__(self, driver: ctypes.CDLL, function: c_void_p, name: str, cooperative: bool) -> None:
         self._driver, self._function, self._name = driver, function, name
+        self._cooperative = cooperative
         self._launch = driver.cuLaunchCooperativeKernel if cooperative else driver.cuLaunchKernel
         self._extra = () if cooperative else (None,)
         self._types: list[np.dtype[Any]] = []
@@ -64,24 +83,51 @@ class Function:
         return self
 
     def prepared_async_call(
-        self, grid: Sequence[int], block: Sequence[int], stream: Any, *arguments: Any, shared_size: int = 0
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        stream: Any,
+        *arguments: Any,
+        shared_size: int = 0,
+        cluster: Sequence[int] | None = None,
     ) -> None:
-        """Queue a launch on a stream of PyCUDA's."""
+        """Queue a launch on a stream of PyCUDA's; cluster: the blocks of a cluster, where the kernel does not say."""
         held = [
             np.frombuffer(value, np.uint8) if isinstance(value, bytes) else np.array(value, type_)
             for value, type_ in zip(arguments, self._types, strict=True)
         ]
         places = (c_void_p * max(1, len(held)))(*(array.ctypes.data for array in held))
         sides = [c_uint(side) for side in (*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3])]
-        status = self._launch(
-            self._function, *sides, c_uint(shared_size), c_void_p(stream.handle), places, *self._extra
-        )
+        if cluster is None:
+            status = self._launch(
+                self._function, *sides, c_uint(shared_size), c_void_p(stream.handle), places, *self._extra
+            )
+        else:
+            status = self._in_clusters(cluster, sides, shared_size, stream.handle, places)
         if status == COOPERATIVE_LAUNCH_TOO_LARGE:
             raise DeviceError(
                 f"kernel {self._name} synchronises its grid, which has more blocks than this GPU runs at once: use a "
                 "smaller --grid, and let each thread do more."
             )
         check(self._driver, status, self._name)
+
+    def _in_clusters(
+        self, cluster: Sequence[int], sides: Sequence[c_uint], shared_size: int, stream: int, places: Any
+    ) -> int:
+        """Launch by cuLaunchKernelEx, and return its status."""
+        if not hasattr(self._driver, "cuLaunchKernelEx"):
+            raise DeviceError("The driver has no clusters: it is older than CUDA 11.8, update it.")
+        if cluster[0] * cluster[1] * cluster[2] > PORTABLE_CLUSTER:
+            self.set_attribute(LARGE_CLUSTERS, 1)
+        attributes = (Attribute * 2)()
+        attributes[0].id = OF_A_CLUSTER
+        attributes[0].value[:3] = cluster
+        attributes[1].id = OF_COOPERATION
+        attributes[1].value[0] = 1
+        wanted = Configuration(
+            (c_uint * 6)(*(side.value for side in sides)), shared_size, stream, attributes, 1 + self._cooperative
+        )
+        return int(self._driver.cuLaunchKernelEx(ctypes.byref(wanted), self._function, places, None))
 
 
 class Module:

@@ -66,8 +66,13 @@ class Device(Protocol):
     info: DeviceInfo
     page_bytes: int  # of its memory: what shares a page lies in one place, and may be read and written throughout
 
-    def load(self, source: Source, defines: Mapping[str, str], names: Sequence[str]) -> Module:
-        """Compile a source file; `names` are the kernels that are wanted of it, templates with their arguments."""
+    def load(
+        self, source: Source, defines: Mapping[str, str], names: Sequence[str], *, clusters: bool = False
+    ) -> Module:
+        """Compile a source file; `names` are the kernels that are wanted of it, templates with their arguments.
+
+        clusters: a launch will say the blocks of a cluster.
+        """
 
     def peer(self, peer: Peer, operation: Operation, problem: Problem) -> PeerCall:
         """Return a library's call, ready for the problem; DeviceUnusable where the library is not there."""

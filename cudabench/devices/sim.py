@@ -201,6 +201,7 @@ class SimDevice:
                     seconds=end - time.monotonic(),
                     footprint=footprint,
                     sample=None if sample is None else max(sample[1], sample[0] // math.prod(launch.block)),
+                    cluster=launch.cluster,
                 )
             reports.append(report)
         launched = _by_kind(case.launches, reports) if footprint else ()
@@ -211,7 +212,8 @@ def _by_kind(launches: Sequence[Launch], reports: Sequence[simulator.Report]) ->
     """Return the launches with one function, grid and block together."""
     kinds: dict[object, list[int]] = {}
     for number, launch in enumerate(launches):
-        kinds.setdefault((launch.function, launch.grid, launch.block, launch.shared_bytes), []).append(number)
+        kind = launch.function, launch.grid, launch.block, launch.shared_bytes, launch.cluster
+        kinds.setdefault(kind, []).append(number)
     return tuple(
         Launched(launches[numbers[0]], len(numbers), simulator.merge(reports[number] for number in numbers))
         for numbers in kinds.values()
@@ -303,4 +305,9 @@ def argument_of(argument: Any, arrays: Arrays) -> Any:
         )  # fmt: skip
     if isinstance(argument, str):
         return arrays[argument]
-    return argument.content if isinstance(argument, ByValue) else argument
+    if isinstance(argument, ByValue):
+        if not argument.pointers:
+            return argument.content
+        pointers = tuple((offset, buffer, arrays[buffer]) for offset, buffer in argument.pointers)
+        return simulator.Struct(argument.content, pointers)
+    return argument

@@ -209,7 +209,7 @@ def _code(loaded: Loaded) -> tuple[object, ...] | None:
         [cubin.code_sha256(image.cubin, [kernel.entry for kernel in image.kernels]) for image in loaded.images],
         [cubin.data_sha256(image.cubin, hidden) for image in loaded.images],
         (loaded.result.registers, loaded.result.local_bytes, loaded.result.shared_bytes),
-        [(one.grid, one.block, repr(one.arguments), one.shared_bytes) for one in case.launches],
+        [(one.grid, one.block, repr(one.arguments), one.shared_bytes, one.cluster) for one in case.launches],
         dict(case.constants),
     )
 

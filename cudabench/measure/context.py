@@ -196,6 +196,7 @@ def describe(case: Case, device: str) -> Result:
         dtype=case.problem.dtype,
         block=case.block,
         grid=case.grid,
+        cluster=case.cluster,
         device=device,
         status="ok",
         parameters=case.parameters,

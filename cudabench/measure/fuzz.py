@@ -414,7 +414,8 @@ def command(request: UserRequest, device: Choice) -> str:
     """Return the command line that repeats a request."""
     words = ["cudabench", "run", request.file]
     words += [word for kernel in request.kernels for word in ("--kernel", kernel)]
-    for option, value in (("--grid", request.grid), ("--block", request.block), ("--shared", request.shared)):
+    of_launch = ("grid", "block", "shared", "cluster")
+    for option, value in ((f"--{name}", getattr(request, name)) for name in of_launch):
         words += [option, value] if value is not None else []
     for option, texts in (
         ("--step", request.steps),

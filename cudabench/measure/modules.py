@@ -65,7 +65,15 @@ class Linked:
 def load(device: Device, case: Case) -> Module:
     """Return the module of a case, compiled from each source that its launches come from."""
     modules: list[tuple[Module, Any]] = [
-        (device.load(part.source, part.defines, [launch.function for launch in part.launches]), part)
+        (
+            device.load(
+                part.source,
+                part.defines,
+                [launch.function for launch in part.launches],
+                **({"clusters": True} if any(launch.cluster for launch in part.launches) else {}),
+            ),
+            part,
+        )
         for part in case.parts
     ]
     if len(modules) == 1:

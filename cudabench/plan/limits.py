@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cudabench.confined import host_memory
 from cudabench.errors import OutOfMemory, UsageError
-from cudabench.launchable import MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_THREADS_PER_BLOCK
+from cudabench.launchable import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.model import Dim, Operation, Problem, dim_text
 
 SURELY_FREE = 64 << 20  # bytes of memory that need no question
@@ -48,6 +48,22 @@ def check_grid(grid: Dim, why: str = "") -> None:
             raise UsageError(f"--grid {dim_text(grid)} is no grid: each number is at least 1.")
         if value > limit:
             raise UsageError(f"The grid {dim_text(grid)} has {axis} = {value}; CUDA allows at most {limit}.{why}")
+
+
+def check_cluster(cluster: Dim, grid: Dim) -> None:
+    """Raise UsageError for clusters that no CUDA device launches, or that do not divide the grid."""
+    blocks = cluster[0] * cluster[1] * cluster[2]
+    if blocks > MAX_CLUSTER:
+        raise UsageError(
+            f"--cluster {dim_text(cluster)} has {blocks} blocks; CUDA allows {MAX_CLUSTER} a cluster, 8 on every GPU."
+        )
+    for axis, side, whole in zip("xyz", cluster, grid, strict=True):
+        if whole % side:
+            raise UsageError(
+                f"--cluster {dim_text(cluster)} does not divide the grid {dim_text(grid)}: {axis} = {whole} is no "
+                f"multiple of {side}; use --grid with {axis} = {-(-whole // side) * side}, and let the blocks beyond "
+                "the data do nothing."
+            )
 
 
 def check_memory(operation: Operation, problem: Problem) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.launchable import MAX_CLUSTER
 from cudabench.simulator.program.code import Barrier, Op
 from cudabench.simulator.values import Affine, Array, Chunk, Index3, Value, broadcast
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 RANK_SHIFT = 24
 REMOTE = 1 << RANK_SHIFT
-MOST_BLOCKS = 16  # of a cluster; 8 where a kernel does not opt in to more
 
 
 class Members:
@@ -84,7 +84,7 @@ def resolve(machine: Machine, address: Array) -> tuple[Array, Array, Array]:
     chunk = machine.chunk
     address = broadcast(address, chunk.shape)
     own = broadcast(np.arange(chunk.blocks, dtype=np.int64).reshape(-1, 1), chunk.shape)
-    far = (address >= REMOTE) & (address < REMOTE * (MOST_BLOCKS + 1))
+    far = (address >= REMOTE) & (address < REMOTE * (MAX_CLUSTER + 1))
     if not far.any():
         return own, address, np.ones(chunk.shape, bool)
     found = members(machine)

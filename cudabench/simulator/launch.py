@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from cudabench.launchable import MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
+from cudabench.launchable import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.simulator.check.hazards import readable
-from cudabench.simulator.clusters import MOST_BLOCKS
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
@@ -20,15 +20,16 @@ from cudabench.simulator.errors import BudgetExceeded, LaunchError
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.program import ptx
-from cudabench.simulator.program.arguments import place_arrays, scalar_bytes
+from cudabench.simulator.program.arguments import Struct, place_arrays, scalar_bytes
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
-from cudabench.simulator.report import Access, Contended, PatternCount, Report, by_pattern
+from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
 from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
 from cudabench.simulator.textures import FIRST_HANDLE, Texture
 
 # Vector steps: each is one instruction for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
+NEVER = Executed()
 MAX_RESIDENT = 2048 * 192  # threads that run at once: of an SM, times more SMs than any GPU has
 
 
@@ -78,13 +79,14 @@ def _cluster(
     """Return the blocks of a cluster, None without clusters. Raises LaunchError for a grid that they do not divide."""
     if asked is not None and function.cluster is not None and _three(asked, "cluster") != function.cluster:
         raise LaunchError(
-            f"kernel {kernel} is compiled for clusters of {' x '.join(map(str, function.cluster))} blocks."
+            f"kernel {kernel} is compiled for clusters of {' x '.join(map(str, function.cluster))} blocks: leave "
+            "--cluster out."
         )
     found = function.cluster if asked is None else _three(asked, "cluster")
     if found is None:
         return None
-    if found[0] * found[1] * found[2] > MOST_BLOCKS:
-        raise LaunchError(f"a cluster of {found} blocks is over the limit of {MOST_BLOCKS}.")
+    if found[0] * found[1] * found[2] > MAX_CLUSTER:
+        raise LaunchError(f"a cluster of {found} blocks is over the limit of {MAX_CLUSTER}.")
     for axis, blocks, side in zip("xyz", grid, found, strict=True):
         if blocks % side:
             raise LaunchError(
@@ -115,10 +117,10 @@ def run(
 
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
-    bytes for structs by value, None for a null pointer, a Texture for a texture or surface object, a TensorMap for a
-    CUtensorMap by value or a pointer to one. cluster: blocks of a cluster, where the kernel does not say. shared_bytes:
-    dynamic shared memory of a block. names: the parameters' names for messages. budget, seconds: vector steps and time
-    after which the launch is stopped.
+    bytes for structs by value (a Struct where they point at arrays), None for a null pointer, a Texture for a texture
+    or surface object, a TensorMap for a CUtensorMap by value or a pointer to one. cluster: blocks of a cluster, where
+    the kernel does not say. shared_bytes: dynamic shared memory of a block. names: the parameters' names for messages.
+    budget, seconds: vector steps and time after which the launch is stopped.
     trace: record single accesses, all (small launches only) or those of one warp, (number of the block, x first; warp).
     progress: called with (blocks done, blocks in all).
 
@@ -150,10 +152,12 @@ def run(
     mapped = [
         (f"{t} of a tensor map", v.array) for t, v in zip(titles, arguments, strict=True) if isinstance(v, TensorMap)
     ]
+    inside = [(title, array) for value in arguments if isinstance(value, Struct) for _, title, array in value.pointers]
     addresses = place_arrays(
         space,
         [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
-        + mapped,
+        + mapped
+        + inside,
     )
     maps: dict[int, Mapped] = {}
     raw = bytearray(code.parameter_bytes)
@@ -176,6 +180,7 @@ def run(
                 )
             piece = addresses[id(value)].to_bytes(8, "little")
         else:
+            value = value.pointing(addresses) if isinstance(value, Struct) else value
             piece = scalar_bytes(value, parameter, title)
         offset = code.parameter_offsets[parameter.name]
         raw[offset : offset + parameter.size] = piece
@@ -209,11 +214,15 @@ def run(
     except BudgetExceeded as stopped:
         stopped.hazards = machine.hazards.records()
         raise
+    executed = [
+        Executed(warps, lanes, taken, parted, taking=taking) if warps else NEVER
+        for warps, lanes, taken, parted, taking in machine.executed
+    ]
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
-        {kernel: executed_lines(code.blocks, machine.executed, _turns(code, machine), machine.detours)},
-        branches(code, machine.executed), _contended(code, machine), _footprint(machine),
+        {kernel: executed_lines(code.blocks, executed, _turns(code, machine), machine.detours)},
+        branches(code, executed, plan), _contended(code, machine), _footprint(machine),
     )  # fmt: skip
 
 
@@ -270,7 +279,7 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         leader = next((key for key, access in found.items() if access.instruction == line), None)
         if away and not issued and leader:
             found[leader] = found[leader]._replace(merged=found[leader].merged + away)
-    return tuple(found[key] for key in sorted(found))
+    return tuple(access for _, access in sorted(found.items(), key=itemgetter(0)))
 
 
 def _shared_variables(code: Code, machine: Machine) -> tuple[tuple[str, int, int], ...]:
@@ -286,7 +295,7 @@ def _access(code: Code, machine: Machine, row: Row) -> Access:
     issued = machine.counters.issued.get(row.number, (0, size))[1]
     size = size if issued == ONE_LANE else issued
     patterns = by_pattern([PatternCount(look.pattern, r, p, i, look.example) for look, (r, p, i) in row.looks.items()])
-    requests, pieces, ideal = patterns[0][1:4]
+    _, requests, pieces, ideal, _ = patterns[0]
     for each in patterns[1:]:
         requests, pieces, ideal = requests + each.requests, pieces + each.pieces, ideal + each.ideal
     array, nbytes, start = None, 0, 0
@@ -304,7 +313,8 @@ def _access(code: Code, machine: Machine, row: Row) -> Access:
             array = ", ".join(readable(region.name) for region in regions)
     first = row.first
     if first is None:
-        first = min((place for place in next(iter(row.looks)).example if place is not None), default=start)
+        least = next(iter(row.looks)).least
+        first = start if least is None else least
     shared = space in ("shared", "constant")
     return Access(
         code.files.get(location.file, ""), location.line, space, op, size, requests,

@@ -21,9 +21,10 @@ from cudabench.simulator.check.locks import Locks
 from cudabench.simulator.check.proxies import Proxies
 from cudabench.simulator.check.shared_races import SharedRaces
 from cudabench.simulator.count.contention import Contention
-from cudabench.simulator.count.counters import Counters, active_lanes, active_warps
+from cudabench.simulator.count.counters import Counters, active, active_lanes, active_warps
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
+from cudabench.simulator.masks import MOST_BYTES, joined, parted
 from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.code import CLUSTER_WORDS, GRID_BARRIER, Barrier, Block, Op
@@ -67,7 +68,8 @@ class Machine:
         self.deadline = time.monotonic() + seconds if seconds is not None else math.inf
         self.hazards = Hazards(plan.code, space)
         self.instructions = 0
-        self.executed = [Executed()] * len(plan.code.blocks)
+        # By block of code: warps, lanes; of the branch at its end lanes that took it, warps parted, warps that took it.
+        self.executed = [[0, 0, 0, 0, 0] for _ in plan.code.blocks]
         self.ranks = [block.rank for block in plan.code.blocks]
         self.steps = 0
         self.output: list[str] = []
@@ -227,7 +229,7 @@ class Machine:
     def run_chunk(self, chunk: Chunk) -> None:
         """Run the blocks of a chunk to their end."""
         self.start(chunk)
-        blocks, rank = self.code.blocks, self.ranks.__getitem__
+        blocks, executed, rank = self.code.blocks, self.executed, self.ranks.__getitem__
         ready: dict[int, Array | None] = {0: chunk.root}
         waiting: dict[int, Array | None] = {}
         parked: list[tuple[int, Array | None, Op, Barrier]] = []
@@ -236,6 +238,7 @@ class Machine:
         self.ready, self.waiting, self.parked = ready, waiting, parked
         turn = BURST
         nothing: frozenset[int] = frozenset()
+        kept = chunk.masks
         while True:
             forced = False
             if ready:
@@ -246,6 +249,8 @@ class Machine:
                     turn += 1
                     # Lanes that spin on a lock must not starve the lane that holds it.
                     late = turn % FAIRNESS < BURST
+                    if parked and turn % FAIRNESS == 0 and self.release(spinning=True):
+                        continue  # what they spin on may be for a block at a barrier to write
                     number = max(ready, key=rank) if late else min(ready, key=rank)
                     if self.asleep and not late:
                         awake = ready.keys() - self.asleep
@@ -268,6 +273,8 @@ class Machine:
                 continue
             else:
                 break
+            if kept is not None and kept.bytes > MOST_BYTES:
+                kept.forget()
             block = blocks[number]
             self.mask = mask
             self._warps = -1
@@ -282,8 +289,12 @@ class Machine:
             self.steps += weight
             if self.steps > self.budget or time.monotonic() > self.deadline:
                 self.exhausted(block)
-            self.instructions += weight * self.warps
-            self.executed[number] = self.executed[number].plus(self.warps, active_lanes(mask, chunk))
+            count, active_ = active(mask, chunk)
+            self._warps = count
+            self.instructions += weight * count
+            times = executed[number]
+            times[0] += count
+            times[1] += active_
             if block.simple:
                 for run in block.runs:
                     run(self)
@@ -357,11 +368,8 @@ class Machine:
         """Return the lanes in either mask; all lanes are always the chunk's root mask itself."""
         if x is None or y is None:
             return None
-        merged = x | y
-        root = self.chunk.root
-        if root is None:
-            return None if merged.all() else merged
-        return root if (merged | ~root).all() else merged
+        kept = self.chunk.masks
+        return joined(x, y, self.chunk.root) if kept is None else kept.union(x, y)
 
     def arrive(self, number: int, mask: Array | None) -> None:
         """Let lanes wait to run a block."""
@@ -375,26 +383,18 @@ class Machine:
         guard = self.registers[op.guard]
         if type(guard) is bool:
             return (mask, False) if guard != op.inverted else (False, mask)
-        yes = ~guard if op.inverted else guard
-        if mask is None:
-            if yes.all():
-                return None, False
-            return (yes, ~yes) if yes.any() else (False, None)
-        no = mask & ~yes
-        yes = mask & yes
-        if not no.any():
-            return mask, False
-        return (yes, no) if yes.any() else (False, mask)
+        kept = self.chunk.masks
+        return parted(~guard if op.inverted else guard, mask) if kept is None else kept.parts(guard, op.inverted, mask)
 
     def branch(self, op: Op, number: int, mask: Array | None) -> None:
         """Send lanes to a branch's target or past it."""
         yes, no = self.split(op, mask)
         if yes is not False:
             taking = self.warps if no is False else active_warps(yes, self.chunk)
-            apart = 0 if no is False else taking + active_warps(no, self.chunk) - self.warps
-            self.executed[number] = self.executed[number].plus(
-                taken=active_lanes(yes, self.chunk), parted=apart, taking=taking
-            )
+            times = self.executed[number]
+            times[2] += active_lanes(yes, self.chunk)
+            times[3] += 0 if no is False else taking + active_warps(no, self.chunk) - self.warps
+            times[4] += taking
             self.arrive(op.targets[0], yes)
         if no is not False:
             self.arrive(number + 1, no)
@@ -419,8 +419,9 @@ class Machine:
             if lanes.any():
                 ways += broadcast(lanes, self.chunk.shape).reshape(*ways.shape, 32).any(axis=2)
                 self.arrive(target, lanes)
-        parted = int(np.count_nonzero(ways > 1))
-        self.executed[number] = self.executed[number].plus(taken=active_lanes(yes, self.chunk), parted=parted)
+        times = self.executed[number]
+        times[2] += active_lanes(yes, self.chunk)
+        times[3] += int(np.count_nonzero(ways > 1))
 
     def call(self, op: Op, mask: Array | None) -> None:
         """Send lanes into a function, by its address where the call has one."""

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from cudabench.simulator.count import order
+from cudabench.simulator.count.branches import post_dominators
 from cudabench.simulator.count.counters import Counted, Place
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.values import Array, Chunk, Index3, Key
@@ -59,6 +60,11 @@ class Plan:
         """The lines of the PTX whose counts depend on the order of atomics, and by what."""
         return order.open_lines(self.code)
 
+    @cached_property
+    def post_dominators(self) -> list[int]:
+        """For each block of code, as bits, the blocks that every way from it to the end passes."""
+        return post_dominators(self.code.blocks)
+
     def forget(self) -> None:
         """Drop what was found in earlier launches."""
         self.patterns: dict[Key, Counted] = {}
@@ -68,6 +74,9 @@ class Plan:
         self.states: dict[bytes, Array] = {}
         self.clean_global: set[Key] = set()
         self.remembered = 0
+        for _, chunk in self.chunks:
+            if chunk.masks is not None:
+                chunk.masks.forget()
 
     def _chunks(self, traced: bool, sample: int | None) -> list[tuple[Index3, Chunk]]:
         lanes = -(-self.block[0] * self.block[1] * self.block[2] // 32) * 32

@@ -121,17 +121,15 @@ def by_pattern(counts: Sequence[PatternCount]) -> tuple[PatternCount, ...]:
     """Return one count for each pattern, the most frequent first."""
     if len(counts) == 1:
         return (counts[0],)
-    found: dict[Pattern, PatternCount] = {}
+    found: dict[Pattern, list[Any]] = {}
     for each in counts:
         have = found.get(each.pattern)
-        if have is not None:
-            each = have._replace(
-                requests=have.requests + each.requests,
-                pieces=have.pieces + each.pieces,
-                ideal=have.ideal + each.ideal,
-            )
-        found[each.pattern] = each
-    return tuple(sorted(found.values(), key=lambda each: -each.requests))
+        if have is None:
+            found[each.pattern] = list(each)
+        else:
+            for at in (1, 2, 3):
+                have[at] += each[at]
+    return tuple(sorted(map(PatternCount._make, found.values()), key=lambda each: -each.requests))
 
 
 class Hazard(NamedTuple):

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.simulator.masks import MOST_LANES, Masks
+
 # An ndarray. Type checkers see Any: NumPy's stubs tell shapes and scalars apart, differently in each release, where the
 # interpreter lets them mix by broadcasting.
 Array = Any
@@ -82,6 +84,7 @@ class Chunk:
         self.root: Array | None = None
         if self.ragged:
             self.root = (np.arange(self.threads) < self.real_threads).reshape(1, -1)
+        self.masks = Masks(self.root) if self.blocks * self.threads <= MOST_LANES else None
 
     def real(self, mask: Array) -> Array:
         """Return a mask over all lanes of the chunk, without those that only fill up the last warp."""
@@ -125,29 +128,38 @@ class Affine:
         if cache is None:
             cache = self.cache = {}
         found = cache.get(dtype)
-        if found is None:
-            if self.coefficients is None or not any(self.coefficients):
-                found = np.array([[self.base & 0xFFFFFFFFFFFFFFFF]], dtype=np.uint64).astype(dtype)
-            else:
-                parts: list[Array] = []
-                part: Array
-                for half in (slice(0, 3), slice(3, 6)):
-                    part = None
-                    own = list(self.coefficients)[half]
-                    for factor, axis in zip(own, chunk.axes[half], strict=True):
-                        if factor:
-                            term = axis * wrap64(factor)
-                            part = term if part is None else part + term
-                    parts.append(part)
-                threads, blocks = parts
-                base = wrap64(self.base)
-                if threads is None:
-                    found = (blocks + base).astype(dtype)
-                elif blocks is None:
-                    found = (threads + base).astype(dtype)
-                else:
-                    found = threads.astype(dtype) + (blocks + base).astype(dtype)
+        if found is None and chunk.masks is not None:
+            key = (self.base, self.coefficients, dtype)
+            found = chunk.masks.linear.get(key)
+            if found is None:
+                found = chunk.masks.linear[key] = self._array(chunk, dtype)
+                chunk.masks.note(found.nbytes)
             cache[dtype] = found
+        elif found is None:
+            found = cache[dtype] = self._array(chunk, dtype)
+        return found
+
+    def _array(self, chunk: Chunk, dtype: np.dtype[Any]) -> Array:
+        if self.coefficients is None or not any(self.coefficients):
+            return np.array([[self.base & 0xFFFFFFFFFFFFFFFF]], dtype=np.uint64).astype(dtype)
+        parts: list[Array] = []
+        part: Array
+        for half in (slice(0, 3), slice(3, 6)):
+            part = None
+            own = list(self.coefficients)[half]
+            for factor, axis in zip(own, chunk.axes[half], strict=True):
+                if factor:
+                    term = axis * wrap64(factor)
+                    part = term if part is None else part + term
+            parts.append(part)
+        threads, blocks = parts
+        base = wrap64(self.base)
+        if threads is None:
+            found = (blocks + base).astype(dtype)
+        elif blocks is None:
+            found = (threads + base).astype(dtype)
+        else:
+            found = threads.astype(dtype) + (blocks + base).astype(dtype)
         return found
 
 

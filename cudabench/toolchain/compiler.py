@@ -346,6 +346,8 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     if refused.emptied:
         listed = ", ".join(f"<{name}>" for name in refused.emptied)
         remedies.append(f"no header {listed} was found and it was taken as empty: name its folder with -I")
+        if any(toolkit.CURAND.match(f"#include <{name}>") for name in refused.emptied):
+            remedies.append(f"pip install {toolkit.CURAND_WHEEL}, whose headers kernels draw random numbers by")
     if tried == "nvrtc" and of_the_host:
         remedies.append("NVRTC takes device code only: install the CUDA toolkit (nvcc) and g++")
     if remedies:

@@ -72,7 +72,8 @@ class Nvcc:
         """Compile; `standard` changes nothing for nvcc, `bare` lets kernels call constexpr functions of the host."""
         options = [*job.language, *(["--expt-relaxed-constexpr"] if bare else [])]
         with _folder_of(headers) as folder:
-            folders = [*([folder] if folder else []), *job.include_dirs]
+            libraries = map(str, toolkit.of_device_libraries(source, *headers.values()))
+            folders = [*([folder] if folder else []), *job.include_dirs, *libraries]
             try:
                 if self.build is not None:
                     absolute = list(map(os.path.abspath, folders))

@@ -247,11 +247,14 @@ class Nvrtc:
         options += ["--ptxas-options=-v"] if job.machine_code else []
         # What comes from the cache of a driver's NVRTC comes without ptxas' report.
         options += ["--no-cache"] if job.machine_code and self.library.version >= (13, 0) else []
-        options += [f"--include-path={folder}" for folder in job.include_dirs]
+        libraries = toolkit.of_device_libraries(source, *headers.values())
+        options += [f"--include-path={folder}" for folder in (*job.include_dirs, *libraries)]
         options += [f"--pre-include={_DEFINES}"]
 
         def attempt(forward: bool) -> Answer:
             texts = {**dict(prelude.headers(forward=forward)), **headers, _DEFINES: job.macros}
+            if libraries and "curand.h" not in headers:
+                del texts["curand.h"]  # the real one is there
             if folder is not None:
                 texts.setdefault("cub/cub.cuh", prelude.collectives(source, folder))
             try:

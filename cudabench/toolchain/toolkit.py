@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
 
 from cudabench.errors import NO_MEMORY, DeviceUnusable, NotEnoughMemory
+
+CURAND = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"](curand_\w+\.h)[>"]', re.M)
+CURAND_WHEEL = "nvidia-curand"
 
 
 def nvrtc() -> str:
@@ -72,6 +76,21 @@ def headers() -> Path | None:
     folders = [Path(place) for place in places if place and (Path(place) / "cuda_fp16.h").is_file()]
     whole = (folder for folder in folders if any((folder / sub / "nv" / "target").is_file() for sub in ("", "cccl")))
     return next(whole, folders[0] if folders else None)
+
+
+def of_device_libraries(*texts: str) -> list[Path]:
+    """Return the folders of the headers that texts include of libraries for kernels, as far as they are there.
+
+    That is cuRAND's, which neither NVRTC nor the wheel of CUDA's headers has: its own wheel does, and a toolkit.
+    """
+    if not any(CURAND.search(text) for text in texts):
+        return []
+    from cuda import pathfinder
+
+    places = [pathfinder.find_nvidia_header_directory("curand"), headers()]
+    places += [os.path.join(root, "include") for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
+    found = (Path(place) for place in places if place and (Path(place) / "curand_kernel.h").is_file())
+    return list(found)[:1]
 
 
 def cache_folder() -> Path | None:

@@ -13,7 +13,7 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
 from cudabench.userkernel import expressions, inits, tensor_maps, textures
-from cudabench.userkernel.by_value import layout_of, pack
+from cudabench.userkernel.by_value import Pointer, layout_of, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
 from cudabench.userkernel.tensor_maps import MapOf, MappedArray, is_tensor_map, read_tensor_map
@@ -26,6 +26,7 @@ from cudabench.userkernel.values import (
     Null,
     Record,
     Scalar,
+    arrays_of,
     check_memory,
     load,
     numbers_of,
@@ -63,9 +64,10 @@ def read(
         raise UsageError(_by_value(lacking, kernel))
     check_names(names, kernel, example)
     scalars: dict[str, Any] = {**CONSTANTS, **known}
-    found: dict[str, Argument] = {}
+    found: dict[str, Any] = {}
+    inside: dict[str, Sequence[Pointer]] = {}  # of structs
     pairs = list(zip(given, kernel.parameters, strict=True))
-    for (name, value), parameter in pairs:
+    for (name, value), parameter in numbers_first(pairs):
         if parameter.pointer or is_texture(value) or is_tensor_map(value):
             continue
         if parameter.type == tensor_maps.TYPE:
@@ -74,8 +76,8 @@ def read(
             raise UsageError(f"--arg {name}={value}: '{parameter}' is {textures.OBJECTS[parameter.type]}.")
         record = _record(name, value, parameter, text, aliases, scalars)
         if record is not None:
-            found[name] = record
-            scalars.update(record.numbers)
+            found[name], inside[name] = record
+            scalars.update(found[name].numbers)
             continue
         scalar = _scalar(name, value, parameter, kernel, aliases, scalars)
         found[name] = scalar
@@ -88,11 +90,31 @@ def read(
         elif parameter.pointer:
             found[name] = _array(name, value, parameter, kernel, aliases, scalars)
     arrays = {name: one for name, one in found.items() if isinstance(one, Array)}
+    for name, within in inside.items():
+        if within:
+            found[name] = _pointing(found[name], within, kernel, aliases, scalars, arrays)
     for (name, value), parameter in pairs:
         if is_tensor_map(value):
             found[name] = _tensor_map(name, value, parameter, kernel, aliases, scalars, arrays)
-    check_memory([one for one in found.values() if isinstance(one, Array)])
+    check_memory(arrays_of(found.values()))
     return tuple(found[name] for name, _ in given)
+
+
+def numbers_first(
+    pairs: Sequence[tuple[tuple[str, str], Parameter]],
+) -> list[tuple[tuple[str, str], Parameter]]:
+    """Return arguments with each struct behind the numbers that it names."""
+    waiting = [pair for pair in pairs if pair[0][1].startswith("{")]
+    names = {name for (name, _), _ in pairs}
+    found = []
+    for pair in [one for one in pairs if one not in waiting]:
+        # A number may in turn name a struct's.
+        for struct in [one for one in waiting if re.search(rf"\b{one[0][0]}_\w", pair[0][1])]:
+            if not names & set(re.findall(r"\w+", struct[0][1])):
+                waiting.remove(struct)
+                found.append(struct)
+        found.append(pair)
+    return found + waiting
 
 
 def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
@@ -176,8 +198,9 @@ def _scalar(
 
 def _record(
     name: str, value: str, parameter: Parameter, text: str, aliases: Mapping[str, str], scalars: Mapping[str, Any]
-) -> Record | None:
-    """Return a struct or vector by value; None where the parameter is a number, or a type that is not known here."""
+) -> tuple[Record, Sequence[Pointer]] | None:
+    """Return a struct or vector by value and its pointers; None where the parameter is a number, or a type that is not
+    known here."""
     layout = None if "(" in parameter.type else layout_of(parameter.type, text, aliases)
     if layout is None or layout.dtype:
         return None
@@ -186,14 +209,53 @@ def _record(
         content = np.ascontiguousarray(load(value[1:], where)).tobytes()
         if len(content) != layout.size:
             raise UsageError(f"{where} has {len(content)} bytes, {parameter.type} has {layout.size}: save one of it.")
-        return Record(name, content, layout.align)
+        return Record(name, content, layout.align), ()
 
     def number(inner: str, dtype: str) -> Any:
         found = expressions.parse(inner, where, scalars, label=f"{where}: '{inner}'").evaluate(scalars)
         return fitting(found, dtype, where, parameter)
 
-    content, numbers = pack(value, layout, where, number)
-    return Record(name, content, layout.align, tuple((f"{name}_{path}", one) for path, one in numbers.items()))
+    packed = pack(value, layout, where, number)
+    numbers = tuple((f"{name}_{path}", one) for path, one in packed.numbers.items())
+    return Record(name, bytes(packed.content), layout.align, numbers), packed.pointers
+
+
+def _pointing(
+    record: Record,
+    within: Sequence[Pointer],
+    kernel: KernelSource,
+    aliases: Mapping[str, str],
+    scalars: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+) -> Record:
+    """Return a struct whose pointers point: at arrays of their own, called `p_data` for p.data, or at other arguments'.
+
+    Raises UsageError as for an array of the kernel.
+    """
+    pointers, own = [], []
+    for one in within:
+        title = f"{record.name}_{one.path}"
+        other = arrays.get(one.text)
+        if other is not None:
+            check_fit(other, one.pointee, kernel, aliases, f"--arg {record.name}: {one.path}: {one.text}")
+            if other.const and not one.pointee.const:
+                raise UsageError(
+                    f"--arg {record.name}: {one.path} may be written, and {one.text} is const in {kernel.signature}: "
+                    "give it an array of its own."
+                )
+            pointers.append((one.offset, one.text))
+            continue
+        try:
+            array = _array(title, one.text, replace(one.pointee, name=title), kernel, aliases, scalars)
+        except UsageError as error:
+            said = str(error).replace(f"--arg '{title}=", f"'{one.path}: ").replace(f"--arg {title}=", f"{one.path}: ")
+            raise UsageError(f"--arg {record.name}: {said}") from None
+        if isinstance(array, Array):
+            if title in (parameter.name for parameter in kernel.parameters):
+                raise UsageError(f"--arg {record.name}: {one.path} is called {title}, as a parameter of the kernel is.")
+            pointers.append((one.offset, title))
+            own.append(array)
+    return replace(record, pointers=tuple(pointers), arrays=tuple(own))
 
 
 def _by_value(parameter: Parameter, kernel: KernelSource) -> str:
@@ -204,8 +266,9 @@ def _by_value(parameter: Parameter, kernel: KernelSource) -> str:
     if parameter.type in textures.OBJECTS:
         return f"'{parameter}' of {kernel.signature} is {textures.OBJECTS[parameter.type]}."
     return (
-        f"{kernel.signature} takes '{parameter}' by value, a struct whose members are not known here (pointers, "
-        "methods, or a header that is not there): write a __global__ function beside it that takes them as numbers."
+        f"{kernel.signature} takes '{parameter}' by value, a struct whose members are not known here (a union, "
+        "virtual functions, pointers to pointers, or a header that is not there): write a __global__ function beside "
+        "it that takes them as numbers."
     )
 
 

@@ -1,25 +1,38 @@
-"""Structs and vectors by value: their layout, from CUDA's rules and the declaration in the source, and their bytes."""
+"""Structs and vectors by value: their layout, from CUDA's rules and the declaration in the source, and their bytes.
+
+A member that is a pointer is given what a pointer of the kernel is given: an array, or the name of one.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import source
+from cudabench.toolchain.source import Parameter
 from cudabench.userkernel.inits import split
+from cudabench.userkernel.pointers import like
 
 MAX_DEPTH = 8
 _AXES = "xyzw"
+_POINTER_BYTES = 8
+_METHOD = re.compile(
+    r"(?:template\s*<[^<>]*>\s*)?[^;{}()]*\b(?:operator\s*\(\s*\)|operator[^\w(;{}]+|operator\s+\w+|~?\s*\w+)\s*\([^;{}]*\)\s*(?:const\s*|noexcept\s*)*"
+    r"(?::[^;{}]*|=\s*(?:default|delete)\s*)?(?P<end>[;{])"
+)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a type lies in memory: a number (`dtype`), an array of `count`, or members at their offsets. In bytes."""
+    """How a type lies in memory: a number (`dtype`), an array of `count`, or members at their offsets. In bytes.
+
+    pointee: of a pointer, what it points at.
+    """
 
     ctype: str
     size: int
@@ -29,17 +42,31 @@ class Layout:
     element: Layout | None = None
     members: tuple[tuple[str, int, Layout], ...] = ()
     vector: bool = False
+    pointee: Parameter | None = None
 
     def example(self) -> str:
         """Return a value as the command line writes it."""
         if self.dtype:
             return "2.5" if np.dtype(self.dtype).kind == "f" else "1"
+        if self.pointee:
+            return f"{like(self.pointee, {})}[1024]:random"
         if self.element:
             return f"[{', '.join([self.element.example()] * self.count)}]"
         if self.vector:
             return ",".join(member.example() for _, _, member in self.members)
         inside = (f"{name}: {_bracketed(member)}" for name, _, member in self.members)
         return f"{{{', '.join(inside)}}}"
+
+
+def numbers_in(layout: Layout) -> tuple[frozenset[str], int]:
+    """Return the NumPy types of the numbers in a value, 'pointer' for pointers, and their bytes without gaps."""
+    if layout.dtype or layout.pointee:
+        return frozenset([layout.dtype or "pointer"]), layout.size
+    if layout.element:
+        kinds, nbytes = numbers_in(layout.element)
+        return kinds, nbytes * layout.count
+    parts = [numbers_in(member) for _, _, member in layout.members]
+    return frozenset().union(*(kinds for kinds, _ in parts)), sum(nbytes for _, nbytes in parts)
 
 
 def _bracketed(layout: Layout) -> str:
@@ -77,10 +104,13 @@ def layout_of(ctype: str, text: str, aliases: Mapping[str, str], depth: int = 0)
 def _declaration(name: str, text: str) -> tuple[str, int] | None:
     """Return the body of a struct and the alignment that it asks for, 0 for none."""
     plain = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
+    instance = re.fullmatch(r"(\w+)\s*<([^<>]*)>", name)
+    if instance:
+        return _instance(instance[1], [part.strip() for part in instance[2].split(",")], plain)
     if not re.fullmatch(r"\w+", name):
         return None
     aligned = r"(?:(?:__align__|alignas)\s*\(\s*(\d+)\s*\)\s*)?"
-    match = re.search(rf"\bstruct\s+{aligned}{name}\s*\{{", plain)
+    match = re.search(rf"\b(?:struct|class)\s+{aligned}{name}\s*\{{", plain)
     if match:
         body = _body(plain, match.end())
         return None if body is None else (body, int(match[1] or 0))
@@ -89,6 +119,23 @@ def _declaration(name: str, text: str) -> tuple[str, int] | None:
         if body is not None and re.match(rf"\s*{name}\s*;", plain[match.end() + len(body) + 1 :]):
             return body, int(match[1] or 0)
     return None
+
+
+def _instance(name: str, given: list[str], text: str) -> tuple[str, int] | None:
+    """Return the body of a struct template with what it is given put for its parameters."""
+    match = re.search(
+        rf"\btemplate\s*<([^<>]*)>\s*(?:struct|class)\s+(?:(?:__align__|alignas)\s*\(\s*(\d+)\s*\)\s*)?{name}\s*\{{",
+        text,
+    )
+    body = None if match is None else _body(text, match.end())
+    if match is None or body is None:
+        return None
+    names = [part.partition("=")[0].split()[-1] for part in match[1].split(",") if part.strip()]
+    if len(names) != len(given):
+        return None
+    for parameter, value in zip(names, given, strict=True):
+        body = re.sub(rf"\b{parameter}\b", value, body)
+    return body, int(match[2] or 0)
 
 
 def _body(text: str, start: int) -> str | None:
@@ -103,14 +150,26 @@ def _body(text: str, start: int) -> str | None:
 def _struct(ctype: str, body: str, asked: int, text: str, aliases: Mapping[str, str], depth: int) -> Layout | None:
     members: list[tuple[str, int, Layout]] = []
     offset, align = 0, max(asked, 1)
-    if re.search(r"\b(virtual|union|struct|public|private|template|operator)\b|[(){}]|:[^:]", body):
-        return None  # methods, unions, nested declarations: the bytes of a file
+    body = _members_alone(body)
+    if re.search(r"\b(virtual|union|struct|class|template|using|typedef|enum|friend)\b|[(){}]|:[^:]", body):
+        return None  # tables of functions, unions, nested declarations: the bytes of a file
     for line in filter(None, (part.strip() for part in body.split(";"))):
+        if re.match(r"static\b", line):
+            continue
         line = re.sub(r"=[^,]*", "", line)  # what a member starts as
+        if "*" in line:
+            found = _pointers(line)
+            if found is None:
+                return None
+            for name, layout in found:
+                offset = -(-offset // layout.align) * layout.align
+                members.append((name, offset, layout))
+                offset, align = offset + layout.size, max(align, layout.align)
+            continue
         match = re.fullmatch(
             r"((?:(?:const|unsigned|signed|long|short|struct)\s+)*[\w:]+(?:\s+(?:int|long|double|char))*)\s+(.+)", line
         )
-        if not match or "*" in line:
+        if not match:
             return None
         kind = layout_of(match[1].removeprefix("struct ").removeprefix("const ").strip(), text, aliases, depth + 1)
         if kind is None:
@@ -140,31 +199,86 @@ def _struct(ctype: str, body: str, asked: int, text: str, aliases: Mapping[str, 
     return Layout(ctype, -(-offset // align) * align, align, members=tuple(members))
 
 
+def _members_alone(body: str) -> str:
+    """Return the body of a struct without its methods and the words that say who may use what."""
+    body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
+    body = re.sub(r"\bstruct\s+(\w+)\s*\*", r"\1 *", body)
+    while match := _METHOD.search(body):
+        if re.search(r"\bvirtual\b", match[0]):
+            break
+        inside = _body(body, match.end()) if match["end"] == "{" else None
+        if match["end"] == "{" and inside is None:
+            break
+        end = match.end() if inside is None else match.end() + len(inside) + 1
+        body = f"{body[: match.start()]} ; {body[end:]}"
+    return body
+
+
+def _pointers(line: str) -> list[tuple[str, Layout]] | None:
+    """Return the members of one declaration of pointers; None for pointers to pointers and what else is not known."""
+    base, _, rest = line.partition("*")
+    words = base.split()
+    ctype = " ".join(word for word in words if word not in ("const", "volatile"))
+    found = []
+    for part in f"*{rest}".split(","):
+        match = re.fullmatch(
+            r"\s*\*\s*(?:(?:const|__restrict__|__restrict|restrict)\s+)*(\w+)\s*(?:\[\s*(\d+)\s*\])?", part
+        )
+        if not match or not ctype:
+            return None
+        pointee = Parameter(match[1], ctype, pointer=True, const="const" in words)
+        layout = Layout(f"{ctype}*", _POINTER_BYTES, _POINTER_BYTES, pointee=pointee)
+        if match[2]:
+            count = int(match[2])
+            layout = Layout(layout.ctype, _POINTER_BYTES * count, _POINTER_BYTES, count=count, element=layout)
+        found.append((match[1], layout))
+    return found
+
+
 # Values --------------------------------------------------------------------------------------------------------------
 
 Number = Callable[[str, str], Any]  # of a text as a type; raises UsageError
 
 
-def pack(text: str, layout: Layout, where: str, number: Number) -> tuple[bytes, dict[str, Any]]:
-    """Return the bytes of a value that the command line writes, and its numbers by the path of their names (`p_a`).
+@dataclass(frozen=True)
+class Pointer:
+    """A pointer inside a value: its offset in bytes, the path of its names, what it points at, and what it is given."""
+
+    offset: int
+    path: str
+    pointee: Parameter
+    text: str
+
+
+@dataclass
+class Packed:
+    """The bytes of a value, its numbers by the path of their names (`p_a`), and its pointers, whose bytes are zero."""
+
+    content: bytearray
+    numbers: dict[str, Any] = field(default_factory=dict)
+    pointers: list[Pointer] = field(default_factory=list)
+
+
+def pack(text: str, layout: Layout, where: str, number: Number) -> Packed:
+    """Return a value that the command line writes.
 
     `number` gives the value of an expression as a NumPy type. Raises UsageError where text and layout differ.
     """
-    content = bytearray(layout.size)
-    names: dict[str, Any] = {}
+    packed = Packed(bytearray(layout.size))
     if layout.vector and not text.strip().startswith(("{", "[", "(")):
         text = f"[{text}]"
-    _fill(content, 0, text.strip(), layout, where, number, names, "")
-    return bytes(content), names
+    _fill(packed, 0, text.strip(), layout, where, number, "")
+    return packed
 
 
-def _fill(
-    content: bytearray, at: int, text: str, layout: Layout, where: str, number: Number, names: dict[str, Any], path: str
-) -> None:
+def _fill(packed: Packed, at: int, text: str, layout: Layout, where: str, number: Number, path: str) -> None:
     if layout.dtype:
         value = number(text, layout.dtype)
-        content[at : at + layout.size] = np.dtype(layout.dtype).type(value).tobytes()
-        names[path] = value
+        packed.content[at : at + layout.size] = np.dtype(layout.dtype).type(value).tobytes()
+        packed.numbers[path] = value
+        return
+    if layout.pointee:
+        packed.pointers.append(Pointer(at, path, layout.pointee, text))
         return
     parts = _parts(text, where, layout, path)
     wanted = layout.count or len(layout.members)
@@ -193,10 +307,10 @@ def _fill(
     if layout.element:
         for order, part in enumerate(parts):
             own = f"{path}_{order}".lstrip("_")
-            _fill(content, at + order * layout.element.size, part, layout.element, where, number, names, own)
+            _fill(packed, at + order * layout.element.size, part, layout.element, where, number, own)
         return
     for part, (name, offset, member) in zip(parts, layout.members, strict=True):
-        _fill(content, at + offset, part, member, where, number, names, f"{path}_{name}".lstrip("_"))
+        _fill(packed, at + offset, part, member, where, number, f"{path}_{name}".lstrip("_"))
 
 
 def _right(where: str, layout: Layout, path: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from cudabench.errors import UsageError
 from cudabench.launchable import MAX_SHARED
 from cudabench.model import Case, Dim, Launch, Problem, Source
-from cudabench.plan.limits import check_block, check_grid
+from cudabench.plan.limits import check_block, check_cluster, check_grid
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, SourceFile
@@ -44,7 +44,8 @@ def same_problem(request: UserRequest) -> str:
     words = set(re.findall(r"\w+", texts))
     shaping = {name: value for name, value in request.defines.items() if name.partition("(")[0] in words}
     numbers = {name: value for name, value in request.numbers.items() if name in words}
-    return repr(replace(request, kernels=(), grid=None, block=None, shared=None, defines=shaping, numbers=numbers))
+    alike = replace(request, kernels=(), grid=None, block=None, shared=None, cluster=None)
+    return repr(replace(alike, defines=shaping, numbers=numbers))
 
 
 def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
@@ -86,7 +87,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     by_name = {one.name: one for one in read}
     cases = []
     for (kernel, name, outright, own), order in zip(picked, orders, strict=True):
-        grid, block, shared = _launch(own, kernel, {**numbers, **_known(own)}, example)
+        grid, block, shared, cluster = _launch(own, kernel, {**numbers, **_known(own)}, example)
         passed = tuple(by_name[one].argument for one in order)
         cases.append(
             Case(
@@ -98,7 +99,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
                 problem=problem,
                 block=block,
                 grid=grid,
-                launches=(Launch(kernel.expression, grid, block, passed, shared),),
+                launches=(Launch(kernel.expression, grid, block, passed, shared, cluster=cluster),),
                 defines=dict(own.defines),
                 expects="",
                 named=outright,
@@ -118,7 +119,8 @@ def _in_steps(
     command: str,
 ) -> Series:
     """Return what a request with --step asks for: one case of several launches."""
-    for option, given in (("--grid", request.grid), ("--block", request.block), ("--shared", request.shared)):
+    own = ("grid", "block", "shared", "cluster")
+    for option, given in ((f"--{name}", getattr(request, name)) for name in own):
         if given is not None:
             raise UsageError(f"{option} {given} beside --step: each step says its own, as in {steps.EXAMPLE}.")
     if len(request.kernels) > 1:
@@ -170,8 +172,8 @@ def problem(request: UserRequest) -> UserProblem:
 
 def _launch(
     request: UserRequest, kernel: KernelSource, numbers: Mapping[str, Any], example: str
-) -> tuple[Dim, Dim, int]:
-    """Return grid, block and dynamic shared bytes."""
+) -> tuple[Dim, Dim, int, Dim | None]:
+    """Return grid, block, dynamic shared bytes, and the blocks of a cluster where they are said."""
     if request.grid is None or request.block is None:
         lack = " and ".join(f"--{name}" for name in ("grid", "block") if getattr(request, name) is None)
         raise UsageError(f"{kernel.signature} needs {lack} to be launched; write: {example}")
@@ -181,7 +183,11 @@ def _launch(
     shared = number(request.shared, "--shared", numbers)
     if shared > MAX_SHARED:
         raise UsageError(f"--shared {request.shared} gives {shared} bytes; a block has {MAX_SHARED} at most.")
-    return grid, block, shared
+    if request.cluster is None:
+        return grid, block, shared, None
+    cluster = dimensions(request.cluster, "--cluster", numbers)
+    check_cluster(cluster, grid)
+    return grid, block, shared, cluster
 
 
 def _folders(request: UserRequest) -> tuple[str, ...]:

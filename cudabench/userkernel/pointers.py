@@ -36,7 +36,7 @@ def check_fit(array: Array, parameter: Parameter, kernel: KernelSource, aliases:
     if parameter.type == "void":
         return
     pointee = _pointee(parameter, aliases)
-    if pointee is None:
+    if pointee is None or (array.dtype == "uint8" and uniform_struct(parameter.type, aliases)):
         if array.dtype != "uint8":
             raise UsageError(
                 f"{where}: {kernel.signature} takes a pointer to {parameter.type}, which NumPy does not have: give its "
@@ -63,7 +63,8 @@ def check_fit(array: Array, parameter: Parameter, kernel: KernelSource, aliases:
 
 
 def _pointee(parameter: Parameter, aliases: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the NumPy type behind a pointer and how many of it make an element; None for a struct or unknown type."""
+    """Return the NumPy type behind a pointer and how many of it make an element; None for an unknown type, and a struct
+    whose members are not all of one type."""
     ctype = parameter.type.partition("[")[0]  # a pointer to an array
     dtype = source.numpy_dtype(ctype, aliases)
     if dtype:
@@ -71,4 +72,11 @@ def _pointee(parameter: Parameter, aliases: Mapping[str, str]) -> tuple[str, int
     bare = ctype
     for _ in range(8):
         bare = aliases.get(bare, bare)
-    return source.vector_type(ctype, aliases) or _BITS.get(bare)
+    return source.vector_type(ctype, aliases) or _BITS.get(bare) or uniform_struct(bare, aliases)
+
+
+def uniform_struct(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return the type of a struct's members and how many they are, None where they are of several types."""
+    name = "".join(ctype.removeprefix("struct ").split())
+    kind, _, count = aliases.get(f"elements of {name}", "").partition(" ")
+    return (kind, int(count)) if count else None

@@ -19,7 +19,7 @@ from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.expected import Expectation, loaded, sides
 from cudabench.userkernel.expressions import Expression
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.values import Argument, Array
+from cudabench.userkernel.values import Argument, Array, arrays_of
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class UserProblem:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arguments that are arrays."""
-        return tuple(one for one in self.arguments if isinstance(one, Array))
+        """The arguments that are arrays, and the arrays that structs point at."""
+        return arrays_of(self.arguments)
 
     @property
     def baseline(self) -> bool:
@@ -137,7 +137,7 @@ def problem_of(
 def _of_function(left: str, right: str, read: Sequence[Argument], numbers: Mapping[str, Any]) -> Expectation:
     """Return an expectation on a function of an output, such as np.sum(y)=1."""
     option = f"--expect '{left}={right}'"
-    arrays = [one.name for one in read if isinstance(one, Array)]
+    arrays = [one.name for one in arrays_of(read)]
     named = expressions.parse(left, "--expect", [*numbers, *arrays], arrays=True, label=option).names & set(arrays)
     if len(named) != 1:
         raise UsageError(

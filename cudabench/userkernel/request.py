@@ -19,6 +19,7 @@ class UserRequest:
     bytes: str | None = None
     flops: str | None = None
     shared: str | None = None
+    cluster: str | None = None
     rtol: float | None = None
     atol: float | None = None
     constants: tuple[str, ...] = ()

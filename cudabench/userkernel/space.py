@@ -21,7 +21,7 @@ BLOCK_NAMES = ("bx", "by", "bz")
 RANGE = re.compile(r"\s*\d+:\d+(:\d+)?\s*", re.ASCII)
 NUMBER = r"(\w+\s*:)?\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 # What is substituted in: the texts of a request, and those that a number may be named in.
-EXPRESSIONS = ("grid", "block", "bytes", "flops", "shared")
+EXPRESSIONS = ("grid", "block", "bytes", "flops", "shared", "cluster")
 LISTS = ("arguments", "expect", "constants")
 
 

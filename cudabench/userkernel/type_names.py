@@ -6,9 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from cudabench.errors import CudabenchError
 from cudabench.toolchain import source
 from cudabench.toolchain.source import SourceFile
+from cudabench.userkernel.by_value import layout_of, numbers_in
 
 _STRUCTS = re.compile(
     r"\b(?:struct|class|union)\s+(?:(?:__align__|alignas)\s*\([^)]*\)\s*)?(\w+)\s*[{:]"
@@ -22,9 +25,11 @@ _ENUMS = re.compile(r"\benum\s+(?:class\s+|struct\s+)?(\w+)\s*(?::\s*([\w:\s]+?)
 def aliases_of(file: SourceFile, defines: Mapping[str, str], include: Sequence[str] = ()) -> dict[str, str]:
     """Return the type names of a file and of the headers that it includes, beside it or in a folder; -D wins.
 
-    A struct stands for itself, as 'struct P', an enumeration for its numbers' type.
+    A struct stands for itself, as 'struct P', an enumeration for its numbers' type. Of a struct whose members are all
+    of one type, 'elements of P' has that NumPy type and how many they are: 'float32 3'.
     """
     found = dict(file.aliases)
+    declared: dict[str, str] = {}  # structs, and the text that has them
 
     def structs(text: str) -> None:
         for match in _ENUMS.finditer(text):
@@ -32,6 +37,9 @@ def aliases_of(file: SourceFile, defines: Mapping[str, str], include: Sequence[s
         for match in _STRUCTS.finditer(text):
             name = match[1] or match[2]
             found.setdefault(name, f"struct {name}")
+            declared.setdefault(name, text)
+        for name in re.findall(r"=\s*(\w+\s*<[^<>;]*>)\s*;|\btypedef\s+(\w+\s*<[^<>;]*>)\s+\w+\s*;", text):
+            declared.setdefault(name[0] or name[1], text)
 
     structs(file.text)
     seen: set[Path] = set()
@@ -52,4 +60,10 @@ def aliases_of(file: SourceFile, defines: Mapping[str, str], include: Sequence[s
                 found.setdefault(alias, meaning)
             structs(parsed.text)
             waiting.append((header, parsed.text))
+    for name, text in declared.items():
+        layout = layout_of(name, text, found)
+        kinds, nbytes = numbers_in(layout) if layout else (frozenset(), 0)
+        if layout and len(kinds) == 1 and "pointer" not in kinds and nbytes == layout.size:
+            (kind,) = kinds
+            found[f"elements of {''.join(name.split())}"] = f"{kind} {nbytes // np.dtype(kind).itemsize}"
     return {**found, **defines}

@@ -93,12 +93,17 @@ class Null:
 
 @dataclass(frozen=True)
 class Record:
-    """A struct or vector by value: its bytes and alignment. `members` are its numbers, `p_a` for p.a."""
+    """A struct or vector by value: its bytes and alignment. `members` are its numbers, `p_a` for p.a.
+
+    pointers: (offset, array) of its members that point at arrays; arrays: those of them that no other argument is.
+    """
 
     name: str
     content: bytes
     align: int
     members: tuple[tuple[str, Any], ...] = ()
+    pointers: tuple[tuple[int, str], ...] = ()
+    arrays: tuple[Array, ...] = ()
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -108,7 +113,7 @@ class Record:
     @property
     def argument(self) -> ByValue:
         """The bytes as a launch takes them."""
-        return ByValue(self.content, self.align)
+        return ByValue(self.content, self.align, self.pointers)
 
 
 class Other(Protocol):
@@ -121,6 +126,14 @@ class Other(Protocol):
     @property
     def argument(self) -> Any:
         """What a launch gets."""
+
+
+def arrays_of(arguments: Iterable[Argument]) -> tuple[Array, ...]:
+    """Return the arrays of arguments, those that a struct points at with it."""
+    found: list[Array] = []
+    for one in arguments:
+        found += [one] if isinstance(one, Array) else one.arrays if isinstance(one, Record) else []
+    return tuple(found)
 
 
 Argument = Scalar | Array | Null | Record | Other

@@ -12,7 +12,7 @@ __global__ void forms(const unsigned *a, const unsigned *b, const unsigned *c, u
     FORM("vmin.s32.s32.s32.max %0, %1.h1, %2.h0, %3;")
     FORM("vmax.u32.u32.u32 %0, %1.b2, %2.h1;")
     FORM("vadd.s32.s32.s32 %0.b1, %1.b0, %2.h1, %3;")
-    FORM("vsub.u32.u32.u32 %0.h1, %1, %2, %3;")
+    FORM("vsub.u32.u32.u32 %0.b0, %1, %2, %3;")
     FORM("vset.s32.u32.lt %0, %1, %2;")
     FORM("vset.u32.u32.ge.add %0, %1.h0, %2.b0, %3;")
     FORM("vshl.u32.u32.u32.clamp %0, %1, %2.b0;")

@@ -196,6 +196,19 @@ def test_a_lock_is_no_livelock(launch: Callable[..., Any]) -> None:
     assert value[0] == 128
 
 
+def test_a_block_at_a_barrier_goes_on_while_another_spins(launch: Callable[..., Any]) -> None:
+    """What a block waits for may be written behind a barrier of the block that writes it."""
+    source = (
+        K
+        + """(volatile int *flag, int *out) {
+      if (blockIdx.x == 0) { __syncthreads(); if (threadIdx.x == 0) *flag = 7; }
+      else { while (*flag == 0) {} out[threadIdx.x] = *flag; } }"""
+    )
+    flag, out = np.zeros(1, np.int32), np.zeros(32, np.int32)
+    launch(source, 2, 32, [flag, out])
+    assert (out == 7).all()
+
+
 def test_printf_formats_like_c(launch: Callable[..., Any]) -> None:
     """printf sees integers, floats, strings, widths and percent signs."""
     source = (

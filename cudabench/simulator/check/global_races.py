@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
+MOST_MARKED = 1 << 20  # granules of a region whose writers are marked all at once
+BLOCK_BITS = 44  # granules of a region
+LEAST_SPAN = 1 << 15  # granules that a shadow has room for without being asked which of them are touched
+
+
 class GlobalRaces(Races):
     """Races between threads of one block over global memory."""
 
@@ -131,7 +136,7 @@ class GlobalRaces(Races):
                     self.machine.plan.remembered += 128 * len(entries)
                 return
         rows = self.suspects(entries)
-        if rows is not None and not rows.any():
+        if rows is not None and (not rows.any() or self.apart(base, entries)):
             return
         events = []
         for entry in entries:
@@ -207,6 +212,37 @@ class GlobalRaces(Races):
                 if written and other != key:
                     rows |= (low < most) & (least < high)
         return rows
+
+    def apart(self, base: int, entries: list[LogEntry | WarpSync]) -> bool:
+        """Return whether no pattern of addresses touches what another one writes, in any block.
+
+        For logs of which `suspects` found that a written pattern gives each thread bytes of its own.
+        """
+        granules = -(-self.machine.space.slots[base >> SLOT_BITS].size // self.width)
+        if granules > MOST_MARKED:
+            return False
+        marks: Array = np.zeros(granules, np.int16)
+        patterns: dict[Any, int] = {}
+        for writing in (True, False):
+            for entry in entries:
+                if isinstance(entry, WarpSync) or (entry.access.kind != "load") != writing:
+                    continue
+                address, size = entry.address, entry.access.size
+                assert type(address) is Affine
+                key = (address.base + entry.offset, address.coefficients, size)
+                own = patterns.setdefault(key, len(patterns) + 1)
+                places = (flat(address, entry.offset, self.chunk) - base) // self.width
+                mask = self.chunk.root if entry.mask is None else entry.mask
+                if mask is not None:
+                    shape = np.broadcast_shapes(places.shape, mask.shape)
+                    places = broadcast(places, shape)[broadcast(mask, shape)]
+                for step in range(size // self.width):
+                    found = marks[places + step]
+                    if ((found != 0) & (found != own)).any():
+                        return False
+                    if writing:
+                        marks[places + step] = own
+        return True
 
     def separable(self, entries: list[LogEntry | WarpSync]) -> tuple[int, Key | None] | None:
         """Do the same for address arrays whose rows differ by a constant that is the same for all entries."""
@@ -292,11 +328,9 @@ class GlobalRaces(Races):
                 granule = (granule[:, None] + np.arange(count)).reshape(-1)
                 blocks = np.repeat(blocks, count)
             # Blocks are told apart by a number above all addresses' bits.
-            places.append((granule & ((1 << 44) - 1)) + (blocks << 44))
+            places.append((granule & ((1 << BLOCK_BITS) - 1)) + (blocks << BLOCK_BITS))
             counts.append(count)
-        total = np.concatenate(places)
-        _, index = np.unique(total, return_inverse=True)
-        index = index.reshape(-1)
+        index = dense(np.concatenate(places))
         shadow = Shadow(int(index.max()) + 1 if index.size else 0)
         order = WarpOrder(chunk.blocks if exact else 1, chunk.threads)
         position = 0
@@ -328,7 +362,7 @@ class GlobalRaces(Races):
             bad, others, numbers = found
             place = int(np.argmax(bad))
             region = self.machine.space.slots[base >> SLOT_BITS]
-            offset = int(part[place] & ((1 << 44) - 1)) * width
+            offset = int(part[place] & ((1 << BLOCK_BITS) - 1)) * width
             conflict = Conflict(
                 entry,
                 int(bad.reshape(-1, count).any(axis=1).sum()),
@@ -339,6 +373,17 @@ class GlobalRaces(Races):
             )
             self.report(conflict, "global", f"byte {offset} of '{region.name}'", int(rows[place]))
         return clean
+
+
+def dense(places: Array) -> Array:
+    """Return numbers from 0 on in the place of granules of blocks: equal for equal ones, in their order."""
+    if places.size:
+        granules, blocks = places & ((1 << BLOCK_BITS) - 1), places >> BLOCK_BITS
+        least, first = granules.min(), blocks.min()
+        width = int(granules.max() - least) + 1
+        if width * (int(blocks.max() - first) + 1) <= max(LEAST_SPAN, 2 * places.size):
+            return (granules - least) + (blocks - first) * width
+    return np.unique(places, return_inverse=True)[1].reshape(-1)
 
 
 def written_regions(machine: Machine) -> set[int] | None:

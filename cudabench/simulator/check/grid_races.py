@@ -83,6 +83,11 @@ class GridRaces:
         self.looks = blocks > 1 and blocks * bx * by * bz <= MOST_LANES
         self.ordered = machine.code.orders
         self.free = np.zeros(blocks + 1 if self.looks else 0, dtype=bool)  # which may have waited for others
+        self.any_free = False
+        self.origin: Any = None  # of the chunk whose blocks have these numbers:
+        self.numbered: Array = None
+        # The mask of the latest access, its lanes and their blocks: the next one's is often the same.
+        self.latest: tuple[Any, Array, Array] | None = None
         self.trails: dict[int, Trail] = {}
         # Of each block: its fences, its atomics, the fences before its last atomic, and all that another may wait for.
         self.fences, self.atomics, self.fenced, self.signs = np.zeros((4, blocks + 1 if self.looks else 0), np.int32)
@@ -114,59 +119,64 @@ class GridRaces:
             return
         chunk = self.machine.chunk
         lanes = chunk.root if mask is None else mask
-        chosen = np.flatnonzero(broadcast(np.ones((1, 1), dtype=bool) if lanes is None else lanes, chunk.shape))
-        blocks = self.numbers(chunk)[chosen // chunk.threads]
+        chosen, blocks = self.chosen(chunk, lanes)
         if access.kind == "atomic":
             mine = self.numbers(chunk)[self.rows(chunk, lanes)]
             self.atomics[mine] += 1
             self.fenced[mine] = self.fences[mine]
             self.signs[mine] += 1
             self.updated.add(region.base)
-        if self.ordered and access.kind == "atomic":
-            self.free[blocks] = True
-            return
-        held = ~self.free[blocks]
+        held: Array = None  # the lanes whose blocks cannot have waited for others: all, unless told
+        if self.any_free:
+            held = ~self.free[blocks]
         if access.kind == "atomic":
-            self.free[blocks] = True
-        elif access.kind == "load":
+            self.free[blocks] = self.any_free = True
+            if self.ordered:
+                return
+        elif access.kind == "load" and held is not None:
             self.unfenced(access, region, address, offset, chosen[~held], blocks[~held])
             chosen, blocks = chosen[held], blocks[held]
-            held = held[held]
+            held = None
         if not chosen.size:
             return
         start = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen] - region.base
         each = access.size // self.width
-        granules = ((start // self.width)[:, None] + np.arange(each)).reshape(-1)
-        owners = np.repeat(blocks, each)
+        granules, owners = start // self.width, blocks
+        if each > 1:
+            granules, owners = (granules[:, None] + np.arange(each)).reshape(-1), np.repeat(blocks, each)
         trail = self.trails.get(region.base)
         if trail is None:
             trail = self.trails[region.base] = Trail(-(-region.size // self.width))
-        free = self.free[blocks] | self.ordered
         values: Array = None
+        free: Array = None  # lanes whose blocks may have waited for others, None for none
         if access.kind == "store":
             plain = not access.ordered and region.base not in self.updated
-            if plain and free.any():
+            if self.any_free or self.ordered:
+                free = self.free[blocks] | self.ordered
+                free = free if free.any() else None
+            if plain and free is not None:
                 self.overwrites(access, region, start, chosen, granules, owners, data, trail)
             trail.stamps[:, granules] = self.fences[owners], self.atomics[owners], self.signs[owners]
             if access.ordered:
                 self.signs[np.unique(blocks)] += 1
-        if free.any() and access.kind == "store":
+        if free is not None:
             # Who may have waited for others races with no more than that, but what it writes is noted.
             inner = np.repeat(free, each)
             met = trail.leave("store", granules[inner], owners[inner], access.numbers["global"])
             if met and plain:
                 values = np.repeat(self.values(access, data, chosen[free]), each // access.count, axis=1).reshape(-1)
                 self.written_twice(access, region, chosen[free], granules[inner], owners[inner], values)
-            chosen, blocks, start, held = chosen[~free], blocks[~free], start[~free], held[~free]
+            chosen, blocks, start = chosen[~free], blocks[~free], start[~free]
+            held = held if held is None else held[~free]
             if not chosen.size:
                 return
             granules, owners = granules[np.repeat(~free, each)], owners[np.repeat(~free, each)]
         if self.ordered:
             return
-        loud: Array = np.repeat(held, each)
+        loud: Array = True if held is None else np.repeat(held, each)
         if access.kind == "store":
             values = self.values(access, data, chosen)
-            loud &= self.changes(access, region, start, values)
+            loud = loud & self.changes(access, region, start, values)
             values = np.repeat(values, each // access.count, axis=1).reshape(-1)
         for kind in AGAINST[access.kind]:
             others = trail.others(kind, granules, owners)
@@ -237,12 +247,23 @@ class GridRaces:
         x, y, _ = self.machine.grid
         return f"block {((number - 1) % x, (number - 1) // x % y, (number - 1) // (x * y))}"
 
+    def chosen(self, chunk: Chunk, mask: Array | None) -> tuple[Array, Array]:
+        """Return the lanes of a mask, and the number of the block that each of them is in."""
+        if self.latest is None or self.latest[0] is not mask or self.origin != (chunk.origin, chunk.extent):
+            every: Array = np.ones((1, 1), dtype=bool)
+            lanes = np.flatnonzero(broadcast(every if mask is None else mask, chunk.shape))
+            self.latest = mask, lanes, self.numbers(chunk)[lanes // chunk.threads]
+        return self.latest[1:]
+
     def numbers(self, chunk: Chunk) -> Array:
         """Return the number of each block of a chunk in the grid, from 1 on."""
-        x, y, _ = self.machine.grid
-        own = [axis.reshape(-1) + first for axis, first in zip(chunk.axes[3:], chunk.origin, strict=True)]
-        found: Array = (own[0] + x * (own[1] + y * own[2]) + 1).astype(np.int32)
-        return found
+        place = chunk.origin, chunk.extent
+        if self.origin != place:
+            x, y, _ = self.machine.grid
+            own = [axis.reshape(-1) + first for axis, first in zip(chunk.axes[3:], chunk.origin, strict=True)]
+            self.origin, self.latest = place, None
+            self.numbered = (own[0] + x * (own[1] + y * own[2]) + 1).astype(np.int32)
+        return self.numbered
 
     def values(self, access: MemoryOp, data: Sequence[Value], chosen: Array) -> Array:
         """Return the bits that lanes store, (lanes, elements)."""

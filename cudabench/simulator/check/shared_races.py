@@ -58,8 +58,16 @@ class SharedRaces(Races):
             state = state[:1].copy()
         return self.plan.states.setdefault(state.tobytes(), state)
 
-    def log(self, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value]) -> None:
-        """Log an access whose address is in bounds for all active lanes."""
+    def log(
+        self,
+        access: MemoryOp,
+        address: Value,
+        offset: int,
+        mask: Array | None,
+        data: Sequence[Value],
+        name: bytes | None = None,
+    ) -> None:
+        """Log an access whose address is in bounds for all active lanes; name: an array of addresses as bytes."""
         if access.guess:
             return
         if self.machine.locks is not None and access.kind != "atomic":
@@ -74,7 +82,7 @@ class SharedRaces(Races):
             else:
                 place = (address.base + offset, c)
         elif address.shape[0] == 1:
-            place = address.tobytes()
+            place = address.tobytes() if name is None else name
         else:
             place = None
         key: Key | None = None
@@ -98,8 +106,10 @@ class SharedRaces(Races):
         """Return what a remembered examination has to know about an access's active threads."""
         if mask is None or mask is self.chunk.root:
             return None
+        kept = self.chunk.masks
         if mask.shape[0] == 1:
-            return bytes(mask.tobytes())
+            found = None if kept is None else kept.names.get(id(mask))
+            return bytes(mask.tobytes()) if found is None else found
         return mask.any(axis=0).tobytes(), mask.all(axis=0).tobytes()
 
     def warp_sync(self, mask: Array | None, named: Array | None) -> None:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cudabench.simulator.program.code import Block, Code
 from cudabench.simulator.report import Branch, Executed
 
+if TYPE_CHECKING:
+    from cudabench.simulator.plan import Plan
 
-def branches(code: Code, executed: Sequence[Executed]) -> tuple[Branch, ...]:
+
+def branches(code: Code, executed: Sequence[Executed], plan: Plan) -> tuple[Branch, ...]:
     """Return the conditional branches that ran, one record a source line, in the order of the source.
 
-    executed: how often each basic block ran.
+    executed: how often each basic block ran. plan: that of the launch, which has the post-dominators.
     """
     lines: dict[tuple[str, int], list[Block]] = {}
     for block, times in zip(code.blocks, executed, strict=True):
         end = block.terminator
         if times.warps and end is not None and end.kind in ("branch", "table") and len(block.successors) > 1:
             lines.setdefault((code.files.get(end.line.file, ""), end.line.line), []).append(block)
-    always = post_dominators(code.blocks) if any(times.parted for times in executed) else []
     regions: dict[tuple[str, int], set[int]] = {}
     for place, ends in lines.items():
         for block in ends:
             if executed[block.number].parted:
-                regions.setdefault(place, set()).update(between(code.blocks, block, always[block.number]))
+                regions.setdefault(place, set()).update(between(code.blocks, block, plan.post_dominators[block.number]))
     # Each block counts for the innermost branch around it, whose region is the smallest.
     owners: dict[int, tuple[str, int]] = {}
     for place in sorted(regions, key=lambda place: -len(regions[place])):

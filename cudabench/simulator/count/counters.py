@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,20 +45,39 @@ def warp_bits(mask: Array) -> tuple[Array, Array]:
     return any_, all_
 
 
-def active_warps(mask: Array | None, chunk: Chunk) -> int:
-    """Return the number of warps of the chunk with an active lane; a mask broadcasts over (blocks, threads)."""
+def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
+    """Return (warps of the chunk with an active lane, active lanes); a mask broadcasts over (blocks, threads)."""
     if mask is None:
-        return chunk.blocks * chunk.warps
+        return chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
+    kept = chunk.masks
+    if kept is None:
+        return _warps(mask, chunk), _lanes(mask, chunk)
+    found = kept.counts.get(id(mask))
+    if found is None:
+        found = _warps(mask, chunk), _lanes(mask, chunk)
+        if id(mask) in kept.names:
+            kept.counts[id(mask)] = found
+    return found
+
+
+def active_warps(mask: Array | None, chunk: Chunk) -> int:
+    """Return the number of warps of the chunk with an active lane."""
+    return active(mask, chunk)[0] if mask is None or chunk.masks is not None else _warps(mask, chunk)
+
+
+def active_lanes(mask: Array | None, chunk: Chunk) -> int:
+    """Return the number of active lanes of the chunk."""
+    return active(mask, chunk)[1] if mask is None or chunk.masks is not None else _lanes(mask, chunk)
+
+
+def _warps(mask: Array, chunk: Chunk) -> int:
     if mask.shape[1] == 1:
         return int(np.count_nonzero(mask)) * chunk.warps * (chunk.blocks if mask.shape[0] == 1 else 1)
     count = int(np.count_nonzero(warp_bits(mask)[0]))
     return count * chunk.blocks if mask.shape[0] == 1 else count
 
 
-def active_lanes(mask: Array | None, chunk: Chunk) -> int:
-    """Return the number of active lanes of the chunk; a mask broadcasts over (blocks, threads)."""
-    if mask is None:
-        return chunk.blocks * chunk.threads
+def _lanes(mask: Array, chunk: Chunk) -> int:
     return int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
 
 
@@ -75,10 +94,10 @@ def executed_lines(
     """
     lines: dict[int, Executed] = {}
     for block, times in zip(blocks, executed, strict=True):
-        own = Executed(times.warps, times.lanes)
+        own = Executed(times.warps, times.lanes) if times.taken or times.parted else times
         for line in block.lines:
             have = lines.get(line)
-            lines[line] = own if have is None else have.plus(*own)
+            lines[line] = own if have is None else have.plus(*own) if own.warps else have
         if times.taken or times.parted:
             assert block.terminator is not None
             line = block.terminator.line.ptx_line
@@ -280,8 +299,13 @@ class Counters:
             if mask.shape[0] == 1:
                 due = self.due(number, array)
                 last = self.seen[number, array]
-                some = np.broadcast_to(mask, (1, chunk.threads))
-                pieces, ideal, last[1] = self._linear(address, offset, size, chunk, some, None if due else last[1])
+                key = told("blocks", address, address.base + offset, size, mask, chunk)
+                found = None if due else recalled(key, chunk)
+                if found is None:
+                    some = np.broadcast_to(mask, (1, chunk.threads))
+                    *counted, last[1] = self._linear(address, offset, size, chunk, some, None if due else last[1])
+                    found = remembered(key, chunk, (counted[0], counted[1]))
+                pieces, ideal = found
                 self.add(number, warps, pieces, ideal, array, last[1]).went(address.base + offset)
                 return
             linear = address
@@ -290,8 +314,9 @@ class Counters:
         if address.shape[1] == 1:
             self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
             return
+        key = told("rows", linear, int(address[0, 0]), size, mask, chunk)
         rows, mask, times = spread(address, mask, chunk)
-        pieces, ideal = sectors(rows, size, mask)
+        pieces, ideal = recalled(key, chunk) or remembered(key, chunk, sectors(rows, size, mask))
         steps = thread_steps(linear, chunk) if type(linear) is Affine else None
         seen = self.look(number, array, rows, mask, size, steps)
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
@@ -357,8 +382,13 @@ class Counters:
         warps: int,
         chunk: Chunk,
         load: bool,
+        known: dict[Key, Any] | None = None,
     ) -> None:
-        """Count shared accesses; arguments as for `global_`, and whether they are loads."""
+        """Count shared accesses; arguments as for `global_`, and whether they are loads.
+
+        known: where to find and keep what addresses and lanes count that come again.
+        """
+        shift = 0
         if number in self.issued:
             shift, size = self.issued[number]
             if not size:
@@ -367,6 +397,13 @@ class Counters:
             offset += shift
             if not isinstance(address, Affine):
                 address = address + shift
+        again: Key = (number, size, load, shift)
+        if type(address) is Affine and mask is not None and chunk.masks is not None and chunk.masks.keeps(mask):
+            known, again = chunk.masks.counted, (*again, address.base + offset, address.coefficients, id(mask))
+        if known is not None and again in known:
+            array, pieces, ideal, seen = known[again]
+            self.add(number, warps, pieces, ideal, array, seen)
+            return
         key = None
         array = self.variable(address, offset, mask, chunk)
         # A word for all lanes takes one wavefront; wider, it takes one for each group of lanes that has an active one.
@@ -394,12 +431,16 @@ class Counters:
             if pieces == chunk.warps:
                 # Where all lanes together have no conflict, fewer have none.
                 self.add(number, warps, warps, warps, array, seen)
+                if known is not None and address.nbytes <= MOST_PATTERN:
+                    known[again] = (array, warps, warps, seen)
                 return
         times = chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0])
         pieces, ideal, seen = self._shared(number, array, address, size, mask, chunk, load, axes)
         if key is not None:
             self.patterns[key] = (pieces, ideal, seen)
         self.add(number, warps, pieces * times, ideal * times, array, seen)
+        if known is not None and address.nbytes + (0 if mask is None else mask.nbytes) <= MOST_PATTERN:
+            known[again] = (array, pieces * times, ideal * times, seen)
 
     def shared_atomic(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, how: atomics.Served
@@ -533,6 +574,26 @@ class Counters:
             self.patterns[key] = result
             self.remembered += weight
         return result
+
+
+def told(what: str, linear: Affine | Array, first: int, size: int, mask: Array | None, chunk: Chunk) -> Key | None:
+    """Return what tells the sectors of a linear address and kept lanes from others; None where they are not those."""
+    if type(linear) is not Affine or chunk.masks is None or not chunk.masks.keeps(mask):
+        return None
+    return what, linear.coefficients, first & (LINE - 1), size, id(mask)
+
+
+def recalled(key: Key | None, chunk: Chunk) -> tuple[int, int] | None:
+    """Return the sectors that were remembered under a key."""
+    return None if key is None or chunk.masks is None else chunk.masks.counted.get(key)
+
+
+def remembered(key: Key | None, chunk: Chunk, counted: tuple[int, int]) -> tuple[int, int]:
+    """Return sectors, remembered under a key."""
+    if key is not None and chunk.masks is not None:
+        chunk.masks.counted[key] = counted
+        chunk.masks.note(0)
+    return counted
 
 
 def thread_steps(address: Affine, chunk: Chunk) -> Steps:

@@ -41,12 +41,16 @@ class Pattern(NamedTuple):
 
 
 class Look:
-    """A pattern that was looked at, and the addresses of one warp that has it: bytes, None for inactive lanes."""
+    """A pattern that was looked at, and the addresses of one warp that has it: bytes, None for inactive lanes.
 
-    __slots__ = ("example", "pattern")
+    least: the lowest of them, None without any.
+    """
+
+    __slots__ = ("example", "least", "pattern")
 
     def __init__(self, pattern: Pattern, example: tuple[int | None, ...] = ()) -> None:
         self.pattern, self.example = pattern, example
+        self.least = min((place for place in example if place is not None), default=None)
 
 
 class Shape(NamedTuple):

@@ -91,26 +91,73 @@ def suppress(mask: Array | None, bad: Array) -> Array:
     return good if mask is None else mask & good
 
 
+class Reach:
+    """What is known of the lanes of a mask at an address that is linear: the same each time that they come there.
+
+    lanes: those with an address of their own, None for all; exact: `Lanes.exact`. extremes: `Lanes.extremes`. name: the
+    addresses' bytes. index, chosen: by width in bytes the places of all lanes in their memory, and (places, lanes) of
+    the active ones.
+    """
+
+    __slots__ = ("address", "chosen", "counted", "exact", "extremes", "index", "lanes", "name")
+
+    def __init__(self, address: Array, lanes: Array | None, exact: Array | None) -> None:
+        self.address, self.lanes, self.exact = address, lanes, exact
+        self.extremes: tuple[int, int, int] | None = None
+        self.name = address.tobytes()
+        self.index: dict[int, Array] = {}
+        self.chosen: dict[int, tuple[Array, Array]] = {}
+        self.counted: dict[Any, Any] = {}
+
+
 class Lanes:
     """The lanes of a general access: byte addresses int64 in the smallest shape, and which of them are active."""
 
-    __slots__ = ("address", "mask")
+    __slots__ = ("_reach", "address", "mask")
 
     def __init__(self, machine: Machine, address: Value, offset: int) -> None:
-        self.address = flat(address, offset, machine.chunk)
+        kept = machine.chunk.masks
         mask = machine.mask
-        self.mask: Array | None = None if mask is None else narrow(mask, self.address.shape)
-        if self.mask is not None and self.mask.all():
-            self.mask = None
+        self._reach: Reach | None = None
+        if type(address) is not Affine or kept is None or not kept.keeps(mask):
+            self.address = flat(address, offset, machine.chunk)
+            self.mask: Array | None = active_places(mask, self.address)
+            return
+        name = (address.base + offset, address.coefficients, id(mask))
+        reach = kept.reached.get(name)
+        if reach is None:
+            places = flat(address, offset, machine.chunk)
+            lanes = active_places(mask, places)
+            exact = mask if lanes is None else lanes if mask is None else kept.one(lanes & mask)
+            reach = kept.reached[name] = Reach(places, lanes, exact)
+            kept.note(4 * places.nbytes)
+        self._reach, self.address, self.mask = reach, reach.address, reach.lanes
+
+    @property
+    def reach(self) -> Reach | None:
+        """What is known of these lanes, None where nothing is kept or a check left some of them out."""
+        reach = self._reach
+        return reach if reach is not None and reach.lanes is self.mask else None
 
     def exact(self, machine: Machine) -> Array | None:
         """Return the mask of the lanes themselves, where `mask` may tell only of the places that they share."""
+        reach = self.reach
+        if reach is not None:
+            return reach.exact
         if self.mask is None:
             return machine.mask
         return self.mask if machine.mask is None else self.mask & machine.mask
 
     def extremes(self) -> tuple[int, int, int]:
         """Return (lowest, highest, bitwise or) of the active addresses."""
+        reach = self.reach
+        if reach is None:
+            return self._extremes()
+        if reach.extremes is None:
+            reach.extremes = self._extremes()
+        return reach.extremes
+
+    def _extremes(self) -> tuple[int, int, int]:
         address = self.address
         mask = self.mask
         if mask is not None:
@@ -125,6 +172,14 @@ class Lanes:
         if self.mask is None:
             return self.address
         return np.where(self.mask, self.address, np.int64(value))
+
+
+def active_places(mask: Array | None, address: Array) -> Array | None:
+    """Return which places of an array of addresses an active lane goes to, None for all."""
+    if mask is None:
+        return None
+    places = narrow(mask, address.shape)
+    return None if places.all() else places
 
 
 def check(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int, size: int) -> bool:
@@ -162,6 +217,9 @@ def put(view: Array, index: Array, value: Array, mask: Array | None) -> None:
             shape = np.broadcast_shapes(index.shape, value.shape)
             index, value = broadcast(index, shape), broadcast(value, shape)
         view[index] = value
+        return
+    if index.shape == mask.shape and value.shape in (mask.shape, (1, 1)):
+        view[index[mask]] = value[0, 0] if value.size == 1 else value[mask]
         return
     shape = np.broadcast_shapes(index.shape, value.shape, mask.shape)
     chosen = broadcast(mask, shape)

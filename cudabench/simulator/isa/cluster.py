@@ -29,7 +29,10 @@ def build_mapa(builder: Builder, ins: Instruction) -> Run:
     def run(machine: Machine) -> None:
         ranks = as_array(machine.registers[rank], UNSIGNED[32], machine.chunk).astype(dtype)
         address = as_array(machine.registers[source], dtype, machine.chunk)
-        machine.put(target, (address & kept) | (ranks + dtype.type(1)) << dtype.type(RANK_SHIFT))
+        part = (ranks + dtype.type(1)) << dtype.type(RANK_SHIFT)
+        if machine.plan.cluster is None:
+            part = np.where(ranks == 0, dtype.type(0), part)  # without clusters each block is one, of rank 0
+        machine.put(target, (address & kept) | part)
 
     return run
 

@@ -131,7 +131,8 @@ def build_mbarrier(builder: Builder, ins: Instruction) -> Run:
         return pending
     if kind in ("init", "inval"):
         address, offset = builder.address(ins.operands[0])
-        access = MemoryOp(builder, "store", _U64, 1, "shared")
+        # Who ends a barrier has been told by an atomic that all others are done with it, as cuda::pipeline does.
+        access = MemoryOp(builder, "store" if kind == "init" else "atomic", _U64, 1, "shared")
         count = builder.source(ins.operands[1], "u32") if kind == "init" else None
 
         def init(machine: Machine) -> None:

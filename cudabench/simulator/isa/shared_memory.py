@@ -9,7 +9,7 @@ import numpy as np
 
 from cudabench.simulator import values
 from cudabench.simulator.clusters import REMOTE, Remote
-from cudabench.simulator.isa.access import Lanes, MemoryOp, aligned, check, put
+from cudabench.simulator.isa.access import Lanes, MemoryOp, Reach, aligned, check, put
 from cudabench.simulator.memory import (
     flat,
 )
@@ -64,14 +64,19 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
     ):
         return None
     mask = lanes.exact(machine)
-    _note_shared(machine, access, lanes.address, 0, mask, ())
-    filled = lanes.fill(0)
-    shift = width.bit_length() - 1
-    if filled.shape[0] == 1:
-        index = (filled >> shift)[0]
-        view = memory.view(dtype)
+    _note_shared(machine, access, lanes.address, 0, mask, (), lanes.reach)
+    reach = lanes.reach
+    index = None if reach is None else reach.index.get(width)
+    if index is None:
+        index = lanes.fill(0)
+        if index.shape[0] > 1:
+            index = index + row_starts(chunk, memory)
+        index = index >> (width.bit_length() - 1)
+        if reach is not None:
+            reach.index[width] = index
+    if index.shape[0] == 1:
+        view, index = memory.view(dtype), index[0]
         return [view.take(index + place if place else index, axis=1) for place in range(access.count)]
-    index = (filled + row_starts(chunk, memory)) >> shift
     view = memory.reshape(-1).view(dtype)
     return [view.take(index + place if place else index) for place in range(access.count)]
 
@@ -103,7 +108,13 @@ def row_starts(chunk: Chunk, memory: Array) -> Array:
 
 
 def _note_shared(
-    machine: Machine, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
+    machine: Machine,
+    access: MemoryOp,
+    address: Value,
+    offset: int,
+    mask: Array | None,
+    data: Sequence[Value],
+    reach: Reach | None = None,
 ) -> None:
     if not machine.shared_races.asynchronous:  # the hardware counts no shared store for an asynchronous copy (LDGSTS)
         machine.counters.shared(
@@ -115,8 +126,9 @@ def _note_shared(
             machine.warps,
             machine.chunk,
             access.kind == "load",
+            None if reach is None else reach.counted,
         )
-    machine.shared_races.log(access, address, offset, mask, data)
+    machine.shared_races.log(access, address, offset, mask, data, None if reach is None else reach.name)
     if machine.proxies.used and access.kind == "store" and not machine.shared_races.asynchronous:
         machine.proxies.store(flat(address, offset, machine.chunk), mask, access.size)
     if machine.plan.cluster is not None:
@@ -171,8 +183,13 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
         return
     # A uniform address has a mask of one place; which lanes write still matters for the value.
     mask = lanes.exact(machine)
-    _note_shared(machine, access, lanes.address, 0, mask, data)
-    index = (lanes.address + row_starts(chunk, memory)) >> (width.bit_length() - 1)
+    reach = lanes.reach
+    _note_shared(machine, access, lanes.address, 0, mask, data, reach)
     view = memory.reshape(-1).view(dtype)
+    index = None if reach is None else reach.index.get(-width)
+    if index is None:
+        index = (lanes.address + row_starts(chunk, memory)) >> (width.bit_length() - 1)
+        if reach is not None:
+            reach.index[-width] = index
     for place in range(access.count):
         put(view, index + place if place else index, as_array(data[place], dtype, chunk), mask)

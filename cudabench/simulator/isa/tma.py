@@ -22,7 +22,7 @@ from cudabench.simulator.memory import PARAMETER_WINDOW, Region, flat
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import Address, Instruction, Operand, Symbol, Vector
-from cudabench.simulator.tensor_maps import CHUNK, MAGIC, Mapped
+from cudabench.simulator.tensor_maps import CHUNK, MAGIC, Mapped, TensorMap
 from cudabench.simulator.values import DTYPES, INT64, UNSIGNED, Array, as_array, broadcast
 
 if TYPE_CHECKING:
@@ -317,6 +317,29 @@ class Tile:
         return found
 
 
+def begins_well(
+    machine: Machine, access: MemoryOp, tensor: TensorMap, corner: tuple[int, ...], lane: tuple[int, int]
+) -> bool:
+    """Return whether a tile begins where a GPU copies one, and record where not.
+
+    No manual says so: an H200 stops with an illegal instruction where the innermost coordinate is no multiple of 16
+    bytes, and where what is stored begins before the tensor (`tests.hopper_tiles`).
+    """
+    block, thread = machine.chunk.block_index(lane[0]), machine.chunk.thread_index(lane[1])
+    start = f"thread {thread} of block {block} {{}} a tile that begins at {corner}, innermost first"
+    end = "a GPU stops there with an illegal instruction."
+    if corner[0] * tensor.width % CHUNK:
+        what = f"{corner[0]} elements of {tensor.width} bytes are no multiple of {CHUNK} bytes: {end}"
+        text = f"{start.format('loads' if access.kind == 'load' else 'stores')}; {what}"
+        machine.hazards.add("misaligned", access.location, 1, block, thread, text)
+        return False
+    if access.kind != "load" and min(corner) < 0:
+        text = f"{start.format('stores')}, before its tensor: {end}"
+        machine.hazards.add("out-of-bounds", access.location, 1, block, thread, text)
+        return False
+    return True
+
+
 def build_tensor(builder: Builder, ins: Instruction) -> Run:
     """Build cp.async.bulk.tensor and cp.reduce.async.bulk.tensor of tiles."""
     words = ins.modifiers
@@ -344,7 +367,11 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
             if not near.fits(machine, offset, tensor.rows * tensor.pitch, TILE_ALIGNMENT, bool(known[at])):
                 _barrier(machine, [block], int(waits[at]), tensor.nbytes)  # nobody is to wait for it for ever
                 continue
-            starts, inside, part = tensor.places(tuple(int(corner[at]) for corner in corners))
+            place = tuple(int(corner[at]) for corner in corners)
+            if not begins_well(machine, far.access, tensor, place, at):
+                _barrier(machine, [block], int(waits[at]), tensor.nbytes)
+                continue
+            starts, inside, part = tensor.places(place)
             count = part.stop - part.start
             content: Array = np.zeros((tensor.rows, tensor.tile[0]), UNSIGNED[8 * tensor.width])
             if tensor.fill == "nan":
@@ -386,9 +413,12 @@ def _store(builder: Builder, ins: Instruction, dimensions: int) -> Run:
                 continue
             if not mapped.region.writable:
                 read_only(machine, far.access, mapped.region)
+            place = tuple(int(corner[at]) for corner in corners)
+            if not begins_well(machine, far.access, tensor, place, at):
+                continue
             near.note(machine, block, row, offset, tensor.rows * tensor.pitch)
             pieces = machine.shared[row].view(np.uint64).reshape(-1, 2)[tensor.chunks(offset)]
-            starts, inside, part = tensor.places(tuple(int(corner[at]) for corner in corners))
+            starts, inside, part = tensor.places(place)
             count = part.stop - part.start
             if count <= 0 or not inside.any():
                 continue
@@ -408,8 +438,8 @@ def _store(builder: Builder, ins: Instruction, dimensions: int) -> Run:
 
 
 def _not_a_number(width: int) -> Any:
-    """Return the bits of what fills the outside of a tensor of floats of so many bytes."""
-    return {2: np.uint16(0x7FFF), 4: np.uint32(0x7FFFFFFF), 8: np.uint64(0x7FFFFFFFFFFFFFFF)}.get(width, 0)
+    """Return the bits of what fills the outside of a tensor of floats of so many bytes: an H200 writes 7FF7."""
+    return {2: np.uint16(0x7FF7), 4: np.uint32(0x7FF77FF7), 8: np.uint64(0x7FF77FF77FF77FF7)}.get(width, 0)
 
 
 def _type_of(name: str) -> tuple[str, np.dtype[Any]]:

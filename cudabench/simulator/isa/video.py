@@ -28,7 +28,10 @@ _TYPES = ("u32", "s32")
 
 
 class _Part:
-    """What an operand selects of its register: `%r1.b2`, `%r1.h0`, or all of it."""
+    """What an operand selects of its register: `%r1.b2`, `%r1.h0`, or all of it.
+
+    Into an upper half goes the result's lower half, as the manual says and ptxas 13.5 does; 13.0 takes the upper one.
+    """
 
     def __init__(self, ins: Instruction, operand: Operand, signed: bool) -> None:
         self.operand, self.shift, self.bits, self.signed = operand, 0, 32, signed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,20 @@ class Parameter(NamedTuple):
     type: str
     size: int
     align: int
+
+
+class Struct(NamedTuple):
+    """A struct by value with pointers inside: its bytes, and (offset, title, array) of what they point at."""
+
+    content: bytes
+    pointers: tuple[tuple[int, str, Array], ...]
+
+    def pointing(self, addresses: Mapping[int, int]) -> bytes:
+        """Return the bytes with the arrays' addresses, given by the arrays' ids, in their places."""
+        content = bytearray(self.content)
+        for offset, _, array in self.pointers:
+            content[offset : offset + 8] = addresses[id(array)].to_bytes(8, "little")
+        return bytes(content)
 
 
 def scalar_bytes(value: Any, parameter: Parameter, name: str) -> bytes:
