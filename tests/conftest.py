@@ -95,15 +95,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(name)
     for mark in ("slow", "build"):
         if mark not in config.option.markexpr and not any("::" in argument for argument in config.args):
-            config.hook.pytest_deselected(items=[item for item in items if mark in item.keywords])
-            items[:] = [item for item in items if mark not in item.keywords]
+            config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])
+            items[:] = [item for item in items if not item.get_closest_marker(mark)]
     size = Counter(item.path.name for item in items)
     items.sort(key=lambda item: (item.path.name not in FIRST, -size[item.path.name]))
     parts = [probe.driver(), probe.pycuda(), probe.gpu_compiler()]
     lack = next((part.problem for part in parts if not part.usable), None)
     if lack:
         for item in items:
-            if "gpu" in item.keywords:
+            if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason=lack))
 
 
