@@ -251,8 +251,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): "an element of 4 bytes is copied as 4 bytes",
     ("matmul", "< to <=", "if (k0 < k) {"): ZEROS_UNREAD,
     ("matmul", "< to <=", "if (k0 < k) { #2"): ZEROS_UNREAD,
-    ("matmul", "< to <=", "if (stage < steps)"): ZEROS_UNREAD,
-    ("matmul", "< to <=", "if (step + STAGES - 1 < steps)"): ZEROS_UNREAD,
     ("matmul", "< to <=", "for (unsigned e = 0; e < EACH_A; e++) {"): PAST_TILE,
     ("matmul", "< to <=", "for (unsigned e = 0; e < EACH_A; e++) { #2"): PAST_TILE,
     ("matmul", "< to <=", "for (unsigned e = 0; e < EACH_B; e++) {"): PAST_TILE,
