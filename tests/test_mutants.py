@@ -15,7 +15,9 @@ from cudabench import operations
 from cudabench.plan import chapters
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "mutants.py"
-EVERY = 23  # of the mutants of all chapters, the slow test takes one
+EVERY = 23  # of a chapter's mutants, the slow test takes one
+# Of matmul's it takes fewer, of solve's none: theirs take some ten seconds each, and the script is there for them.
+RARELY = {"matmul": 61}
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +81,10 @@ def test_a_rung_is_right_without_optimisation(mutants: Any, name: str, rung: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", operations.SUMMARIES)
+@pytest.mark.parametrize("name", sorted({*operations.SUMMARIES} - {"solve"}))
 def test_one_of_several_is_found(mutants: Any, name: str) -> None:
     """Of each chapter's mutants some, spread over its functions: found, or listed with the reason."""
-    counts = mutants.of_operation(name, every=EVERY)
-    assert counts.total() >= len(every_mutant(mutants, name)) // EVERY
+    every = RARELY.get(name, EVERY)
+    counts = mutants.of_operation(name, every=every)
+    assert counts.total() >= len(every_mutant(mutants, name)) // every
     assert counts["failed"] == counts["NOT FOUND"] == 0
