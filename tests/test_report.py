@@ -140,9 +140,10 @@ def test_names_stay_names() -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", page)
     assert "onerror" not in " ".join(key for _, has in Elements(page).found for key in has)
     (back,) = [results.parse(match[1], "page") for match in results.HELD.finditer(page)]
-    assert back.results[0].kernel == HOSTILE
     assert back.results[0].hazards
-    assert back.results[0].hazards[0].message == HOSTILE
+    for text in (back.results[0].kernel, back.results[0].hazards[0].message):
+        assert len(text) > len("</script><img src=x onerror=alert(1)>")
+        assert HOSTILE.startswith(text.removesuffix("..."))  # how much of it there is room for depends on the host
 
 
 def test_what_a_page_says() -> None:
