@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cudabench import operations
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.measure import run
 from cudabench.model import Case
 from cudabench.operations import transpose
 from cudabench.plan import cases, chapters
@@ -95,6 +96,21 @@ def test_only_what_is_asked_for_is_compiled() -> None:
     assert {case.source for case in cases.build(operation, Request())} == {chapters.read(operation.source)}
     two = cases.build(TRANSPOSE, Request(kernels=("smem", "vector")))
     assert [kernels(case) for case in two] == [["transpose_smem", "transpose_vector"]] * 2
+
+
+def test_what_is_compiled_apart_is_compiled_once() -> None:
+    """Kernels of a ladder that get other constants are in texts of their own, none in two; together they are whole."""
+    built = cases.build(operations.get("matmul"), Request(size=(96,)))
+    texts: dict[str, set[str]] = {}
+    for case in built:
+        if not case.skip_reason:
+            own = {kernel.name for kernel in source.parse(case.source.text, "").kernels}
+            assert {launch.function for launch in case.launches} <= own
+            texts[case.source.text] = own
+    assert 1 < len(texts) < len(built)
+    assert sum(map(len, texts.values())) == len(set().union(*texts.values()))
+    chapter = chapters.read("matmul.cu").text
+    assert run.joined(texts) == source.without_kernels(chapter, set().union(*texts.values()))
 
 
 def test_grid_is_honoured() -> None:

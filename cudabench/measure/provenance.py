@@ -70,11 +70,12 @@ def finish(record: dict[str, Any], uuid: str | None) -> None:
 
 def digest(source: Source) -> str:
     """Return the SHA-256 of a source file as it is on disk; of the text that was compiled where it is not there."""
-    if source.builtin:
-        return hashlib.sha256(source.text.encode()).hexdigest()
+    from cudabench.plan import chapters
+
+    path = chapters.folder() / Path(source.name).name if source.builtin else Path(source.name)
     try:
-        check_regular(source.name)  # a pipe is read only once
-        content = Path(source.name).read_bytes()
+        check_regular(path)  # a pipe is read only once
+        content = path.read_bytes()
     except OSError:
         content = source.text.encode()
     return hashlib.sha256(content).hexdigest()

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,8 @@ class Run:
         self._uuid: str | None = None
         sources = [part.source for one in series for case in one.cases for part in case.parts if not case.peer]
         if self.counted:
-            self.file.listings = {source.name: listing(source.text) for source in sources}
+            texts = {name: [one.text for one in sources if one.name == name] for name in (s.name for s in sources)}
+            self.file.listings = {name: listing(joined(parts)) for name, parts in texts.items()}
         if provenance:
             self.file.provenance = origin.gather(sources, compiler(devices[0], self.file.tool))
 
@@ -302,6 +303,12 @@ class Run:
                     if event.output:
                         self.listener.printed(event.output)
                 yield event
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Return a text of which each part lacks some kernels, whose lines it has empty."""
+    lines = (text.split("\n") for text in dict.fromkeys(parts))
+    return "\n".join(max(same, key=len) for same in zip_longest(*lines, fillvalue=""))
 
 
 def listing(text: str) -> str:

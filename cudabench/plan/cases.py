@@ -34,6 +34,8 @@ from cudabench.plan.constants import Constants, Macro, NotANumber
 from cudabench.plan.limits import MAX_DIMENSION, check_block, check_grid, check_memory, check_shared
 from cudabench.toolchain import source
 
+Compilation = tuple[Source, tuple[tuple[str, str], ...]]  # what is compiled at once, with its macros
+
 
 @dataclass(frozen=True)
 class Request:
@@ -147,20 +149,35 @@ def problem_of(operation: Operation, request: Request) -> Problem:
 
 
 def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases with what they need of a chapter: compiling the rest may take seconds."""
-    wanted = frozenset(launch.function for case in cases for launch in case.launches)
+    """Return the cases with what they need of a chapter: compiling the rest may take seconds.
 
-    def reduced(case: Case) -> Case:
-        if case.source.builtin:
-            return replace(case, source=_reduced(case.source, wanted))
-        units = {id(u): replace(u, source=_reduced(u.source, wanted)) for u in (x.unit for x in case.launches) if u}
-        launches = (replace(one, unit=units[id(one.unit)]) if one.unit else one for one in case.launches)
-        return replace(case, launches=tuple(launches)) if units else case
+    Cases with the same constants keep each other's kernels, so that one compile serves them all.
+    """
+    wanted: dict[Compilation, set[str]] = {}
+    for case in cases:
+        for launch in case.launches:
+            wanted.setdefault(_compiled_as(case, launch.unit), set()).add(launch.function)
 
-    return [reduced(case) for case in cases]
+    def reduced(case: Case, unit: Unit | None) -> Source:
+        key = _compiled_as(case, unit)
+        return _reduced(key[0], frozenset(wanted.get(key, ())))
+
+    found = []
+    for case in cases:
+        units = {id(one.unit): replace(one.unit, source=reduced(case, one.unit)) for one in case.launches if one.unit}
+        launches = tuple(replace(one, unit=units[id(one.unit)]) if one.unit else one for one in case.launches)
+        own = reduced(case, None) if case.source.builtin else case.source
+        found.append(replace(case, source=own, launches=launches))
+    return found
 
 
-@lru_cache(maxsize=16)  # a sweep asks for the same part once a block
+def _compiled_as(case: Case, unit: Unit | None) -> Compilation:
+    """Return what a launch of a case is compiled from, or one of a unit of its own."""
+    source, defines = (unit.source, unit.defines) if unit else (case.source, case.defines)
+    return source, tuple(sorted(defines.items()))
+
+
+@lru_cache(maxsize=64)  # a sweep asks for the same parts once a block
 def _reduced(chapter: Source, wanted: frozenset[str]) -> Source:
     return replace(chapter, text=source.without_kernels(chapter.text, wanted))
 
