@@ -79,6 +79,7 @@ RANKS = [
     {
         "__init__",
         "cards",
+        "children",
         "confined",
         "errors",
         "floats",

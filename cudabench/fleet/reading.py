@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from cudabench import children
 from cudabench.cards import KINDS
 from cudabench.cards.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.errors import CudabenchError
@@ -127,7 +128,7 @@ def listed(folder: Path) -> list[str]:
 def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     """Yield what a folder's files hold, some hundred files at a time; many files are read by several processes."""
     chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
-    processes = min(_processors(), len(chunks))
+    processes = min(_processors(), len(chunks)) if children.POOLS else 1
     if len(names) < MANY or processes < 2:
         yield from map(_read_chunk, chunks)
         return
@@ -136,7 +137,10 @@ def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     from multiprocessing import get_context
 
     try:
-        with ProcessPoolExecutor(processes, get_context("spawn"), interrupts.ready) as pool:
+        with (
+            children.starting_pools(),
+            ProcessPoolExecutor(processes, get_context("spawn"), interrupts.ready) as pool,
+        ):
             with interrupts.deferred():  # a process that is started half would say so
                 found = pool.map(_read_chunk, chunks)
             yield from found

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cudabench import confined, outputs
+from cudabench import children, confined, outputs
 from cudabench.cards.fleet import Card, CardStatus, Fleet
 from cudabench.devices import probe
 from cudabench.errors import (
@@ -199,13 +198,6 @@ def _together(plan: Plan, targets: Sequence[Target], nvml: Nvml, told: Callable[
             each.close()
 
 
-def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a process that finds this package where this one did."""
-    root = str(Path(__file__).resolve().parent.parent.parent)
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, *paths]), **(more or {})}
-
-
 class _Run:
     """The command on one card, in a process of its own."""
 
@@ -219,11 +211,11 @@ class _Run:
             words += ["--device", "cuda"]  # a card that is lost by now must not become a simulation
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "cudabench", *words],
+                [*children.module("cudabench"), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                env=environment({} if target.alone else {"CUDA_VISIBLE_DEVICES": target.id}),
+                env=os.environ if target.alone else {**os.environ, "CUDA_VISIBLE_DEVICES": target.id},
                 start_new_session=True,  # an interrupt reaches this process alone, which passes it on
             )
 

@@ -14,14 +14,13 @@ import pickle
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
-from cudabench import confined, outputs
+from cudabench import children, confined, outputs
 from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError
 from cudabench.fleet import findings, place, shard, task
 from cudabench.fleet.shard import Plan
@@ -433,11 +432,10 @@ class Local:
     def _start(self, one: task.Task) -> str:
         with open(self._folder / f"{one.number}.log", "ab", opener=_no_link) as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", "import pickle, sys; sys.exit(pickle.load(sys.stdin.buffer)())"],
+                children.code("import pickle; sys.exit(pickle.load(sys.stdin.buffer)())"),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env=shard.environment(),
                 start_new_session=True,
             )
         assert process.stdin is not None

@@ -20,10 +20,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from cudabench import confined
+from cudabench import children, confined
 from cudabench.cards.load import Card
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, DeviceError
@@ -377,15 +376,13 @@ class Worker:
         self._shown = 0
         # What it leaves behind, since it just ends or is killed, goes with its folder: compilers' files, above all.
         self._folder = tempfile.TemporaryDirectory(prefix="cudabench-", ignore_cleanup_errors=True)
-        environment = {**os.environ, "TMPDIR": self._folder.name}
-        environment |= {"PYTHONPATH": os.pathsep.join([_package_root(), *_python_path()])}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module or WORKER, str(ours), str(back_write)],
+            [*children.module(module or WORKER), str(ours), str(back_write)],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._noise,
             pass_fds=(ours, back_write),
-            env=environment,
+            env={**os.environ, "TMPDIR": self._folder.name},
             start_new_session=True,  # Ctrl-C reaches the parent alone, which ends the worker
         )
         os.close(ours)
@@ -486,11 +483,3 @@ class Worker:
 def _content(file: int) -> bytes:
     """Return a file's bytes without moving its position, which the worker shares and writes at."""
     return os.pread(file, os.fstat(file).st_size, 0)
-
-
-def _package_root() -> str:
-    return str(Path(__file__).resolve().parent.parent.parent)
-
-
-def _python_path() -> list[str]:
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

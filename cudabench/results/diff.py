@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
+from cudabench import children
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, CompilerError
 from cudabench.explain import code
 from cudabench.explain.code import Code, Place, Step
@@ -115,17 +116,20 @@ def differences(
     """
     tasks = [_Task(old, new, tuple(pairs), arch) for arch in architectures]
     found: dict[str, list[CodeDifference]] = {}
-    workers = min(len(tasks), cores())
+    results: Iterator[list[CodeDifference]]
+    workers = min(len(tasks), cores()) if children.POOLS else 1
     progress(0, architectures[0])
     if workers < 2:
-        results: Iterator[list[CodeDifference]] = map(_one_architecture, tasks)
+        results = map(_one_architecture, tasks)
         for done, (task, made) in enumerate(zip(tasks, results, strict=True), 1):
             found[task.arch] = made
             progress(done, architectures[min(done, len(tasks) - 1)])
     else:
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
+        with children.starting_pools():
+            pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
+            results = pool.map(_one_architecture, tasks)
         try:
-            for done, (task, made) in enumerate(zip(tasks, pool.map(_one_architecture, tasks), strict=True), 1):
+            for done, (task, made) in enumerate(zip(tasks, results, strict=True), 1):
                 found[task.arch] = made
                 progress(done, architectures[min(done, len(tasks) - 1)])
         finally:

@@ -148,7 +148,8 @@ def state(python: str) -> tuple[str | None, str]:
 
     One that lacks the driver alone counts as loaded: it is complete.
     """
-    code = "import pycuda; print(pycuda.VERSION_TEXT, flush=True); import pycuda._driver"
+    elsewhere = "import sys; sys.path[:1] = filter(None, sys.path[:1])"  # not in the current folder
+    code = f"{elsewhere}; import pycuda; print(pycuda.VERSION_TEXT, flush=True); import pycuda._driver"
     ran = subprocess.run([python, "-c", code], capture_output=True, text=True, errors="replace", check=False)
     version = ran.stdout.strip() or None
     if not ran.returncode:
