@@ -9,7 +9,8 @@ one unknown at a time, the surest first:
 2. instructions that ptxas neither moves across branches nor drops: stores, atomics, barriers, shuffles. All copies of
    one together run as often as its PTX line, also where ptxas unrolled a loop or copied its tail; an atomic that is a
    loop of the machine code as often as lanes that meet have to wait;
-3. branches that are there once: one of a loop that ptxas unrolled is there for each body;
+3. branches that are there once: one of a loop that ptxas unrolled is there for each body. How many lanes take one, the
+   simulator counted; which of the two ways of the machine code that is, the PTX lines tell that are there;
 4. loads, like stores, although one may have been moved out of a loop or behind a branch;
 5. a loop that ptxas unrolled further than the PTX: the body of several trips comes first and as often as it fits, then
    those of fewer trips. The trips of a lane are the lanes of the body over those that enter the loop; where they
@@ -32,9 +33,10 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple, Protocol
 
+from cudabench.explain.flow import Flow
 from cudabench.toolchain.sass import Block, Function
 
 
@@ -111,6 +113,7 @@ _FIXED = {
     "stmatrix": ("STSM",),
 }
 _LOADS = {"ld": ("LD", "LDG", "LDS", "LDL"), "ldu": ("LDG",), "tex": ("TEX", "TLD"), "tld4": ("TLD4",)}
+_NARROWINGS = 100  # rounds at most
 _RANKS = 4  # structure, what stays, branches, loads
 # What ptxas makes one instruction of.
 _PLAIN = {"fma": ("FFMA", "DFMA"), "add": ("FADD", "DADD"), "mul": ("FMUL", "DMUL", "IMAD"), "mad": ("IMAD",)}
@@ -148,6 +151,8 @@ class _System:
     uses: dict[_Key, list[_Equation]] = field(default_factory=lambda: defaultdict(list))
     warps: dict[int, float] = field(default_factory=dict)  # of blocks whose warps are known besides
     entering: Mapping[int, Sequence[_Key]] = field(default_factory=dict)  # the edges that lead to each block
+    limits: dict[_Key, tuple[float, float]] = field(default_factory=dict)  # least and most, of what is not known
+    changed: dict[int, _Equation] = field(default_factory=dict)  # of which something became known since `narrow`
 
     def add(self, terms: Mapping[_Key, int], constant: float, rank: int) -> _Equation:
         left = {key: value for key, value in terms.items() if key not in self.known}
@@ -156,6 +161,7 @@ class _System:
         self.equations.append(equation)
         for key in left:
             self.uses[key].append(equation)
+        self.changed[id(equation)] = equation
         return equation
 
     def solve(self, rank: int) -> None:
@@ -196,6 +202,46 @@ class _System:
         for equation in self.uses[key]:
             coefficient = equation.terms.pop(key, 0)
             equation.constant -= coefficient * value
+            self.changed[id(equation)] = equation
+
+    def narrow(self) -> bool:
+        """Narrow what unknowns can be, by what is as sure as what stays in its place; whether that told one.
+
+        An unknown is what the others of an equation leave, and none is negative: where two edges that are not known
+        bring 512 lanes together, neither brings more.
+        """
+        told = False
+        for _ in range(_NARROWINGS):
+            waiting, self.changed = self.changed, {}
+            for equation in waiting.values():
+                for key in self._narrowed(equation) if equation.rank <= 1 else ():
+                    self.changed.update({id(other): other for other in self.uses[key]})
+                    least, most = self.limits[key]
+                    if least == most and key not in self.known:
+                        self.set(key, least)
+                        told = True
+            if not self.changed:
+                break
+        return told
+
+    def _narrowed(self, equation: _Equation) -> list[_Key]:
+        """Narrow the unknowns of one equation; return those for which that changed something."""
+        spans = {
+            key: sorted(coefficient * limit for limit in self.limits.get(key, (0.0, inf)))
+            for key, coefficient in equation.terms.items()
+        }
+        changed = []
+        for key, coefficient in equation.terms.items():
+            rest = [
+                equation.constant - sum(span[end] for other, span in spans.items() if other != key) for end in (0, 1)
+            ]
+            least, most = sorted(each / coefficient for each in rest)
+            before = self.limits.get(key, (0.0, inf))
+            after = max(before[0], least), min(before[1], most)
+            if before != after and after[0] <= after[1]:
+                self.limits[key] = after
+                changed.append(key)
+        return changed
 
 
 def count(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> list[list[Count]]:
@@ -354,6 +400,10 @@ class _Copies:
 
     def __init__(self, functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> None:
         self.executions = executions
+        self.ptx = ptx
+        self._flows: list[Flow] = []
+        self._taken: dict[int, int | None] = {}
+        self.ends = {block.instructions[-1].ptx_line for function in functions for block in function.blocks}
         self.fixed: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self.loads: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
         self.branches: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
@@ -414,6 +464,46 @@ class _Copies:
             if not inner and not told and most and max(plain[most].values()) > 1:
                 self.arithmetic[most] = plain[most]
                 self.unrolled.update(loop.back)
+
+    def taken(self, function: Function, block: Block, entering: Mapping[int, Sequence[_Key]]) -> int | None:
+        """Return to which block the lanes go that take the PTX branch of a block's end; None where that is not clear.
+
+        What stands in a block that the branch alone leads to tells it: PTX lines that only one of its ways comes to.
+        """
+        line = block.instructions[-1].ptx_line
+        if line not in self._taken:
+            self._taken[line] = self._to(line, function, block, entering)
+        return self._taken[line]
+
+    def _to(self, line: int, function: Function, block: Block, entering: Mapping[int, Sequence[_Key]]) -> int | None:
+        flow = self.flow(line)
+        ways = flow.ways(line)
+        if ways is None or any(self.absorbed(flow, way, other) for way, other in (ways, ways[::-1])):
+            return None
+        taken, past = flow.alone(line)
+        votes: Counter[int] = Counter()
+        for number in block.successors:
+            if len(entering[number]) == 1:
+                here = {i.ptx_line for i in function.blocks[number].instructions} - flow.jumps
+                only = [flow.block.get(each, -1) for each in here]
+                votes[number] += sum(each in taken for each in only) - sum(each in past for each in only)
+        first, second = block.successors
+        sure = votes[first] - votes[second]
+        return None if not sure else first if sure > 0 else second
+
+    def absorbed(self, flow: Flow, way: int, other: int) -> bool:
+        """Whether one branch of the machine code may stand for two: that behind it is not there, and may go where it
+        goes, as in `a && b`."""
+        line = flow.branches.get(way)
+        return line is not None and line not in self.ends and other in flow.after[way]
+
+    def flow(self, line: int) -> Flow:
+        """Return the control flow of the PTX function around a line."""
+        found = next((flow for flow in self._flows if line in flow.rows), None)
+        if found is None:
+            found = Flow(self.ptx, line)
+            self._flows.append(found)
+        return found
 
     def trips(self, line: int) -> _Trips | None:
         """Return how often lanes and warps go through the innermost loop around a PTX line; None outside of loops."""
@@ -508,17 +598,23 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
             if len(places) == 1 and name == function.name and system.known.get(("in", number, -1)) == times.lanes:
                 system.set(("end", number, -1), times.taken)
         system.solve(rank)
+        while rank >= 2 and _take(function, copies, entering, system):
+            system.solve(rank)
     _unroll(function, copies, system)
+    while system.narrow():
+        system.solve(_RANKS - 1)
     sure = {block.number for block in blocks if ("in", block.number, -1) in system.known}
     while left := [block for block in blocks if ("in", block.number, -1) not in system.known]:
-        most = _bounds(blocks, start, system.known)
-        ballots = [(_vote(block, most[block.number], function, copies), block.number) for block in left]
+        limits = {block.number: system.limits.get(("in", block.number, -1), (0.0, inf)) for block in left}
+        ballots = [(_vote(block, limits[block.number], function, copies), block.number) for block in left]
         (weight, lanes), number = max(ballots, key=lambda ballot: ballot[0][0])
         if weight:
             system.set(("in", number, -1), lanes)
         elif not _straight_on(blocks, system):
             system.set(("in", left[0].number, -1), 0)
         system.solve(_RANKS - 1)
+        while system.narrow():
+            system.solve(_RANKS - 1)
     counts = []
     entered = [system.known["in", block.number, -1] for block in blocks]
     told = [_warps(block, lanes, function, copies) for block, lanes in zip(blocks, entered, strict=True)]
@@ -541,6 +637,26 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
     for meeting, arrivals in _arrivals(blocks, counts, executions).items():
         counts[meeting] = counts[meeting]._replace(warps=arrivals)
     return counts
+
+
+def _take(function: Function, copies: _Copies, entering: Mapping[int, Sequence[_Key]], system: _System) -> bool:
+    """Tell the ways of a branch that is there once by the lanes that take it; whether there was one to tell."""
+    for block in function.blocks:
+        last = block.instructions[-1]
+        times = copies.executions.get(last.ptx_line)
+        edges: list[_Key] = [("edge", block.number, following) for following in block.successors]
+        if last.opcode != "BRA" or times is None or len(edges) != 2 or all(edge in system.known for edge in edges):
+            continue
+        if copies.branches.get(last.ptx_line, {}) != {(function.name, block.number): 1}:
+            continue
+        if last.ptx_line in copies.unrolled or system.known.get(("in", block.number, -1)) != times.lanes:
+            continue
+        taken = copies.taken(function, block, entering)
+        if taken is not None:
+            for edge in edges:
+                system.set(edge, times.taken if edge[2] == taken else times.lanes - times.taken)
+            return True
+    return False
 
 
 def _behind_branches(
@@ -698,31 +814,8 @@ def _ran(number: int, size: int, trips: _Trips, function: Function, system: _Sys
         system.warps[number] = issued
 
 
-def _bounds(blocks: Sequence[Block], start: float, known: Mapping[_Key, float]) -> list[float]:
-    """Return the most lanes that can enter each block: no more than leave the blocks before it."""
-    most = [known.get(("in", block.number, -1), float("inf")) for block in blocks]
-    before: dict[int, set[int]] = defaultdict(set)
-    for block in blocks:
-        for following in block.successors:
-            before[following].add(block.number)
-    going = True
-    while going:
-        going = False
-        for block in blocks:
-            flows = (
-                known.get(("edge", source, block.number), most[source])
-                for source in before[block.number]
-                if source != block.number
-            )
-            bound = sum(flows) + (start if block.number == 0 else 0)
-            if block.number not in before[block.number] and bound < most[block.number]:
-                most[block.number] = bound
-                going = True
-    return most
-
-
-def _vote(block: Block, most: float, function: Function, copies: _Copies) -> tuple[float, float]:
-    """Return (weight, lanes) of the count of lanes, up to `most`, that most lines of a block speak for."""
+def _vote(block: Block, limits: tuple[float, float], function: Function, copies: _Copies) -> tuple[float, float]:
+    """Return (weight, lanes) of the count of lanes, within limits, that most lines of a block speak for."""
     votes: Counter[float] = Counter()
     several = copies.multiplicity(function.name, block)
     usual = Counter(several.values()).most_common(1)[0][0] if several else 1
@@ -730,7 +823,7 @@ def _vote(block: Block, most: float, function: Function, copies: _Copies) -> tup
         if instruction.ptx_line in copies.executions:
             active = copies.executions[instruction.ptx_line].lanes
             lanes = active / several.get(instruction.ptx_line, usual)
-            if lanes <= most:
+            if limits[0] <= lanes <= limits[1]:
                 votes[lanes] += 1 if instruction.guard else 2
     if not votes:
         return 0, 0

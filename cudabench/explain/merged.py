@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from cudabench.explain.flow import Flow
 from cudabench.explain.machine_code import width
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.toolchain.sass import Function
@@ -151,63 +152,13 @@ def _loaded_before(
         for at, group in enumerate(groups):
             covered = group.offset <= access.offset and access.offset + access.bytes <= group.offset + group.bytes
             if access.op == "load" and covered and group.leader in leaders:
-                flow = _Flow(ptx, access.ptx_line)
+                flow = Flow(ptx, access.ptx_line)
                 if flow.writes(access.base) <= 1 and flow.always(leaders[group.leader].ptx_line, access.ptx_line):
                     groups[at] = group._replace(lines=(*group.lines, access.ptx_line))
                     break
         else:
             left.append(access)
     return left
-
-
-_DECLARED = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
-_JUMP = re.compile(r"\s*(?P<guard>@!?[\w$%]+\s+)?(?P<op>bra|brx|ret|exit|trap)\b(?:\.\w+)*\s*(?P<to>[$\w]*)")
-_HEAD = re.compile(r"\s*([$\w]+):")
-_WRITES = re.compile(r"\s*(?:@!?[\w$%]+\s+)?(?!st\b|red\b|bra\b)[a-z]\w*[\w.:]*\s+(\{[^}]*\}|[^,;\[]+)")
-
-
-class _Flow:
-    """The function of a PTX text around a line: which blocks of it follow which; a jump starts a block of its own."""
-
-    def __init__(self, ptx: Sequence[str], line: int) -> None:
-        start = max((number for number in range(1, line) if _DECLARED.match(ptx[number - 1])), default=1)
-        end = next((n for n in range(line, len(ptx) + 1) if _DECLARED.match(ptx[n - 1])), len(ptx) + 1)
-        self.rows = {number: ptx[number - 1] for number in range(start, end)}
-        self.block: dict[int, int] = {}
-        self.after: dict[int, set[int]] = defaultdict(set)
-        heads: dict[str, int] = {}
-        jumps: list[tuple[int, str]] = []
-        block = 0
-        for number, text in self.rows.items():
-            head, jump = _HEAD.match(text), _JUMP.match(text)
-            if head or jump:
-                block += 1
-                if jump and jump["op"] in ("bra", "brx"):
-                    jumps.append((block - 1, jump["to"]))
-                if not jump or jump["guard"]:
-                    self.after[block - 1].add(block)
-            if head:
-                heads[head[1]] = block
-            self.block[number] = block
-        for source, to in jumps:
-            self.after[source] |= {heads[to]} if to in heads else set(heads.values())
-
-    def writes(self, register: str) -> int:
-        """Return how many instructions of the function write a register."""
-        found = (_WRITES.match(text) for text in self.rows.values())
-        return sum(register in re.findall(r"[\w$%]+", match[1]) for match in found if match)
-
-    def always(self, first: int, then: int) -> bool:
-        """Whether every way from the start to one line passes another."""
-        if first not in self.block or self.block[first] == 0:
-            return first in self.block
-        reached, ahead = set(), [0]
-        while ahead:
-            block = ahead.pop()
-            if block not in reached and block != self.block[first]:
-                reached.add(block)
-                ahead += self.after[block]
-        return self.block[then] not in reached
 
 
 def aggregated(functions: Iterable[Function]) -> frozenset[int]:
