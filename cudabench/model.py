@@ -759,6 +759,9 @@ class Counted:
     instructions_executed: Annotated[
         int | None, "Warp instructions of the code that was counted, of all blocks; null where it was not read."
     ] = None
+    inexact: Annotated[
+        str | None, "Why hardware may execute more or fewer instructions, from run to run too; null where as many."
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -306,7 +306,9 @@ def test_what_the_counts_leave_out_is_said() -> None:
     """A call of the driver's functions, and a function that calls itself; nothing where neither ran."""
     ptx = ["call.uni (retval0), ", "malloc, ", "(", "param0", ");", "call.uni ", "vprintf, ", "call.uni ", "mine, "]
     once = simulator.Executed(1, 32)
-    assert executed.beyond([], {1: once, 6: once}, ptx) == ("what malloc, printf does is the driver's own code",)
+    assert executed.beyond([], {1: once, 6: once}, ptx) == (
+        "what malloc and printf do is the driver's own code: its instructions and accesses to memory are not counted",
+    )
     assert executed.beyond([], {8: once}, ptx) == ()
     (block, *_) = stored("matvec_warp")[0][0].blocks
     again = sass.Function("f", "k", (block._replace(calls="f"),))

@@ -14,6 +14,7 @@ import numpy as np
 
 from cudabench.model import Dim
 from cudabench.simulator.count import banks
+from cudabench.simulator.heap import PLACED
 from cudabench.simulator.report import Access, PatternCount
 
 SECTOR = 32
@@ -54,7 +55,9 @@ def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | Non
             whole = whole.plus(row)
         others = together[whole.kernel, whole.space, whole.array]
         block = blocks.get(whole.kernel, (32, 1, 1))
-        if _waste(whole) < LEAST_SHARE * sum(_spent(row) for row in kernels[whole.kernel]) and whole.space != "local":
+        if whole.inexact == PLACED:
+            said[likeness] = None
+        elif _waste(whole) < LEAST_SHARE * sum(_spent(row) for row in kernels[whole.kernel]) and whole.space != "local":
             said[likeness] = None if whole.op not in ("atomic", "reduction") else _atomics(whole)
         elif whole.space == "local":
             said[likeness] = _local(whole)

@@ -325,7 +325,9 @@ def beyond(functions: Sequence[Function], executions: Executions, ptx: Sequence[
     called = {name for text in texts if _CALL.match(text) for name in re.findall(r"\w+", text)}
     if theirs := [name for name in _DRIVERS if name in called]:
         own = {"vprintf": "printf", "__assertfail": "assert"}
-        found.append(f"what {', '.join(own.get(name, name) for name in theirs)} does is the driver's own code")
+        *others, last = [own.get(name, name) for name in theirs]
+        said = f"{', '.join(others)} and {last} do" if others else f"{last} does"
+        found.append(f"what {said} is the driver's own code: its instructions and accesses to memory are not counted")
     if any(block.calls == function.name for function in functions for block in function.blocks):
         found.append("which lanes of a warp come back together from a function that calls itself is not followed")
     return tuple(found)
@@ -634,7 +636,7 @@ def _count_function(function: Function, begin: Count, copies: _Copies) -> list[C
             )
             of = counts[block.number]
             counts[block.number] = of._replace(again=max(reached - of.warps, 0))
-    for meeting, arrivals in _arrivals(blocks, counts, executions).items():
+    for meeting, arrivals in _arrivals(blocks, counts, executions, system).items():
         counts[meeting] = counts[meeting]._replace(warps=arrivals)
     return counts
 
@@ -696,7 +698,9 @@ def _filling(block: Block, executions: Executions, usual: float) -> float:
     return warps / lanes
 
 
-def _arrivals(blocks: Sequence[Block], counts: Sequence[Count], executions: Executions) -> dict[int, float]:
+def _arrivals(
+    blocks: Sequence[Block], counts: Sequence[Count], executions: Executions, system: _System
+) -> dict[int, float]:
     """Return how often the blocks run at which lanes that parted meet again (BSYNC).
 
     Each part of a warp arrives by itself: as often as warps went in, and once more for every time that one parted.
@@ -728,7 +732,9 @@ def _arrivals(blocks: Sequence[Block], counts: Sequence[Count], executions: Exec
     for first, meeting, inside in regions:
         inner = {number for _, _, part in regions if part < inside for number in part}  # those meet in between
         ends = (blocks[number] for number in inside - inner if len(blocks[number].successors) > 1)
-        lines = {end.instructions[-1].ptx_line for end in ends if end.instructions[-1].opcode == "BRA"}
+        # ptxas names branches of its own after those of the PTX: where all lanes go one way nothing parts.
+        parting = (end for end in ends if all(system.known.get(("edge", end.number, to), 1) for to in end.successors))
+        lines = {end.instructions[-1].ptx_line for end in parting if end.instructions[-1].opcode == "BRA"}
         parted: float = sum(executions[line].parted for line in lines if line in executions)
         parted += sum(_parting(blocks[number], blocks, counts, executions) for number in inside - inner)
         parted += sum(counts[number].again for number in inside - inner)

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from cudabench.explain import executed
 from cudabench.model import MachineCode
+from cudabench.simulator.count import order
+from cudabench.simulator.report import Access
 from cudabench.toolchain import cubin, nvdisasm
 from cudabench.toolchain.sass import Function, Instruction
 
@@ -230,15 +232,18 @@ class Image(NamedTuple):
     ptx: Sequence[str] | None = None
 
 
-def beyond(images: Sequence[Image]) -> tuple[str, ...]:
-    """Return why more may run on hardware than `describe_all` counts; nothing without nvdisasm."""
-    found: dict[str, None] = {}
-    for image in images if nvdisasm.path() is not None else ():
+def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:
+    """Return why hardware may execute more or fewer instructions than `describe_all` counts; None where as many.
+
+    accesses: the simulator's, which say where the order of atomics decides how often lanes go round.
+    """
+    found = dict.fromkeys(row.inexact for row in accesses if row.inexact in order.REPEATED)
+    for image in images:
         lines = cubin.ptx(image.cubin).split("\n") if image.ptx is None else image.ptx
         for kernel in image.kernels:
-            code = nvdisasm.functions(image.cubin, kernel.entry)
+            code = nvdisasm.functions(image.cubin, kernel.entry) if nvdisasm.path() is not None else ()
             found |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
-    return tuple(found)
+    return "; ".join(reason for reason in found if reason) or None
 
 
 def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from cudabench import simulator
@@ -62,7 +62,7 @@ class Counting:
             found = limited.limits_of(simulated, case, run, card, self.settings, result.bytes)
             rows = access_rows(_scaled(run), simulator.merge(_reports(run)), case, simulated.blocks(case))
             counts = {entry: _executions(run, entry) for entry in _entries(simulated, case)}
-            ran = _executed(simulated, case, counts)
+            ran = _executed(simulated, case, counts, _scaled(run))
             code, same = _merged(result.machine_code, ran)
             result = self._recorded(result, simulated, case, run, counts, same)
         except CudabenchError as error:
@@ -74,6 +74,7 @@ class Counting:
             of=sum(each.blocks for each in footprints),
             same_code=same,
             instructions_executed=ran.instructions_executed if ran else None,
+            inexact=ran.inexact if ran else None,
         )
         return replace(result, access=rows, machine_code=code, limits=found, limits_on=card.title, counted=on)
 
@@ -121,7 +122,9 @@ def _scaled(run: Run) -> list[simulator.Access]:
     return list(found.values())
 
 
-def _executed(device: SimDevice, case: Case, counts: _Counts) -> MachineCode | None:
+def _executed(
+    device: SimDevice, case: Case, counts: _Counts, accesses: Sequence[simulator.Access]
+) -> MachineCode | None:
     """Return the record of the simulator's own code with what of it ran; None without machine code."""
     images = []
     for part in case.parts:
@@ -131,7 +134,8 @@ def _executed(device: SimDevice, case: Case, counts: _Counts) -> MachineCode | N
         entries = [compiled.entry(function) for function in dict.fromkeys(one.function for one in part.launches)]
         kernels = [machine_code.Kernel(entry, counts[entry]) for entry in entries]
         images.append(machine_code.Image(compiled.cubin, kernels, compiled.ptx.splitlines()))
-    return machine_code.describe_all(images, device.architecture, "")
+    record = machine_code.describe_all(images, device.architecture, "")
+    return record and replace(record, inexact=machine_code.inexact(images, accesses))
 
 
 def _merged(measured: MachineCode | None, counted: MachineCode | None) -> tuple[MachineCode | None, bool | None]:
@@ -146,6 +150,7 @@ def _merged(measured: MachineCode | None, counted: MachineCode | None) -> tuple[
         instructions_executed=counted.instructions_executed,
         threads_per_instruction=counted.threads_per_instruction,
         pipes=counted.pipes,
+        inexact=counted.inexact,
     )
     return executed, True
 

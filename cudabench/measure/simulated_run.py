@@ -51,7 +51,6 @@ from cudabench.model import (
     Watch,
 )
 from cudabench.results.warnings import warning
-from cudabench.simulator.count import order
 from cudabench.toolchain.record import Compiled
 
 
@@ -284,16 +283,14 @@ class SimulatedRun(RunContext):
 
     def _machine_code(self, run: sim.Run, compiled: Sequence[tuple[Case, Compiled]]) -> MachineCode | None:
         images = []
-        reasons = dict.fromkeys(row.inexact for row in run.report.accesses if row.inexact in order.REPEATED)
         for part, one in compiled:
             if one.cubin is not None:
                 entries = dict.fromkeys(one.entry(launch.function) for launch in part.launches)
                 kernels = [machine_code.Kernel(entry, run.report.executed.get(entry)) for entry in entries]
                 images.append(machine_code.Image(one.cubin, kernels, one.ptx.splitlines()))
         ptx = "\n".join(one.ptx for _, one in compiled)
-        reasons |= dict.fromkeys(machine_code.beyond(images))
         record = machine_code.describe_all(images, self.device.architecture, ptx)
-        return record if record is None or not reasons else replace(record, inexact="; ".join(reasons))
+        return record and replace(record, inexact=machine_code.inexact(images, run.report.accesses))
 
 
 def _counted(

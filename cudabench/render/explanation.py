@@ -71,13 +71,12 @@ def summary(result: Result) -> str:
 def _summary(result: Result) -> str:
     code = result.machine_code
     if code is not None and code.instructions_executed is not None:
-        sign = "~" if code.inexact else ""
-        parts = [f"{sign}{units.count(code.instructions_executed)} warp instructions"]
+        parts = [f"{units.about(code)}{units.count(code.instructions_executed)} warp instructions"]
         if code.threads_per_instruction is not None:
-            parts.append(f"{code.threads_per_instruction:.1f} threads each")
+            parts.append(f"{units.about(code)}{code.threads_per_instruction:.1f} threads each")
     else:
         why = "the machine code is not read: install nvidia-cuda-nvdisasm"
-        parts = [f"{units.count(result.instructions or 0)} warp instructions of PTX ({why})"]
+        parts = [f"{units.about(code)}{units.count(result.instructions or 0)} warp instructions of PTX ({why})"]
     if code is not None and code.arithmetic:
         parts.append(f"arithmetic in {', '.join(code.arithmetic)}")
     if code is not None and code.spill_bytes:
@@ -95,11 +94,6 @@ def _summary(result: Result) -> str:
     return ", ".join(parts)
 
 
-def about(row: Access) -> str:
-    """Return the sign before a count that hardware may have otherwise."""
-    return "~" if row.inexact else ""
-
-
 class AccessColumn(NamedTuple):
     """A column of the table of accesses; where the terminal is narrow the highest `expendable` leaves first."""
 
@@ -114,9 +108,9 @@ COLUMNS = (
     AccessColumn("array", lambda row: shortened(row.array or "", NAME_WIDTH), right=False),
     AccessColumn("access", lambda row: f"{row.space} {row.op} {row.bytes} B", right=False),
     AccessColumn("lanes of a warp", lambda row: spoken(row.pattern), right=False, expendable=2),
-    AccessColumn("requests", lambda row: about(row) + units.count(row.requests), expendable=3),
+    AccessColumn("requests", lambda row: units.about(row) + units.count(row.requests), expendable=3),
     AccessColumn(
-        "per request", lambda row: f"{about(row)}{units.digits(cost(row).per_request or 0, 3)} {unit(row.space)}"
+        "per request", lambda row: f"{units.about(row)}{units.digits(cost(row).per_request or 0, 3)} {unit(row.space)}"
     ),
     AccessColumn("at best", lambda row: units.digits(cost(row).ideal_per_request or 0, 3), expendable=1),
     AccessColumn("waste", lambda row: f"{cost(row).waste or 0:.0%}"),

@@ -12,7 +12,6 @@ from cudabench.explain.advice import conflict
 from cudabench.explain.lines import by_line, spoken
 from cudabench.model import Access, BankRequest, Result
 from cudabench.render.explanation import (
-    about,
     advice_lines,
     bank_pictures,
     costly_lines,
@@ -120,13 +119,14 @@ def table(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None
 
 
 def _number(row: Access | None) -> str:
-    return "-" if row is None else f"{about(row)}{units.digits(cost(row).per_request or 0, 3)}"
+    return "-" if row is None else f"{units.about(row)}{units.digits(cost(row).per_request or 0, 3)}"
 
 
 def _cell(row: Access | None) -> str:
     if row is None:
         return "-"
-    return f"{_number(row)} {unit(row.space)}, {spoken(row.pattern)}, {about(row)}{units.count(row.requests)} requests"
+    requests = f"{units.about(row)}{units.count(row.requests)} requests"
+    return f"{_number(row)} {unit(row.space)}, {spoken(row.pattern)}, {requests}"
 
 
 def changed(old: Access | None, new: Access | None) -> str:

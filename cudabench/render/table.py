@@ -256,7 +256,7 @@ def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
         *([constant] if reads_constants else []),
         Column(
             "instructions",
-            lambda r: units.count(executed) if (executed := _executed(r)) is not None else NOTHING,
+            lambda r: NOTHING if (ran := _executed(r)) is None else f"{units.about(r.machine_code)}{units.count(ran)}",
             expendable=3,
         ),
         *([Column("at least", _at_least)] if any(result.limits for result in results) else []),

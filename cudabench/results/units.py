@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cudabench.model import Result
+    from cudabench.model import Access, MachineCode, Result
 
 TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -37,6 +37,11 @@ def spread(fraction: float) -> str:
 def count(value: int) -> str:
     """Return a count with thousands separated by thin groups: 16 777 216."""
     return f"{value:,}".replace(",", " ")
+
+
+def about(value: Access | MachineCode | None) -> str:
+    """Return the sign before the simulator's counts that hardware may have otherwise."""
+    return "~" if value is not None and value.inexact else ""
 
 
 def nbytes(value: float) -> str:

@@ -23,6 +23,7 @@ HEAP_BYTES = 8 << 20
 GRAIN = 16  # malloc's alignment (CUDA C++ Programming Guide, "Dynamic Global Memory Allocation and Operations")
 GAP = 16  # bytes of nobody's behind each allocation
 UNWRITTEN = 0xFF  # what memory holds that malloc gives: NaN as a float
+PLACED = "where on the heap malloc puts what it gives, the driver decides"
 NOBODYS, LIVE, FREED = range(3)
 
 

@@ -17,6 +17,7 @@ from cudabench.simulator.count.counters import HALVES, NOWHERE, Row, executed_li
 from cudabench.simulator.count.footprint import Footprint, Footprints
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError
+from cudabench.simulator.heap import PLACED, HeapRegion
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.program import ptx
@@ -270,6 +271,7 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         access = _access(code, machine, row)
         reason = undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
         reason = reason or (HALVES if row.number in machine.counters.halves else None)
+        reason = reason or (PLACED if _on_heap(machine, row) else None)
         access = access if reason is None else access._replace(inexact=reason)
         key = access.key
         have = found.get(key)  # of another copy of an inlined function
@@ -280,6 +282,14 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         if away and not issued and leader:
             found[leader] = found[leader]._replace(merged=found[leader].merged + away)
     return tuple(access for _, access in sorted(found.items(), key=itemgetter(0)))
+
+
+def _on_heap(machine: Machine, row: Row) -> bool:
+    """Return whether lanes went to what malloc gave."""
+    if machine.plan.code.accesses[row.number].space != "global":
+        return False
+    slots = row.array if isinstance(row.array, tuple) else (row.array,)
+    return any(slot != NOWHERE and isinstance(machine.space.slots[slot], HeapRegion) for slot in slots)
 
 
 def _shared_variables(code: Code, machine: Machine) -> tuple[tuple[str, int, int], ...]:

@@ -692,9 +692,11 @@ def facts(result: Result) -> tuple[tuple[str, str], ...]:
         )
     code = result.machine_code
     if code and code.instructions_executed is not None:
-        found.append(("warp instructions", units.count(code.instructions_executed)))
+        found.append(("warp instructions", units.about(code) + units.count(code.instructions_executed)))
     if code and code.threads_per_instruction is not None:
-        found.append(("threads an instruction", f"{code.threads_per_instruction:.1f} of 32"))
+        found.append(("threads an instruction", f"{units.about(code)}{code.threads_per_instruction:.1f} of 32"))
+    if code and code.inexact:
+        found.append(("hardware may execute more or fewer", code.inexact))
     if code and code.spill_bytes:
         found.append(("spills", units.nbytes(code.spill_bytes)))
     if code and code.arithmetic:
