@@ -78,6 +78,13 @@ __global__ void copy_rows(float *out, const float *in, int n) { out[Y * n + X] =
 __global__ void copy_pitch(float *out, const float *in, int n) { if (X < n && Y < n) out[Y * n + X] = in[Y * n + X]; }
 __global__ void gather(float *out, const float *in, const int *index) { out[I] = in[index[I]]; }
 __global__ void scatter(float *out, const float *in, const int *index) { out[index[I]] = in[I]; }
+__global__ void sparse_rows(float *y, const float *values, const int *start) {
+    float s = 0;
+    for (int j = start[I]; j < start[I + 1]; j++) s += values[j];
+    y[I] = s;
+}
+__global__ void some_lanes(float *out, const float *in) { if (in[I] < 0.2f) out[I] = in[I] * 2; }
+__global__ void every_second_lane(float *out, const float *in) { if (threadIdx.x % 2 == 0) out[I] = in[I]; }
 __global__ void table(float *out, const float *small, const int *index) { out[I] = small[index[I]]; }
 __global__ void histogram(unsigned *bins, const unsigned char *data) {
     __shared__ unsigned s[256];
@@ -144,6 +151,18 @@ __global__ void tile_16(float *out, const float *in) {
     tile[threadIdx.y][threadIdx.x] = in[threadIdx.y * 16 + threadIdx.x];
     __syncthreads();
     out[threadIdx.y * 16 + threadIdx.x] = tile[threadIdx.x][threadIdx.y];
+}
+__global__ void tile_16_padded(float *out, const float *in) {
+    __shared__ float tile[16][17];
+    tile[threadIdx.y][threadIdx.x] = in[threadIdx.y * 16 + threadIdx.x];
+    __syncthreads();
+    out[threadIdx.y * 16 + threadIdx.x] = tile[threadIdx.x][threadIdx.y];
+}
+__global__ void own_heap(float *out, const float *in) {
+    float *p = (float *)malloc(16);
+    p[0] = in[I];
+    out[I] = p[0];
+    free(p);
 }
 __global__ void own_rows(float *out, const float *in) {
     __shared__ float s[64][32];
@@ -234,6 +253,11 @@ __global__ void from_either(float *out, const float *a, const float *b) {
 }
 }
 """
+
+
+def uneven(n: int) -> np.ndarray[Any, Any]:
+    """Return where rows of 1 to 13 elements begin."""
+    return (np.arange(n) * 7 + np.arange(n) ** 2 % 7).astype(np.int32)
 
 
 def floats(*shape: int) -> np.ndarray[Any, Any]:
@@ -404,6 +428,27 @@ CORPUS = [
             ("c", "store"): ("32 sectors where 4 would do", "let threadIdx.x run along a row"),
         },
     ),
+    # Rows of a sparse matrix, a thread for each: of one length, and of several, whose starts the data say.
+    Expected(
+        "sparse_rows", 4, 128, {"y": floats(512), "values": floats(4096), "start": np.arange(0, 4104, 8, np.int32)},
+        {("values", "load"): ("32 sectors where 4 would do", "a stretch of its own, 32 bytes", "along one together")},
+    ),
+    Expected(
+        "sparse_rows", 4, 128, {"y": floats(512), "values": floats(4096), "start": uneven(513)},
+        {("values", "load"): ("a stretch of its own, which the data say", "let the lanes of a warp go along one")},
+    ),
+    # Which lanes are on is no fault of where they go.
+    Expected("some_lanes", 16, 64, {"out": floats(), "in": np.random.default_rng(3).random(N, np.float32)}),
+    Expected("every_second_lane", 16, 64, {"out": floats(), "in": floats()}),
+    # Padded for the other access: one element more helps the loads, and not the stores, whose rows are two a warp.
+    Expected(
+        "tile_16_padded", 1, (16, 16), {"out": floats(256), "in": floats(256)},
+        {
+            ("tile", "load"): ("2 wavefronts where 1 would do", "one element more in each row", "brings it to 1"),
+            ("tile", "store"): ("2 rows of a warp meet", "with a block 32 threads wide a warp takes one row"),
+        },
+    ),
+    Expected("own_heap", 2, 64, {"out": floats(), "in": floats()}),
     Expected("own_table", 1, 64, {"out": floats(64), "in": floats(128)}),
     Expected("module_variable", 16, 64, {"out": floats(), "in": floats()}),
 ]  # fmt: skip
@@ -476,6 +521,7 @@ def rows_of(kernel: str) -> list[Access]:
         ("matmul", "b", {"kind": "contiguous", "run": 16, "axes": (4, 0, 0)}),
         ("copy_pitch", "in", {"kind": "contiguous", "varies": True, "axes": (4, 508, 0)}),
         ("gather", "in", {"kind": "gather"}),
+        ("every_second_lane", "in", {"kind": "contiguous", "stride": 4, "lanes": 16, "gaps": True}),
         ("tile_column", "tile", {"kind": "stride", "stride": 128, "axes": (128, 4, 0)}),
     ],
 )

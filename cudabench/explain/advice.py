@@ -142,6 +142,8 @@ def _global(row: Access, others: Sequence[Access], kernel: Sequence[Access], blo
         return _atomics(row)
     if not ideal or actual < WORTH_SAYING * ideal:
         return None
+    if pattern.gaps and pattern.kind == "contiguous":
+        return None  # what lies between is that of lanes which are off: the branch's, not the layout's
     before = (
         f"{_NOUNS[row.op]} {name(row)} touch {_number(actual / row.requests)} sectors where "
         f"{_number(ideal / row.requests)} would do: "
@@ -300,6 +302,11 @@ def _gathered(row: Access, found: PatternCount, before: str) -> str | None:
     """Advise on lanes that go where the data send them."""
     if (row.sectors or 0) < 2 * (row.ideal_sectors or 0):
         return None
+    if 0 < abs(row.step) <= NEAR and row.op in ("load", "store"):
+        return (
+            f"{before}each thread goes along a stretch of its own, which the data say; let the lanes of a warp go "
+            "along one together"
+        )
     lanes = row.requests * found.pattern.lanes
     if row.op == "load" and row.array_bytes <= SMALL and lanes * row.bytes >= 2 * row.array_bytes:
         passes = _wavefronts(tuple(None if a is None else a - row.start for a in found.example), row.bytes, True)
@@ -416,6 +423,11 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
         return before + nearer
     pitch = stride
     padded = _padding(row, others, pitch)
+    if padded is not None and padded[2] * WORTH_SAYING > actual / row.requests:
+        # It is the array's other accesses that gain by it.
+        if pattern.kind != "rows":
+            return None
+        padded = None
     where = f"the lanes meet in few banks, {_number(pitch)} bytes apart"
     if padded is None and pattern.kind == "rows" and pattern.run == block[0] < pattern.lanes:
         rows = -(-pattern.lanes // pattern.run)

@@ -8,6 +8,7 @@ serves one address at a time, to all lanes that want it (CUDA C++ Programming Gu
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ Place = int | tuple[int, ...]  # an array, see `Counters`
 Steps = tuple[int, int, int]  # bytes by axis of threadIdx
 Counted = tuple[int, int, Look]  # pieces, ideal pieces, what the lanes did
 NOWHERE = -1
+ENOUGH = 64  # executions of which a step is told
 ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each time
 
 SECTOR_SHIFT = 5
@@ -161,7 +163,7 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
 class Row:
     """The counts of one memory instruction on one array, by what the lanes did."""
 
-    __slots__ = ("array", "first", "last", "looks", "number", "reloads", "step")
+    __slots__ = ("array", "first", "last", "looks", "number", "reloads", "step", "steps")
 
     def __init__(self, number: int, array: Place) -> None:
         self.number, self.array = number, array
@@ -170,6 +172,7 @@ class Row:
         self.first: int | None = None  # the first address that was seen
         self.last = 0
         self.step = 0  # bytes from an execution to the next, the least that was seen
+        self.steps: Counter[int] = Counter()  # those of a lane whose addresses the data say, and how often
 
     def went(self, place: int) -> None:
         """Note where the first lane went."""
@@ -179,6 +182,14 @@ class Row:
             step = place - self.last
             if not self.step or abs(step) < abs(self.step):
                 self.step = step
+        self.last = place
+
+    def sent(self, place: int) -> None:
+        """Note where the data sent the first lane: the step is that of most executions."""
+        if self.steps or self.last:
+            self.steps[place - self.last] += 1
+            step, times = self.steps.most_common(1)[0]
+            self.step = step if 2 * times >= self.steps.total() else 0
         self.last = place
 
 
@@ -323,6 +334,8 @@ class Counters:
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
         if type(linear) is Affine:
             row.went(int(rows[0, 0]))
+        elif (mask is None or mask[0, 0]) and row.steps.total() < ENOUGH:
+            row.sent(int(rows[0, 0]))
 
     def one_place(self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk) -> Look:
         """Return the pattern of lanes that all go to one place: how many of a warp they are."""

@@ -7,6 +7,7 @@ others some, in the first executions of the instruction and then ever more rarel
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -27,7 +28,7 @@ class Pattern(NamedTuple):
     run: lanes until the stride breaks; jump: bytes from the start of a run to that of the next, 0 where that varies or
     there is one run. offset: of the lowest address behind a multiple of 128 bytes, in the first warp; varies: whether
     other warps start elsewhere in their sector. lanes: active ones. axes: bytes that a step of threadIdx.x, y and z
-    makes, or None for an address that is not linear in them.
+    makes, or None for an address that is not linear in them. gaps: whether lanes between the active ones are off.
     """
 
     kind: Kind
@@ -38,6 +39,7 @@ class Pattern(NamedTuple):
     varies: bool = False
     lanes: int = 32
     axes: tuple[int, int, int] | None = None
+    gaps: bool = False
 
 
 class Look:
@@ -62,11 +64,19 @@ class Shape(NamedTuple):
     jump: int
 
 
-def shape(addresses: list[int], size: int) -> Shape:
-    """Return how a warp's active lanes lie to each other; addresses: theirs, in bytes; size: bytes of a lane."""
+def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Shape:
+    """Return how a warp's active lanes lie to each other.
+
+    addresses: theirs, in bytes; size: bytes of a lane; lanes: which they are, where there are others between them.
+    """
     count = len(addresses)
     if count == 1:
         return Shape("single", 0, 1, 0)
+    if lanes:
+        # Neighbours of which some are off are neighbours, whatever lies between the others.
+        step, rest = divmod(addresses[1] - addresses[0], lanes[1] - lanes[0])
+        if not rest and all(a - addresses[0] == step * (b - lanes[0]) for a, b in zip(addresses, lanes, strict=True)):
+            return Shape(_named(step, size), step, 32, 0)
     steps = [after - before for before, after in pairwise(addresses)]
     first = steps[0]
     run = next((lane for lane, step in enumerate(steps, 1) if step != first), count)
@@ -121,27 +131,31 @@ def look(
     if len(rows) > MOST_WARPS:
         some = slice(0, None, -(-len(rows) // SOME_WARPS) | 1)  # odd, to meet all residues
         rows, mask = rows[some], None if mask is None else mask[some]
-    shapes: Counter[tuple[Shape, int]] = Counter()
-    known: dict[tuple[int, ...], Shape] = {}
-    places: dict[tuple[Shape, int], int] = {}
+    shapes: Counter[tuple[Shape, int, bool]] = Counter()
+    known: dict[tuple[tuple[int, ...], tuple[int, ...]], Shape] = {}
+    places: dict[tuple[Shape, int, bool], int] = {}
     lowest: int | None = None
     for place, row in enumerate(rows.tolist()):
+        apart: tuple[int, ...] = ()  # the active lanes, where others between them are off
         if mask is not None:
-            row = [address for address, on in zip(row, mask[place].tolist(), strict=True) if on]
-            if not row:
+            on = [lane for lane, active in enumerate(mask[place].tolist()) if active]
+            if not on:
                 continue
+            row = [row[lane] for lane in on]
+            apart = tuple(on) if on[-1] - on[0] >= len(on) else ()
         if lowest is None:
             lowest = min(row)
-        key = tuple(address - row[0] for address in row)
+        key = tuple(address - row[0] for address in row), apart
         found = known.get(key)
         if found is None:
-            found = known[key] = shape(row, size)
-        shapes[found, len(row)] += 1
-        places.setdefault((found, len(row)), place)
+            found = known[key] = shape(row, size, apart)
+        told = found, len(row), bool(apart)
+        shapes[told] += 1
+        places.setdefault(told, place)
     if lowest is None:
         return UNKNOWN
-    (chosen, lanes), _ = shapes.most_common(1)[0]
-    place = places[chosen, lanes]
+    chosen, lanes, gaps = max(shapes, key=lambda each: shapes[each])
+    place = places[chosen, lanes, gaps]
     active = [True] * 32 if mask is None else mask[place].tolist()
     example = tuple(address if on else None for address, on in zip(rows[place].tolist(), active, strict=True))
     offset = lowest
@@ -150,4 +164,4 @@ def look(
         varies = varies or bool(((starts - starts.flat[0]) % SECTOR).any())
     if chosen.kind == "gather":
         offset, varies = 0, True
-    return Look(Pattern(*chosen, offset % LINE, varies, lanes, axes), example)
+    return Look(Pattern(*chosen, offset % LINE, varies, lanes, axes, gaps), example)
