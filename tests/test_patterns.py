@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from cudabench import simulator
 from cudabench.explain import advice
 from cudabench.simulator.count import patterns
+from cudabench.simulator.count.counters import ELSEWHERE
 from cudabench.simulator.report import Access
 from cudabench.toolchain.compiler import compile_ptx
 
@@ -546,6 +547,42 @@ def test_shared_variables_are_told_apart() -> None:
     assert {(row.array, row.op) for row in rows if row.space == "shared"} == {
         ("first", "store"), ("first", "load"), ("second", "store"), ("second", "load"),
     }  # fmt: skip
+
+
+CLUSTER = r"""
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void __cluster_dims__(2) halves(int *out) {
+    __shared__ int s[64];
+    cg::cluster_group cluster = cg::this_cluster();
+    unsigned t = threadIdx.x;
+    s[t] = s[t + 32] = 0;
+    cluster.sync();
+    atomicAdd(cluster.map_shared_rank(s, t / 16) + 2 * t, 1);
+    cluster.sync();
+    *(cluster.map_shared_rank(s, 1 - cluster.block_rank()) + 32 + t) = t;
+    cluster.sync();
+    out[blockIdx.x * 32 + t] = *(cluster.map_shared_rank(s, 0) + 2 * t) + s[32 + t];
+    cluster.sync();
+}
+"""
+
+
+def test_other_blocks_of_the_cluster_are_counted() -> None:
+    """What goes to the shared memory of other blocks has rows, a request for each block that a warp goes to, and the
+    rows say that this is a guess: an atomic of which a half goes to each block, a store to the other one."""
+    ptx = compile_ptx(CLUSTER, "cluster.cu", arch="sm_90").ptx
+    report = simulator.run(ptx, "halves", 2, 32, [np.zeros(64, np.int32)], names=["out"])
+    rows = {
+        (row.op, row.line): (row.array, row.requests, row.wavefronts, row.ideal_wavefronts)
+        for row in report.accesses
+        if row.inexact == ELSEWHERE
+    }
+    # 16 lanes two words apart meet nobody; 32 lanes two words apart would.
+    assert rows["atomic", 10] == ("s", 2, 4, 4)
+    assert rows["store", 12] == ("s", 2, 2, 2)
+    assert rows["load", 14] == ("s", 2, 4, 2)
+    assert len(rows) == 3
 
 
 def test_module_variables_are_named() -> None:

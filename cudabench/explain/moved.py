@@ -15,7 +15,7 @@ from cudabench.explain.machine_code import width
 from cudabench.simulator import Access
 from cudabench.toolchain.sass import Function
 
-REASON = "ptxas loads this behind a branch that the PTX has after it: counted in proportion to the lanes there"
+REASON = "ptxas loads this behind a branch that the PTX has after it, for fewer lanes: counted by the warps there"
 _LOADS = {"LDG": "global", "LDS": "shared"}
 
 
@@ -45,6 +45,6 @@ def issued(
             lanes = sum(times.lanes for _, _, _, times in copies)
             if alike and sure and 0 < lanes < written.lanes:
                 share = sum(times.warps for _, _, _, times in copies) / written.warps
-                access = access.times(share)._replace(inexact=REASON) if share < 1 else access
+                access = (access.times(share) if share < 1 else access)._replace(inexact=REASON)
         found.append(access)
     return tuple(found)

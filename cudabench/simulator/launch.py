@@ -13,7 +13,7 @@ from cudabench.simulator.check.hazards import readable
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
-from cudabench.simulator.count.counters import HALVES, NOWHERE, Row, executed_lines
+from cudabench.simulator.count.counters import ELSEWHERE, HALVES, NOWHERE, Row, executed_lines
 from cudabench.simulator.count.footprint import Footprint, Footprints
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError
@@ -271,6 +271,7 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         access = _access(code, machine, row)
         reason = undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
         reason = reason or (HALVES if row.number in machine.counters.halves else None)
+        reason = reason or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
         reason = reason or (PLACED if _on_heap(machine, row) else None)
         access = access if reason is None else access._replace(inexact=reason)
         key = access.key

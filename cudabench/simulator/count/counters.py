@@ -36,6 +36,7 @@ SECTOR = 1 << SECTOR_SHIFT
 LINE_SHIFT = 7
 MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
 HALVES = "copies of half a sector: hardware asks for some twice, 3 to 13% more sectors where it was measured"
+ELSEWHERE = "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
 _FULL_WARP = np.uint64(0x0101010101010101)
 
 
@@ -208,6 +209,7 @@ class Counters:
         self.rows: dict[tuple[int, Place], Row] = {}
         self.turns: dict[int, list[int]] = {}  # of atomics that are loops: turns, lanes that wait
         self.halves: set[int] = set()  # copies of half sectors, see `shifted_copy`
+        self.elsewhere: set[int] = set()  # accesses to the shared memory of other blocks, see `cluster`
         self.copied: dict[int, int] = {}  # how often each was there
         self.atomics: dict[Key, tuple[atomics.Cost, Look]] = {}
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
@@ -490,6 +492,34 @@ class Counters:
             waiting = self.turns.setdefault(number, [0, 0])
             waiting[0] += cost.turns * times
             waiting[1] += cost.waiting * times
+
+    def cluster(
+        self, number: int, rows: Array, offset: Array, size: int, on: Array, chunk: Chunk, load: bool,
+        how: atomics.Served | None = None,
+    ) -> None:  # fmt: skip
+        """Count accesses to the shared memory of a cluster's blocks: a request for each block that a warp goes to.
+
+        rows: the block of the chunk that each lane means; offset: bytes in its memory; on: active lanes; all of shape
+        (blocks, threads). how: of an atomic, see `atomics.served`.
+        """
+        if not on.any():
+            return
+        self.elsewhere.add(number)
+        away = rows - np.arange(chunk.blocks).reshape(-1, 1)
+        pieces = ideal = 0
+        for block in np.unique(away[on]):
+            lanes = (on & (away == block)).reshape(-1, 32)
+            some = lanes.any(axis=1)
+            places = offset.reshape(-1, 32)[some]
+            if how is None:
+                taken, best = banks.both(places, size, lanes[some], load=load)
+                pieces, ideal = pieces + int(taken.sum()), ideal + int(best.sum())
+            else:
+                cost = atomics.shared(places, size, lanes[some], how)
+                pieces, ideal = pieces + cost.wavefronts + cost.reloads, ideal + cost.ideal
+        array = self.variable(offset, 0, on, chunk)
+        requests = int(np.count_nonzero(on.reshape(-1, 32).any(axis=1)))
+        self.add(number, requests, pieces, ideal, array, self.look(number, array, offset, on, size))
 
     def global_atomic(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: Place

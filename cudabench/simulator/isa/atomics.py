@@ -233,6 +233,10 @@ class Atomic:
                 remote = Remote(machine, access, lanes.address, lanes.exact(machine), access.size)
                 view = machine.shared.reshape(-1).view(self.dtype)
                 machine.shared_races.written(remote.rows[remote.lanes], remote.offset[remote.lanes], access.size)
+                machine.counters.cluster(
+                    access.numbers["shared"], remote.rows, remote.offset, access.size, remote.lanes, chunk, False,
+                    served(self.name, self.type, self.one and not wanted),
+                )  # fmt: skip
                 return self.perform(machine, view, remote.places, remote.lanes, data, wanted)
             if (low < least or high + access.size > most or bits & (access.size - 1)) and not check(
                 machine, access, lanes, least, most, access.size

@@ -86,6 +86,9 @@ def load_remote(machine: Machine, access: MemoryOp, lanes: Lanes) -> list[Array]
     remote = Remote(machine, access, lanes.address, lanes.exact(machine), access.size)
     if not remote.lanes.any():
         return None
+    machine.counters.cluster(
+        access.numbers["shared"], remote.rows, remote.offset, access.size, remote.lanes, machine.chunk, True
+    )
     index = remote.places // access.width
     view = machine.shared.reshape(-1).view(access.dtype)
     return [view.take(index + place) for place in range(access.count)]
@@ -94,6 +97,9 @@ def load_remote(machine: Machine, access: MemoryOp, lanes: Lanes) -> list[Array]
 def store_remote(machine: Machine, access: MemoryOp, remote: Remote, data: Sequence[Value]) -> None:
     """Write each lane's elements to the shared memory of a block of its cluster, which is then initialised."""
     chunk = machine.chunk
+    machine.counters.cluster(
+        access.numbers["shared"], remote.rows, remote.offset, access.size, remote.lanes, chunk, False
+    )
     index = remote.places[remote.lanes] // access.width
     view = machine.shared.reshape(-1).view(access.dtype)
     for place in range(access.count):
