@@ -89,6 +89,9 @@ _ITSELF = "which lanes of a warp come back together from a call of itself, the c
 _HALVES = "copies that begin in the middle of a sector: which are asked for twice is not known"
 _MORE = "this counter is a little higher than the sum of ncu's own counts by instruction, which are the simulator's"
 _BUSY = "this counter gives another number in each run; ncu's own counts by instruction are the simulator's"
+_MOVED = "loads that ptxas moved behind a branch: for how many lanes is known, for which of a warp's sectors not"
+_ALIKE = "not looked at by instruction; as in the rows of which this counter is higher than ncu's sum by instruction"
+_BUSY_ALIKE = "not run twice; as in the rows whose counter gives another number in each run"
 REASONS = (
     ("corpus/spin_lock", "*", _TRIES),
     ("corpus/cas_*", "*", _TRIES),
@@ -98,22 +101,25 @@ REASONS = (
     ("distance/single-pass*", "shared store*", "which block ends last"),
     ("distance/*77777", "*load*", "ptxas unrolled the loop: lanes that leave it a trip earlier load apart"),
     ("corpus/mandelbrot", "thread*", _MORE),
-    ("files/bitonic_sort*", "thread*", _MORE),
-    ("files/prime_sieve*", "thread*", _MORE),
+    ("files/bitonic_sort*", "thread*", _ALIKE),
+    ("files/prime_sieve*", "thread*", _ALIKE),
     ("blur/vector*", "thread*", _MORE),
-    ("transpose/ragged*", "thread*", _MORE),
+    ("transpose/ragged*", "thread*", _ALIKE),
     ("corpus/switch_code", "thread*", "a jump by table: the lanes of its later issues are estimated"),
     ("matmul/tensor*", "shared load*", _BUSY),
     ("matmul/wgmma*", "shared*", _BUSY),
     ("transpose/ragged*", "shared load*", _BUSY),
     ("matmul/*100x52x200", "global load*", _HALVES),
-    ("files/cluster_histogram*", "shared atomic*", "atomics on the shared memory of another block are not counted"),
+    ("files/cluster_histogram*", "shared atomic*", "how hardware takes apart what goes to other blocks is not known"),
+    ("solve/fused*", "global load*", _MOVED),
+    ("solve/*", "shared store*", _BUSY_ALIKE),
+    ("solve/*", "thread*", _ALIKE),
+    ("solve/blocked*", "instructions", "two of 85063: not known"),
     ("files/device_malloc*", "*", _LIBRARY),
     ("files/device_new*", "*", _LIBRARY),
     ("files/virtual_list*", "*", _LIBRARY),
     ("files/printf_assert*", "*", _LIBRARY),
     ("files/recursion*", "*", _ITSELF),
-    ("matvec/*333x127", "*instructions", "a loop that ptxas unrolled: where its lanes part is counted twice"),
 )  # fmt: skip
 # In every ncu; others are asked for only where ncu lists them.
 KNOWN = (
