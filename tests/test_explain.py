@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -343,3 +346,29 @@ def test_atomics_are_named_by_what_they_do(cudabench: Runner) -> None:
     # ptxas adds up the lanes of a warp before one of them comes.
     assert "bins: 512 atomics from 64 blocks hit one address" in said["total"]
     assert "although the compiler combines the lanes of each warp" in said["total"]
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["machine code", "PTX"])
+def test_what_the_driver_does_is_never_exact(cudabench: Runner, monkeypatch: pytest.MonkeyPatch, read: bool) -> None:
+    """Of a kernel that calls malloc the counts have a ~ and the reason in the summary, the table of a run and the JSON,
+    also where nobody reads the machine code; where malloc puts things gets no advice."""
+    if not read:
+        monkeypatch.setattr("cudabench.toolchain.nvdisasm.path", lambda: None)
+    source = """__global__ void heap(int *x) {
+        int *p = (int *)malloc(sizeof(int));
+        *p = x[threadIdx.x];
+        x[threadIdx.x] = *p + 1;
+        free(p);
+    }"""
+    words = ["-g", "1", "-b", "32", "--arg", "x=int32[32]:arange", "--expect", "x=x0+1"]
+    Path("heap.cu").write_text(source)
+    shown = cudabench("explain", "heap.cu", *words)
+    said = " ".join(shown.out.split())
+    assert re.search(r"~\d+ warp instructions", said)
+    assert "hardware may execute more or fewer: what malloc and free do is the driver's own code" in said
+    assert "~ line 3: hardware may count otherwise: where on the heap malloc puts what it gives" in said
+    assert "would do" not in said
+    found = json.loads(cudabench("explain", "heap.cu", *words, "--json", "-").out)["results"][0]
+    assert "malloc and free" in found["machine_code"]["inexact"]
+    assert [row["inexact"] is not None for row in found["access"]] == [row["array"] != "x" for row in found["access"]]
+    assert re.search(r"^heap .* ~\d+ ", cudabench("run", "--device", "sim", "heap.cu", *words).out, re.MULTILINE)
