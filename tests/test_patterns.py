@@ -197,6 +197,15 @@ __global__ void doubling(float *out, const float *in, int n) {
     }
     if (t == 0) out[0] = s[0];
 }
+__global__ void doubling_in_place(int *data, int *sums) {
+    int *part = data + blockIdx.x * blockDim.x;
+    for (int d = 1; d < blockDim.x; d *= 2) {
+        int i = 2 * d * threadIdx.x;
+        if (i < blockDim.x) part[i] += part[i + d];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) sums[blockIdx.x] = part[0];
+}
 __global__ void sequential(float *out, const float *in) {
     __shared__ float s[256];
     int t = threadIdx.x;
@@ -437,6 +446,14 @@ CORPUS = [
     Expected(
         "sparse_rows", 4, 128, {"y": floats(512), "values": floats(4096), "start": uneven(513)},
         {("values", "load"): ("a stretch of its own, which the data say", "let the lanes of a warp go along one")},
+    ),
+    # Steps that double: neither structures nor stretches.
+    Expected(
+        "doubling_in_place", 8, 256, {"data": np.ones(2048, np.int32), "sums": np.zeros(8, np.int32)},
+        {
+            ("data", "load"): ("8 or 16 or 32 or 64 bytes apart; let them take neighbouring elements",),
+            ("data", "store"): ("8 or 16 or 32 or 64 bytes apart; let them take neighbouring elements",),
+        },
     ),
     # Which lanes are on is no fault of where they go.
     Expected("some_lanes", 16, 64, {"out": floats(), "in": np.random.default_rng(3).random(N, np.float32)}),

@@ -81,8 +81,11 @@ def _place(row: Access) -> tuple[object, ...]:
 
 def _conflicting(row: Access) -> set[int]:
     """Return the strides in which an access to shared memory meets conflicts."""
-    if row.space != "shared":
-        return set()
+    return _wasting(row) if row.space == "shared" else set()
+
+
+def _wasting(row: Access) -> set[int]:
+    """Return the strides in which an access takes more than it must."""
     return {
         abs(each.pattern.stride)
         for each in row.patterns
@@ -213,6 +216,10 @@ def _strided(
 ) -> str | None:
     """Advise on lanes that are further apart than an element: columns, own stretches, fields of structures."""
     pattern = found.pattern
+    strides = _wasting(row)
+    if len(strides) > 1:
+        apart = " or ".join(_number(s) for s in sorted(strides)[:4])
+        return f"{before}neighbouring threads are {apart} bytes apart; let them take neighbouring elements"
     stride, verb = abs(pattern.stride), _VERBS[row.op]
     covered = _covered(row, others, stride, row.bytes)
     if covered >= 0.9 * stride:
