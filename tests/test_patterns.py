@@ -78,6 +78,10 @@ __global__ void copy_columns(float *out, const float *in, int n) { out[X * n + Y
 __global__ void copy_rows(float *out, const float *in, int n) { out[Y * n + X] = in[Y * n + X]; }
 __global__ void copy_pitch(float *out, const float *in, int n) { if (X < n && Y < n) out[Y * n + X] = in[Y * n + X]; }
 __global__ void gather(float *out, const float *in, const int *index) { out[I] = in[index[I]]; }
+__global__ void turned(float *out, const float *in, int n, float c, float s) {
+    int x = c * X - s * Y + n, y = s * X + c * Y + n;
+    out[Y * n + X] = in[(y & n - 1) * n + (x & n - 1)];
+}
 __global__ void scatter(float *out, const float *in, const int *index) { out[index[I]] = in[I]; }
 __global__ void sparse_rows(float *y, const float *values, const int *start) {
     float s = 0;
@@ -454,6 +458,10 @@ CORPUS = [
             ("data", "load"): ("8 or 16 or 32 or 64 bytes apart; let them take neighbouring elements",),
             ("data", "store"): ("8 or 16 or 32 or 64 bytes apart; let them take neighbouring elements",),
         },
+    ),
+    # Places that are computed: nothing is there to be sorted.
+    Expected(
+        "turned", (2, 16), (32, 4), {"out": floats(4096), "in": floats(4096), "n": 64, "c": 0.8, "s": 0.6},
     ),
     # Which lanes are on is no fault of where they go.
     Expected("some_lanes", 16, 64, {"out": floats(), "in": np.random.default_rng(3).random(N, np.float32)}),

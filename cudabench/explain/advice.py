@@ -317,10 +317,13 @@ def _gathered(row: Access, found: PatternCount, before: str) -> str | None:
     lanes = row.requests * found.pattern.lanes
     if row.op == "load" and row.array_bytes <= SMALL and lanes * row.bytes >= 2 * row.array_bytes:
         passes = _wavefronts(tuple(None if a is None else a - row.start for a in found.example), row.bytes, True)
+        who = "the data send the lanes" if row.by_data else "the lanes go"
         return (
-            f"{before}the data send the lanes all over {name(row)}; a copy of its {_number(row.array_bytes)} bytes in "
+            f"{before}{who} all over {name(row)}; a copy of its {_number(row.array_bytes)} bytes in "
             f"shared memory would serve them in about {passes} wavefronts"
         )
+    if not row.by_data:
+        return None  # places that are computed, as in a turned picture: there is nothing to sort
     verb = _VERBS[row.op]
     return (
         f"{before}the data send the lanes all over {name(row)}; sorted or grouped, neighbours would {verb} neighbours"

@@ -274,6 +274,8 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         reason = reason or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
         reason = reason or (PLACED if _on_heap(machine, row) else None)
         access = access if reason is None else access._replace(inexact=reason)
+        if any(look.pattern.kind == "gather" for look in row.looks):
+            access = access._replace(by_data=access.instruction in machine.plan.led_by_data)
         key = access.key
         have = found.get(key)  # of another copy of an inlined function
         found[key] = access if have is None else have.plus(access)

@@ -56,6 +56,11 @@ class Plan:
         self.forget()
 
     @cached_property
+    def led_by_data(self) -> frozenset[int]:
+        """The lines of the PTX whose address comes from what was read from memory."""
+        return order.led_by_data(self.code)
+
+    @cached_property
     def undecided(self) -> dict[int, str]:
         """The lines of the PTX whose counts depend on the order of atomics, and by what."""
         return order.open_lines(self.code)

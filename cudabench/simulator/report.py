@@ -38,7 +38,8 @@ class Access(NamedTuple):
     frequent first. first: the first address that thread 0 or a first warp went to; step: bytes to the next execution's,
     0 where that is not known. what: of an atomic its operation and type in PTX, 'add.f32'; reloads: of its wavefronts,
     those of the loads in the loop that the machine code makes of it. aggregated: whether the machine code adds up a
-    warp's lanes first. inexact: why hardware may count otherwise, or None.
+    warp's lanes first. inexact: why hardware may count otherwise, or None. by_data: whether lanes go anywhere, by what
+    was read from memory.
     """
 
     file: str
@@ -65,6 +66,7 @@ class Access(NamedTuple):
     reloads: int = 0
     aggregated: bool = False
     inexact: str | None = None
+    by_data: bool = False
 
     @property
     def key(self) -> tuple[Any, ...]:

@@ -40,6 +40,17 @@ def open_lines(code: Code) -> dict[int, str]:
     return found
 
 
+def led_by_data(code: Code) -> frozenset[int]:
+    """Return the lines of the PTX whose address comes from what was read from memory.
+
+    Constant and local memory are none: there lie the tables of sinf and cosf, and what a thread put there itself.
+    """
+    lines = {access.location.ptx_line for access in code.accesses if access.space in ("global", "shared")}
+    ops = [op for block in code.blocks for op in (*block.ops, *((block.terminator,) if block.terminator else ()))]
+    given = _given(ops, [op for op in ops if op.line.ptx_line in lines and op.defs])
+    return frozenset(op.line.ptx_line for op in ops if op.address in given)
+
+
 def _decided(op: Op, given: set[int]) -> bool:
     return op.kind in ("branch", "table", "exit") and (op.guard in given or op.selector in given)
 

@@ -103,6 +103,8 @@ def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Shape:
     regular = len(jumps) == 1 and all(length == run for length in lengths[1:-1])
     jump = jumps.pop() if regular else 0
     kind = _named(step, size)
+    if kind == "stride" and not regular and 4 * run < count:
+        return Shape("gather", 0, 32, 0)  # steps of two kinds in no order, as on a slanting line
     if kind == "contiguous" and not (regular and jump == 0):  # the same run again and again is one run
         kind = "rows"
     return Shape(kind, step, run, jump)
