@@ -23,10 +23,10 @@ KINDS: dict[str, Kind] = {
     "memory-copy": Kind("memory", "GB/s", "bytes read and written by a copy in memory"),
     "memory-read": Kind("memory", "GB/s", "bytes read from memory"),
     "memory-write": Kind("memory", "GB/s", "bytes written to memory"),
-    "l2-read": Kind("memory", "GB/s", "bytes read from an array that lies in the L2"),
-    "shared-read": Kind("memory", "GB/s", "bytes read from shared memory without bank conflicts: 128 a wavefront"),
-    "constant-hit": Kind("memory", "GB/s", "constants read by lanes at different words, from an SM's cache of them"),
-    "constant-miss": Kind("memory", "GB/s", "the same, from a table of 16 KiB, which that cache does not hold"),
+    "l2-read": Kind("on-chip", "GB/s", "bytes read from an array that lies in the L2"),
+    "shared-read": Kind("on-chip", "GB/s", "bytes read from shared memory without bank conflicts: 128 a wavefront"),
+    "constant-hit": Kind("constants", "GB/s", "constants read by lanes at different words, from an SM's cache of them"),
+    "constant-miss": Kind("constants", "GB/s", "the same, from a table of 16 KiB, which that cache does not hold"),
     "issue": Kind("arithmetic", "instruction/s", "warp instructions issued by all schedulers"),
     "fp32": Kind("arithmetic", "FLOP/s", "float32 fused multiply-adds, two operations each"),
     "fp64": Kind("arithmetic", "FLOP/s", "float64 fused multiply-adds outside the tensor cores"),
@@ -52,9 +52,9 @@ KINDS: dict[str, Kind] = {
     "launch-latency": Kind("launch", "s", "from an empty launch to its end, seen by the host", less_is_better=True),
     "launch-gap": Kind("launch", "s", "between the ends of two queued empty launches", less_is_better=True),
     "launch-alone": Kind("launch", "s", "an empty launch alone, between two events", less_is_better=True),
-    "block-turn": Kind("launch", "s", "an empty block of a warp, and room for the next", less_is_better=True),
-    "block-turn-full": Kind("launch", "s", "an empty block of 32 warps, and room for the next", less_is_better=True),
-    "block-rate": Kind("launch", "block/s", "empty blocks of a warp, as many at a time as fit"),
+    "block-turn": Kind("blocks", "s", "an empty block of a warp, and room for the next", less_is_better=True),
+    "block-turn-full": Kind("blocks", "s", "an empty block of 32 warps, and room for the next", less_is_better=True),
+    "block-rate": Kind("blocks", "block/s", "empty blocks of a warp, as many at a time as fit"),
     "host-to-device-pinned": Kind("host", "GB/s", "copies from page-locked memory of the host"),
     "host-to-device-pageable": Kind("host", "GB/s", "copies from pageable memory of the host"),
     "device-to-host-pinned": Kind("host", "GB/s", "copies to page-locked memory of the host"),
@@ -69,7 +69,11 @@ class Ceiling:
     """One thing that a card can do at most, in the unit of its kind."""
 
     name: Annotated[str, "Which ceiling: `memory-copy`, `fp32`, `l2-latency`, ..."]
-    group: Annotated[str, "What it belongs to: memory, arithmetic, tensor, latency, atomics, launch, host, energy."]
+    group: Annotated[
+        str,
+        "What it belongs to: memory, on-chip, constants, arithmetic, tensor, latency, atomics, launch, blocks, host, "
+        "energy.",
+    ]
     value: Annotated[float | None, "What was measured; null where it failed or the card lacks it."]
     unit: Annotated[str, "GB/s, FLOP/s, op/s, instruction/s, s, J/byte, J/FLOP."]
     theoretical: Annotated[float | None, "What clocks and units of the card allow, where that can be derived."] = None

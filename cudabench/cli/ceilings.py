@@ -29,7 +29,7 @@ Exit codes: 0 measured, 1 one failed, 3 one left a wrong result, 5 no GPU to mea
     "--only",
     multiple=True,
     metavar="GROUP|NAME",
-    help="Only these; repeatable: memory, arithmetic, tensor, latency, atomics, launch, host, energy, or one by name.",
+    help="Only these; repeatable: a group, such as memory or tensor, or one by name.",
 )
 @click.option("--energy", is_flag=True, help="Energy per byte and per operation too, where NVML tells it.")
 @click.option(

@@ -14,30 +14,32 @@ from cudabench.results.columns import NOTHING, Column, markdown_table, percent
 if TYPE_CHECKING:
     from rich.console import Console
 
-WORDS = {"ok": "", "wrong": "WRONG", "failed": "FAILED", "skipped": "skipped"}
+OF_THAT = "of it: of what units allow at the clock that the driver names; of that: at the clock that it ran at."
 STYLES = {"ok": "", "wrong": "red", "failed": "red", "skipped": "dim"}
 
 
-def columns(ceilings: Sequence[Ceiling]) -> list[Column[Ceiling]]:
+def columns(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[Column[Ceiling]]:
     """Return the columns of one card's table; of a run without values whether each was right, and what was timed."""
+    named = device.clocks.get("sm_mhz") if device else None
     name = Column[Ceiling]("ceiling", lambda one: one.name, right=False)
     if any(one.value is not None for one in ceilings):
         return [
             name,
-            Column("measured", _value),
+            Column(results.heading(ceilings), _value),
             Column("spread", _spread, expendable=2),
             Column("theoretical", lambda one: results.value(one.theoretical, one.unit), expendable=1),
             Column("of it", lambda one: percent(one.fraction)),
+            *(results.clock_columns(named) if any(one.clock_mhz for one in ceilings) else []),
         ]
     return [
         name,
-        Column("verified", lambda one: WORDS[one.status] or "yes", right=False),
+        Column("verified", lambda one: results.WORDS[one.status] or "yes", right=False),
         Column("machine code of the loop", lambda one: one.code or NOTHING, right=False),
     ]
 
 
 def _value(one: Ceiling) -> str:
-    return WORDS[one.status] or results.value(one.value, one.unit)
+    return results.WORDS[one.status] or results.value(one.value, one.unit)
 
 
 def _spread(one: Ceiling) -> str:
@@ -58,7 +60,7 @@ def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -
         out.print()
     if not ceilings:
         return
-    kept = _fitting(columns(ceilings), ceilings, out.width)
+    kept = _fitting(columns(ceilings, device), ceilings, out.width)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for column in kept:
         table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=True)
@@ -70,7 +72,9 @@ def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -
             texts = [column.text(one) for column in kept]
             table.add_row(f"  {texts[0]}", *texts[1:], style=STYLES[one.status])
     out.print(table)
-    notes = notes_of(ceilings)
+    notes = results.notes_of(ceilings, device)
+    if any(column.heading == "of that" for column in kept):
+        notes.insert(0, OF_THAT)
     if notes:
         out.print()
     for note in notes:
@@ -79,23 +83,11 @@ def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -
 
 def _fitting(every: Sequence[Column[Ceiling]], ceilings: Sequence[Ceiling], width: int) -> Sequence[Column[Ceiling]]:
     kept = list(every)
-    for rank in (1, 2):
+    for rank in (1, 2, 3):
         needed = sum(2 + max(len(c.heading), *(len(c.text(one)) for one in ceilings)) for c in kept) + 2
         if needed > width:
             kept = [column for column in kept if column.expendable != rank]
     return kept
-
-
-def notes_of(ceilings: Sequence[Ceiling]) -> list[str]:
-    """Return a sentence for each ceiling without a value that should have one, and for each that is not the whole
-    truth; those with the same reason together."""
-    found: dict[str, list[str]] = {}
-    for one in ceilings:
-        if one.status != "ok":
-            found.setdefault(f"{WORDS[one.status]}: {one.reason}", []).append(one.name)
-        elif one.value is not None and "; " in one.reason:
-            found.setdefault(one.reason.partition("; ")[2], []).append(one.name)
-    return [f"{', '.join(names)}: {reason}." for reason, names in found.items()]
 
 
 # Two cards -----------------------------------------------------------------------------------------------------------
@@ -104,7 +96,7 @@ def notes_of(ceilings: Sequence[Ceiling]) -> list[str]:
 def _side(one: Ceiling | None) -> str:
     if one is None:
         return NOTHING
-    return WORDS[one.status] or results.value(one.value, one.unit)
+    return results.WORDS[one.status] or results.value(one.value, one.unit)
 
 
 def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[Row]]:

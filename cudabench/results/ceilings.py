@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from cudabench.cards import KINDS, Ceiling
 from cudabench.errors import CudabenchError, UsageError
+from cudabench.model import DeviceInfo
 from cudabench.results import units
-from cudabench.results.columns import NOTHING
+from cudabench.results.columns import NOTHING, Column, percent
 from cudabench.results.file import ResultsFile
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+WORDS = {"ok": "", "wrong": "WRONG", "failed": "FAILED", "skipped": "skipped"}
 _SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"), (1e-12, "p"))
 
 
@@ -33,12 +36,86 @@ def value(amount: float | None, unit: str) -> str:
     return f"{units.digits(amount / factor)} {prefix}{space if prefix else ''}{unit}"
 
 
+def group_of(one: Ceiling) -> str:
+    """Return the group that a ceiling belongs to: of a kind that is known today's, since older files have fewer."""
+    kind = KINDS.get(one.name)
+    return kind.group if kind else one.group
+
+
 def groups(ceilings: Iterable[Ceiling]) -> dict[str, list[Ceiling]]:
     """Return ceilings by group, in their order."""
     found: dict[str, list[Ceiling]] = {}
     for one in ceilings:
-        found.setdefault(one.group, []).append(one)
+        found.setdefault(group_of(one), []).append(one)
     return found
+
+
+# What is over or under the theoretical value -------------------------------------------------------------------------
+
+
+def at_its_clock(one: Ceiling, named_mhz: float | None) -> tuple[float | None, float | None]:
+    """Return what the card allows at the clock that was counted while a ceiling was measured, and what part of that
+    was reached; (None, None) where no clock was counted or nothing can be derived.
+
+    named_mhz: the clock that the driver names, of which the theoretical value is.
+    """
+    if not (one.clock_mhz and one.theoretical and one.value and named_mhz):
+        return None, None
+    top = one.theoretical * one.clock_mhz / named_mhz
+    return top, one.value / top
+
+
+def heading(ceilings: Iterable[Ceiling]) -> str:
+    """Return what the column of values is called: "measured", or "datasheet" where nothing was."""
+    sources = {one.source for one in ceilings if one.value is not None}
+    return next(iter(sources)) if len(sources) == 1 else "measured"
+
+
+def clock_columns(named_mhz: float | None) -> list[Column[Ceiling]]:
+    """Return the columns of the clock that was counted, and of what part was reached of what that allows."""
+    return [
+        Column("ran at", lambda one: f"{one.clock_mhz:.0f} MHz" if one.clock_mhz else NOTHING, expendable=3),
+        Column("of that", lambda one: percent(at_its_clock(one, named_mhz)[1]), expendable=3),
+    ]
+
+
+def is_over(one: Ceiling) -> bool:
+    """Whether a ceiling shows as more than all that clocks and units allow."""
+    return one.status == "ok" and one.fraction is not None and 1.0005 <= one.fraction < math.inf
+
+
+def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str]:
+    """Return a sentence for each ceiling without a value that should have one, for each that is not the whole truth,
+    those with the same reason together, and for each that is more than clocks and units allow."""
+    found: dict[str, list[str]] = {}
+    for one in ceilings:
+        if one.status != "ok":
+            found.setdefault(f"{WORDS[one.status]}: {one.reason}", []).append(one.name)
+        elif one.value is not None and (more := _SHOWN.sub("", one.reason.partition("; ")[2])):
+            found.setdefault(more, []).append(one.name)
+    named = device.clocks.get("sm_mhz") if device else None
+    notes = [f"{', '.join(names)}: {reason}." for reason, names in found.items()]
+    return notes + [f"{one.name}: {_why_over(one, named)}." for one in ceilings if is_over(one)]
+
+
+# What a reason says besides and the table, or `_why_over`, shows.
+_SHOWN = re.compile(r"(?:^|; )(?:it ran at \d+ MHz|more than that: [^;]*)")
+
+
+def _why_over(one: Ceiling, named_mhz: float | None) -> str:
+    """Return why a ceiling can be more than what clocks and units allow, as far as that is known."""
+    made_of = one.reason.partition("; ")[0]
+    text = f"{units.percent(one.fraction or 0)} of what {made_of or 'clocks and units'} allow"
+    top, reached = at_its_clock(one, named_mhz)
+    if top is None or reached is None or one.clock_mhz is None:
+        return f"{text}: the clock that it ran at was not counted, and may be above the one that the driver names"
+    if reached < 1.0005:
+        return f"{text}: it ran at {one.clock_mhz:.0f} MHz, more than the driver names"
+    return (
+        f"{text}, and {units.percent(reached)} of the {value(top, one.unit)} that these allow at the "
+        f"{one.clock_mhz:.0f} MHz counted in one launch: in the samples the clock was higher than in that one, or their "
+        "times are too short"
+    )
 
 
 # Two cards -----------------------------------------------------------------------------------------------------------
@@ -89,7 +166,7 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
         old, fresh = before.get(name), after.get(name)
         shown = fresh or old
         assert shown is not None
-        rows.append(Row(name, shown.group, shown.unit, old, fresh, better(old, fresh)))
+        rows.append(Row(name, group_of(shown), shown.unit, old, fresh, better(old, fresh)))
     if not any(row.better is not None for row in rows) and any(_has(row.base) and _has(row.new) for row in rows):
         raise UsageError(
             "One file's ceilings are measured and the other's are of a datasheet, which no measurement reaches: "

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 COLOURS = ("#0b4f8a", "#e8943a", "#1f8a70", "#c9c3e6")  # as `plot` has them
 HATCHES = ("", "///", "...", "xxx")
 ROW_IN = 0.2
+OVER = " *"
+OVER_SAID = f"{OVER.strip()} over what units allow at the named clock; the table says why"
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # so that no line crosses a figure
 
 
@@ -60,13 +62,18 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
                 y + offset, value, height * 0.92, color=colour, hatch=HATCHES[at % 4], edgecolor="k",
                 linewidth=0.5, label=label if y == 0 else "_nolegend_",
             )  # fmt: skip
-            text = ceilings.value(one.value, one.unit)
+            text = ceilings.value(one.value, one.unit) + (OVER if alone and ceilings.is_over(one) else "")
             axes.text(value + most * 0.01, y + offset, text, va="center", fontsize=8, bbox=BOX)
     axes.axvline(1, color="k", linewidth=0.9, zorder=0)
     axes.set_yticks(range(len(names)), [line(name).replace("$", r"\$") for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0, max(most, 1) * 1.2)
-    axes.set_xlabel("part of the theoretical value" if alone else f"times as good as {labels[0]}")
+    over = alone and any(ceilings.is_over(one) for one in shown[0].ceilings)
+    axes.set_xlabel(
+        f"part of the theoretical value{f'{chr(10)}{OVER_SAID}' if over else ''}"
+        if alone
+        else f"times as good as {labels[0]}"
+    )
     if len(shown) > 1:
         figure.legend(loc="outside lower center", ncols=min(4, len(shown)), frameon=False, fontsize=8)
     device = files[0].device

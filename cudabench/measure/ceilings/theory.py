@@ -38,6 +38,7 @@ _NO_FIGURE = {
     "latency": "no latency follows from clocks and units",
     "atomics": "no rate of atomics follows from clocks and units",
     "launch": "no time of a launch follows from clocks and units",
+    "blocks": "no rate of blocks follows from clocks and units",
     "host": "the link to the host is not known: NVML tells it",
     "energy": "no energy follows from clocks and units",
 }

@@ -38,17 +38,25 @@ def as_markdown(runs: Sequence[Run]) -> str:
         lines += [f"### {escaped(label)}", ""] if len(runs) > 1 else []
         lines += [escaped(run.file.device.name), ""] if run.file.device else []
         for group, members in ceilings.groups(run.file.ceilings).items():
-            lines += [f"**{escaped(group)}**", "", *markdown_table(_COLUMNS, members), ""]
-        notes = [f"{one.name} {one.status}: {one.reason}" for one in run.file.ceilings if one.status != "ok"]
+            named = run.file.device.clocks.get("sm_mhz") if run.file.device else None
+            lines += [f"**{escaped(group)}**", "", *markdown_table(_columns(members, named), members), ""]
+        notes = ceilings.notes_of(run.file.ceilings, run.file.device)
         lines += [f"- {escaped(note)}" for note in notes] + ([""] if notes else [])
     return "\n".join(lines)
 
 
-_COLUMNS: list[Column[Ceiling]] = [
-    Column("ceiling", lambda one: one.name, right=False),
-    Column("measured", lambda one: ceilings.value(one.value, one.unit) if one.status == "ok" else one.status),
-    Column("theoretical", lambda one: ceilings.value(one.theoretical, one.unit)),
-    Column("of it", lambda one: percent(one.fraction)),
-]
+def _columns(members: Sequence[Ceiling], named_mhz: float | None) -> list[Column[Ceiling]]:
+    value = Column[Ceiling](
+        ceilings.heading(members),
+        lambda one: ceilings.value(one.value, one.unit) if one.status == "ok" else one.status,
+    )
+    return [
+        Column("ceiling", lambda one: one.name, right=False),
+        value,
+        Column("theoretical", lambda one: ceilings.value(one.theoretical, one.unit)),
+        Column("of it", lambda one: percent(one.fraction)),
+        *(ceilings.clock_columns(named_mhz) if any(one.clock_mhz for one in members) else []),
+    ]
+
 
 WRITERS: dict[str, Callable[[Sequence[Run]], str]] = {"csv": as_csv, "markdown": as_markdown}
