@@ -35,7 +35,6 @@ ENERGY_OF = {"energy-per-byte": "memory-copy", "energy-per-flop": "fp32"}  # the
 ENERGY_S = 1.5
 IDLE_S = 1.0
 OTHER_CLOCK = 0.02  # of the clock that the driver names: what is further off is worth a word
-OVER_TOP = 1.02  # of the theoretical value: more says that a clock is higher than the driver names
 
 
 class HostDevice(Device, Protocol):
@@ -129,8 +128,6 @@ class Ceilings:
         if one.clock_mhz and named and abs(one.clock_mhz / named - 1) > OTHER_CLOCK:
             notes.append(f"it ran at {one.clock_mhz:.0f} MHz")
         fraction = one.value / top if top and one.value is not None else None
-        if fraction is not None and fraction > OVER_TOP:
-            notes.append("more than that: the card's clock is above what the driver names")
         return replace(one, theoretical=top, fraction=fraction, reason="; ".join(note for note in notes if note))
 
     # Kernels --------------------------------------------------------------------------------------------------------
@@ -146,7 +143,7 @@ class Ceilings:
             trial = min(trials, key=lambda one: one.seconds) if len(trials) > 1 else trials[0]
             trial.verify("before timing")
             timing = self._time(trial.sample)
-            clock_mhz = trial.clock_mhz()
+            clock_mhz = trial.clock_mhz(timing.samples_s[-1])
             trial.verify("after timing")
         filled = self._filled(blank, timing, benchmark.amount(trial.extent), benchmark.method(trial.extent), held)
         return replace(filled, clock_mhz=clock_mhz)
@@ -379,11 +376,11 @@ class _Trial:
         works = [self.work] * (self.extent.scale.launches if self.benchmark.name == "launch-gap" else 1)
         return device.sample(works, "hot", before)
 
-    def clock_mhz(self) -> float | None:
-        """Return the clock of the multiprocessors in one more launch, by their own counters, where it counts those."""
+    def clock_mhz(self, seconds: float) -> float | None:
+        """Return the clock of the multiprocessors in the last launch, which took so long, by their own counters; None
+        where it does not count those."""
         if chapter.CLOCKS not in self.benchmark.arrays(self.extent):
             return None
-        seconds = self.sample()
         clocks = float(np.median(self._look(chapter.CLOCKS, 0, None, "int64")))
         return clocks / seconds / 1e6 if clocks > 0 and seconds > 0 else None
 
