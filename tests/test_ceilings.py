@@ -195,6 +195,29 @@ def test_one_that_kills_the_context(cudabench: Runner, monkeypatch: pytest.Monke
     assert "shared-read failed: CUDA failed" in ran.err
 
 
+@pytest.mark.usefixtures("no_warm_up")
+def test_the_clock_is_that_of_a_sample() -> None:
+    """The clock of the tensor cores is counted in the last launch that was timed, and not in one more."""
+
+    class Slowing(SimulatedGpu):
+        def bind(self, *_: Any) -> Callable[[], None]:
+            return lambda: None
+
+        def sample(self, *_: Any) -> float:
+            self.seconds *= 1.5
+            return self.seconds
+
+        def download(self, pointer: int, array: np.ndarray) -> None:
+            array[:] = 7
+
+    device = Slowing()
+    owner = gpu.Ceilings(device, QUICK, scale=scale())  # type: ignore[arg-type]
+    right = replace(chapter.BY_NAME["tensor-fp64"], wrong=lambda extent, look: None, amount=lambda extent: 1.0)
+    found = owner._kernel(right, Ceiling("tensor-fp64", "tensor", None, "FLOP/s"))
+    assert (found.samples, found.clock_mhz) == (1, pytest.approx(7e-6 / device.seconds))
+    assert found.value == pytest.approx(1 / device.seconds), "the value is of another launch than the clock"
+
+
 def as_if_there_were_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command find a GPU, whose worker is that of the tests."""
     monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", "580", device_count=1))
@@ -414,6 +437,44 @@ def test_compare_as_a_gate(cudabench: Runner, two: tuple[Path, Path], tmp_path: 
     assert (strict.code, "memory-copy has no value any more: it broke" in strict.err) == (4, True)
     first = cudabench("compare", tmp_path / "none.json", two[0])
     assert (first.code, "first run" in first.err) == (0, True)
+
+
+def test_groups_hold_what_has_one_mean(cudabench: Runner) -> None:
+    """The mean of memory is that of memory alone, also of a file from when constants and on-chip memory were in it."""
+    shipped = Path(cards.__file__).parent
+    base, new = (load(shipped / f"{name}.json") for name in ("h100", "h200"))
+    older = replace(new, ceilings=[replace(one, group="memory") for one in new.ceilings])
+    for file in (new, older):
+        made = results.compare(base, file)
+        memory = [row for row in made.rows if row.group == "memory"]
+        assert [row.name for row in memory] == ["memory-copy", "memory-read", "memory-write"]
+        assert made.means["memory"] == pytest.approx(np.prod([row.better for row in memory]) ** (1 / 3))
+        assert 1.38 < made.means["memory"] < 1.44
+        assert {row.name for row in made.rows if row.group == "constants"} == {"constant-hit", "constant-miss"}
+
+
+@pytest.mark.parametrize(
+    ("fraction", "clock_mhz", "said"),
+    [
+        (1.02, None, "102% of what 2 SMs allow: the clock that it ran at was not counted"),
+        (1.02, 2019.6, "102% of what 2 SMs allow: it ran at 2020 MHz, more than the driver names"),
+        (1.02, 1980.0, "and 102% of the 100.0 GFLOP/s that these allow at the 1980 MHz counted in one launch"),
+        (1.0004, None, ""),
+        (0.6, 1200.0, ""),
+    ],
+)
+def test_over_all_that_units_allow(fraction: float, clock_mhz: float | None, said: str) -> None:
+    """A figure over 100% has a sentence that says what is known of why, and no other has one."""
+    one = Ceiling(
+        "tensor-fp64", "tensor", fraction * 1e11, "FLOP/s", 1e11, fraction, clock_mhz=clock_mhz,
+        reason="2 SMs; it ran at 1200 MHz; more than that: the card's clock is above what the driver names",
+    )  # fmt: skip
+    notes = results.notes_of([one], INFO)
+    assert (said in notes[0] and len(notes) == 1) if said else notes == []
+    assert results.is_over(one) == bool(said)
+    assert results.at_its_clock(one, 1980)[1] == (
+        None if clock_mhz is None else pytest.approx(fraction * 1980 / clock_mhz)
+    )
 
 
 def test_what_does_not_go_together(cudabench: Runner, two: tuple[Path, Path], tmp_path: Path) -> None:

@@ -113,8 +113,8 @@ def _why_over(one: Ceiling, named_mhz: float | None) -> str:
         return f"{text}: it ran at {one.clock_mhz:.0f} MHz, more than the driver names"
     return (
         f"{text}, and {units.percent(reached)} of the {value(top, one.unit)} that these allow at the "
-        f"{one.clock_mhz:.0f} MHz counted in one launch: in the samples the clock was higher than in that one, or their "
-        "times are too short"
+        f"{one.clock_mhz:.0f} MHz counted in one launch: in the samples the clock was higher than in that one, or "
+        "their times are too short"
     )
 
 
