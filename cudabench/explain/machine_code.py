@@ -23,7 +23,7 @@ from cudabench.toolchain.sass import Function, Instruction
 
 PIPES = ("fma", "alu", "fp64", "xu", "lsu", "tensor", "uniform", "control")
 _OPCODES = {
-    "fma": "FFMA FFMA2 FMUL FMUL2 FADD FADD2 FFMA32I FSWZADD IMAD IMUL IDP IDP4A HFMA2 HADD2 HMUL2",
+    "fma": "FFMA FFMA2 FMUL FMUL2 FADD FADD2 FFMA32I FSWZADD IMAD IMUL IDP IDP4A VIADD HFMA2 HADD2 HMUL2",
     "fp64": "DADD DMUL DFMA DSETP DMNMX",
     "xu": "MUFU I2F F2I F2F I2I FRND POPC FLO BREV",
     "lsu": """
