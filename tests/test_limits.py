@@ -20,6 +20,7 @@ from cudabench.devices import Choice
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain import limits, recorded, verdict
+from cudabench.explain.machine_code import pipe
 from cudabench.measure import limited
 from cudabench.measure.counted import Counting
 from cudabench.measure.gpu_run import GpuRun
@@ -183,21 +184,28 @@ def test_the_arithmetic_of_a_transpose() -> None:
     result = simulated("naive-row", 256, 512)
     assert result.time is None
     card = cards.load("h200")
-    rate = {
-        name: card.value(name) or 0 for name in ("memory-read", "memory-copy", "memory-write", "issue", "shared-read")
-    }
+    rate = {name: card.value(name) or 0 for name in ("memory-read", "issue", "shared-read")}
     assert result.limits_on == card.title == "H200 (measured)"
     warps, clock = 256 * 512 // 32, 1.98e9
-    best = max(rate["memory-read"], rate["memory-copy"], rate["memory-write"]) * 1e9
     moved = 256 * 512 * 4  # what is written fits the L2
-    assert seconds(result, "memory") == pytest.approx(moved / best)
+    assert seconds(result, "memory") == pytest.approx(moved / (rate["memory-read"] * 1e9))
     assert seconds(result, "lsu") == pytest.approx((warps + 32 * warps) / (rate["shared-read"] * 1e9 / 128), rel=1e-4)
     code = result.machine_code
     assert code is not None
     assert code.instructions_executed is not None
     assert seconds(result, "issue") == pytest.approx(code.instructions_executed / rate["issue"], rel=1e-4)
-    turns = warps * 4 / 2 + 32 * warps * 2  # whole sectors that hit, and parts of sectors
+    # Whole sectors that are read, and come from memory first; and parts of sectors.
+    turns = warps * 4 / 2 + warps * 4 / 2 + 32 * warps * 2
     assert seconds(result, "l2") == pytest.approx(turns / (5120 * clock / 64), rel=1e-4)
+
+
+def test_a_hot_l2_is_not_filled() -> None:
+    """What a launch reads passes the L2 once where it is there, and a second time where it comes from memory."""
+    cold, hot = (simulated("naive-row", 256, 512, cache=cache) for cache in ("cold", "hot"))
+    assert hot.limits
+    again = next(limit.time_s for limit in hot.limits if limit.resource == "l2")
+    sectors = 256 * 512 * 4 / 32
+    assert seconds(cold, "l2") - again == pytest.approx(sectors / 2 / (5120 * 1.98e9 / 64), rel=1e-3)
 
 
 def test_limits_are_sorted_and_the_longest_first() -> None:
@@ -424,11 +432,58 @@ def of(kernel: str, *found: tuple[str, float]) -> Result:
 IDEAS = {"one": "Reads columns.", "two": "Reads rows, coalesced.", "three": "Pads, so that all banks serve."}
 
 
+@pytest.mark.parametrize(
+    ("words", "name", "uses"),
+    [
+        ("VIADD", "fma", [("fma", 1)]),
+        ("IMAD.WIDE.U32", "fma", [("fma", 2), ("imad", 1)]),
+        ("IMAD.HI", "fma", [("fma", 2), ("imad", 1)]),
+        ("IMAD.MOV.U32", "fma", [("fma", 1)]),
+        ("IADD3", "alu", [("alu", 1)]),
+        ("I2F.U8", "xu", [("convert", 1)]),
+        ("MUFU.RCP", "xu", [("xu", 1)]),
+    ],
+)
+def test_what_an_instruction_occupies(words: str, name: str, uses: list[tuple[str, float]]) -> None:
+    """Pipes and turns are those that Nsight Compute counts on 9.0."""
+    opcode, *modifiers = words.split(".")
+    instruction = Instruction(0, "", opcode, tuple(modifiers), (), 0)
+    assert pipe(instruction) == name
+    assert limits._uses(instruction) == uses
+
+
+def test_conversions_and_special_functions_share_a_unit() -> None:
+    """On 9.0, where both were counted, their times add up; of other cards a conversion is no slower than is known."""
+    hopper, ada = (limits.Rates.of(cards.load(name)).pipes for name in ("h200", "l4"))
+    assert hopper["convert"] == pytest.approx(hopper["xu"], rel=0.01)
+    assert ada["convert"] == pytest.approx(4 * ada["xu"])
+    division = simulated("diagonal-row", 64, 64)  # a conversion to a float, a reciprocal, a conversion back
+    assert division.machine_code
+    assert seconds(division, "xu") == pytest.approx(division.machine_code.pipes["xu"] / hopper["xu"], rel=0.01)
+    (detail,) = (limit.detail for limit in division.limits or () if limit.resource == "xu")
+    assert "special functions and" in detail
+    assert "conversions" in detail
+
+
 def test_the_line() -> None:
     """The longest limits stand in one line, in one unit, with the card."""
     result = replace(of("one", ("lsu", 61e-6), ("memory", 36.2e-6), ("issue", 20e-6), ("xu", 1e-9)), limits_on="H200")
     assert verdict.line(result) == "at least 61 µs on H200: load/store unit 61, memory 36.2, issue 20"
     assert verdict.line(replace(result, limits=None)) == ""
+    waits = of("one", ("blocks", 43.6e-6), ("latency", 34e-6), ("tail", 32e-6), ("l2", 30.2e-6), ("memory", 26e-6))
+    assert verdict.line(waits).endswith("block starts 43.6, latency 34, tail 32; of the units L2 30.2")
+    assert "tail" not in verdict.line(of("one", ("blocks", 9e-6), ("l2", 3e-6))).partition("; of")[2]
+
+
+def test_what_holds_it_and_which_unit_has_most_to_do() -> None:
+    """Where what holds a kernel is no unit, the sentence names both it and the unit that a profiler reports busiest."""
+    result = of("one", ("blocks", 43.6e-6), ("latency", 34e-6), ("l2", 30.2e-6), ("memory", 26e-6))
+    assert "; of the units L2 has most to do, 30.2 µs at least." in verdict.sentence(result, [], {})
+    timed = verdict.sentence(with_time(result, 60.4e-6), [], {})
+    assert timed.startswith("72% of the time is explained by block starts: blocks's arithmetic; of the units L2 has")
+    assert timed.endswith("30.2 µs at least, 50% of the time.")
+    assert "of the units" not in verdict.sentence(of("one", ("l2", 9e-6), ("blocks", 3e-6)), [], {})
+    assert "of the units" not in verdict.sentence(of("one", ("start", 9e-6), ("blocks", 3e-6)), [], {})
 
 
 def test_which_rung_removes_it() -> None:
@@ -451,6 +506,12 @@ def test_explained_or_not() -> None:
     text = verdict.sentence(with_time(result, 200e-6), [], {})
     assert "what is left is latency or imbalance" in text
     assert "latency's arithmetic" in text
+    assert "atomics" not in text
+    assert result.access
+    adds = replace(result, access=(replace(result.access[0], op="reduction"),))
+    assert "or atomics that wait for one another" in verdict.sentence(with_time(adds, 200e-6), [], {})
+    again = replace(result, limits=(*(result.limits or ()), Limit("l2", 9e-7, f"2 sectors; 4{limits.IN_L1}")))
+    assert "l2: 2 sectors; 4 are taken to come from the L1" in verdict.sentence(with_time(again, 200e-6), [], {})
 
 
 def test_every_rung_of_a_ladder_has_its_idea() -> None:

@@ -8,13 +8,17 @@ kernel takes is at least the longest, and more where resources do not overlap.
   hold at the end; of later launches only what the L2 cannot have kept. With a hot L2, only what does not
   fit it.
 * l2: sectors that a block had not had before (what it asks for again may lie in the L1), as if the blocks that share
-  an SM shared all of them; and every store's sectors. A slice of the L2 moves 64 bytes a clock, takes a turn of half
-  that to exchange a sector with memory, and two turns to write a part of a sector, which it has to read first. (The
-  turns are what Nsight Compute's share of the L2 comes to on an H200, for kernels that stream, that hit and that write
-  single words.)
+  an SM shared all of them, and once where several blocks of a sample ask for it: requests of several SMs may reach the
+  L2 as one (Nsight Compute, "Hardware Model": L2 Request Coalescer; with a product of matrices an H200's L2 was busy
+  for half of what the blocks ask for). And every store's sectors. A slice of the L2 moves 64 bytes a clock, takes a
+  turn of half that to exchange a sector with memory, and two turns to write a part of a sector, which it has to read
+  first. (The turns are what Nsight Compute's share of the L2 comes to on an H200, for kernels that stream, that hit and
+  that write single words.)
 * lsu: wavefronts of shared memory, turns of the L1 for requests to global memory (`simulator.count.footprint`), and
   shuffles.
 * issue and pipes: warp instructions by what executes them (CUDA C++ Programming Guide, "Arithmetic Instructions").
+  Conversions and special functions are of one unit, products of 64 bits take the FMA pipe twice, and VIADD is of that
+  pipe: so Nsight Compute counts on an H200 and an H100, to the third digit on 50 kernels.
 * constant: requests for indexed constants, one a clock and SM, what each further address takes, and the lines of a
   table that the cache of constants cannot have had (`simulator.count.footprint`). local: wavefronts of local memory.
 * atomic: the hits of the most used address, one request of a warp after the other.
@@ -60,7 +64,10 @@ LAUNCHED = 0.85
 TURN = 64  # bytes that a slice of the L2 moves in a turn
 MEMORY_TURN, PARTIAL_TURNS = 0.5, 2.0
 TAIL = 1.05  # of the mean: an SM that has more blocks than so is worth a limit of its own
+AGAIN, IN_L1 = 0.5, " are taken to come from the L1"  # of the loads: fewer are not worth a word
 LEAST_S = 1e-9  # a limit under this is not worth a row
+# What holds a kernel and does no work itself, so that a profiler of units has no name for it.
+NO_UNITS = ("latency", "tail", "blocks", "launch", "start")
 EXPLAINED = 0.6  # of a measured time: under this the longest limit does not explain it
 
 # Lanes that an SM's pipe executes in a clock, by compute capability (CUDA C++ Programming Guide, "Arithmetic
@@ -140,9 +147,9 @@ class Rates:
 
     clock: of the SMs, Hz. issue, and the values of pipes: warp instructions; lsu, constant: wavefronts. addresses: of
     constants, besides the first of a request. fetch: seconds of a line of constants that the cache lacks. tensor:
-    operations by number format. memory, l2: bytes. latencies in seconds. gap, alone: of empty launches, one after the
-    other and by itself. turns: seconds that an empty block of one warp and of 32 keeps its place. blocks: that
-    start.
+    operations by number format. memory, l2: bytes, of memory the most of any kind; read, written: of each alone.
+    latencies in seconds. gap, alone: of empty launches, one after the other and by itself. turns: seconds that an empty
+    block of one warp and of 32 keeps its place. blocks: that start.
     """
 
     sms: int
@@ -155,6 +162,8 @@ class Rates:
     pipes: Mapping[str, float]
     tensor: Mapping[str, float]
     memory: float | None
+    read: float | None
+    written: float | None
     l2: float | None
     l2_turns: float | None
     l2_bytes: int
@@ -184,11 +193,11 @@ class Rates:
         def per_second(lanes_per_clock: float) -> float:
             return lanes_per_clock / 32 * sms * clock
 
-        bandwidths = [
-            card.ceilings[name] for name in ("memory-read", "memory-copy", "memory-write") if card.value(name)
-        ]
-        measured = [one for one in bandwidths if one.source == "measured"]
-        memory = max((one.value or 0 for one in measured or bandwidths), default=0) or card.device.peak_gbps
+        known = [card.ceilings[name] for name in ("memory-read", "memory-copy", "memory-write") if card.value(name)]
+        measured = [one for one in known if one.source == "measured"]
+        bandwidths = {one.name: one.value or 0.0 for one in measured or known}
+        memory = max(bandwidths.values(), default=0) or card.device.peak_gbps
+        read, written = (bandwidths.get(name) or memory for name in ("memory-read", "memory-write"))
         per_clock = L2_BYTES_PER_CLOCK.get(card.device.compute_capability)
         l2 = card.value("l2-read")
         return cls(
@@ -212,6 +221,8 @@ class Rates:
             },
             tensor=_tensor_rates(card),
             memory=memory * 1e9 if memory else None,
+            read=read * 1e9 if read else None,
+            written=written * 1e9 if written else None,
             l2=l2 * 1e9 if l2 else None,
             l2_turns=per_clock * clock / TURN if per_clock else None,
             l2_bytes=card.device.l2_bytes or 0,
@@ -340,7 +351,7 @@ def distinct(one: Work) -> tuple[float, float]:
 
 
 def _memory(spent: _Spent, work: Sequence[Work], rates: Rates, cache: str, moved: int | None) -> None:
-    if rates.memory is None:
+    if rates.memory is None or rates.read is None or rates.written is None:
         return
     read = written = stored = 0.0
     sampled = any(one.scale > 1 for one in work)
@@ -354,35 +365,37 @@ def _memory(spent: _Spent, work: Sequence[Work], rates: Rates, cache: str, moved
         read += (one.times - 1) * max(0.0, reads - rates.l2_bytes)
         written += one.times * max(0.0, writes - L2_KEPT * rates.l2_bytes)
         stored += one.times * writes
-    seconds = (read + written) / rates.memory
+    seconds = read / rates.read + written / rates.written
     spent.add("memory", seconds, read=read, written=written, stored=stored)
 
 
 def _l2(spent: _Spent, one: Work, rates: Rates, *, cold: bool) -> None:
     footprint = one.footprint
     together = max(1, min(one.blocks_per_sm, ceil(one.blocks / rates.sms)))
-    loads = stores = partial = 0.0
+    loads = stores = partial = asked = 0.0
     fresh: dict[str, float] = defaultdict(float)
     for touch in footprint.touches:
         if touch.op == "load":
+            asked += touch.sectors * one.scale
             fresh[touch.array] += touch.fresh * one.scale
         else:
             stores += touch.sectors * one.scale
             partial += touch.partial * one.scale
     for array, sectors in fresh.items():
-        least = min(float(footprint.read.get(array, 0)) * one.scale, sectors)
-        loads += max(least, min(sectors / together, sectors * _refetched(one, array, sectors, rates)))
+        shared = footprint.read.get(array, 0) * one.scale  # what blocks of a sample share, once
+        least = min(shared, float(footprint.sizes[array]) * one.times, sectors)
+        loads += max(least, min(shared, sectors / together, sectors * _refetched(one, array, sectors, rates)))
     reads, writes = distinct(one)
+    exchanged = reads if cold else 0.0  # what a launch writes may stay, what a cold L2 is asked for first may not
     if not rates.l2_bytes or _streams(one, rates):
         exchanged = (reads + writes) * one.times
-    else:  # what it writes may stay; what a cold L2 is asked for first comes from memory
-        exchanged = reads if cold else 0.0
     seconds = (loads + stores) * SECTOR / rates.l2 if rates.l2 else 0.0
     if rates.l2_turns:
         turns = (loads + stores - partial) * SECTOR / TURN + partial * PARTIAL_TURNS + exchanged * MEMORY_TURN
         seconds = max(seconds, turns / rates.l2_turns)
     if seconds:
-        spent.add("l2", seconds, loads=loads, stores=stores, partial=partial)
+        again = max(0.0, asked - sum(fresh.values()))
+        spent.add("l2", seconds, loads=loads, stores=stores, partial=partial, again=again)
 
 
 def _refetched(one: Work, array: str, fresh: float, rates: Rates) -> float:
@@ -758,7 +771,9 @@ def _in_flight(one: Work, code: _Code, rates: Rates, resident: float) -> str:
         return ""
     have = loaded / code.clocks * rates.memory_latency * rates.clock * resident / rates.sms
     need = rates.memory * rates.memory_latency / rates.sms
-    return f"; {_bytes(have)} in flight an SM where {_bytes(need)} are needed" if have < 100 * need else ""
+    if have < need:
+        return f"; {_bytes(have)} in flight an SM where {_bytes(need)} are needed"
+    return f"; {_bytes(have)} in flight an SM where {_bytes(need)} would do" if have < 100 * need else ""
 
 
 def _tail(spent: _Spent, one: Work, per_sm: Mapping[str, float], rates: Rates) -> None:
@@ -829,17 +844,20 @@ def _detail(resource: str, spent: _Spent, rates: Rates) -> str:
         return spent.longest[resource][1]
     figures = spent.figures[resource]
     if resource == "memory":
-        assert rates.memory is not None
+        assert rates.read is not None
+        assert rates.written is not None
         kept = f" of {_bytes(figures['stored'])}" if figures["written"] < figures["stored"] else ""
         why = " (the L2 may keep the rest)" if kept else ""
         return (
-            f"{_bytes(figures['read'])} must be read and {_bytes(figures['written'])}{kept} written{why}, at "
-            f"{rates.memory / 1e9:.0f} GB/s"
+            f"{_bytes(figures['read'])} must be read at {rates.read / 1e9:.0f} GB/s and {_bytes(figures['written'])}"
+            f"{kept} written{why} at {rates.written / 1e9:.0f} GB/s"
         )
     if resource == "l2":
         part = f", {_number(figures['partial'])} of them parts of a sector" if figures["partial"] else ""
         asked, wrote = _number(figures["loads"]), _number(figures["stores"])
-        return f"{asked} sectors that blocks ask for and {wrote} that they write{part}"
+        again = f"; {_number(figures['again'])} asked for again{IN_L1}"
+        kept = again if figures["again"] > AGAIN * figures["loads"] else ""
+        return f"{asked} sectors that blocks ask for and {wrote} that they write{part}{kept}"
     if resource == "lsu":
         pieces = [
             f"{_number(figures[name])} {text}"
@@ -876,6 +894,8 @@ def _detail(resource: str, spent: _Spent, rates: Rates) -> str:
         return ", ".join(pieces)
     if resource == "local":
         return f"{_number(figures['wavefronts'])} wavefronts"
+    if resource == "xu" and len(figures) > 1:
+        return f"{_number(figures['xu'])} special functions and {_number(figures['convert'])} conversions of one unit"
     name, count = max(figures.items(), key=lambda item: item[1])
     kind = {"imad": "integer multiplications", "half": "instructions of halves", "convert": "conversions"}.get(
         name, "warp instructions"

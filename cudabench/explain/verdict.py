@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cudabench.explain.limits import EXPLAINED, NAMES
+from cudabench.explain.limits import EXPLAINED, IN_L1, NAMES, NO_UNITS
 from cudabench.model import Limit, Result
 
 SHOWN = 3  # limits of the line; others are in the results file
@@ -51,13 +51,42 @@ def _unit(seconds: float) -> tuple[float, str]:
 
 
 def line(result: Result) -> str:
-    """Return the limits in one line: 'at least 61 µs on H200: shared memory 61, memory 36, issue 20'; '' without."""
+    """Return the limits in one line: 'at least 61 µs on H200: shared memory 61, memory 36, issue 20'; '' without.
+
+    Where no unit is among them, the unit that has most to do is named besides.
+    """
     if not result.limits:
         return ""
     longest = result.limits[0].time_s
     shown = [limit for limit in result.limits[:SHOWN] if limit.time_s >= WORTH * longest]
     parts = ", ".join(f"{name(limit)} {short_time(limit.time_s, longest)}" for limit in shown)
+    unit = busiest_unit(result)
+    if unit is not None and unit not in shown:
+        parts += f"; of the units {name(unit)} {short_time(unit.time_s, longest)}"
     return f"at least {short_time(longest, longest)} {_unit(longest)[1]} on {result.limits_on}: {parts}"
+
+
+def busiest_unit(result: Result) -> Limit | None:
+    """Return the longest limit of a unit that does work, which is what a profiler reports busiest; None without one."""
+    return next((limit for limit in result.limits or () if limit.resource not in NO_UNITS), None)
+
+
+def _and_unit(result: Result) -> str:
+    """Return which unit has most to do, where what holds a kernel is none: '; of the units the L2 is busiest, ...'."""
+    assert result.limits
+    unit, longest = busiest_unit(result), result.limits[0]
+    if unit is None or unit is longest:
+        return ""
+    shown, among = short_time(unit.time_s, longest.time_s), _unit(longest.time_s)[1]
+    of = f", {unit.time_s / result.time.median_s:.0%} of the time" if result.time else ""
+    return f"; of the units {name(unit)} has most to do, {shown} {among} at least{of}"
+
+
+def _left(result: Result) -> str:
+    """Return what may take the time that no limit explains."""
+    waits = any(row.op in ("atomic", "reduction") for row in result.access or ())
+    atomics = ", or atomics that wait for one another: of those only the hottest address has a limit" if waits else ""
+    return f"latency or imbalance{atomics}"
 
 
 def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str:
@@ -71,17 +100,17 @@ def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str])
     longest = result.limits[0]
     what = name(longest)
     if result.time is None:
-        text = f"Held by {what}: {longest.detail}"
+        text = f"Held by {what}: {longest.detail}{_and_unit(result)}"
     else:
         share = longest.time_s / result.time.median_s
         if share < EXPLAINED:
-            hints = [limit for limit in result.limits if limit.resource in ("latency", "tail")]
+            hints = [one for one in result.limits if one.resource in ("latency", "tail") or IN_L1 in one.detail]
             figures = "; ".join(f"{limit.resource}: {limit.detail}" for limit in hints) or "no count tells of either"
             return (
                 f"No limit explains {EXPLAINED:.0%} of the time (the longest, {what}, {share:.0%}), so what is left is "
-                f"latency or imbalance. {figures[0].upper()}{figures[1:]}."
+                f"{_left(result)}. {figures[0].upper()}{figures[1:]}."
             )
-        text = f"{share:.0%} of the time is explained by {what}: {longest.detail}"
+        text = f"{share:.0%} of the time is explained by {what}: {longest.detail}{_and_unit(result)}"
     rung = remover(result, ladder, ideas)
     return f"{text}. {rung} removes that: {ideas[rung]}" if rung else f"{text}."
 
