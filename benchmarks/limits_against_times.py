@@ -8,11 +8,11 @@ differ by more than 10% in the order of their limits; and the resource that Nsig
 that hold the kernel for 90%.
 
 The last is asked twice. Of all limits: is what Nsight Compute reports busiest among those within 0.8 of the longest? It
-has no counter of block starts, of waiting, of SMs that stand idle, of a launch, of constants or of one hot address, so
-a row that one of those holds can hardly agree. Of the units that it has counters of (`UNITS`): is what it reports
-busiest among the limits within 0.8 of the longest of those? That is what both can know. And more strictly: is it the
-longest of those itself, by name, where memory and the L2 are two, and the pipes are not the issue slots? The time of
-the launch itself, which is in every limit, is taken off in all three.
+has no counter of block starts, of waiting, of SMs that stand idle or of a launch (`NO_UNITS`), so a row that one of
+those holds can hardly agree. Of the units alone: is what it reports busiest among the limits within 0.8 of the longest
+of a unit? That is what both can know; units of which no counter was recorded, as that of constants, disagree. And more
+strictly: is it the longest of those itself, by name, where memory and the L2 are two, and the pipes are not the issue
+slots? The time of the launch itself, which is in every limit, is taken off in all three.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from cudabench import operations
 from cudabench.cards.load import Card, load
 from cudabench.devices.sim import SimDevice
-from cudabench.explain.limits import LAUNCHED
+from cudabench.explain.limits import LAUNCHED, NO_UNITS
 from cudabench.measure import limited
 from cudabench.model import Limit, Settings
 from cudabench.plan import cases
@@ -46,7 +46,6 @@ MEANS = {
     "fp64": ("fp64", "issue"),
     "tensor": ("tensor", "issue"),
 }
-UNITS = {resource for resources in MEANS.values() for resource in resources}
 NEAR = 0.8  # of the longest: a limit that holds the kernel as well
 
 
@@ -139,7 +138,7 @@ def summary(found: list[Row]) -> None:
         f"what Nsight Compute reports busiest is among the limits within {NEAR} of the longest:"
         f" {len(same)} of {len(known)}"
     )
-    rows = [row for row in known if row.limits[0].resource in UNITS]
+    rows = [row for row in known if row.limits[0].resource not in NO_UNITS]
     print(f"  of those whose longest limit is a unit's: {sum(row in same for row in rows)} of {len(rows)}")
     among = [row for row in known if agrees(row, of_units(row))]
     print(f"  of the units alone, among those within {NEAR} of the longest unit's: {len(among)} of {len(known)}")
@@ -166,8 +165,8 @@ def agrees(row: Row, limits: Sequence[Limit]) -> bool:
 
 
 def of_units(row: Row) -> list[Limit]:
-    """Return the limits of units that Nsight Compute has counters of, longest first."""
-    return [limit for limit in row.limits if limit.resource in UNITS]
+    """Return the limits of units, longest first."""
+    return [limit for limit in row.limits if limit.resource not in NO_UNITS]
 
 
 def called(unit: str | None) -> str | None:

@@ -24,6 +24,7 @@ from cudabench.explain.machine_code import pipe
 from cudabench.measure import limited
 from cudabench.measure.counted import Counting
 from cudabench.measure.gpu_run import GpuRun
+from cudabench.measure.ceilings import theory
 from cudabench.measure.limited import sampled
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, DeviceInfo, Limit, Result, Settings, Timing
@@ -365,6 +366,21 @@ def test_every_card_that_is_shipped_prices_a_kernel(name: str) -> None:
 def test_only_two_cards_have_measured_figures() -> None:
     """No card calls a datasheet's figure measured."""
     assert {name for name in cards.NAMES if "measured" in cards.load(name).source} == {"h200", "h100"}
+
+
+@pytest.mark.parametrize("name", [name for name in cards.NAMES if name not in ("h200", "h100")])
+def test_no_datasheet_promises_less_than_its_units(name: str) -> None:
+    """A datasheet's figure that is rounded down, or of another sum, is no bound: each is what units and clock allow, but
+    for tensor cores of GeForce boards, that sum in float32 at half the rate."""
+    card = cards.load(name)
+    for one in card.ceilings.values():
+        top, _ = theory.theoretical(one.name, one.group, card.device, None)
+        assert one.value is not None
+        if top and not ("GeForce" in card.device.name and one.group == "tensor"):
+            assert one.value > 0.9995 * top, one.name
+    short = limits.Rates.of(card).tensor
+    assert short.get(limits.SHORT_SUMS, 0) >= short.get("fp16", 0)
+    assert (short.get(limits.SHORT_SUMS, 0) > 1.9 * short.get("fp16", 0)) == ("GeForce" in card.device.name)
 
 
 def test_a_word_that_is_no_card() -> None:

@@ -74,7 +74,8 @@ EXPLAINED = 0.6  # of a measured time: under this the longest limit does not exp
 # Instructions"); a generation that is not named has those of the last before it.
 _FMA = {(7, 5): 64, (8, 0): 64, (8, 6): 128}
 _FP64 = {(7, 5): 2, (8, 0): 32, (8, 6): 2, (9, 0): 64, (10, 3): 2, (12, 0): 2}
-_ALU, _IMAD, _HALF, _XU = 64, 64, 128, 16
+_ALU = {(7, 5): 64, (10, 0): 128}  # from 10.0 on at most: whatever adds floats may add integers too
+_IMAD, _HALF, _XU = 64, 128, 16
 # Conversions share the special functions' unit: of 9.0 that is measured, of others the Guide's highest figure stays.
 _CONVERT = {(7, 5): 64, (9, 0): 16, (10, 0): 64}
 _SCHEDULERS = 4
@@ -214,7 +215,7 @@ class Rates:
                 "fma": rate("fp32", 64, per_second(lanes(_FMA))),
                 "imad": rate("int32", 64, per_second(_IMAD)),
                 "half": rate("half2", 128, per_second(_HALF)),
-                "alu": per_second(_ALU),
+                "alu": per_second(lanes(_ALU)),
                 "fp64": rate("fp64", 64, per_second(lanes(_FP64))),
                 "xu": rate("xu", 32, per_second(_XU)),
                 "convert": per_second(lanes(_CONVERT)),
@@ -246,7 +247,8 @@ def _tensor_rates(card: Card) -> dict[str, float]:
         for name, one in card.ceilings.items()
         if one.group == "tensor" and (value := card.value(name)) is not None
     }
-    # Ceilings of float16 sum in float32, which GeForce boards do at half the rate that units and clock allow.
+    # Ceilings of float16 sum in float32, which GeForce boards do at half the rate that units and clock allow: their
+    # theoretical value is that of sums in float16.
     short = card.ceilings.get("tensor-fp16")
     if short and "fp16" in found:
         found[SHORT_SUMS] = max(found["fp16"], short.theoretical or 0)
