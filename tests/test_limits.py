@@ -22,9 +22,9 @@ from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain import limits, recorded, verdict
 from cudabench.explain.machine_code import pipe
 from cudabench.measure import limited
+from cudabench.measure.ceilings import theory
 from cudabench.measure.counted import Counting
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.measure.ceilings import theory
 from cudabench.measure.limited import sampled
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, DeviceInfo, Limit, Result, Settings, Timing
@@ -244,7 +244,7 @@ def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
     assert cold
     assert hot
     assert all(limit.time_s > alone for limit in cold)
-    assert (cold[0].resource, "us of it to launch" in cold[0].detail) == ("start", True)
+    assert (cold[0].resource, "µs of it to launch" in cold[0].detail) == ("start", True)
     pure = {limit.resource: limit.time_s for limit in hot}
     assert pure["issue"] < alone
     assert next(limit.time_s for limit in cold if limit.resource == "issue") == pytest.approx(alone + pure["issue"])
@@ -370,8 +370,8 @@ def test_only_two_cards_have_measured_figures() -> None:
 
 @pytest.mark.parametrize("name", [name for name in cards.NAMES if name not in ("h200", "h100")])
 def test_no_datasheet_promises_less_than_its_units(name: str) -> None:
-    """A datasheet's figure that is rounded down, or of another sum, is no bound: each is what units and clock allow, but
-    for tensor cores of GeForce boards, that sum in float32 at half the rate."""
+    """A datasheet's figure that is rounded down is no bound: each is what units and clock allow, but for tensor cores of
+    GeForce boards, that sum in float32 at half the rate."""
     card = cards.load(name)
     for one in card.ceilings.values():
         top, _ = theory.theoretical(one.name, one.group, card.device, None)
@@ -486,6 +486,11 @@ def test_the_line() -> None:
     result = replace(of("one", ("lsu", 61e-6), ("memory", 36.2e-6), ("issue", 20e-6), ("xu", 1e-9)), limits_on="H200")
     assert verdict.line(result) == "at least 61 µs on H200: load/store unit 61, memory 36.2, issue 20"
     assert verdict.line(replace(result, limits=None)) == ""
+    assert not verdict.of_a_datasheet(result)
+    assert verdict.of_a_datasheet(replace(result, limits_on=cards.load("l4").title))
+    lines = table.limit_lines(operations.get("transpose"), [replace(result, limits_on=cards.load("l4").title)])
+    assert lines[1] == verdict.NOT_OF_A_DATASHEET
+    assert verdict.NOT_OF_A_DATASHEET not in table.limit_lines(operations.get("transpose"), [result])
     waits = of("one", ("blocks", 43.6e-6), ("latency", 34e-6), ("tail", 32e-6), ("l2", 30.2e-6), ("memory", 26e-6))
     assert verdict.line(waits).endswith("block starts 43.6, latency 34, tail 32; of the units L2 30.2")
     assert "tail" not in verdict.line(of("one", ("blocks", 9e-6), ("l2", 3e-6))).partition("; of")[2]
@@ -507,6 +512,7 @@ def test_which_rung_removes_it() -> None:
     one, two, three = of("one", ("l2", 9e-6)), of("two", ("l2", 8e-6)), of("three", ("l2", 2e-6), ("issue", 3e-6))
     assert verdict.remover(one, [one, two, three], IDEAS) == "three"
     assert verdict.remover(three, [one, two, three], IDEAS) is None
+    assert verdict.remover(of("one", ("start", 9e-6)), [one, of("two", ("start", 5e-6))], IDEAS) is None
     assert verdict.remover(one, [], IDEAS) == "two"
     shared = replace(one, limits=(Limit("lsu", 9e-6, "5 wavefronts of shared memory and 1 turns of the L1"),))
     assert verdict.remover(shared, [], IDEAS) == "three"

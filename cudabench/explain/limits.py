@@ -314,7 +314,7 @@ def limits(work: Sequence[Work], card: Card, *, cache: str = "cold", moved: int 
     alone = rates.alone if cache == "cold" else 0.0
     if launches == 1 and alone > longest:
         spent.add("start", longest)
-    note = (f"; {alone * 1e6:.3g} us of it to launch" if alone else "") + _sampled(work)
+    note = (f"; {alone * 1e6:.3g} µs of it to launch" if alone else "") + _sampled(work)
     found = [
         Limit(resource, alone + seconds, _detail(resource, spent, rates) + note)
         for resource, seconds in spent.seconds.items()
@@ -882,7 +882,7 @@ def _detail(resource: str, spent: _Spent, rates: Rates) -> str:
     if resource == "start":
         return "an empty launch takes longer than all that this one does"
     if resource == "launch":
-        return f"{figures['launches']:.0f} launches, {(rates.gap or 0) * 1e6:.3g} us from one to the next"
+        return f"{figures['launches']:.0f} launches, {(rates.gap or 0) * 1e6:.3g} µs from one to the next"
     if resource == "constant":
         pieces = [
             f"{_number(figures[name])} {text}"

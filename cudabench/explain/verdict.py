@@ -66,6 +66,15 @@ def line(result: Result) -> str:
     return f"at least {short_time(longest, longest)} {_unit(longest)[1]} on {result.limits_on}: {parts}"
 
 
+# Said of every table of such limits, since they can look like times of nanoseconds.
+NOT_OF_A_DATASHEET = "What a launch and the start of blocks take is not in them: a datasheet does not tell it."
+
+
+def of_a_datasheet(result: Result) -> bool:
+    """Whether a result is priced with a card that nobody measured, whose limits lack what a datasheet does not tell."""
+    return bool(result.limits) and "(datasheet)" in (result.limits_on or "")
+
+
 def busiest_unit(result: Result) -> Limit | None:
     """Return the longest limit of a unit that does work, which is what a profiler reports busiest; None without one."""
     return next((limit for limit in result.limits or () if limit.resource not in NO_UNITS), None)
@@ -121,6 +130,8 @@ def remover(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) 
     if not result.limits or result.kernel not in ideas:
         return None
     longest = result.limits[0]
+    if longest.resource == "start":  # whatever is launched waits for that
+        return None
     later = list(ideas)[list(ideas).index(result.kernel) + 1 :]
     known = {other.kernel: other for other in ladder if other.limits and other.size == result.size}
     counted = [known[kernel] for kernel in later if kernel in known]

@@ -42,6 +42,8 @@ def show(
     if result.limits:
         out.print(Text(verdict.line(result), style="bold"))
         out.print(Text(verdict.sentence(result, ladder, ideas or {})))
+        if verdict.of_a_datasheet(result):
+            out.print(Text(verdict.NOT_OF_A_DATASHEET, style="dim"))
     out.print()
     accesses(out, result.access or (), costly_lines(result))
     branches(out, result.branches or (), result.instructions or 0)

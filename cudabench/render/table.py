@@ -97,6 +97,7 @@ def limit_lines(operation: Operation, results: Sequence[Result]) -> list[str]:
     ideas = chapters.ideas(operation)
     cards = ", ".join(dict.fromkeys(result.limits_on or "" for result in known))
     lines = [f"Limits are lower bounds on {cards}: what no kernel of these counts can be faster than.", ""]
+    lines[1:1] = [verdict.NOT_OF_A_DATASHEET] if any(verdict.of_a_datasheet(result) for result in known) else []
     return [*lines, *(f"{name_at(result, results)}: {verdict.sentence(result, known, ideas)}" for result in known)]
 
 

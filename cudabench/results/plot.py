@@ -641,7 +641,7 @@ def roofs_of(file: ResultsFile) -> dict[str, Any]:
 def _roofline(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
     """Draw GFLOP/s over operations a byte: measured kernels as filled points, bounds as hollow ones."""
     from matplotlib.patches import Patch
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     shown = points(files)
     if not shown:
@@ -666,6 +666,7 @@ def _roofline(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]
         memory, tops = _figure(roof, "memory_gbps"), _tops(mine, roof)
         if memory and tops:  # the corners belong into the picture
             right = max(right, max(tops.values()) / memory * MARGIN)
+            left = min(left, min(tops.values()) / memory / MARGIN**2)  # so much of memory's slope that it is seen
         drawn.append((memory, tops))
     for at, (memory, tops) in enumerate(drawn):
         _roofs(axes, memory, tops, left, right, COLOURS[at % 4] if len(drawn) > 1 else "k")
@@ -676,6 +677,7 @@ def _roofline(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]
     axes.set_xlim(left, right)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+        axis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("floating-point operations a byte that must move")
     axes.set_ylabel("GFLOP/s")
     if len(by_card) > 1:
