@@ -370,8 +370,8 @@ def test_only_two_cards_have_measured_figures() -> None:
 
 @pytest.mark.parametrize("name", [name for name in cards.NAMES if name not in ("h200", "h100")])
 def test_no_datasheet_promises_less_than_its_units(name: str) -> None:
-    """A datasheet's figure that is rounded down is no bound: each is what units and clock allow, but for tensor cores of
-    GeForce boards, that sum in float32 at half the rate."""
+    """A datasheet's figure that is rounded down is no bound: each is what units and clock allow, but for tensor cores
+    of GeForce boards, that sum in float32 at half the rate."""
     card = cards.load(name)
     for one in card.ceilings.values():
         top, _ = theory.theoretical(one.name, one.group, card.device, None)
