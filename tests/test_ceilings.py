@@ -477,6 +477,20 @@ def test_over_all_that_units_allow(fraction: float, clock_mhz: float | None, sai
     )
 
 
+@pytest.mark.parametrize("figure", [float("nan"), float("inf"), -1.0, 0.0])
+def test_figures_that_no_card_has(figure: float) -> None:
+    """What a file says of clock, theory or part and cannot be makes neither an error nor a figure."""
+    one = Ceiling("tensor-fp64", "tensor", 5e12, "FLOP/s", 4e12, 1.25, clock_mhz=1980.0, reason="2 SMs")
+    assert len(results.notes_of([one], INFO)) == 1
+    for changed in (replace(one, clock_mhz=figure), replace(one, theoretical=figure)):
+        assert results.at_its_clock(changed, 1980) == (None, None)
+        assert [column.text(changed) for column in results.clock_columns(1980)][1] == "-"
+        assert "was not counted" in results.notes_of([changed], INFO)[0]
+    strange = replace(one, fraction=figure)
+    assert results.notes_of([strange], INFO) == []
+    assert (results.part(figure) == "-") == (not np.isfinite(figure))
+
+
 def test_what_does_not_go_together(cudabench: Runner, two: tuple[Path, Path], tmp_path: Path) -> None:
     """Ceilings beside kernels, or without any value, are refused in a sentence."""
     recorded = Path(__file__).parent / "data" / "h200.json"

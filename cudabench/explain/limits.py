@@ -822,7 +822,7 @@ NAMES = {
     "tail": "tail",
     "blocks": "block starts",
     "launch": "launches",
-    "start": "the launch itself",
+    "start": "the launch",
 }
 
 

@@ -9,7 +9,7 @@ from cudabench.cards import Ceiling
 from cudabench.model import DeviceInfo
 from cudabench.results import ceilings as results
 from cudabench.results.ceilings import Comparison, Row
-from cudabench.results.columns import NOTHING, Column, markdown_table, percent
+from cudabench.results.columns import NOTHING, Column, markdown_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +28,7 @@ def columns(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[Colu
             Column(results.heading(ceilings), _value),
             Column("spread", _spread, expendable=2),
             Column("theoretical", lambda one: results.value(one.theoretical, one.unit), expendable=1),
-            Column("of it", lambda one: percent(one.fraction)),
+            Column("of it", lambda one: results.part(one.fraction)),
             *(results.clock_columns(named) if any(one.clock_mhz for one in ceilings) else []),
         ]
     return [

@@ -59,10 +59,12 @@ def at_its_clock(one: Ceiling, named_mhz: float | None) -> tuple[float | None, f
 
     named_mhz: the clock that the driver names, of which the theoretical value is.
     """
-    if not (one.clock_mhz and one.theoretical and one.value and named_mhz):
+    known = (one.clock_mhz, one.theoretical, one.value, named_mhz)
+    if not all(figure and 0 < figure < math.inf for figure in known):
         return None, None
-    top = one.theoretical * one.clock_mhz / named_mhz
-    return top, one.value / top
+    clock_mhz, theoretical, amount, named = (float(figure or 0) for figure in known)
+    top = theoretical * clock_mhz / named
+    return top, amount / top
 
 
 def heading(ceilings: Iterable[Ceiling]) -> str:
@@ -75,8 +77,13 @@ def clock_columns(named_mhz: float | None) -> list[Column[Ceiling]]:
     """Return the columns of the clock that was counted, and of what part was reached of what that allows."""
     return [
         Column("ran at", lambda one: f"{one.clock_mhz:.0f} MHz" if one.clock_mhz else NOTHING, expendable=3),
-        Column("of that", lambda one: percent(at_its_clock(one, named_mhz)[1]), expendable=3),
+        Column("of that", lambda one: part(at_its_clock(one, named_mhz)[1]), expendable=3),
     ]
+
+
+def part(fraction: float | None) -> str:
+    """Return a part as a percentage, or that there is none that a file's figures make."""
+    return percent(fraction) if fraction is not None and math.isfinite(fraction) else NOTHING
 
 
 def is_over(one: Ceiling) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import asdict, fields
 
 from cudabench.cards import Ceiling
 from cudabench.results import ceilings
-from cudabench.results.columns import Column, markdown_table, percent
+from cudabench.results.columns import Column, markdown_table
 from cudabench.results.export.run import Run, labels_of
 from cudabench.text import cell
 from cudabench.text import markdown as escaped
@@ -54,7 +54,7 @@ def _columns(members: Sequence[Ceiling], named_mhz: float | None) -> list[Column
         Column("ceiling", lambda one: one.name, right=False),
         value,
         Column("theoretical", lambda one: ceilings.value(one.theoretical, one.unit)),
-        Column("of it", lambda one: percent(one.fraction)),
+        Column("of it", lambda one: ceilings.part(one.fraction)),
         *(ceilings.clock_columns(named_mhz) if any(one.clock_mhz for one in members) else []),
     ]
 
