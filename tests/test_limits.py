@@ -505,6 +505,8 @@ def test_what_holds_it_and_which_unit_has_most_to_do() -> None:
     assert timed.endswith("30.2 µs at least, 50% of the time.")
     assert "of the units" not in verdict.sentence(of("one", ("l2", 9e-6), ("blocks", 3e-6)), [], {})
     assert "of the units" not in verdict.sentence(of("one", ("start", 9e-6), ("blocks", 3e-6)), [], {})
+    started = of("one", ("start", 7.2e-6), ("l2", 7.1e-6))  # of which the launch is a part too
+    assert verdict.sentence(started, [], {}).endswith("; of the units L2 has most to do.")
 
 
 def test_which_rung_removes_it() -> None:

@@ -86,6 +86,8 @@ def _and_unit(result: Result) -> str:
     unit, longest = busiest_unit(result), result.limits[0]
     if unit is None or unit is longest:
         return ""
+    if longest.resource == "start":  # which is in the units' limits too, so that they say little of what those do
+        return f"; of the units {name(unit)} has most to do"
     shown, among = short_time(unit.time_s, longest.time_s), _unit(longest.time_s)[1]
     of = f", {unit.time_s / result.time.median_s:.0%} of the time" if result.time else ""
     return f"; of the units {name(unit)} has most to do, {shown} {among} at least{of}"
