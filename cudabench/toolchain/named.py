@@ -22,7 +22,7 @@ def find(source: SourceFile, name: str | None = None) -> KernelSource:
     """
     if not source.kernels:
         raise UsageError(f"{source.path} has no __global__ function with a body: give a file that defines a kernel.")
-    listed = ", ".join(dict.fromkeys(kernel.qualified_name for kernel in source.kernels))
+    listed = ", ".join(dict.fromkeys(map(_called, source.kernels)))
     if name is None:
         if len(source.kernels) > 1:
             raise UsageError(f"{source.path} has {len(source.kernels)} kernels: choose one with --kernel: {listed}.")
@@ -53,6 +53,11 @@ def find(source: SourceFile, name: str | None = None) -> KernelSource:
         choices = ", ".join(f"'{plain}{types_listed(kernel.parameters)}'" for kernel in matches)
         raise UsageError(f"'{name}' is overloaded in {source.path}: write one of {choices}.")
     return _instance(matches[0], arguments)
+
+
+def _called(kernel: KernelSource) -> str:
+    """Return what a message calls a kernel: its name, and where others have it too the types of its parameters."""
+    return kernel.qualified_name + (types_listed(kernel.parameters) if kernel.overloaded else "")
 
 
 def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:

@@ -79,6 +79,7 @@ def preprocessed(source: SourceFile, defines: Mapping[str, str], folders: Sequen
         replace(kernel, comment=own.comment, line=own.line) if (own := written.get(kernel.qualified_name)) else kernel
         for kernel in found.kernels
     )
+    kernels = tuple(sorted(kernels, key=lambda kernel: kernel.qualified_name not in written))  # headers' behind its own
     return replace(found, kernels=kernels, aliases={**source.aliases, **found.aliases})
 
 

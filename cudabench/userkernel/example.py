@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from cudabench.toolchain import source
+from cudabench.toolchain.signatures import types_listed
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.userkernel import pointers, tensor_maps, textures
+from cudabench.userkernel import host_launch, pointers, tensor_maps, textures
 from cudabench.userkernel.by_value import layout_of
+from cudabench.userkernel.host_launch import HostLaunch
 from cudabench.userkernel.request import UserRequest
 
 ELEMENTS = "1048576"
@@ -22,17 +26,39 @@ SHARED_BYTES = "16384"  # where the kernel declares dynamic shared memory
 _FLAGS = re.compile(r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps|turns|level|axis)$")
 
 
-def instance(kernel: KernelSource, file: SourceFile) -> str:
+@dataclass(frozen=True)
+class Example:
+    """A line that would be right, found where a message needs it: that reads the file's host code."""
+
+    request: UserRequest
+    file: SourceFile
+    kernel: KernelSource
+    aliases: Mapping[str, str]
+    command: str = "run"
+
+    def __str__(self) -> str:
+        return example_line(self.request, self.file, self.kernel, self.aliases, self.command)
+
+
+def instance(kernel: KernelSource, file: SourceFile, launch: HostLaunch | None = None) -> str:
     """Return an instance of a template that the file itself names, else one of defaults, floats and 32."""
     name, places = kernel.qualified_name, len(kernel.template_parameters)
     last = name.rpartition("::")[2]
-    for match in re.finditer(rf"\b{last}\s*<([\w\s,:]+)>\s*(?:<<<|\()", file.text):
-        words = [word.strip() for word in match[1].split(",")]
-        known = (word in ("true", "false") or word.isdigit() or source.numpy_dtype(word) for word in words)
-        if len(words) <= places and all(known):
+    named = [list(launch.template)] if launch and launch.template else []
+    named += [
+        [word.strip() for word in match[1].split(",")]
+        for match in re.finditer(rf"\b{last}\s*<([\w\s,:]+)>\s*(?:<\s*<\s*<|\()", file.text)
+    ]
+    variadic = any(one.type.endswith("...") for one in kernel.template_parameters)
+    for words in named:
+        known = (
+            word in ("true", "false") or re.fullmatch(r"-?\d+", word) or source.numpy_dtype(word) for word in words
+        )
+        if (len(words) == places or (variadic and len(words) >= places)) and all(known):
             return f"{name}<{', '.join(words)}>"
     chosen = (
-        one.default or ("float" if one.type in ("typename", "class") else "32") for one in kernel.template_parameters
+        one.default or ("float" if one.type.rstrip(".") in ("typename", "class") else "32")
+        for one in kernel.template_parameters
     )
     return f"{name}<{', '.join(chosen)}>"
 
@@ -42,17 +68,29 @@ def example_line(
 ) -> str:
     """Return a whole command line for a kernel.
 
-    Whole numbers that are no flags are the problem's extents, and arrays hold their product. A kernel that asks for
-    threadIdx.y is launched in two dimensions.
+    It launches as the file's own host code does, as far as that can be read. Where it cannot, whole numbers that are no
+    flags are the problem's extents, arrays hold their product, and a kernel that asks for threadIdx.y is launched in
+    two dimensions.
     """
     name = kernel.expression or kernel.qualified_name
-    if kernel.template_parameters and "<" not in name:
-        name = instance(kernel, file)
-        kernel = source.find(file, name)
-    given = dict(text.partition("=")[::2] for text in request.arguments)
     extents = [p.name for p in kernel.parameters if _whole(p, aliases) and not _FLAGS.search(p.name.lower())]
     side = SIDES.get(min(len(extents), 3), CHECKED if command == "check" else ELEMENTS)
-    count = "*".join(extents[:3])
+    launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
+    if kernel.template_parameters and "<" not in name:
+        name = instance(kernel, file, launch)
+        kernel = source.find(file, name)
+        extents = [p.name for p in kernel.parameters if _whole(p, aliases) and not _FLAGS.search(p.name.lower())]
+    elif kernel.overloaded and "(" not in name:
+        name += types_listed(kernel.parameters)
+    given = dict(text.partition("=")[::2] for text in request.arguments)
+    values = {
+        own: text
+        for at, p in enumerate(kernel.parameters)
+        if (text := _number(at, p, launch, aliases, own := p.name or f"arg{at}"))
+    }
+    values = {**dict.fromkeys(extents, side), **values, **{k: v for k, v in given.items() if k in extents}}
+    sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
+    threads = math.prod(launch.grid) * math.prod(launch.block) if launch and launch.grid and launch.block else 0
     words = []
     outputs = [p for p in kernel.parameters if p.pointer and not p.const]
     for at, parameter in enumerate(kernel.parameters):
@@ -60,35 +98,102 @@ def example_line(
         if parameter.type == tensor_maps.TYPE:
             value = tensor_maps.EXAMPLE
         elif parameter.pointer:
-            many = _elements(parameter, file.text, aliases)
-            shape = f"{many}*{count}" if many > 1 and count else count or str(many * int(side))
             start = "zeros" if outputs and parameter is outputs[-1] else "random"
-            value = f"{pointers.like(parameter, aliases)}[{shape}]:{start}"
+            many = _elements(parameter, file.text, aliases)
+            like = pointers.like(parameter, aliases)
+            nbytes = launch.nbytes.get(at) if launch else None
+            if nbytes and nbytes >= _itemsize(like):
+                shape = _named(nbytes // _itemsize(like), sizes)
+            else:
+                shape = _shape(many, extents, sizes, threads, int(side))
+            value = f"{like}[{shape}]:{start}"
         elif parameter.type == textures.TYPE:
             value = "texture(float32[1024,1024]:random)"
         else:
             layout = layout_of(parameter.type, file.text, aliases)
-            value = side if own in extents else "1" if _whole(parameter, aliases) else ""
+            value = values.get(own, "") or ("1" if _whole(parameter, aliases) else "")
             value = value or (layout.example() if layout else "2.5")
         words += ["--arg", f"{own}={given.get(own, value)}"]
     words += [word for text in request.expect for word in ("--expect", text)]
-    launch = _launch(request, kernel, extents, count or side)
-    if request.shared is None and _dynamic_shared(kernel, file.text):
-        launch += ["--shared", SHARED_BYTES]
-    return " ".join(map(shlex.quote, ["cudabench", command, file.path, "--kernel", name, *launch, *words]))
+    geometry = _launch(request, kernel, extents, "*".join(extents[:3]) or side, launch, sizes)
+    if request.shared is None and launch and launch.shared:
+        geometry += ["--shared", str(launch.shared)]
+    elif request.shared is None and _dynamic_shared(kernel, file.text):
+        geometry += ["--shared", SHARED_BYTES]
+    return " ".join(map(shlex.quote, ["cudabench", command, file.path, "--kernel", name, *geometry, *words]))
 
 
-def _launch(request: UserRequest, kernel: KernelSource, extents: Sequence[str], count: str) -> list[str]:
+def _number(at: int, parameter: Parameter, launch: HostLaunch | None, aliases: Mapping[str, str], own: str) -> str:
+    """Return the number that host code passes for a parameter, '' where none is known."""
+    value = launch.numbers.get(at) if launch else None
+    dtype = source.numpy_dtype(parameter.type, aliases)
+    if value is None or not dtype or parameter.pointer:
+        return ""
+    kind = np.dtype(dtype).kind if dtype != "bfloat16" else "f"
+    return str(bool(value)).lower() if kind == "b" else repr(float(value)) if kind == "f" else str(int(value))
+
+
+def _named(count: int, sizes: Mapping[str, int]) -> str:
+    """Return a number by the arguments that it is, or is the product of."""
+    large = {name: value for name, value in sizes.items() if value > 1}
+    for name, value in large.items():
+        if value == count:
+            return name
+    for first, one in large.items():
+        for second, two in large.items():
+            if one * two == count:
+                return f"{first}*{second}"
+    for name, value in large.items():
+        if value >= 64 and count % value == 0 and count // value <= 16:
+            return f"{count // value}*{name}"
+    return str(count)
+
+
+def _shape(many: int, extents: Sequence[str], sizes: Mapping[str, int], threads: int, side: int) -> str:
+    """Return the shape of an array that host code does not show: the extents' product, or an element a thread."""
+    product = math.prod(sizes.get(name, side) for name in extents[:3])
+    if extents and product >= threads:
+        return f"{many}*{'*'.join(extents[:3])}" if many > 1 else "*".join(extents[:3])
+    return _named(many * (threads or side), sizes)
+
+
+def _itemsize(like: str) -> int:
+    return 2 if like == "bfloat16" else np.dtype(like).itemsize
+
+
+def _launch(
+    request: UserRequest,
+    kernel: KernelSource,
+    extents: Sequence[str],
+    count: str,
+    launch: HostLaunch | None,
+    sizes: Mapping[str, int],
+) -> list[str]:
     """Return --grid and --block."""
     axes = [axis for axis in "xyz" if re.search(rf"\b(?:threadIdx|blockIdx)\s*\.\s*{axis}\b", kernel.text)]
     deep = {"z": 3, "y": 2}.get(axes[-1] if axes else "x", 1)
-    if deep > 1 and len(extents) >= deep:
-        block = [16, 16] if deep == 2 else [8, 8, 4]
-        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(extents, block, strict=False))
-        own = ",".join(map(str, block))
+    own = list(launch.block) if launch and launch.block else []
+    if own:
+        while own[-1:] == [1] and len(own) > 1:
+            own.pop()
+        block = own + [1] * (deep - len(own))
     else:
-        grid, own = f"cdiv({count},256)", "256"
-    return ["--grid", request.grid or grid, "--block", request.block or own]
+        block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if len(extents) >= deep else 1]
+    if launch and launch.grid and launch.block:
+        grid = _grid(launch.grid, block, sizes)
+    elif deep > 1 and len(extents) >= deep:
+        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(extents, block, strict=False))
+    else:
+        grid = f"cdiv({count},{block[0]})"
+    return ["--grid", request.grid or grid, "--block", request.block or ",".join(map(str, own or block))]
+
+
+def _grid(grid: Sequence[int], block: Sequence[int], sizes: Mapping[str, int]) -> str:
+    """Return a grid in numbers, or by the one argument that it covers."""
+    if grid[1] == grid[2] == 1:
+        covered = [name for name, value in sizes.items() if value > 1 and -(-value // block[0]) == grid[0] > 1]
+        return f"cdiv({covered[0]},{block[0]})" if len(covered) == 1 else str(grid[0])
+    return ",".join(map(str, grid[: 3 if grid[2] > 1 else 2]))
 
 
 def _dynamic_shared(kernel: KernelSource, text: str) -> bool:

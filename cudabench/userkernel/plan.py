@@ -19,7 +19,7 @@ from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, SourceFile
 from cudabench.userkernel import arguments, constants, steps, values
-from cudabench.userkernel.example import example_line
+from cudabench.userkernel.example import Example, example_line
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
 from cudabench.userkernel.request import UserRequest
@@ -69,7 +69,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     kernels = [kernel for kernel, *_ in picked]
     names = [text.partition("=")[0].strip() for text in request.arguments]
     first = next((kernel for kernel in kernels if [one.name for one in kernel.parameters] == names), kernels[0])
-    example = example_line(request, file, first, aliases, command)
+    example = Example(request, file, first, aliases, command)
     read = arguments.read(request.arguments, first, aliases, _known(request), example, file.text)
     read, orders = arguments.shared(read, first, kernels, aliases)
     size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
@@ -171,7 +171,7 @@ def problem(request: UserRequest) -> UserProblem:
 
 
 def _launch(
-    request: UserRequest, kernel: KernelSource, numbers: Mapping[str, Any], example: str
+    request: UserRequest, kernel: KernelSource, numbers: Mapping[str, Any], example: object
 ) -> tuple[Dim, Dim, int, Dim | None]:
     """Return grid, block, dynamic shared bytes, and the blocks of a cluster where they are said."""
     if request.grid is None or request.block is None:
