@@ -23,6 +23,7 @@ from cudabench.toolchain import (
     names,
     nvcc,
     nvrtc,
+    older,
     outside,
     prelude,
     toolkit,
@@ -255,6 +256,9 @@ def _with_less_and_less(compiler: Compiler, job: Job, *, standard: bool) -> Comp
         except Refused as refused:
             misses_standard = misses_standard or diagnostics.misses_standard(refused.log)
             last = Refused(refused.log, attempt.emptied, misses_standard=misses_standard)
+        if not job.older and older.defines_one(diagnostics.undefined_names(last.log)):
+            job = replace(job, older=True)
+            continue
         following = _bare(attempt, last, job, files, macros)
         following = _with_headers(following or attempt, last, job) or following
         following = following or _with_less(attempt, last, job, macros, kept, device=False)

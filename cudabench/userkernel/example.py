@@ -13,7 +13,7 @@ import numpy as np
 from cudabench.toolchain import source
 from cudabench.toolchain.signatures import types_listed
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.userkernel import host_launch, pointers, tensor_maps, textures
+from cudabench.userkernel import constants, host_launch, pointers, tensor_maps, textures
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.host_launch import HostLaunch
 from cudabench.userkernel.request import UserRequest
@@ -92,20 +92,20 @@ def example_line(
     sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
     threads = math.prod(launch.grid) * math.prod(launch.block) if launch and launch.grid and launch.block else 0
     words = []
-    outputs = [p for p in kernel.parameters if p.pointer and not p.const]
+    outputs = _outputs(kernel)
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
         if parameter.type == tensor_maps.TYPE:
             value = tensor_maps.EXAMPLE
         elif parameter.pointer:
-            start = "zeros" if outputs and parameter is outputs[-1] else "random"
+            start = "zeros" if own in outputs else "random"
             many = _elements(parameter, file.text, aliases)
             like = pointers.like(parameter, aliases)
             nbytes = launch.nbytes.get(at) if launch else None
             if nbytes and nbytes >= _itemsize(like):
                 shape = _named(nbytes // _itemsize(like), sizes)
             else:
-                shape = _shape(many, extents, sizes, threads, int(side))
+                shape = _shape(many * _spread(kernel.text, own), extents, sizes, threads, int(side))
             value = f"{like}[{shape}]:{start}"
         elif parameter.type == textures.TYPE:
             value = "texture(float32[1024,1024]:random)"
@@ -115,6 +115,12 @@ def example_line(
             value = value or (layout.example() if layout else "2.5")
         words += ["--arg", f"{own}={given.get(own, value)}"]
     words += [word for text in request.expect for word in ("--expect", text)]
+    set_ = {text.partition("=")[0].strip() for text in request.constants}
+    for constant in constants.unset(file, kernel, ()):
+        if constant not in set_:
+            host = _spelt(launch.constants.get(constant) if launch else None)
+            words += ["--const", f"{constant}={constants.like(constant, file, aliases, host)}"]
+    words += [word for text in request.constants for word in ("--const", text)]
     geometry = _launch(request, kernel, extents, "*".join(extents[:3]) or side, launch, sizes)
     if request.shared is None and launch and launch.shared:
         geometry += ["--shared", str(launch.shared)]
@@ -131,6 +137,31 @@ def _number(at: int, parameter: Parameter, launch: HostLaunch | None, aliases: M
         return ""
     kind = np.dtype(dtype).kind if dtype != "bfloat16" else "f"
     return str(bool(value)).lower() if kind == "b" else repr(float(value)) if kind == "f" else str(int(value))
+
+
+def _spelt(value: int | float | None) -> str:
+    return "" if value is None else repr(value)
+
+
+def _outputs(kernel: KernelSource) -> set[str]:
+    """Return the arrays that a kernel writes and does not read, as far as its text shows; atomics add to zeros."""
+    found, pointers_ = set(), [p.name for p in kernel.parameters if p.pointer and not p.const and p.name]
+    body = kernel.text.partition("{")[2]
+    for name in pointers_:
+        element = rf"(?:\b{name}\s*\[(?:[^\[\];]|\[[^\[\];]*\])*\](?:\s*\.\s*\w+)?|\*\s*{name}\b)"
+        writes = len(re.findall(rf"{element}\s*=(?!=)", body))
+        uses = len(re.findall(element, body))
+        atomic = re.search(rf"\batomic\w+\s*\(\s*&?\s*\(?\s*{name}\b", body)
+        if atomic or (writes and writes == uses):
+            found.add(name)
+    return found or set(pointers_[-1:])
+
+
+def _spread(text: str, name: str) -> int:
+    """Return how many elements of an array lie between those of neighbours: 4 in `name[4 * i + 1]`."""
+    inside = re.findall(rf"\b{name}\s*\[([^\[\];]*)\]", text)
+    factors = [int(one) for part in inside for one in re.findall(r"(?:^|[\w)]\s*\*)\s*(\d+)\s*(?=$|[+*])", part)]
+    return max([one for one in factors if one <= 16] or [1])
 
 
 def _named(count: int, sizes: Mapping[str, int]) -> str:

@@ -33,7 +33,8 @@ class Unknown(Exception):
 @dataclass(frozen=True)
 class HostLaunch:
     """One launch: `template` holds the template's arguments, `numbers` those of the kernel's parameters that are
-    numbers, `nbytes` the arrays' sizes, each by the parameter's place; what could not be read is absent."""
+    numbers, `nbytes` the arrays' sizes, each by the parameter's place, `constants` what was copied to `__constant__`
+    variables before; what could not be read is absent."""
 
     template: tuple[str, ...] = ()
     grid: tuple[int, int, int] | None = None
@@ -41,6 +42,7 @@ class HostLaunch:
     shared: int = 0
     numbers: Mapping[int, Number] = field(default_factory=dict)
     nbytes: Mapping[int, int] = field(default_factory=dict)
+    constants: Mapping[str, Number] = field(default_factory=dict)
 
 
 def find(
@@ -152,10 +154,10 @@ class _Host:
         for at, words in places.items():
             parameter = kernel.parameters[at]
             root = self._root(words, site)
-            if root and numpy_dtype(parameter.type, self.aliases) not in (None, "bool"):
-                # A constant of the file that the kernel reads itself keeps its value.
-                if root in formal or not re.search(rf"\b{re.escape(root)}\b", kernel.text):
-                    roots[root] = at
+            # A constant of the file that the kernel reads itself keeps its value.
+            free = root in formal or not re.search(rf"\b{re.escape(root)}\b", kernel.text)
+            if root and free and numpy_dtype(parameter.type, self.aliases) not in (None, "bool"):
+                roots[root] = at
         fixed: dict[str, Value] = {}
         for root, at in roots.items():
             own = kernel.parameters[at].name
@@ -213,7 +215,12 @@ class _Host:
         for words in split(site.template, ","):
             value = None if canonical(spell(words)) in SPECIFIERS else reader.number(words)
             template.append(spell(words) if value is None else str(value))
-        return HostLaunch(tuple(template), grid, block, int(shared or 0), numbers, nbytes)
+        constants = {}
+        for symbol, source in self.symbols():
+            value = reader.number(source)
+            if value is not None:
+                constants[symbol] = value
+        return HostLaunch(tuple(template), grid, block, int(shared or 0), numbers, nbytes, constants)
 
     # Where a name gets its value ------------------------------------------------------------------------------------
 
@@ -277,6 +284,16 @@ class _Host:
                 inner = _commas(self.words[opening + 1 : closing_bracket(self.words[: at + 400], opening)])
                 if len(inner) >= 2 and _last_name(_without_cast(inner[0])) == name:
                     found.append((at, inner[1]))
+        return found
+
+    def symbols(self) -> list[tuple[str, list[str]]]:
+        """Return what host code copies to symbols: `cudaMemcpyToSymbol(symbol, &value, ...)`."""
+        found = []
+        for at, word in enumerate(self.words):
+            if word == "cudaMemcpyToSymbol" and self.words[at + 1 : at + 2] == ["("]:
+                inner = _commas(self.words[at + 2 : closing_bracket(self.words[: at + 200], at + 1)])
+                if len(inner) >= 2:
+                    found.append((_last_name(_without_cast(inner[0])), _without_cast(inner[1])))
         return found
 
     def function(self, name: str) -> tuple[list[str], list[str]] | None:

@@ -18,7 +18,7 @@ from cudabench.plan.limits import check_block, check_cluster, check_grid
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, SourceFile
-from cudabench.userkernel import arguments, constants, steps, values
+from cudabench.userkernel import arguments, constants, steps, textures, values
 from cudabench.userkernel.example import Example, example_line
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
@@ -67,6 +67,8 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
         for kernel, name, outright in selected(file, written, each)
     ]
     kernels = [kernel for kernel, *_ in picked]
+    for kernel in kernels:
+        textures.check_no_reference(file, kernel, aliases)
     names = [text.partition("=")[0].strip() for text in request.arguments]
     first = next((kernel for kernel in kernels if [one.name for one in kernel.parameters] == names), kernels[0])
     example = Example(request, file, first, aliases, command)
@@ -128,6 +130,7 @@ def _in_steps(
 
     def kernel(name: str) -> KernelSource:
         ((found, _, _),) = selected(file, written, replace(request, kernels=(name,)))
+        textures.check_no_reference(file, found, aliases)
         return source.resolved(found, aliases)
 
     group = steps.parse(request.steps)
