@@ -23,6 +23,7 @@ CHECKED = "10007"  # of `check`: arrays end within a block, where faults are
 SIDES = {2: "256", 3: "64"}  # of a problem with so many dimensions, or more
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
 SHARED_BYTES = "16384"  # where the kernel declares dynamic shared memory
+_GUESSES = (("bool", "bool"), ("byte|char", "unsigned char"), ("int|index|idx|size|len|count|num|id$", "int"))
 _FLAGS = re.compile(r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps|turns|level|axis)$")
 
 
@@ -82,6 +83,11 @@ def example_line(
         extents = [p.name for p in kernel.parameters if _whole(p, aliases) and not _FLAGS.search(p.name.lower())]
     elif kernel.overloaded and "(" not in name:
         name += types_listed(kernel.parameters)
+    unknown = _unknown_types(kernel, file.text, aliases)
+    aliases = {**aliases, **unknown}
+    if unknown:
+        extents = [p.name for p in kernel.parameters if _whole(p, aliases) and not _FLAGS.search(p.name.lower())]
+        launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     given = dict(text.partition("=")[::2] for text in request.arguments)
     values = {
         own: text
@@ -126,7 +132,27 @@ def example_line(
         geometry += ["--shared", str(launch.shared)]
     elif request.shared is None and _dynamic_shared(kernel, file.text):
         geometry += ["--shared", SHARED_BYTES]
-    return " ".join(map(shlex.quote, ["cudabench", command, file.path, "--kernel", name, *geometry, *words]))
+    defines = [f"{macro}={value}" if value else macro for macro, value in request.defines.items()]
+    defines += [f"{ctype}={meant}" for ctype, meant in unknown.items()]
+    options = [word for folder in request.include for word in ("-I", str(folder))]
+    options += [word for define in defines for word in ("-D", define)]
+    return " ".join(map(shlex.quote, ["cudabench", command, file.path, "--kernel", name, *options, *geometry, *words]))
+
+
+def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> dict[str, str]:
+    """Return the types of parameters that nothing declares, as of a header that is missing, each with a guess."""
+    guesses = {}
+    for parameter in kernel.parameters:
+        ctype = parameter.type.rstrip("*").strip()
+        ctype = aliases.get(ctype, ctype)
+        if not re.fullmatch(r"[^\W\d]\w*", ctype) or ctype in ("void", tensor_maps.TYPE, *textures.OBJECTS):
+            continue
+        named = rf"\b(?:struct|class|union|enum|typename)\s+{ctype}\b|\}}\s*{ctype}\b"
+        known = pointers.elements(Parameter("", ctype), aliases) or layout_of(ctype, text, aliases)
+        if known or re.search(named, text) or f"elements of {ctype}" in aliases:
+            continue
+        guesses[ctype] = next((kind for pattern, kind in _GUESSES if re.search(pattern, ctype.lower())), "float")
+    return guesses
 
 
 def _number(at: int, parameter: Parameter, launch: HostLaunch | None, aliases: Mapping[str, str], own: str) -> str:

@@ -212,15 +212,58 @@ class _Host:
             if parameter.pointer and (value := reader.allocated(words)) is not None
         }
         template = []
-        for words in split(site.template, ","):
+        for words in split(site.template, ",") if site.template else []:
             value = None if canonical(spell(words)) in SPECIFIERS else reader.number(words)
             template.append(spell(words) if value is None else str(value))
+        template += self._deduced(site, kernel, len(template))
         constants = {}
         for symbol, source in self.symbols():
             value = reader.number(source)
             if value is not None:
                 constants[symbol] = value
         return HostLaunch(tuple(template), grid, block, int(shared or 0), numbers, nbytes, constants)
+
+    def _deduced(self, site: _Site, kernel: KernelSource, known: int) -> list[str]:
+        """Return the template's arguments behind the first `known`, by the types of the launch's arguments."""
+        found: list[str] = []
+        for wanted in kernel.template_parameters[known:]:
+            if wanted.type == "typename...":
+                rest = site.arguments[len(kernel.parameters) - 1 :]
+                packed = [self._type(words, site) for words in rest]
+                return found + packed if all(packed) else []
+            takers = (
+                at for at, p in enumerate(kernel.parameters) if p.type == wanted.name and at < len(site.arguments)
+            )
+            ctype = next((one for at in takers if (one := self._type(site.arguments[at], site))), wanted.default)
+            if wanted.type != "typename" or not ctype:
+                return []
+            found.append(ctype)
+        return found
+
+    def _type(self, words: list[str], site: _Site) -> str:
+        """Return the type of a launch's argument without its pointer: of a cast, a literal, or a name's declaration."""
+        if words[:1] == ["("] and _is_type(words[1 : (end := closing_bracket(words, 0))]) and end + 1 < len(words):
+            return spell([word for word in words[1:end] if word not in ("*", "const")])
+        words = _without_cast(words)
+        if len(words) == 1 and re.match(r"\.?\d", words[0]):
+            number = _literal(words[0])
+            return "int" if isinstance(number, int) else "float" if words[0][-1] in "fF" else "double"
+        name = _last_name(words)
+        for at in [*range(*site.visible), *self.outside]:
+            if self.words[at] != name:
+                continue
+            start = at
+            while start > 0 and self.words[start - 1] not in (";", "{", "}", "(", "<"):
+                start -= 1
+            kind = []
+            for word in self.words[start:at]:
+                if word in ("*", ",", "="):
+                    break
+                kind.append(word)
+            kind = [word for word in kind if word not in ("const", "static", "constexpr")]
+            if kind and kind[-1] != name and numpy_dtype(spell(kind), self.aliases):
+                return spell(kind)
+        return ""
 
     # Where a name gets its value ------------------------------------------------------------------------------------
 
@@ -263,6 +306,18 @@ class _Host:
             if named and self.words[at + 3] == "=" and self.words[at + 4] != "=":
                 found[self.words[at + 2]] = (at, self._until(at + 4))
         return found
+
+    def counted_up(self, name: str, site: _Site, before: int) -> bool:
+        """Return whether a name, or a member of it, is changed in steps, `n *= 2`: only a run knows the last."""
+        for at in range(site.visible[0], min(before, site.visible[1])):
+            if self.words[at] == name:
+                behind = self.words[at + 1 : at + 5]
+                behind = behind[2:] if behind[:1] == ["."] else behind
+                if behind[1:2] == ["="] and behind[0] in "*+-/%|&^":
+                    return True
+                if behind[:2] in (["+", "+"], ["-", "-"]) or behind[:3] in (["<", "<", "="], [">", ">", "="]):
+                    return True
+        return False
 
     def _until(self, at: int) -> list[str]:
         """Return the words up to the ';' or ',' that ends an initialiser."""
@@ -468,6 +523,8 @@ class _Reader:
         self.depth += 1
         try:
             if self.depth > _DEPTH:
+                raise Unknown
+            if self.host.counted_up(name, self.site, before):
                 raise Unknown
             parts = self.host.members(name, self.site, before)
             for at, words in reversed(self.host.definitions(name, self.site, before)):

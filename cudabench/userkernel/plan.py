@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from cudabench.errors import UsageError
+from cudabench.errors import CudabenchError, UsageError
 from cudabench.launchable import MAX_SHARED
 from cudabench.model import Case, Dim, Launch, Problem, Source
 from cudabench.plan.limits import check_block, check_cluster, check_grid
@@ -242,15 +242,16 @@ def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, s
             if not file.kernels:
                 raise
             aliases = aliases_of(file, request.defines, request.include)
-            easy = (k for k in file.kernels if all(arguments.takes(p, file.text, aliases) for p in k.parameters))
+            easy = (k for k in file.kernels if _easy(k, file, aliases))
             example = example_line(request, file, next(easy, file.kernels[0]), aliases)
-            raise UsageError(f"{str(error).rstrip('.')}; as in: {example}") from None
+            said = str(error).partition(", such as '")[0].rstrip(".")
+            raise UsageError(f"{said}; as in: {example}") from None
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[KernelSource, str, bool]] = {}
     for name in request.kernels:
         glob = not set(name) & set("<(") and bool(set(name) & set("*?["))
         if name != "all" and not glob:
-            kernel = source.find(file, name)
+            kernel = _found(file, name, request)
             picked[kernel.expression] = (kernel, name.strip(), True)
             continue
         found = [
@@ -268,3 +269,25 @@ def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, s
             own = source.find(file, f"{kernel.qualified_name}({types})" if kernel.overloaded else kernel.qualified_name)
             picked.setdefault(own.expression, (own, own.expression, len(found) == 1))
     return list(picked.values())
+
+
+def _easy(kernel: KernelSource, file: SourceFile, aliases: Mapping[str, str]) -> bool:
+    """Return whether a command line can launch a kernel."""
+    try:
+        textures.check_no_reference(file, kernel, aliases)
+    except CudabenchError:
+        return False
+    return all(arguments.takes(parameter, file.text, aliases) for parameter in kernel.parameters)
+
+
+def _found(file: SourceFile, name: str, request: UserRequest) -> KernelSource:
+    """Return `source.find`; where it names a template without its arguments, the error has a line with them."""
+    try:
+        return source.find(file, name)
+    except UsageError as error:
+        own = [kernel for kernel in file.kernels if name.strip() in (kernel.name, kernel.qualified_name)]
+        if len(own) != 1 or not own[0].template_parameters:
+            raise
+        example = example_line(request, file, own[0], aliases_of(file, request.defines, request.include))
+        said = str(error).partition(", such as '")[0]
+        raise UsageError(f"{said}; as in: {example}") from None
