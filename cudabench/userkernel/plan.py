@@ -68,7 +68,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     ]
     kernels = [kernel for kernel, *_ in picked]
     for kernel in kernels:
-        textures.check_no_reference(file, kernel, aliases)
+        _check_possible(file, kernel, aliases)
     names = [text.partition("=")[0].strip() for text in request.arguments]
     first = next((kernel for kernel in kernels if [one.name for one in kernel.parameters] == names), kernels[0])
     example = Example(request, file, first, aliases, command)
@@ -130,7 +130,7 @@ def _in_steps(
 
     def kernel(name: str) -> KernelSource:
         ((found, _, _),) = selected(file, written, replace(request, kernels=(name,)))
-        textures.check_no_reference(file, found, aliases)
+        _check_possible(file, found, aliases)
         return source.resolved(found, aliases)
 
     group = steps.parse(request.steps)
@@ -274,7 +274,7 @@ def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, s
 def _easy(kernel: KernelSource, file: SourceFile, aliases: Mapping[str, str]) -> bool:
     """Return whether a command line can launch a kernel."""
     try:
-        textures.check_no_reference(file, kernel, aliases)
+        _check_possible(file, kernel, aliases)
     except CudabenchError:
         return False
     return all(arguments.takes(parameter, file.text, aliases) for parameter in kernel.parameters)
@@ -291,3 +291,15 @@ def _found(file: SourceFile, name: str, request: UserRequest) -> KernelSource:
         example = example_line(request, file, own[0], aliases_of(file, request.defines, request.include))
         said = str(error).partition(", such as '")[0]
         raise UsageError(f"{said}; as in: {example}") from None
+
+
+def _check_possible(file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]) -> None:
+    """Raise CudabenchError for a kernel that reads a texture reference or launches kernels itself."""
+    textures.check_no_reference(file, kernel, aliases)
+    launched = re.search(r"(\w+)\s*(?:<[^<>;{}]*>\s*)?<\s*<\s*<", kernel.text)
+    if launched:
+        raise CudabenchError(
+            f"{kernel.signature} launches {launched[1]} itself (dynamic parallelism), which needs a linker and is not "
+            f"done here: say the launches in their order, as in --step '{kernel.qualified_name}<<<1, 32>>>(...)', of "
+            "kernels that launch none."
+        )
