@@ -287,8 +287,14 @@ def test_find() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (None, "has 6 kernels: choose one with --kernel: f, a::g, b::g, h(float*), h(const double*, unsigned int), h(T*, T, float (*)[4])."),
-        ("hh", "has no kernel 'hh', it has: f, a::g, b::g, h(float*), h(const double*, unsigned int), h(T*, T, float (*)[4]). Did you mean 'h'?"),
+        (
+            None,
+            "has 6 kernels: choose one with --kernel: f, a::g, b::g, h(float*), h(const double*, unsigned int), h(T*, T, float (*)[4]).",
+        ),
+        (
+            "hh",
+            "has no kernel 'hh', it has: f, a::g, b::g, h(float*), h(const double*, unsigned int), h(T*, T, float (*)[4]). Did you mean 'h'?",
+        ),
         ("g", "'g' is ambiguous in t.cu: write one of a::g, b::g."),
         (
             "h",

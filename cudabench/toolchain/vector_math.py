@@ -11,6 +11,10 @@ HEADERS = ("helper_math.h", "cutil_math.h")
 _HEAD = "static inline __host__ __device__"
 
 
+def _returns(kind: str, head: str, value: str) -> str:
+    return f"{_HEAD} {kind} {head} {{ return {value}; }}"
+
+
 def _all(size: int, part: str, between: str = ", ") -> str:
     """Write a part for each member, `$` for its name."""
     return between.join(part.replace("$", axis) for axis in "xyzw"[:size])
@@ -24,9 +28,9 @@ def _arithmetic(base: str, size: int) -> str:
         if mark == "/" and base != "float":
             continue
         lines += [
-            f"{_HEAD} {vector} operator{mark}({vector} a, {vector} b) {{ return {make}({_all(size, f'a.${mark}b.$')}); }}",
-            f"{_HEAD} {vector} operator{mark}({vector} a, {scalar} b) {{ return {make}({_all(size, f'a.${mark}b')}); }}",
-            f"{_HEAD} {vector} operator{mark}({scalar} a, {vector} b) {{ return {make}({_all(size, f'a{mark}b.$')}); }}",
+            _returns(vector, f"operator{mark}({vector} a, {vector} b)", f"{make}({_all(size, f'a.${mark}b.$')})"),
+            _returns(vector, f"operator{mark}({vector} a, {scalar} b)", f"{make}({_all(size, f'a.${mark}b')})"),
+            _returns(vector, f"operator{mark}({scalar} a, {vector} b)", f"{make}({_all(size, f'a{mark}b.$')})"),
             f"{_HEAD} void operator{mark}=({vector} &a, {vector} b) {{ {_all(size, f'a.${mark}=b.$;', ' ')} }}",
             f"{_HEAD} void operator{mark}=({vector} &a, {scalar} b) {{ {_all(size, f'a.${mark}=b;', ' ')} }}",
         ]

@@ -18,6 +18,7 @@ from cudabench.plan.limits import check_block, check_cluster, check_grid
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, SourceFile
+from cudabench.toolchain.tokens import opening_angle, words_of
 from cudabench.userkernel import arguments, constants, steps, textures, values
 from cudabench.userkernel.example import Example, example_line
 from cudabench.userkernel.operation import operation_of
@@ -296,10 +297,13 @@ def _found(file: SourceFile, name: str, request: UserRequest) -> KernelSource:
 def _check_possible(file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]) -> None:
     """Raise CudabenchError for a kernel that reads a texture reference or launches kernels itself."""
     textures.check_no_reference(file, kernel, aliases)
-    launched = re.search(r"(\w+)\s*(?:<[^<>;{}]*>\s*)?<\s*<\s*<", kernel.text)
-    if launched:
+    words = words_of(kernel.text)
+    for at in range(1, len(words) - 3):
+        if words[at : at + 3] != ["<", "<", "<"]:
+            continue
+        name = words[opening_angle(words, at - 1) - 1 if words[at - 1] == ">" else at - 1]
         raise CudabenchError(
-            f"{kernel.signature} launches {launched[1]} itself (dynamic parallelism), which needs a linker and is not "
+            f"{kernel.signature} launches {name} itself (dynamic parallelism), which needs a linker and is not "
             f"done here: say the launches in their order, as in --step '{kernel.qualified_name}<<<1, 32>>>(...)', of "
             "kernels that launch none."
         )
