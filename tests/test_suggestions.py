@@ -39,7 +39,7 @@ FILES = {
         SUM + "int main(int argc, char **argv) { int n = argc > 1 ? atoi(argv[1]) : 1 << 26; float *a, *b;\n"
         "  int bytes = n * sizeof(float); cudaMalloc(&a, bytes); cudaMalloc(&b, bytes / TILE);\n"
         "  dim3 block = {TILE, 1, 1}, grid; grid.x = CEIL(n, block.x); tile_sum<<<grid, block>>>(a, b, n); }",
-        ["--grid cdiv(n,64)", "--block 64", "in=float32[n]:random", "n=4096"],
+        ["--grid cdiv(n,64)", "--block 64", "in=float32[n]:random", "n=65536"],
     ),
     "a function that is given the sizes": (
         "__global__ void fill(float *image, int w, int h) { int x = blockIdx.x * blockDim.x + threadIdx.x,\n"
@@ -73,6 +73,12 @@ FILES = {
         "  index_t i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = y[i] + x[i]; }",
         ["-D index_t=int", "-D real=float", "x=float32[n]:random"],
     ),
+    "blocks of two axes, threads of one": (
+        "__global__ void flat(float *x, int n, int m) { int i = (blockIdx.x + blockIdx.y * gridDim.x) * blockDim.x +\n"
+        "  threadIdx.x; if (i < n) x[i] = x[i] + m; }\n"
+        "void go(float *x, int n) { flat<<<grid_of(n), BLOCK>>>(x, n, 1); }",
+        ["--block 256", "--grid cdiv(n*m,256)"],
+    ),
     "a pack of parameters": (
         "template <typename... Ts> __global__ void many(float *y, Ts... ts) { y[threadIdx.x] = (ts + ...); }\n"
         "int main() { float *y; int k = 3; cudaMalloc(&y, 32 * 4); many<<<1, 32>>>(y, k, 2.5f); }",
@@ -101,7 +107,7 @@ def test_the_line_launches_as_the_host_code_does(
     name: str, cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line has the host's grid, block, sizes and numbers, and runs without a hazard."""
-    monkeypatch.setattr(host_launch, "MOST_THREADS", 1 << 12)  # a first look takes no time here
+    monkeypatch.setattr(host_launch, "MOST_THREADS", 1 << 16)  # a first look takes no time here
     monkeypatch.setattr(example, "ELEMENTS", "1000")
     text, parts = FILES[name]
     Path("k.cu").write_text(text)

@@ -262,10 +262,10 @@ def wrong_reason(verification: Verification) -> str:
     first = verification.first
     if first is None:
         return "the output is right"
-    index = ", ".join(str(i) for i in first.index)
+    index = f"[{', '.join(str(i) for i in first.index)}]" if first.index else ""
     bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
     return (
-        f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first {first.output}[{index}]: "
+        f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first {first.output}{index}: "
         f"got {first.got:g}, expected {first.expected:g}{bound}"
     )
 

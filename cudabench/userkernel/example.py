@@ -24,7 +24,10 @@ SIDES = {2: "256", 3: "64"}  # of a problem with so many dimensions, or more
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
 SHARED_BYTES = "16384"  # where the kernel declares dynamic shared memory
 _GUESSES = (("bool", "bool"), ("byte|char", "unsigned char"), ("int|index|idx|size|len|count|num|id$", "int"))
-_FLAGS = re.compile(r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps|turns|level|axis)$")
+_FLAGS = re.compile(
+    r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps|turns|level|axis|pad(?:ding)?|stride|"
+    r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?)$"
+)
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,8 @@ def example_line(
             value = "texture(float32[1024,1024]:random)"
         else:
             layout = layout_of(parameter.type, file.text, aliases)
-            value = values.get(own, "") or ("1" if _whole(parameter, aliases) else "")
+            whole = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"
+            value = values.get(own, "") or (whole if _whole(parameter, aliases) else "")
             value = value or (layout.example() if layout else "2.5")
         words += ["--arg", f"{own}={given.get(own, value)}"]
     words += [word for text in request.expect for word in ("--expect", text)]
@@ -227,22 +231,31 @@ def _launch(
     sizes: Mapping[str, int],
 ) -> list[str]:
     """Return --grid and --block."""
-    axes = [axis for axis in "xyz" if re.search(rf"\b(?:threadIdx|blockIdx)\s*\.\s*{axis}\b", kernel.text)]
-    deep = {"z": 3, "y": 2}.get(axes[-1] if axes else "x", 1)
+    deep, wide = (_axes(kernel.text, names) for names in ("threadIdx", "threadIdx|blockIdx"))
+    # `(blockIdx.x + blockIdx.y * gridDim.x) * blockDim.x + threadIdx.x` counts blocks in one row, however they lie.
+    if deep == 1 and re.search(r"\bgridDim\s*\.\s*x\b", kernel.text):
+        wide = 1
     own = list(launch.block) if launch and launch.block else []
     if own:
         while own[-1:] == [1] and len(own) > 1:
             own.pop()
-        block = own + [1] * (deep - len(own))
+        block = own + [1] * (wide - len(own))
     else:
         block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if len(extents) >= deep else 1]
     if launch and launch.grid and launch.block:
         grid = _grid(launch.grid, block, sizes)
-    elif deep > 1 and len(extents) >= deep:
-        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(extents, block, strict=False))
+    elif wide > 1 and len(extents) >= wide:
+        sides = [*block, 1, 1]
+        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(extents[:wide], sides, strict=False))
     else:
         grid = f"cdiv({count},{block[0]})"
     return ["--grid", request.grid or grid, "--block", request.block or ",".join(map(str, own or block))]
+
+
+def _axes(text: str, names: str) -> int:
+    """Return how many axes of these a kernel asks for."""
+    used = [axis for axis in "xyz" if re.search(rf"\b(?:{names})\s*\.\s*{axis}\b", text)]
+    return {"z": 3, "y": 2}.get(used[-1] if used else "x", 1)
 
 
 def _grid(grid: Sequence[int], block: Sequence[int], sizes: Mapping[str, int]) -> str:
