@@ -132,7 +132,7 @@ def test_a_template_that_is_named_has_a_line_too(cudabench: Callable[..., Ran]) 
     text, _ = FILES["a template's arguments from constants and from what is passed"]
     Path("k.cu").write_text(text)
     said = cudabench("run", "k.cu", "-k", "wide").err
-    assert "name an instantiation; as in: " in said
+    assert "name an instantiation, such as 'wide<48, double>'; as in: " in said
     assert suggested(said)[3] == "wide<48, double>"
 
 

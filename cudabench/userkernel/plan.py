@@ -245,8 +245,7 @@ def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, s
             aliases = aliases_of(file, request.defines, request.include)
             easy = (k for k in file.kernels if _easy(k, file, aliases))
             example = example_line(request, file, next(easy, file.kernels[0]), aliases)
-            said = str(error).partition(", such as '")[0].rstrip(".")
-            raise UsageError(f"{said}; as in: {example}") from None
+            raise UsageError(_with_line(str(error), example)) from None
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[KernelSource, str, bool]] = {}
     for name in request.kernels:
@@ -290,8 +289,15 @@ def _found(file: SourceFile, name: str, request: UserRequest) -> KernelSource:
         if len(own) != 1 or not own[0].template_parameters:
             raise
         example = example_line(request, file, own[0], aliases_of(file, request.defines, request.include))
-        said = str(error).partition(", such as '")[0]
-        raise UsageError(f"{said}; as in: {example}") from None
+        raise UsageError(_with_line(str(error), example)) from None
+
+
+def _with_line(said: str, example: str) -> str:
+    """Return an error with a line that would do; where it names an instance of a template, that of the line."""
+    words = shlex.split(example)
+    said, such_as, _ = said.rstrip(".").partition(", such as '")
+    named = f", such as '{words[words.index('--kernel') + 1]}'" if such_as else ""
+    return f"{said}{named}; as in: {example}"
 
 
 def _check_possible(file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]) -> None:
