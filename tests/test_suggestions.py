@@ -127,6 +127,25 @@ def test_the_files_own_kernel_comes_first(cudabench: Callable[..., Ran]) -> None
     assert suggested(said)[3] == "own"
 
 
+def test_headers_around_the_file_are_named(cudabench: Callable[..., Ran]) -> None:
+    """A project's include folder beside the source's is found, also where a header asks for it, and is in the line."""
+    for folder in ("src", "include"):
+        Path(folder).mkdir()
+    Path("src/own.h").write_text('#include "types.h"\n')
+    Path("include/types.h").write_text("typedef double real;\nenum Kind { ONE, TWO };\n")
+    Path("src/k.cu").write_text(
+        '#include "own.h"\n__global__ void f(real *x, int n, Kind kind) { int i = threadIdx.x;\n'
+        "  if (i < n && kind == TWO) x[i] = 1; }\nvoid go(real *x, int n) { f<<<1, 32>>>(x, n, TWO); }\n"
+    )
+    words = suggested(cudabench("run", "src/k.cu").err)
+    assert words[words.index("-I") + 1] == "include"
+    assert "x=float64[n]:zeros" in words
+    if nvrtc_version() is not None:
+        assert cudabench(*words, "--device", "sim", "--no-cpu").code == 0
+        ran = cudabench("run", "src/k.cu", "-g", 1, "-b", 1, "-D", "real=double", "-D", "Kind=int", *words[-6:])
+        assert "name its folder with -I include" in " ".join((ran.out + ran.err).split())
+
+
 def test_a_template_that_is_named_has_a_line_too(cudabench: Callable[..., Ran]) -> None:
     """--kernel with a template's bare name gives the line with its arguments."""
     text, _ = FILES["a template's arguments from constants and from what is passed"]

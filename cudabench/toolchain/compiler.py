@@ -354,8 +354,10 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     if refused.emptied:
         listed = ", ".join(f"<{name}>" for name in refused.emptied)
         they = ("was", "it was", "its") if len(refused.emptied) == 1 else ("were", "they were", "their")
+        folders = dict.fromkeys(filter(None, (includes.nearby(name, job.filename) for name in refused.emptied)))
+        where = "".join(f" {folder}" for folder in folders)
         remedies.append(
-            f"no header {listed} {they[0]} found and {they[1]} taken as empty: name {they[2]} folder with -I"
+            f"no header {listed} {they[0]} found and {they[1]} taken as empty: name {they[2]} folder with -I{where}"
         )
         if any(toolkit.CURAND.match(f"#include <{name}>") for name in refused.emptied):
             remedies.append(f"pip install {toolkit.CURAND_WHEEL}, whose headers kernels draw random numbers by")

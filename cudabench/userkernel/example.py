@@ -6,17 +6,18 @@ import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cudabench.toolchain import source
-from cudabench.toolchain.signatures import types_listed
+from cudabench.toolchain import includes, source
+from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import constants, host_launch, pointers, tensor_maps, textures
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.host_launch import HostLaunch
 from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.type_names import aliases_of
 
 ELEMENTS = "1048576"
 CHECKED = "10007"  # of `check`: arrays end within a block, where faults are
@@ -76,6 +77,7 @@ def example_line(
     flags are the problem's extents, arrays hold their product, and a kernel that asks for threadIdx.y is launched in
     two dimensions.
     """
+    request, file, kernel, aliases = _with_headers_nearby(request, file, kernel, aliases)
     name = kernel.expression or kernel.qualified_name
     extents = [p.name for p in kernel.parameters if _whole(p, aliases) and not _FLAGS.search(p.name.lower())]
     side = SIDES.get(min(len(extents), 3), CHECKED if command == "check" else ELEMENTS)
@@ -157,6 +159,24 @@ def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) 
             continue
         guesses[ctype] = next((kind for pattern, kind in _GUESSES if re.search(pattern, ctype.lower())), "float")
     return guesses
+
+
+def _with_headers_nearby(
+    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]
+) -> tuple[UserRequest, SourceFile, KernelSource, Mapping[str, str]]:
+    """Return the same with the folders of headers that lie around the file and that no -I names yet."""
+    written = source.read(request.file)
+    folders = includes.lacking(written.text, request.file, request.include)
+    if not folders:
+        return request, file, kernel, aliases
+    wider = replace(request, include=(*request.include, *folders))
+    file = source.preprocessed(written, request.defines, wider.include)
+    wide = aliases_of(file, request.defines, wider.include)
+    same = (one for one in file.kernels if types_of(one.parameters) == types_of(kernel.parameters))
+    found = next((one for one in same if one.qualified_name == kernel.qualified_name), None)
+    if found is None or kernel.expression != kernel.qualified_name:
+        return wider, file, kernel, wide
+    return wider, file, source.resolved(found, wide), wide
 
 
 def _number(at: int, parameter: Parameter, launch: HostLaunch | None, aliases: Mapping[str, str], own: str) -> str:
