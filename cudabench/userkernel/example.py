@@ -79,19 +79,19 @@ def example_line(
     """
     request, file, kernel, aliases = _with_headers_nearby(request, file, kernel, aliases)
     name = kernel.expression or kernel.qualified_name
-    extents = [p.name for p in kernel.parameters if _whole(p, aliases) and not _FLAGS.search(p.name.lower())]
+    extents = _extents(kernel, file.text, aliases)
     side = SIDES.get(min(len(extents), 3), CHECKED if command == "check" else ELEMENTS)
     launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     if kernel.template_parameters and "<" not in name:
         name = instance(kernel, file, launch)
         kernel = source.find(file, name)
-        extents = [p.name for p in kernel.parameters if _whole(p, aliases) and not _FLAGS.search(p.name.lower())]
+        extents = _extents(kernel, file.text, aliases)
     elif kernel.overloaded and "(" not in name:
         name += types_listed(kernel.parameters)
     unknown = _unknown_types(kernel, file.text, aliases)
     aliases = {**aliases, **unknown}
     if unknown:
-        extents = [p.name for p in kernel.parameters if _whole(p, aliases) and not _FLAGS.search(p.name.lower())]
+        extents = _extents(kernel, file.text, aliases)
         launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     given = dict(text.partition("=")[::2] for text in request.arguments)
     values = {
@@ -159,6 +159,19 @@ def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) 
             continue
         guesses[ctype] = next((kind for pattern, kind in _GUESSES if re.search(pattern, ctype.lower())), "float")
     return guesses
+
+
+def _extents(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> list[str]:
+    """Return the parameters that are the problem's extents: whole numbers that choose nothing and shift nothing."""
+    return [
+        p.name
+        for p in kernel.parameters
+        if _whole(p, aliases)
+        and not _FLAGS.search(p.name.lower())
+        and not re.search(
+            rf"\benum\s+(?:class\s+|struct\s+)?{p.type}\b|\benum\b[^;{{}}]*{{[^{{}}]*}}\s*{p.type}\b", text
+        )
+    ]
 
 
 def _with_headers_nearby(
