@@ -127,6 +127,22 @@ def test_the_files_own_kernel_comes_first(cudabench: Callable[..., Ran]) -> None
     assert suggested(said)[3] == "own"
 
 
+@needs_simulator
+def test_check_sees_kernels_of_headers_alone(cudabench: Callable[..., Ran]) -> None:
+    """A file that only includes its kernels is checked for theirs, and a constant's warning has a value for it."""
+    Path("k.cuh").write_text(
+        "struct Light { float x, y, z; };\n__constant__ Light lights[4];\n"
+        "template <int N> __global__ void lit(float *x) { x[threadIdx.x] = lights[threadIdx.x % N].y; }\n"
+    )
+    Path("k.cu").write_text('#include "k.cuh"\nint main() { lit<4><<<1, 32>>>(nullptr); }\n')
+    words = shlex.split(cudabench("check", "k.cu").err.partition("as in: cudabench ")[2])
+    assert words[3] == "lit<4>"
+    ran = cudabench("check", "k.cu", "-k", "lit<4>", "-g", 1, "-b", 32, "--arg", "x=float32[32]:zeros")
+    assert ran.code == 0, ran.out + ran.err
+    assert "add --const 'lights=float32[4,3]:random'" in " ".join(ran.out.split())
+    assert cudabench(*words, "--device", "sim").code == 0
+
+
 def test_headers_around_the_file_are_named(cudabench: Callable[..., Ran]) -> None:
     """A project's include folder beside the source's is found, also where a header asks for it, and is in the line."""
     for folder in ("src", "include"):

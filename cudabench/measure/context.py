@@ -328,7 +328,10 @@ def _variables(state: Sequence[StateVariable]) -> str:
 
 def launch_warnings(case: Case) -> list[Warning]:
     """Return what the launch itself gives away."""
-    unset = [warning("constant", kernel=case.kernel, name=name) for name in case.unset_constants]
+    unset = [
+        warning("constant", kernel=case.kernel, name=name, value=value or "...")
+        for name, _, value in (one.partition("=") for one in case.unset_constants)
+    ]
     threads = case.threads
     if threads % WARP == 0:
         return unset

@@ -147,3 +147,8 @@ def unset(file: SourceFile, kernel: KernelSource, given: Sequence[Array]) -> lis
     set_ = {one.name.rpartition("::")[2] for one in given}
     read_ = reached.names(file.text, kernel)
     return [name for name in names if name not in set_ and name in read_]
+
+
+def options(file: SourceFile, kernel: KernelSource, given: Sequence[Array], aliases: Mapping[str, str]) -> list[str]:
+    """Return `unset`, each as --const would take it."""
+    return [f"{name}={like(name, file, aliases)}" for name in unset(file, kernel, given)]

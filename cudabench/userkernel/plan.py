@@ -107,7 +107,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
                 expects="",
                 named=outright,
                 constants=set_,
-                unset_constants=tuple(constants.unset(file, kernel, fixed)),
+                unset_constants=tuple(constants.options(file, kernel, fixed, aliases)),
             )
         )
     return Series(partial(operation_of, user_problem), tuple(cases), user_problem.baseline)
@@ -145,7 +145,7 @@ def _in_steps(
     fixed = constants.read(request.constants, file, aliases, numbers)
     user_problem = problem_of(request, file, read, numbers, fixed)
     launches = steps.launches(group, kernels, read, numbers, aliases)
-    unset = dict.fromkeys(name for one in kernels.values() for name in constants.unset(file, one, fixed))
+    unset = dict.fromkeys(name for one in kernels.values() for name in constants.options(file, one, fixed, aliases))
     case = Case(
         operation="run",
         kernel=request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values()),
