@@ -467,7 +467,7 @@ class Case:
     bounds: bool = False
     # What `__constant__` variables hold, as bytes; set before the launches.
     constants: Mapping[str, bytes] = field(default_factory=dict)
-    # Those that the kernel reads and nothing sets.
+    # Those that the kernel reads and nothing sets, each as --const would take it: 'NAME=VALUE'.
     unset_constants: tuple[str, ...] = ()
     # The GPUs that alone have the kernel's instructions, such as sm_90a.
     architecture: str = ""

@@ -258,6 +258,7 @@ def test_first_sentence(comment: str, expected: str) -> None:
     assert first_sentence(comment) == expected
 
 
+OVERLOADS = "h(float*), h(const double*, unsigned int), h(T*, T, float (*)[4])"
 MANY = """
 template <typename T, int N = 4> __global__ void f(T *x, const T y, Vec<T, N> v) {}
 namespace a { __global__ void g(int) {} }
@@ -287,8 +288,14 @@ def test_find() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (None, "has 6 kernels: choose one with --kernel: f, a::g, b::g, h."),
-        ("hh", "has no kernel 'hh', it has: f, a::g, b::g, h. Did you mean 'h'?"),
+        (
+            None,
+            f"has 6 kernels: choose one with --kernel: f, a::g, b::g, {OVERLOADS}.",
+        ),
+        (
+            "hh",
+            f"has no kernel 'hh', it has: f, a::g, b::g, {OVERLOADS}. Did you mean 'h'?",
+        ),
         ("g", "'g' is ambiguous in t.cu: write one of a::g, b::g."),
         (
             "h",

@@ -262,10 +262,10 @@ def wrong_reason(verification: Verification) -> str:
     first = verification.first
     if first is None:
         return "the output is right"
-    index = ", ".join(str(i) for i in first.index)
+    index = f"[{', '.join(str(i) for i in first.index)}]" if first.index else ""
     bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
     return (
-        f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first {first.output}[{index}]: "
+        f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first {first.output}{index}: "
         f"got {first.got:g}, expected {first.expected:g}{bound}"
     )
 
@@ -328,7 +328,10 @@ def _variables(state: Sequence[StateVariable]) -> str:
 
 def launch_warnings(case: Case) -> list[Warning]:
     """Return what the launch itself gives away."""
-    unset = [warning("constant", kernel=case.kernel, name=name) for name in case.unset_constants]
+    unset = [
+        warning("constant", kernel=case.kernel, name=name, value=value or "...")
+        for name, _, value in (one.partition("=") for one in case.unset_constants)
+    ]
     threads = case.threads
     if threads % WARP == 0:
         return unset

@@ -28,7 +28,7 @@ KINDS = {
             "constant",
             "The kernel reads a __constant__ variable that nothing sets.",
             "{kernel} reads the __constant__ variable {name}, which is zero unless host code sets it: add --const "
-            "'{name}=...'",
+            "'{name}={value}'",
             "--const",
         ),
         Kind(

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
@@ -23,9 +24,11 @@ from cudabench.toolchain import (
     names,
     nvcc,
     nvrtc,
+    older,
     outside,
     prelude,
     toolkit,
+    vector_math,
 )
 from cudabench.toolchain.declarations import macros_of
 from cudabench.toolchain.host_code import without_faults, without_host_code
@@ -255,6 +258,9 @@ def _with_less_and_less(compiler: Compiler, job: Job, *, standard: bool) -> Comp
         except Refused as refused:
             misses_standard = misses_standard or diagnostics.misses_standard(refused.log)
             last = Refused(refused.log, attempt.emptied, misses_standard=misses_standard)
+        if not job.older and older.needed(last.log):
+            job = replace(job, older=True)
+            continue
         following = _bare(attempt, last, job, files, macros)
         following = _with_headers(following or attempt, last, job) or following
         following = following or _with_less(attempt, last, job, macros, kept, device=False)
@@ -303,7 +309,9 @@ def _with_headers(attempt: _Attempt, refused: Refused, job: Job) -> _Attempt | N
     missing = [name for name in diagnostics.missing_headers(refused.log) if name not in attempt.headers]
     if missing and len(attempt.emptied) < includes.MAX_HEADERS:
         emptied = attempt.emptied + tuple(missing)
-        return replace(attempt, headers={**attempt.headers, **dict.fromkeys(missing, "")}, emptied=emptied, bare=True)
+        texts = {name: vector_math.TEXT if Path(name).name in vector_math.HEADERS else "" for name in missing}
+        emptied = tuple(name for name in emptied if name not in texts or not texts[name])
+        return replace(attempt, headers={**attempt.headers, **texts}, emptied=emptied, bare=True)
     stubs = [*attempt.emptied, *(name for name in prelude.LIBRARIES if re.search(rf'[<"]{name}[>"]', job.source))]
     undefined = diagnostics.undefined_names(refused.log)
     brought = [name for name in prelude.headers_with(undefined) if name not in attempt.brought]
@@ -345,7 +353,12 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     remedies = []
     if refused.emptied:
         listed = ", ".join(f"<{name}>" for name in refused.emptied)
-        remedies.append(f"no header {listed} was found and it was taken as empty: name its folder with -I")
+        they = ("was", "it was", "its") if len(refused.emptied) == 1 else ("were", "they were", "their")
+        folders = dict.fromkeys(filter(None, (includes.nearby(name, job.filename) for name in refused.emptied)))
+        where = "".join(f" {folder}" for folder in folders)
+        remedies.append(
+            f"no header {listed} {they[0]} found and {they[1]} taken as empty: name {they[2]} folder with -I{where}"
+        )
         if any(toolkit.CURAND.match(f"#include <{name}>") for name in refused.emptied):
             remedies.append(f"pip install {toolkit.CURAND_WHEEL}, whose headers kernels draw random numbers by")
     if tried == "nvrtc" and of_the_host:

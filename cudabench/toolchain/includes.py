@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +29,42 @@ class Included:
 
     texts: dict[str, str]
     complete: bool
+
+
+def nearby(name: str, path: str | Path) -> Path | None:
+    """Return the folder that has a header, of those that lie around a source as projects have them; None if none has.
+
+    These are the source's own, the three above it, and their `include`, `inc`, `common` and `src`.
+    """
+    if Path(name).is_absolute():
+        return None
+    own = Path(path).parent
+    for folder in (own, own / "..", own / ".." / "..", own / ".." / ".." / ".."):
+        for below in ("", "include", "inc", "common", "Common", "src"):
+            if (folder / below / name).is_file():
+                return Path(os.path.normpath(folder / below))
+    return None
+
+
+def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[str]:
+    """Return the folders that `-I` should name: they have headers of a source, or of its headers, that are in none of
+    those given."""
+    found: list[str] = []
+    waiting = [(text, Path(path))]
+    seen: set[Path] = set()
+    while waiting and len(seen) < MAX_HEADERS:
+        text, beside = waiting.pop()
+        for name in _INCLUDE.findall(text):
+            places = (beside.parent, Path(path).parent, *map(Path, folders), *map(Path, found))
+            header = next((one for place in places if (one := place / name).is_file()), None)
+            if header is None and (folder := nearby(name, path)) is not None:
+                found.append(str(folder))
+                header = folder / name
+            if header is not None and header not in seen:
+                seen.add(header)
+                with contextlib.suppress(OSError):
+                    waiting.append((header.read_text(encoding="utf-8", errors="replace"), header))
+    return list(dict.fromkeys(found))
 
 
 def read(job: Job) -> Included:

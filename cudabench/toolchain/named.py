@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain.c_types import canonical
 from cudabench.toolchain.kernels import KernelSource, SourceFile
-from cudabench.toolchain.signatures import types_listed, types_of
+from cudabench.toolchain.signatures import Parameter, types_listed, types_of
 from cudabench.toolchain.tokens import spell, split, words_of
 
 
@@ -22,7 +22,7 @@ def find(source: SourceFile, name: str | None = None) -> KernelSource:
     """
     if not source.kernels:
         raise UsageError(f"{source.path} has no __global__ function with a body: give a file that defines a kernel.")
-    listed = ", ".join(dict.fromkeys(kernel.qualified_name for kernel in source.kernels))
+    listed = ", ".join(dict.fromkeys(map(_called, source.kernels)))
     if name is None:
         if len(source.kernels) > 1:
             raise UsageError(f"{source.path} has {len(source.kernels)} kernels: choose one with --kernel: {listed}.")
@@ -55,6 +55,11 @@ def find(source: SourceFile, name: str | None = None) -> KernelSource:
     return _instance(matches[0], arguments)
 
 
+def _called(kernel: KernelSource) -> str:
+    """Return what a message calls a kernel: its name, and where others have it too the types of its parameters."""
+    return kernel.qualified_name + (types_listed(kernel.parameters) if kernel.overloaded else "")
+
+
 def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
     """'ns::f<float, 32>(float*)' -> 'ns::f', 'float, 32', ('float*',)."""
     match = re.fullmatch(r"\s*(?:::)?\s*([\w\s:]*?)\s*(<.*>)?\s*(\(.*\))?\s*", name, re.S)
@@ -75,7 +80,7 @@ def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
             raise UsageError(f"'{kernel.qualified_name}{arguments}': {kernel.qualified_name} is not a template.")
         return replace(kernel, expression=kernel.qualified_name + cast)
     example = ", ".join(
-        parameter.default or ("float" if parameter.type in ("typename", "class") else "32")
+        parameter.default or ("float" if parameter.type.rstrip(".") in ("typename", "class") else "32")
         for parameter in kernel.template_parameters
     )
     if not arguments:
@@ -95,7 +100,7 @@ def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
         if value and parameter.name and not parameter.type.endswith("..."):
             values[parameter.name] = value
     parameters = []
-    for formal in kernel.parameters:
+    for formal in _unpacked(kernel, given):
         words = words_of(_substitute(formal.type, values))
         pointer, const = formal.pointer, formal.const
         if not pointer and words[-1:] == ["*"]:  # f<float*>(T x)
@@ -104,6 +109,21 @@ def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
     cast = types_listed(parameters) if kernel.overloaded else ""
     expression = f"{kernel.qualified_name}<{', '.join(given)}>{cast}"
     return replace(kernel, parameters=tuple(parameters), expression=expression)
+
+
+def _unpacked(kernel: KernelSource, given: Sequence[str]) -> Iterator[Parameter]:
+    """The parameters of a template's instance, those of a pack one by one: `Ts... x` of two types is x0 and x1."""
+    names = [parameter.name for parameter in kernel.template_parameters]
+    last = kernel.template_parameters[-1]
+    for formal in kernel.parameters:
+        words = [word for word in words_of(formal.type) if word != "."]
+        if not last.type.endswith("...") or last.name not in words:
+            yield formal
+            continue
+        for at, value in enumerate(given[len(names) - 1 :]):
+            yield replace(
+                formal, name=formal.name and f"{formal.name}{at}", type=_substitute(spell(words), {last.name: value})
+            )
 
 
 def _substitute(text: str, values: Mapping[str, str]) -> str:

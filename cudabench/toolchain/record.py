@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from cudabench.errors import UsageError
+from cudabench.toolchain import older
 
 Backend = Literal["nvrtc", "nvcc"]
 LANGUAGES = ("c++11", "c++14", "c++17", "c++20")
@@ -73,6 +74,7 @@ class Job:
     std: str = ""
     machine_code: bool = False
     debug: bool = False
+    older: bool = False
 
     @classmethod
     def of(
@@ -125,9 +127,11 @@ class Job:
     def macros(self) -> str:
         """The defines as text, to stand before the source but behind CUDA's headers, of which `-DT=float` breaks many.
 
-        As with -D, a bare name is 1.
+        As with -D, a bare name is 1. Before them stand the definitions of `older`, where it is set.
         """
-        return "".join(f"#define {name} {value or '1'}\n" for name, value in self.defines)
+        return (older.DEFINITIONS if self.older else "") + "".join(
+            f"#define {name} {value or '1'}\n" for name, value in self.defines
+        )
 
 
 class Refused(Exception):

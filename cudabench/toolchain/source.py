@@ -7,6 +7,7 @@ This module is the way in. The reading goes from `tokens` over `signatures` to `
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +56,8 @@ def read(path: str | Path) -> SourceFile:
         raise CudabenchError(f"{path} cannot be read: {error.strerror or error}.") from None
     if len(raw) > MOST_BYTES:
         raise CudabenchError(f"{path} has over {MOST_BYTES >> 20} MiB: that is no source file.")
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise CudabenchError(f"{path} is written in UTF-16, which no compiler of CUDA's reads: save it as UTF-8.")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -79,6 +82,7 @@ def preprocessed(source: SourceFile, defines: Mapping[str, str], folders: Sequen
         replace(kernel, comment=own.comment, line=own.line) if (own := written.get(kernel.qualified_name)) else kernel
         for kernel in found.kernels
     )
+    kernels = tuple(sorted(kernels, key=lambda kernel: kernel.qualified_name not in written))  # headers' behind its own
     return replace(found, kernels=kernels, aliases={**source.aliases, **found.aliases})
 
 

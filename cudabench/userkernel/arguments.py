@@ -48,7 +48,7 @@ def read(
     kernel: KernelSource,
     aliases: Mapping[str, str],
     known: Mapping[str, Any],
-    example: str,
+    example: object,
     text: str = "",
 ) -> tuple[Argument, ...]:
     """Return the arguments of a kernel, in the order of its parameters.
@@ -128,7 +128,7 @@ def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
     return bool(known) or not _looks_like_struct(ctype, aliases)
 
 
-def check_names(names: Sequence[str], kernel: KernelSource, example: str) -> None:
+def check_names(names: Sequence[str], kernel: KernelSource, example: object) -> None:
     """Raise UsageError where the names are not the kernel's parameters in their order; it prints the signature."""
     wanted = [parameter.name for parameter in kernel.parameters]
     doubled = next((name for at, name in enumerate(names) if name in names[:at]), None)

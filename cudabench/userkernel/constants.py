@@ -3,36 +3,63 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.toolchain import source
+from cudabench.toolchain import reached, source
 from cudabench.toolchain.source import KernelSource, SourceFile
+from cudabench.toolchain.tokens import Scan, opens_scope, spell, split
 from cudabench.userkernel import arguments, expressions, inits
 from cudabench.userkernel.by_value import layout_of
+from cudabench.userkernel.pointers import uniform_struct
 from cudabench.userkernel.values import Array, load, numbers_of
 
 FIRST_STREAM = 1 << 20  # of random numbers, beyond those of the arguments
 
-_DECLARED = re.compile(
-    r"\b__constant__\s+((?:(?:static|const|volatile|extern|unsigned|signed|long|short|struct)\s+)*[\w:]+"
-    r"(?:\s+(?:int|long|double|char|const))*)\s*(?:__align__\s*\(\s*\d+\s*\)\s*)?\s(\w+)\s*((?:\[[^\]]*\]\s*)*)(=|\{|;|,)"
+_SPECIFIERS = frozenset(
+    ["__constant__", "static", "const", "volatile", "extern", "struct", "__device__", "constexpr", "inline"]
 )
 
 
 def declared(file: SourceFile) -> dict[str, tuple[str, str, bool]]:
     """Return the `__constant__` variables of a file by name: type, extents as written, whether they start as
     something."""
-    plain = re.sub(r"//[^\n]*|/\*.*?\*/", " ", file.text, flags=re.S)
-    words = "static const volatile extern struct"
-    found = {}
-    for match in _DECLARED.finditer(plain.replace("\t", " ")):
-        ctype = " ".join(word for word in match[1].split() if word not in words.split())
-        found[match[2]] = (ctype, match[3].strip(), match[4] in "={")
+    scan = Scan(file.text)
+    scan.leave_out(scan.hidden_spans())
+    found: dict[str, tuple[str, str, bool]] = {}
+    position = 0
+    while position < len(scan.tokens):
+        head, stop = scan.head(position)
+        words = [token.text for token in head]
+        brace = stop < len(scan.tokens) and scan.tokens[stop].text == "{"
+        if "__constant__" in words and "__global__" not in words:
+            found.update(_variables(words, brace))
+        scope = brace and opens_scope(words)
+        position = (scan.matching(stop) if brace and not scope else stop) + 1
     return found
+
+
+def _variables(words: list[str], brace: bool) -> Iterator[tuple[str, tuple[str, str, bool]]]:
+    """The variables of one declaration: `__constant__ float a[4][4], b = 1` up to its ';' or its '{'."""
+    parts = split(words, ",")
+    ctype = ""
+    for at, part in enumerate(parts):
+        starts = "=" in part or (brace and at == len(parts) - 1)
+        part = part[: part.index("=")] if "=" in part else part
+        part = part[: part.index("(")] if "(" in part and at else part
+        cut = part.index("[") if "[" in part else len(part)
+        named = [word for word in part[:cut] if word not in _SPECIFIERS]
+        while "__align__" in named or "alignas" in named:
+            word = next(word for word in named if word in ("__align__", "alignas"))
+            opening = named.index(word)
+            del named[opening : opening + 4]
+        if not named or not re.fullmatch(r"[^\W\d]\w*", named[-1]):
+            continue
+        ctype = ctype if at else spell(named[:-1])
+        yield named[-1], (ctype, "".join(part[cut:]), starts)
 
 
 def read(
@@ -90,16 +117,38 @@ def _one(
     return Array(name, wanted, (1,), "full", None, True, rule)
 
 
+def like(name: str, file: SourceFile, aliases: Mapping[str, str], value: str = "") -> str:
+    """Return a value that --const would take for a variable: `value` for a number, random contents for an array."""
+    ctype, extents, _ = declared(file)[name]
+    dtype, vector = source.numpy_dtype(ctype, aliases), source.vector_type(ctype, aliases)
+    shape = ",".join(part for part in re.split(r"[\[\]]+", extents) if part)
+    if dtype and not extents:
+        return value or ("2.5" if np.dtype(dtype).kind == "f" else "1")
+    if dtype:
+        return f"{dtype}[{shape}]:random"
+    one, many = vector or uniform_struct(ctype, aliases) or ("", 0)
+    if many:
+        return f"{one}[{f'{shape},' if shape else ''}{many}]:random"
+    layout = layout_of(ctype, file.text, aliases)
+    return f"uint8[{f'{shape},' if shape else ''}{layout.size if layout else 'BYTES'}]:zeros"
+
+
 def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
     """Return the variables' values."""
     return {one.name: one.make(seed, FIRST_STREAM + at) for at, one in enumerate(constants)}
 
 
 def unset(file: SourceFile, kernel: KernelSource, given: Sequence[Array]) -> list[str]:
-    """Return the variables that start as zeros, that a kernel or a function beside it reads, and that --const leaves
-    alone."""
+    """Return the variables that start as zeros, that a kernel or a function that it calls reads, and that --const
+    leaves alone."""
     names = [name for name, (_, _, starts) in declared(file).items() if not starts]
-    body = file.text[kernel.start : kernel.end]
-    beside = " ".join(re.findall(r"__device__[^;{}]*\{.*?\n\}", file.text, re.S))
+    if not names:
+        return []
     set_ = {one.name.rpartition("::")[2] for one in given}
-    return [name for name in names if name not in set_ and re.search(rf"\b{name}\b", body + beside)]
+    read_ = reached.names(file.text, kernel)
+    return [name for name in names if name not in set_ and name in read_]
+
+
+def options(file: SourceFile, kernel: KernelSource, given: Sequence[Array], aliases: Mapping[str, str]) -> list[str]:
+    """Return `unset`, each as --const would take it."""
+    return [f"{name}={like(name, file, aliases)}" for name in unset(file, kernel, given)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -49,18 +50,25 @@ def every(requests: Sequence[UserRequest], command: str) -> Every:
 
 def _kernels(request: UserRequest, command: str) -> list[tuple[KernelSource, str]]:
     """Return the kernels that a request means, each with the name that means it alone."""
-    file = source.read(request.file)
+    written = source.read(request.file)
+    whole = source.preprocessed(written, request.defines, request.include)
+    file = written if written.kernels else whole  # what headers bring is theirs, unless there is nothing else
     if not request.kernels:
         templates = [kernel for kernel in file.kernels if kernel.template_parameters]
         if templates:
-            line = example_line(
-                request, file, templates[0], aliases_of(file, request.defines, request.include), command
-            )
+            aliases = aliases_of(whole, request.defines, request.include)
+            same = (kernel for kernel in whole.kernels if kernel.qualified_name == templates[0].qualified_name)
+            line = example_line(request, whole, next(same, templates[0]), aliases, command)
             names = ", ".join(kernel.qualified_name for kernel in templates)
             verb = "is a template, which runs" if len(templates) == 1 else "are templates, which run"
             raise UsageError(f"{request.file}: {names} {verb} only as an instance: name all kernels, as in: {line}")
         request = replace(request, kernels=("all",))
-    return [(kernel, name) for kernel, name, _ in select(file, request)]
+    try:
+        return [(kernel, name) for kernel, name, _ in select(file, request)]
+    except UsageError:
+        with contextlib.suppress(UsageError):
+            return [(kernel, name) for kernel, name, _ in select(whole, request)]
+        raise
 
 
 def _of(request: UserRequest, kernel: KernelSource) -> UserRequest:

@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cudabench.toolchain import source
+from cudabench.toolchain import includes, source
+from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.userkernel import pointers, tensor_maps, textures
+from cudabench.userkernel import constants, host_launch, pointers, tensor_maps, textures
 from cudabench.userkernel.by_value import layout_of
+from cudabench.userkernel.host_launch import HostLaunch
 from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.type_names import aliases_of
 
 ELEMENTS = "1048576"
 CHECKED = "10007"  # of `check`: arrays end within a block, where faults are
 SIDES = {2: "256", 3: "64"}  # of a problem with so many dimensions, or more
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
 SHARED_BYTES = "16384"  # where the kernel declares dynamic shared memory
-_FLAGS = re.compile(r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps|turns|level|axis)$")
+_GUESSES = (("bool", "bool"), ("byte|char", "unsigned char"), ("int|index|idx|size|len|count|num|id$", "int"))
+_FLAGS = re.compile(
+    r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps|turns|level|axis|pad(?:ding)?|stride|"
+    r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?)$"
+)
 
 
-def instance(kernel: KernelSource, file: SourceFile) -> str:
+@dataclass(frozen=True)
+class Example:
+    """A line that would be right, found where a message needs it: that reads the file's host code."""
+
+    request: UserRequest
+    file: SourceFile
+    kernel: KernelSource
+    aliases: Mapping[str, str]
+    command: str = "run"
+
+    def __str__(self) -> str:
+        return example_line(self.request, self.file, self.kernel, self.aliases, self.command)
+
+
+def instance(kernel: KernelSource, file: SourceFile, launch: HostLaunch | None = None) -> str:
     """Return an instance of a template that the file itself names, else one of defaults, floats and 32."""
     name, places = kernel.qualified_name, len(kernel.template_parameters)
     last = name.rpartition("::")[2]
-    for match in re.finditer(rf"\b{last}\s*<([\w\s,:]+)>\s*(?:<<<|\()", file.text):
-        words = [word.strip() for word in match[1].split(",")]
-        known = (word in ("true", "false") or word.isdigit() or source.numpy_dtype(word) for word in words)
-        if len(words) <= places and all(known):
+    named = [list(launch.template)] if launch and launch.template else []
+    named += [
+        [word.strip() for word in match[1].split(",")]
+        for match in re.finditer(rf"\b{last}\s*<([\w\s,:]+)>\s*(?:<\s*<\s*<|\()", file.text)
+    ]
+    variadic = any(one.type.endswith("...") for one in kernel.template_parameters)
+    for words in named:
+        known = (
+            word in ("true", "false") or re.fullmatch(r"-?\d+", word) or source.numpy_dtype(word) for word in words
+        )
+        if (len(words) == places or (variadic and len(words) >= places)) and all(known):
             return f"{name}<{', '.join(words)}>"
     chosen = (
-        one.default or ("float" if one.type in ("typename", "class") else "32") for one in kernel.template_parameters
+        one.default or ("float" if one.type.rstrip(".") in ("typename", "class") else "32")
+        for one in kernel.template_parameters
     )
     return f"{name}<{', '.join(chosen)}>"
 
@@ -42,53 +73,230 @@ def example_line(
 ) -> str:
     """Return a whole command line for a kernel.
 
-    Whole numbers that are no flags are the problem's extents, and arrays hold their product. A kernel that asks for
-    threadIdx.y is launched in two dimensions.
+    It launches as the file's own host code does, as far as that can be read. Where it cannot, whole numbers that are no
+    flags are the problem's extents, arrays hold their product, and a kernel that asks for threadIdx.y is launched in
+    two dimensions.
     """
+    request, file, kernel, aliases = _with_headers_nearby(request, file, kernel, aliases)
     name = kernel.expression or kernel.qualified_name
-    if kernel.template_parameters and "<" not in name:
-        name = instance(kernel, file)
-        kernel = source.find(file, name)
-    given = dict(text.partition("=")[::2] for text in request.arguments)
-    extents = [p.name for p in kernel.parameters if _whole(p, aliases) and not _FLAGS.search(p.name.lower())]
+    extents = _extents(kernel, file.text, aliases)
     side = SIDES.get(min(len(extents), 3), CHECKED if command == "check" else ELEMENTS)
-    count = "*".join(extents[:3])
+    launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
+    if kernel.template_parameters and "<" not in name:
+        name = instance(kernel, file, launch)
+        kernel = source.find(file, name)
+        extents = _extents(kernel, file.text, aliases)
+    elif kernel.overloaded and "(" not in name:
+        name += types_listed(kernel.parameters)
+    unknown = _unknown_types(kernel, file.text, aliases)
+    aliases = {**aliases, **unknown}
+    if unknown:
+        extents = _extents(kernel, file.text, aliases)
+        launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
+    given = dict(text.partition("=")[::2] for text in request.arguments)
+    values = {
+        own: text
+        for at, p in enumerate(kernel.parameters)
+        if (text := _number(at, p, launch, aliases, own := p.name or f"arg{at}"))
+    }
+    values = {**dict.fromkeys(extents, side), **values, **{k: v for k, v in given.items() if k in extents}}
+    sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
+    threads = math.prod(launch.grid) * math.prod(launch.block) if launch and launch.grid and launch.block else 0
     words = []
-    outputs = [p for p in kernel.parameters if p.pointer and not p.const]
+    outputs = _outputs(kernel)
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
         if parameter.type == tensor_maps.TYPE:
             value = tensor_maps.EXAMPLE
         elif parameter.pointer:
+            start = "zeros" if own in outputs else "random"
             many = _elements(parameter, file.text, aliases)
-            shape = f"{many}*{count}" if many > 1 and count else count or str(many * int(side))
-            start = "zeros" if outputs and parameter is outputs[-1] else "random"
-            value = f"{pointers.like(parameter, aliases)}[{shape}]:{start}"
+            like = pointers.like(parameter, aliases)
+            nbytes = launch.nbytes.get(at) if launch else None
+            if nbytes and nbytes >= _itemsize(like):
+                shape = _named(nbytes // _itemsize(like), sizes)
+            else:
+                shape = _shape(many * _spread(kernel.text, own), extents, sizes, threads, int(side))
+            value = f"{like}[{shape}]:{start}"
         elif parameter.type == textures.TYPE:
             value = "texture(float32[1024,1024]:random)"
         else:
             layout = layout_of(parameter.type, file.text, aliases)
-            value = side if own in extents else "1" if _whole(parameter, aliases) else ""
+            whole = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"
+            value = values.get(own, "") or (whole if _whole(parameter, aliases) else "")
             value = value or (layout.example() if layout else "2.5")
         words += ["--arg", f"{own}={given.get(own, value)}"]
     words += [word for text in request.expect for word in ("--expect", text)]
-    launch = _launch(request, kernel, extents, count or side)
-    if request.shared is None and _dynamic_shared(kernel, file.text):
-        launch += ["--shared", SHARED_BYTES]
-    return " ".join(map(shlex.quote, ["cudabench", command, file.path, "--kernel", name, *launch, *words]))
+    set_ = {text.partition("=")[0].strip() for text in request.constants}
+    for constant in constants.unset(file, kernel, ()):
+        if constant not in set_:
+            host = _spelt(launch.constants.get(constant) if launch else None)
+            words += ["--const", f"{constant}={constants.like(constant, file, aliases, host)}"]
+    words += [word for text in request.constants for word in ("--const", text)]
+    geometry = _launch(request, kernel, extents, "*".join(extents[:3]) or side, launch, sizes)
+    if request.shared is None and launch and launch.shared:
+        geometry += ["--shared", str(launch.shared)]
+    elif request.shared is None and _dynamic_shared(kernel, file.text):
+        geometry += ["--shared", SHARED_BYTES]
+    defines = [f"{macro}={value}" if value else macro for macro, value in request.defines.items()]
+    defines += [f"{ctype}={meant}" for ctype, meant in unknown.items()]
+    options = [word for folder in request.include for word in ("-I", str(folder))]
+    options += [word for define in defines for word in ("-D", define)]
+    return " ".join(map(shlex.quote, ["cudabench", command, file.path, "--kernel", name, *options, *geometry, *words]))
 
 
-def _launch(request: UserRequest, kernel: KernelSource, extents: Sequence[str], count: str) -> list[str]:
+def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> dict[str, str]:
+    """Return the types of parameters that nothing declares, as of a header that is missing, each with a guess."""
+    guesses = {}
+    for parameter in kernel.parameters:
+        ctype = parameter.type.rstrip("*").strip()
+        ctype = aliases.get(ctype, ctype)
+        if not re.fullmatch(r"[^\W\d]\w*", ctype) or ctype in ("void", tensor_maps.TYPE, *textures.OBJECTS):
+            continue
+        named = rf"\b(?:struct|class|union|enum|typename)\s+{ctype}\b|\}}\s*{ctype}\b"
+        known = pointers.elements(Parameter("", ctype), aliases) or layout_of(ctype, text, aliases)
+        if known or re.search(named, text) or f"elements of {ctype}" in aliases:
+            continue
+        guesses[ctype] = next((kind for pattern, kind in _GUESSES if re.search(pattern, ctype.lower())), "float")
+    return guesses
+
+
+def _extents(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> list[str]:
+    """Return the parameters that are the problem's extents: whole numbers that choose nothing and shift nothing."""
+    return [
+        p.name
+        for p in kernel.parameters
+        if _whole(p, aliases)
+        and not _FLAGS.search(p.name.lower())
+        and not re.search(
+            rf"\benum\s+(?:class\s+|struct\s+)?{p.type}\b|\benum\b[^;{{}}]*{{[^{{}}]*}}\s*{p.type}\b", text
+        )
+    ]
+
+
+def _with_headers_nearby(
+    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]
+) -> tuple[UserRequest, SourceFile, KernelSource, Mapping[str, str]]:
+    """Return the same with the folders of headers that lie around the file and that no -I names yet."""
+    written = source.read(request.file)
+    folders = includes.lacking(written.text, request.file, request.include)
+    if not folders:
+        return request, file, kernel, aliases
+    wider = replace(request, include=(*request.include, *folders))
+    file = source.preprocessed(written, request.defines, wider.include)
+    wide = aliases_of(file, request.defines, wider.include)
+    same = (one for one in file.kernels if types_of(one.parameters) == types_of(kernel.parameters))
+    found = next((one for one in same if one.qualified_name == kernel.qualified_name), None)
+    if found is None or kernel.expression != kernel.qualified_name:
+        return wider, file, kernel, wide
+    return wider, file, source.resolved(found, wide), wide
+
+
+def _number(at: int, parameter: Parameter, launch: HostLaunch | None, aliases: Mapping[str, str], own: str) -> str:
+    """Return the number that host code passes for a parameter, '' where none is known."""
+    value = launch.numbers.get(at) if launch else None
+    dtype = source.numpy_dtype(parameter.type, aliases)
+    if value is None or not dtype or parameter.pointer:
+        return ""
+    kind = np.dtype(dtype).kind if dtype != "bfloat16" else "f"
+    return str(bool(value)).lower() if kind == "b" else repr(float(value)) if kind == "f" else str(int(value))
+
+
+def _spelt(value: int | float | None) -> str:
+    return "" if value is None else repr(value)
+
+
+def _outputs(kernel: KernelSource) -> set[str]:
+    """Return the arrays that a kernel writes and does not read, as far as its text shows; atomics add to zeros."""
+    found, pointers_ = set(), [p.name for p in kernel.parameters if p.pointer and not p.const and p.name]
+    body = kernel.text.partition("{")[2]
+    for name in pointers_:
+        element = rf"(?:\b{name}\s*\[(?:[^\[\];]|\[[^\[\];]*\])*\](?:\s*\.\s*\w+)?|\*\s*{name}\b)"
+        writes = len(re.findall(rf"{element}\s*=(?!=)", body))
+        uses = len(re.findall(element, body))
+        atomic = re.search(rf"\batomic\w+\s*\(\s*&?\s*\(?\s*{name}\b", body)
+        if atomic or (writes and writes == uses):
+            found.add(name)
+    return found or set(pointers_[-1:])
+
+
+def _spread(text: str, name: str) -> int:
+    """Return how many elements of an array lie between those of neighbours: 4 in `name[4 * i + 1]`."""
+    inside = re.findall(rf"\b{name}\s*\[([^\[\];]*)\]", text)
+    factors = [int(one) for part in inside for one in re.findall(r"(?:^|[\w)]\s*\*)\s*(\d+)\s*(?=$|[+*])", part)]
+    return max([one for one in factors if one <= 16] or [1])
+
+
+def _named(count: int, sizes: Mapping[str, int]) -> str:
+    """Return a number by the arguments that it is, or is the product of."""
+    large = {name: value for name, value in sizes.items() if value > 1}
+    for name, value in large.items():
+        if value == count:
+            return name
+    for first, one in large.items():
+        for second, two in large.items():
+            if one * two == count:
+                return f"{first}*{second}"
+    for name, value in large.items():
+        if value >= 64 and count % value == 0 and count // value <= 16:
+            return f"{count // value}*{name}"
+    return str(count)
+
+
+def _shape(many: int, extents: Sequence[str], sizes: Mapping[str, int], threads: int, side: int) -> str:
+    """Return the shape of an array that host code does not show: the extents' product, or an element a thread."""
+    product = math.prod(sizes.get(name, side) for name in extents[:3])
+    if extents and product >= threads:
+        return f"{many}*{'*'.join(extents[:3])}" if many > 1 else "*".join(extents[:3])
+    return _named(many * (threads or side), sizes)
+
+
+def _itemsize(like: str) -> int:
+    return 2 if like == "bfloat16" else np.dtype(like).itemsize
+
+
+def _launch(
+    request: UserRequest,
+    kernel: KernelSource,
+    extents: Sequence[str],
+    count: str,
+    launch: HostLaunch | None,
+    sizes: Mapping[str, int],
+) -> list[str]:
     """Return --grid and --block."""
-    axes = [axis for axis in "xyz" if re.search(rf"\b(?:threadIdx|blockIdx)\s*\.\s*{axis}\b", kernel.text)]
-    deep = {"z": 3, "y": 2}.get(axes[-1] if axes else "x", 1)
-    if deep > 1 and len(extents) >= deep:
-        block = [16, 16] if deep == 2 else [8, 8, 4]
-        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(extents, block, strict=False))
-        own = ",".join(map(str, block))
+    deep, wide = (_axes(kernel.text, names) for names in ("threadIdx", "threadIdx|blockIdx"))
+    # `(blockIdx.x + blockIdx.y * gridDim.x) * blockDim.x + threadIdx.x` counts blocks in one row, however they lie.
+    if deep == 1 and re.search(r"\bgridDim\s*\.\s*x\b", kernel.text):
+        wide = 1
+    own = list(launch.block) if launch and launch.block else []
+    if own:
+        while own[-1:] == [1] and len(own) > 1:
+            own.pop()
+        block = own + [1] * (wide - len(own))
     else:
-        grid, own = f"cdiv({count},256)", "256"
-    return ["--grid", request.grid or grid, "--block", request.block or own]
+        block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if len(extents) >= deep else 1]
+    if launch and launch.grid and launch.block:
+        grid = _grid(launch.grid, block, sizes)
+    elif wide > 1 and len(extents) >= wide:
+        sides = [*block, 1, 1]
+        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(extents[:wide], sides, strict=False))
+    else:
+        grid = f"cdiv({count},{block[0]})"
+    return ["--grid", request.grid or grid, "--block", request.block or ",".join(map(str, own or block))]
+
+
+def _axes(text: str, names: str) -> int:
+    """Return how many axes of these a kernel asks for."""
+    used = [axis for axis in "xyz" if re.search(rf"\b(?:{names})\s*\.\s*{axis}\b", text)]
+    return {"z": 3, "y": 2}.get(used[-1] if used else "x", 1)
+
+
+def _grid(grid: Sequence[int], block: Sequence[int], sizes: Mapping[str, int]) -> str:
+    """Return a grid in numbers, or by the one argument that it covers."""
+    if grid[1] == grid[2] == 1:
+        covered = [name for name, value in sizes.items() if value > 1 and -(-value // block[0]) == grid[0] > 1]
+        return f"cdiv({covered[0]},{block[0]})" if len(covered) == 1 else str(grid[0])
+    return ",".join(map(str, grid[: 3 if grid[2] > 1 else 2]))
 
 
 def _dynamic_shared(kernel: KernelSource, text: str) -> bool:

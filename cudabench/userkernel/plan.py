@@ -11,15 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from cudabench.errors import UsageError
+from cudabench.errors import CudabenchError, UsageError
 from cudabench.launchable import MAX_SHARED
 from cudabench.model import Case, Dim, Launch, Problem, Source
 from cudabench.plan.limits import check_block, check_cluster, check_grid
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, SourceFile
-from cudabench.userkernel import arguments, constants, steps, values
-from cudabench.userkernel.example import example_line
+from cudabench.toolchain.tokens import opening_angle, words_of
+from cudabench.userkernel import arguments, constants, steps, textures, values
+from cudabench.userkernel.example import Example, example_line
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
 from cudabench.userkernel.request import UserRequest
@@ -67,9 +68,11 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
         for kernel, name, outright in selected(file, written, each)
     ]
     kernels = [kernel for kernel, *_ in picked]
+    for kernel in kernels:
+        _check_possible(file, kernel, aliases)
     names = [text.partition("=")[0].strip() for text in request.arguments]
     first = next((kernel for kernel in kernels if [one.name for one in kernel.parameters] == names), kernels[0])
-    example = example_line(request, file, first, aliases, command)
+    example = Example(request, file, first, aliases, command)
     read = arguments.read(request.arguments, first, aliases, _known(request), example, file.text)
     read, orders = arguments.shared(read, first, kernels, aliases)
     size = {one.name: int(v) if isinstance(v := one.value, bool) else v for one in read if isinstance(one, Scalar)}
@@ -104,7 +107,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
                 expects="",
                 named=outright,
                 constants=set_,
-                unset_constants=tuple(constants.unset(file, kernel, fixed)),
+                unset_constants=tuple(constants.options(file, kernel, fixed, aliases)),
             )
         )
     return Series(partial(operation_of, user_problem), tuple(cases), user_problem.baseline)
@@ -128,6 +131,7 @@ def _in_steps(
 
     def kernel(name: str) -> KernelSource:
         ((found, _, _),) = selected(file, written, replace(request, kernels=(name,)))
+        _check_possible(file, found, aliases)
         return source.resolved(found, aliases)
 
     group = steps.parse(request.steps)
@@ -141,7 +145,7 @@ def _in_steps(
     fixed = constants.read(request.constants, file, aliases, numbers)
     user_problem = problem_of(request, file, read, numbers, fixed)
     launches = steps.launches(group, kernels, read, numbers, aliases)
-    unset = dict.fromkeys(name for one in kernels.values() for name in constants.unset(file, one, fixed))
+    unset = dict.fromkeys(name for one in kernels.values() for name in constants.options(file, one, fixed, aliases))
     case = Case(
         operation="run",
         kernel=request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values()),
@@ -171,7 +175,7 @@ def problem(request: UserRequest) -> UserProblem:
 
 
 def _launch(
-    request: UserRequest, kernel: KernelSource, numbers: Mapping[str, Any], example: str
+    request: UserRequest, kernel: KernelSource, numbers: Mapping[str, Any], example: object
 ) -> tuple[Dim, Dim, int, Dim | None]:
     """Return grid, block, dynamic shared bytes, and the blocks of a cluster where they are said."""
     if request.grid is None or request.block is None:
@@ -239,15 +243,15 @@ def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, s
             if not file.kernels:
                 raise
             aliases = aliases_of(file, request.defines, request.include)
-            easy = (k for k in file.kernels if all(arguments.takes(p, file.text, aliases) for p in k.parameters))
+            easy = (k for k in file.kernels if _easy(k, file, aliases))
             example = example_line(request, file, next(easy, file.kernels[0]), aliases)
-            raise UsageError(f"{str(error).rstrip('.')}; as in: {example}") from None
+            raise UsageError(_with_line(str(error), example)) from None
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[KernelSource, str, bool]] = {}
     for name in request.kernels:
         glob = not set(name) & set("<(") and bool(set(name) & set("*?["))
         if name != "all" and not glob:
-            kernel = source.find(file, name)
+            kernel = _found(file, name, request)
             picked[kernel.expression] = (kernel, name.strip(), True)
             continue
         found = [
@@ -265,3 +269,47 @@ def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, s
             own = source.find(file, f"{kernel.qualified_name}({types})" if kernel.overloaded else kernel.qualified_name)
             picked.setdefault(own.expression, (own, own.expression, len(found) == 1))
     return list(picked.values())
+
+
+def _easy(kernel: KernelSource, file: SourceFile, aliases: Mapping[str, str]) -> bool:
+    """Return whether a command line can launch a kernel."""
+    try:
+        _check_possible(file, kernel, aliases)
+    except CudabenchError:
+        return False
+    return all(arguments.takes(parameter, file.text, aliases) for parameter in kernel.parameters)
+
+
+def _found(file: SourceFile, name: str, request: UserRequest) -> KernelSource:
+    """Return `source.find`; where it names a template without its arguments, the error has a line with them."""
+    try:
+        return source.find(file, name)
+    except UsageError as error:
+        own = [kernel for kernel in file.kernels if name.strip() in (kernel.name, kernel.qualified_name)]
+        if len(own) != 1 or not own[0].template_parameters:
+            raise
+        example = example_line(request, file, own[0], aliases_of(file, request.defines, request.include))
+        raise UsageError(_with_line(str(error), example)) from None
+
+
+def _with_line(said: str, example: str) -> str:
+    """Return an error with a line that would do; where it names an instance of a template, that of the line."""
+    words = shlex.split(example)
+    said, such_as, _ = said.rstrip(".").partition(", such as '")
+    named = f", such as '{words[words.index('--kernel') + 1]}'" if such_as else ""
+    return f"{said}{named}; as in: {example}"
+
+
+def _check_possible(file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]) -> None:
+    """Raise CudabenchError for a kernel that reads a texture reference or launches kernels itself."""
+    textures.check_no_reference(file, kernel, aliases)
+    words = words_of(kernel.text)
+    for at in range(1, len(words) - 3):
+        if words[at : at + 3] != ["<", "<", "<"]:
+            continue
+        name = words[opening_angle(words, at - 1) - 1 if words[at - 1] == ">" else at - 1]
+        raise CudabenchError(
+            f"{kernel.signature} launches {name} itself (dynamic parallelism), which needs a linker and is not "
+            f"done here: say the launches in their order, as in --step '{kernel.qualified_name}<<<1, 32>>>(...)', of "
+            "kernels that launch none."
+        )

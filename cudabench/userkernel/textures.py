@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from cudabench.errors import UsageError, did_you_mean
+from cudabench.errors import CudabenchError, UsageError, did_you_mean
 from cudabench.model import Texture
+from cudabench.toolchain import reached, source
+from cudabench.toolchain.source import KernelSource, SourceFile
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.values import Array
 
@@ -30,6 +32,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
+_REFERENCE = re.compile(r"\btexture\s*<([^;<>{}]*)>\s*(\w+)\s*(?=[;=\[])")
+
+
 @dataclass(frozen=True)
 class TextureArray(Array):
     """An array that goes to the kernel as a texture object; `texture` says how it is read."""
@@ -40,6 +45,25 @@ class TextureArray(Array):
     def argument(self) -> Any:
         """What a launch gets: the texture over the buffer."""
         return self.texture
+
+
+def check_no_reference(file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]) -> None:
+    """Raise CudabenchError where a kernel, or a function that it calls, reads a texture reference of the file."""
+    references = {match[2]: match[1].split(",") for match in _REFERENCE.finditer(file.text)}
+    if not references:
+        return
+    for name in sorted(reached.names(file.text, kernel) & set(references)):
+        ctype, *more = (part.strip() for part in references[name])
+        sides = int(more[0]) if more and more[0] in ("2", "3") else 1
+        dtype = source.numpy_dtype(ctype, aliases) or (source.vector_type(ctype, aliases) or ("float32", 1))[0]
+        fetch = f"tex{sides}D<{ctype}>({name}, {', '.join('xyz'[:sides])})"
+        if sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text):
+            fetch = f"tex1Dfetch<{ctype}>({name}, i)"
+        raise CudabenchError(
+            f"{kernel.signature} reads the texture reference '{name}', which CUDA 12 took out of the language: make it "
+            f"a parameter '{TYPE} {name}', read it as {fetch}, and give "
+            f"--arg '{name}=texture({dtype}[{','.join(['n'] * sides)}]:random)'."
+        )
 
 
 def is_texture(text: str) -> bool:

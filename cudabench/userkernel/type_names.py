@@ -19,7 +19,10 @@ _STRUCTS = re.compile(
 )
 
 
-_ENUMS = re.compile(r"\benum\s+(?:class\s+|struct\s+)?(\w+)\s*(?::\s*([\w:\s]+?))?\s*\{")
+_ENUMS = re.compile(
+    r"\benum\s+(?:class\s+|struct\s+)?(\w+)\s*(?::\s*([\w:\s]+?))?\s*\{"
+    r"|\btypedef\s+enum\b[^{};]*\{[^{}]*\}\s*(\w+)\s*;"
+)
 
 
 def aliases_of(file: SourceFile, defines: Mapping[str, str], include: Sequence[str] = ()) -> dict[str, str]:
@@ -33,7 +36,9 @@ def aliases_of(file: SourceFile, defines: Mapping[str, str], include: Sequence[s
 
     def structs(text: str) -> None:
         for match in _ENUMS.finditer(text):
-            found.setdefault(match[1], match[2] or "int")
+            found.setdefault(match[1] or match[3], match[2] or "int")
+        for name in re.findall(r"\btypedef\s+enum\s+\w+\s*\{[^{}]*\}\s*(\w+)\s*;", text):
+            found.setdefault(name, "int")
         for match in _STRUCTS.finditer(text):
             name = match[1] or match[2]
             found.setdefault(name, f"struct {name}")

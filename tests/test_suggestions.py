@@ -1,0 +1,264 @@
+"""The line that a message suggests: it launches as the file's own host code does, and it runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudabench.toolchain import older, reached, source, vector_math
+from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.userkernel import constants, example, host_launch
+from cudabench.userkernel.host_launch import HostLaunch
+from tests.conftest import Ran
+
+needs_simulator = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+
+SUM = """
+#define TILE 64
+#define CEIL(a, b) (((a) + (b) - 1) / (b))
+__global__ void tile_sum(const float *in, float *out, int n) {
+  __shared__ float s[TILE];
+  int i = blockIdx.x * TILE + threadIdx.x;
+  s[threadIdx.x] = i < n ? in[i] : 0;
+  __syncthreads();
+  if (!threadIdx.x) { float t = 0; for (int k = 0; k < TILE; k++) t += s[k]; out[blockIdx.x] = t; }
+}
+"""
+# Sources, what the line has in it, and why a guess without the host code would not run.
+FILES = {
+    "a block as large as its tile": (
+        SUM + "int main() { const int n = 1000; float *a, *b; CHECK(cudaMalloc((void **)&a, n * sizeof(float)));\n"
+        "  cudaMalloc(&b, CEIL(n, TILE) * sizeof(float)); tile_sum<<<CEIL(n, TILE), TILE>>>(a, b, n); }",
+        ["--grid cdiv(n,64)", "--block 64", "in=float32[n]:random", "out=float32[16]:zeros", "n=1000"],
+    ),
+    "a launch that is too large for a first look": (
+        SUM + "int main(int argc, char **argv) { int n = argc > 1 ? atoi(argv[1]) : 1 << 26; float *a, *b;\n"
+        "  int bytes = n * sizeof(float); cudaMalloc(&a, bytes); cudaMalloc(&b, bytes / TILE);\n"
+        "  dim3 block = {TILE, 1, 1}, grid; grid.x = CEIL(n, block.x); tile_sum<<<grid, block>>>(a, b, n); }",
+        ["--grid cdiv(n,64)", "--block 64", "in=float32[n]:random", "n=65536"],
+    ),
+    "a function that is given the sizes": (
+        "__global__ void fill(float *image, int w, int h) { int x = blockIdx.x * blockDim.x + threadIdx.x,\n"
+        "  y = blockIdx.y * blockDim.y + threadIdx.y; if (x < w && y < h) image[y * w + x] = x; }\n"
+        "static int up(int a, int b) { return (a + b - 1) / b; }\n"
+        "void clear(float *image, int w, int h) { dim3 b(32, 4), g(up(w, b.x), up(h, b.y));\n"
+        "  fill<<<g, b>>>(image, w, h); }",
+        ["--grid 8,64", "--block 32,4", "w=256", "h=256", "image=float32[w*h]:zeros"],
+    ),
+    "dynamic shared memory and a constant": (
+        "__constant__ int length;\n__global__ void back(int *a) { extern __shared__ int s[]; int i = threadIdx.x;\n"
+        "  s[i] = a[i]; __syncthreads(); a[i] = s[length - 1 - i]; }\n"
+        "int main() { int n = 96; int *d; cudaMalloc(&d, n * sizeof(int)); cudaMemcpyToSymbol(length, &n, sizeof(n));\n"
+        "  back<<<1, n, n * sizeof(int)>>>(d); }",
+        ["--grid 1", "--block 96", "--shared 384", "--const length=96", "a=int32[96]"],
+    ),
+    "a template's arguments from constants and from what is passed": (
+        "template <int WIDTH, typename T> __global__ void wide(T *x, T scale) { __shared__ T s[WIDTH];\n"
+        "  s[threadIdx.x] = x[threadIdx.x] * scale; x[threadIdx.x] = s[threadIdx.x]; }\n"
+        "const unsigned W = 48;\nint main() { double *d; cudaMalloc(&d, W * sizeof(double));\n"
+        "  wide<W><<<1, W>>>(d, 2.0); }",
+        ["--kernel wide<48, double>", "--block 48", "x=float64[48]", "scale=2.0"],
+    ),
+    "bytes of pixels": (
+        "__global__ void paint(unsigned char *p) { int i = blockIdx.x * blockDim.x + threadIdx.x; p[i * 4 + 0] = 9;\n"
+        "  p[i * 4 + 3] = 255; }\nint main() { Bitmap b; paint<<<4, 32>>>(b.bytes()); }",
+        ["--grid 4", "--block 32", "p=uint8[512]:zeros"],
+    ),
+    "types of a header that is missing": (
+        "#include <far/away.h>\n__global__ void add(index_t n, const real *x, real *y) {\n"
+        "  index_t i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = y[i] + x[i]; }",
+        ["-D index_t=int", "-D real=float", "x=float32[n]:random"],
+    ),
+    "blocks of two axes, threads of one": (
+        "__global__ void flat(float *x, int n, int m) { int i = (blockIdx.x + blockIdx.y * gridDim.x) * blockDim.x +\n"
+        "  threadIdx.x; if (i < n) x[i] = x[i] + m; }\n"
+        "void go(float *x, int n) { flat<<<grid_of(n), BLOCK>>>(x, n, 1); }",
+        ["--block 256", "--grid cdiv(n*m,256)"],
+    ),
+    "a pack of parameters": (
+        "template <typename... Ts> __global__ void many(float *y, Ts... ts) { y[threadIdx.x] = (ts + ...); }\n"
+        "int main() { float *y; int k = 3; cudaMalloc(&y, 32 * 4); many<<<1, 32>>>(y, k, 2.5f); }",
+        ["--kernel many<int, float>", "ts0=3", "ts1=2.5"],
+    ),
+    "what is only read is random, what is added to zero": (
+        "__global__ void count(int *bins, int *data, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) atomicAdd(&bins[data[i] % 8], 1); }\n"
+        "int main() { int *b, *d, n = 640; cudaMalloc(&b, 32); cudaMalloc(&d, n * 4);\n"
+        "  count<<<n / 64, 64>>>(b, d, n); }",
+        ["bins=int32[8]:zeros", "data=int32[n]:random", "--grid cdiv(n,64)"],
+    ),
+}
+
+
+def suggested(text: str) -> list[str]:
+    """Return the words of the line in a message."""
+    match = re.search(r"(?:write|as in): cudabench (run .*)", text)
+    assert match, text
+    return shlex.split(match[1])
+
+
+@needs_simulator
+@pytest.mark.parametrize("name", FILES)
+def test_the_line_launches_as_the_host_code_does(
+    name: str, cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line has the host's grid, block, sizes and numbers, and runs without a hazard."""
+    monkeypatch.setattr(host_launch, "MOST_THREADS", 1 << 16)  # a first look takes no time here
+    monkeypatch.setattr(example, "ELEMENTS", "1000")
+    text, parts = FILES[name]
+    Path("k.cu").write_text(text)
+    words = suggested(cudabench("run", "k.cu").err)
+    for part in parts:
+        assert part in " ".join(words)
+    ran = cudabench(*words, "--device", "sim", "--no-cpu")
+    assert ran.code == 0, ran.out + ran.err
+
+
+def test_the_files_own_kernel_comes_first(cudabench: Callable[..., Ran]) -> None:
+    """Kernels of headers stand behind, overloads with their types; the line is for the file's own."""
+    Path("book.h").write_text("__global__ void show(float *x) {}\n__global__ void show(int *x) {}\n")
+    Path("k.cu").write_text('#include "book.h"\n__global__ void own(float *x) { *x = 1; }\n')
+    said = cudabench("run", "k.cu").err
+    assert "has 3 kernels: choose one with --kernel: own, show(float*), show(int*); as in:" in said
+    assert suggested(said)[3] == "own"
+
+
+@needs_simulator
+def test_check_sees_kernels_of_headers_alone(cudabench: Callable[..., Ran]) -> None:
+    """A file that only includes its kernels is checked for theirs, and a constant's warning has a value for it."""
+    Path("k.cuh").write_text(
+        "struct Light { float x, y, z; };\n__constant__ Light lights[4];\n"
+        "template <int N> __global__ void lit(float *x) { x[threadIdx.x] = lights[threadIdx.x % N].y; }\n"
+    )
+    Path("k.cu").write_text('#include "k.cuh"\nint main() { lit<4><<<1, 32>>>(nullptr); }\n')
+    words = shlex.split(cudabench("check", "k.cu").err.partition("as in: cudabench ")[2])
+    assert words[3] == "lit<4>"
+    ran = cudabench("check", "k.cu", "-k", "lit<4>", "-g", 1, "-b", 32, "--arg", "x=float32[32]:zeros")
+    assert ran.code == 0, ran.out + ran.err
+    assert "add --const 'lights=float32[4,3]:random'" in " ".join(ran.out.split())
+    assert cudabench(*words, "--device", "sim").code == 0
+
+
+def test_headers_around_the_file_are_named(cudabench: Callable[..., Ran]) -> None:
+    """A project's include folder beside the source's is found, also where a header asks for it, and is in the line."""
+    for folder in ("src", "include"):
+        Path(folder).mkdir()
+    Path("src/own.h").write_text('#include "types.h"\n')
+    Path("include/types.h").write_text("typedef double real;\nenum Kind { ONE, TWO };\n")
+    Path("src/k.cu").write_text(
+        '#include "own.h"\n__global__ void f(real *x, int n, Kind kind) { int i = threadIdx.x;\n'
+        "  if (i < n && kind == TWO) x[i] = 1; }\nvoid go(real *x, int n) { f<<<1, 32>>>(x, n, TWO); }\n"
+    )
+    words = suggested(cudabench("run", "src/k.cu").err)
+    assert words[words.index("-I") + 1] == "include"
+    assert {"x=float64[n]:zeros", "kind=1"} <= set(words)
+    if nvrtc_version() is not None:
+        assert cudabench(*words, "--device", "sim", "--no-cpu").code == 0
+        ran = cudabench("run", "src/k.cu", "-g", 1, "-b", 1, "-D", "real=double", "-D", "Kind=int", *words[-6:])
+        assert "name its folder with -I include" in " ".join((ran.out + ran.err).split())
+
+
+def test_a_template_that_is_named_has_a_line_too(cudabench: Callable[..., Ran]) -> None:
+    """--kernel with a template's bare name gives the line with its arguments."""
+    text, _ = FILES["a template's arguments from constants and from what is passed"]
+    Path("k.cu").write_text(text)
+    said = cudabench("run", "k.cu", "-k", "wide").err
+    assert "name an instantiation, such as 'wide<48, double>'; as in: " in said
+    assert suggested(said)[3] == "wide<48, double>"
+
+
+def launch(host: str, kernel: str = "__global__ void f(float *x, int n) { x[threadIdx.x] = n; }") -> HostLaunch | None:
+    """Return what is read of host code in front of `f<<<g, b>>>(x, n)`."""
+    text = f"{kernel}\nint main(int argc, char **argv) {{ {host} }}"
+    file = source.parse(text, "k.cu")
+    return host_launch.find(file.text, file.kernels[0], {"n": 256}, file.aliases)
+
+
+@pytest.mark.parametrize(
+    ("host", "grid", "block"),
+    [
+        ("f<<<3, 1 << 5>>>(x, 1)", (3, 1, 1), (32, 1, 1)),
+        ("dim3 g = dim3(2, 3), b(4, 5, 6); f<<<g, b>>>(x, 1)", (2, 3, 1), (4, 5, 6)),
+        ("const int k = 100; f<<<(int)ceil(k / (float)32), min(k, 64)>>>(x, k)", (4, 1, 1), (64, 1, 1)),
+        ("int b = 8; if (argc > 1) b = atoi(argv[1]); f<<<b * 2, b>>>(x, 1)", (16, 1, 1), (8, 1, 1)),
+        ("dim3 b; b.x = 16; b.y = 0x2u; f<<<5, b, 0, stream>>>(x, 1)", (5, 1, 1), (16, 2, 1)),
+        ("int g = devices() > 1 ? 7 : 9; f<<<g, 32>>>(x, 1)", (9, 1, 1), (32, 1, 1)),
+        ("int g = 1; while (g < n) g *= 2; f<<<g, 32>>>(x, 1)", None, (32, 1, 1)),  # only a run knows
+        ("f<<<props.blocks, 64>>>(x, 1)", None, (64, 1, 1)),
+        ("int g = g + 1; f<<<g, 1 / 0>>>(x, 1)", None, None),
+        ("f<<<blocks(3), 32>>>(x, 1)", None, (32, 1, 1)),
+        ("f<<<, >>>(x, 1)", None, None),
+    ],
+)
+def test_geometry_is_read_where_it_can_be(
+    host: str, grid: tuple[int, int, int] | None, block: tuple[int, int, int] | None
+) -> None:
+    """Names, dim3 in its spellings, calls and choices; what hangs on a run is left open."""
+    found = launch(host)
+    assert (found.grid, found.block) == (grid, block) if found else (grid, block) == (None, None)
+
+
+def test_a_file_without_a_launch_has_none() -> None:
+    """No launch, a launch of another kernel, and an unfinished one are none."""
+    assert launch("") is None
+    assert launch("other<<<1, 32>>>(x, 1);") is None
+    assert launch("f<<<1, 32") is None
+
+
+def test_names_that_a_kernel_comes_to() -> None:
+    """Through functions that it calls, but not those of its own variables and parameters."""
+    text = (
+        "__constant__ float s[4], far, other;\n__device__ float use(int k) { return s[k]; }\n"
+        "__device__ float unused() { return other; }\n"
+        "__global__ void reads(float *x) { *x = use(1); }\n"
+        "__global__ void shadows(float *far, int n) { float *s = far, other = 1;\n"
+        "  for (int i = 0, k; i < n; i++) s[i] = other; }\n"
+    )
+    file = source.parse(text, "k.cu")
+    reads, shadows = file.kernels
+    assert reached.names(text, reads) >= {"use", "s"}
+    assert constants.unset(file, reads, ()) == ["s"]
+    assert constants.unset(file, shadows, ()) == []
+
+
+def test_constants_of_one_declaration() -> None:
+    """Each is found with its type and extents, and whether it starts as something."""
+    text = (
+        "static __constant__ const float a, b[3][N] , c = 2;\n__constant__ __align__(16) float4 t[2];\n"
+        "namespace n { __constant__ struct P p; }\n__constant__ int table[] = {1, 2};\n"
+    )
+    assert constants.declared(source.parse(text, "k.cu")) == {
+        "a": ("float", "", False),
+        "b": ("float", "[3][N]", False),
+        "c": ("float", "", True),
+        "t": ("float4", "[2]", False),
+        "p": ("P", "", False),
+        "table": ("int", "[]", True),
+    }
+
+
+def test_older_names_are_told_by_what_a_compiler_says() -> None:
+    """The definitions come in where a name is unknown or the assembler wants a mask, and not otherwise."""
+    assert older.needed('k.cu(3): error: identifier "__shfl_xor" is undefined')
+    assert older.needed("ptxas line 9: error: Instruction 'vote' without '.sync' is not supported on .target sm_70")
+    assert not older.needed('k.cu(3): error: identifier "shuffle" is undefined')
+
+
+def test_vector_math_stands_for_the_samples_header_alone() -> None:
+    """Its text declares each function once, and no header of the user's own is replaced."""
+    heads = re.findall(r"__device__ (\S.*?\))\s*\{", vector_math.TEXT)
+    assert len(heads) == len(set(heads)) > 200
+
+
+def test_utf_16_is_refused_by_name(cudabench: Callable[..., Ran]) -> None:
+    """A file that an editor wrote in UTF-16 is told so."""
+    Path("k.cu").write_text("__global__ void f() {}\n", encoding="utf-16")
+    ran = cudabench("run", "k.cu")
+    assert (ran.code, ran.err) == (
+        1,
+        "Error: k.cu is written in UTF-16, which no compiler of CUDA's reads: save it as UTF-8.\n",
+    )
