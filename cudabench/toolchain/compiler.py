@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from cudabench.toolchain import (
     outside,
     prelude,
     toolkit,
+    torch_headers,
 )
 from cudabench.toolchain.declarations import macros_of
 from cudabench.toolchain.host_code import without_faults, without_host_code
@@ -246,7 +247,7 @@ def _with_less_and_less(compiler: Compiler, job: Job, *, standard: bool) -> Comp
         for name, words in macros_of(text).items():
             macros[name] = macros.get(name, frozenset()) | words
     kept = {name for name in map(names.plain, job.names) if name}
-    attempt = _Attempt(job.source, {}, bare=False)
+    attempt = _first(job, files, macros)
     misses_standard = False
     first_of_device: Refused | None = None
     for _ in range(MAX_ATTEMPTS):
@@ -282,16 +283,41 @@ def _places(log: str, job: Job, tried: Backend) -> dict[int, tuple[str, int]]:
     return diagnostics.source_lines(ptx, job.filename)
 
 
+def _first(job: Job, files: Mapping[str, str], macros: Mapping[str, frozenset[str]]) -> _Attempt:
+    """The first attempt: the file as it is, but where PyTorch's headers, which no toolkit has, are not there."""
+    attempt = _Attempt(job.source, {}, bare=False)
+    absent = _absent(files.values(), job, torch_headers.text)
+    if not absent:
+        return attempt
+    texts = {name: torch_headers.text(name) for name in absent}
+    hostless = _without_host_code(files, macros, job)
+    return replace(hostless, headers={**hostless.headers, **texts}, emptied=tuple(absent))
+
+
+def _absent(texts: Iterable[str], job: Job, meant: Callable[[str], object]) -> list[str]:
+    """The headers of a kind that these texts include and that are in none of the job's folders."""
+    named = (name for text in texts for name in includes.named(text) if meant(name))
+    return [
+        name
+        for name in dict.fromkeys(named)
+        if not any(os.path.isfile(os.path.join(folder, name)) for folder in job.include_dirs)
+    ][: includes.MAX_HEADERS]
+
+
+def _without_host_code(files: Mapping[str, str], macros: Mapping[str, frozenset[str]], job: Job) -> _Attempt:
+    texts = {name: without_host_code(text, macros) for name, text in files.items()}
+    return _Attempt(texts.pop(job.filename), texts, bare=True)
+
+
 def _bare(
     attempt: _Attempt, refused: Refused, job: Job, files: Mapping[str, str], macros: Mapping[str, frozenset[str]]
 ) -> _Attempt | None:
     """The second attempt: without the host's functions, in the file and in the user's headers."""
     if attempt.bare:
         return None
-    texts = {name: without_host_code(text, macros) for name, text in files.items()}
-    source = texts.pop(job.filename)
-    if texts or source != job.source or diagnostics.speaks_of_host_code(refused.log):
-        return _Attempt(source, texts, bare=True)
+    hostless = _without_host_code(files, macros, job)
+    if hostless.headers or hostless.source != job.source or diagnostics.speaks_of_host_code(refused.log):
+        return hostless
     return None
 
 
@@ -301,10 +327,21 @@ def _with_headers(attempt: _Attempt, refused: Refused, job: Job) -> _Attempt | N
     Where the kernels compile so, only the host needed the rest.
     """
     missing = [name for name in diagnostics.missing_headers(refused.log) if name not in attempt.headers]
+    # A compiler ends at the first one: those of the same library will not be there either.
+    libraries = {name.partition("/")[0] for name in missing if "/" in name} - {
+        "cub",
+        "thrust",
+        "cuda",
+        "cooperative_groups",
+    }
+    beside = _absent([job.source], job, lambda name: "/" in name and name.partition("/")[0] in libraries)
+    missing += [name for name in beside if name not in (*missing, *attempt.headers)]
     if missing and len(attempt.emptied) < includes.MAX_HEADERS:
         emptied = attempt.emptied + tuple(missing)
-        return replace(attempt, headers={**attempt.headers, **dict.fromkeys(missing, "")}, emptied=emptied, bare=True)
-    stubs = [*attempt.emptied, *(name for name in prelude.LIBRARIES if re.search(rf'[<"]{name}[>"]', job.source))]
+        texts = {name: torch_headers.text(name) for name in missing}
+        return replace(attempt, headers={**attempt.headers, **texts}, emptied=emptied, bare=True)
+    empty = (name for name in attempt.emptied if not torch_headers.text(name))
+    stubs = [*empty, *(name for name in prelude.LIBRARIES if re.search(rf'[<"]{name}[>"]', job.source))]
     undefined = diagnostics.undefined_names(refused.log)
     brought = [name for name in prelude.headers_with(undefined) if name not in attempt.brought]
     if stubs and brought:
@@ -344,10 +381,18 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     of_the_host = diagnostics.speaks_of_host_code(refused.log) or any(map(diagnostics.of_a_toolkit, refused.emptied))
     remedies = []
     if refused.emptied:
-        listed = ", ".join(f"<{name}>" for name in refused.emptied)
-        remedies.append(f"no header {listed} was found and it was taken as empty: name its folder with -I")
+        empty = [name for name in refused.emptied if not torch_headers.text(name)]
+        for listed, what in ((empty, "it was taken as empty"), (refused.emptied, "only what most kernels use is known")):
+            if listed:
+                headers = ", ".join(f"<{name}>" for name in listed)
+                remedies.append(f"no header {headers} was found and {what}: name its folder with -I")
+                break
         if any(toolkit.CURAND.match(f"#include <{name}>") for name in refused.emptied):
             remedies.append(f"pip install {toolkit.CURAND_WHEEL}, whose headers kernels draw random numbers by")
+    undefined = [name for name in diagnostics.undefined_names(refused.log) if re.fullmatch(r"_*[A-Z][A-Z\d_]*", name)]
+    if undefined:
+        given = " ".join(f"-D {name}=VALUE" for name in sorted(undefined)[:4])
+        remedies.append(f"give the macros that a build would: {given}")
     if tried == "nvrtc" and of_the_host:
         remedies.append("NVRTC takes device code only: install the CUDA toolkit (nvcc) and g++")
     if remedies:

@@ -13,6 +13,14 @@ from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.tokens import spell, split, words_of
 
 
+class Uninstantiated(UsageError):
+    """The name is that of a template, without arguments for it."""
+
+    def __init__(self, message: str, kernel: KernelSource) -> None:
+        super().__init__(message)
+        self.kernel = kernel
+
+
 def find(source: SourceFile, name: str | None = None) -> KernelSource:
     """Return the kernel of this name, or the file's only one where the name is None.
 
@@ -79,8 +87,9 @@ def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
         for parameter in kernel.template_parameters
     )
     if not arguments:
-        raise UsageError(
-            f"{kernel.signature} is a template: name an instantiation, such as '{kernel.qualified_name}<{example}>'."
+        raise Uninstantiated(
+            f"{kernel.signature} is a template: name an instantiation, such as '{kernel.qualified_name}<{example}>'.",
+            kernel,
         )
     given = [spell(part) for part in split(words_of(arguments[1:-1]), ",") if part]
     variadic = any(parameter.type.endswith("...") for parameter in kernel.template_parameters)

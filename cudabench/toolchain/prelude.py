@@ -116,6 +116,9 @@ stdint.h limits.h float.h math.h cstdint climits cfloat cmath cstddef errno.h ce
 sys/time.h sys/types.h sys/stat.h sys/mman.h
 iostream fstream sstream iomanip ostream istream string string_view vector map set unordered_map unordered_set
 list deque queue stack memory chrono random thread mutex atomic condition_variable future stdexcept exception
+execution span charconv codecvt compare coroutine numbers ranges source_location barrier latch semaphore shared_mutex
+typeindex valarray version system_error cfenv csetjmp csignal cwchar cwctype wchar.h dirent.h pthread.h sched.h
+malloc.h dlfcn.h libgen.h sys/resource.h sys/wait.h
 cstdarg stdarg.h filesystem optional variant any regex new typeinfo cinttypes inttypes.h locale bitset iosfwd complex"""
 # Headers of the toolkit's libraries for the host; they bring types of CUDA's own (`headers_with`).
 LIBRARIES = (

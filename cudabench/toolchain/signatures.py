@@ -108,8 +108,14 @@ def parameter_of(words: Sequence[str]) -> Parameter:
     while words[:2] == ["[", "["]:  # [[maybe_unused]]
         words = words[words.index("]") + 2 :]
     words = [word for word in words if word not in ("__grid_constant__", "volatile", "register")]
-    restrict = any("restrict" in word.lower() for word in words[1:])
-    words = words[:1] + [word for word in words[1:] if "restrict" not in word.lower()]
+    # A macro may write it; ns::Restrict and what stands in a template's list are types.
+    marks = [
+        at
+        for at in range(1, len(words))
+        if "restrict" in words[at].lower() and words[at - 1] != "::" and words[:at].count("<") == words[:at].count(">")
+    ]
+    restrict = bool(marks)
+    words = [word for at, word in enumerate(words) if at not in marks]
     if "(" in words:  # a pointer to a function, or to an array
         star = words.index("*") if "*" in words else words.index("(")
         name = next((word for word in words[star:] if re.fullmatch(r"[^\W\d]\w*", word)), "")

@@ -13,6 +13,7 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
 from cudabench.userkernel import expressions, inits, tensor_maps, textures
+from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import Pointer, layout_of, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
@@ -74,6 +75,8 @@ def read(
             raise UsageError(f"--arg {name}={value}: '{parameter}' is a tensor map: write {tensor_maps.EXAMPLE}.")
         if parameter.type in textures.OBJECTS:
             raise UsageError(f"--arg {name}={value}: '{parameter}' is {textures.OBJECTS[parameter.type]}.")
+        if accessor_of(parameter.type, text, aliases):
+            continue
         record = _record(name, value, parameter, text, aliases, scalars)
         if record is not None:
             found[name], inside[name] = record
@@ -89,6 +92,13 @@ def read(
             continue
         elif parameter.pointer:
             found[name] = _array(name, value, parameter, kernel, aliases, scalars)
+        elif accessor := accessor_of(parameter.type, text, aliases):
+            array = _array(name, value, accessor.parameter(name), kernel, aliases, scalars)
+            if not isinstance(array, Array):
+                raise UsageError(
+                    f"--arg {name}={value}: '{parameter}' takes an array: write {name}={accessor.example('float32')}."
+                )
+            found[name] = accessor.record(array)
     arrays = {name: one for name, one in found.items() if isinstance(one, Array)}
     for name, within in inside.items():
         if within:
@@ -125,7 +135,7 @@ def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
     if "(" in ctype or ctype in textures.OBJECTS:
         return False
     known = ctype == textures.TYPE or source.numpy_dtype(ctype, aliases) or layout_of(ctype, text, aliases)
-    return bool(known) or not _looks_like_struct(ctype, aliases)
+    return bool(known or accessor_of(ctype, text, aliases)) or not _looks_like_struct(ctype, aliases)
 
 
 def check_names(names: Sequence[str], kernel: KernelSource, example: str) -> None:

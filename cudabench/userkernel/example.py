@@ -11,6 +11,7 @@ import numpy as np
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import pointers, tensor_maps, textures
+from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.request import UserRequest
 
@@ -66,6 +67,8 @@ def example_line(
             value = f"{pointers.like(parameter, aliases)}[{shape}]:{start}"
         elif parameter.type == textures.TYPE:
             value = "texture(float32[1024,1024]:random)"
+        elif accessor := accessor_of(parameter.type, file.text, aliases):
+            value = accessor.example(pointers.like(accessor.parameter(own), aliases))
         else:
             layout = layout_of(parameter.type, file.text, aliases)
             value = side if own in extents else "1" if _whole(parameter, aliases) else ""

@@ -17,6 +17,7 @@ from cudabench.model import Case, Dim, Launch, Problem, Source
 from cudabench.plan.limits import check_block, check_cluster, check_grid
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
+from cudabench.toolchain.named import Uninstantiated
 from cudabench.toolchain.source import KernelSource, SourceFile
 from cudabench.userkernel import arguments, constants, steps, values
 from cudabench.userkernel.example import example_line
@@ -247,7 +248,12 @@ def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, s
     for name in request.kernels:
         glob = not set(name) & set("<(") and bool(set(name) & set("*?["))
         if name != "all" and not glob:
-            kernel = source.find(file, name)
+            try:
+                kernel = source.find(file, name)
+            except Uninstantiated as error:
+                aliases = aliases_of(file, request.defines, request.include)
+                example = example_line(replace(request, kernels=()), file, error.kernel, aliases)
+                raise UsageError(f"{str(error).rstrip('.')}; as in: {example}") from None
             picked[kernel.expression] = (kernel, name.strip(), True)
             continue
         found = [
