@@ -382,7 +382,10 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     remedies = []
     if refused.emptied:
         empty = [name for name in refused.emptied if not torch_headers.text(name)]
-        for listed, what in ((empty, "it was taken as empty"), (refused.emptied, "only what most kernels use is known")):
+        for listed, what in (
+            (empty, "it was taken as empty"),
+            (refused.emptied, "only what most kernels use is known"),
+        ):
             if listed:
                 headers = ", ".join(f"<{name}>" for name in listed)
                 remedies.append(f"no header {headers} was found and {what}: name its folder with -I")

@@ -92,6 +92,16 @@ typedef unsigned long ulong;
 typedef long long intptr_t;
 typedef unsigned long long uintptr_t;
 """
+# What cuda_device_runtime_api.h has for kernels that are launched before the one in front of them has ended.
+_DEPENDENT_LAUNCH = """#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+static __device__ __forceinline__ void cudaTriggerProgrammaticLaunchCompletion() {
+    asm volatile("griddepcontrol.launch_dependents;");
+}
+static __device__ __forceinline__ void cudaGridDependencySynchronize() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+#endif
+"""
 
 # What cuda.h has for kernels.
 _DRIVER = """#pragma once
@@ -193,5 +203,5 @@ def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
     standard = "namespace std {\n" + "".join(f"using ::{member};\n" for member in members) + "}\n"
     # Each macro guarded, so that a file may define its own.
     macros = re.sub(r"^(#define (\w+).*)$", r"#ifndef \2\n\1\n#endif", _FIXED + _LIMITS + _FLOATS + _MATHS, flags=re.M)
-    texts[PRELUDE] = _INTEGERS + _TYPES + macros + standard
+    texts[PRELUDE] = _INTEGERS + _TYPES + macros + standard + _DEPENDENT_LAUNCH
     return tuple(texts.items())

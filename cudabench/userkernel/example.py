@@ -32,10 +32,20 @@ def instance(kernel: KernelSource, file: SourceFile) -> str:
         known = (word in ("true", "false") or word.isdigit() or source.numpy_dtype(word) for word in words)
         if len(words) <= places and all(known):
             return f"{name}<{', '.join(words)}>"
-    chosen = (
-        one.default or ("float" if one.type in ("typename", "class") else "32") for one in kernel.template_parameters
-    )
+    chosen = (one.default or _template_argument(one.type, file.text) for one in kernel.template_parameters)
     return f"{name}<{', '.join(chosen)}>"
+
+
+def _template_argument(kind: str, text: str) -> str:
+    """Return what a template may be given for a parameter: a type, or a value of the parameter's type."""
+    if kind in ("typename", "class"):
+        return "float"
+    if kind == "bool":
+        return "true"
+    enumeration = re.search(rf"\benum\s+(class\s+|struct\s+)?{re.escape(kind)}\b[^{{;]*\{{\s*(\w+)", text)
+    if enumeration:
+        return f"{kind}::{enumeration[2]}" if enumeration[1] else enumeration[2]
+    return "32"
 
 
 def example_line(
