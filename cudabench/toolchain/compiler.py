@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
@@ -216,7 +217,9 @@ def _may_be_languages(refused: Refused) -> bool:
     """Whether another version of C++ may mend a refusal: not where all of it is names that nobody declared."""
     new = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
     undefined = re.compile(rf'identifier "(?!({"|".join(new)})")\w+" is undefined')
-    return not all(undefined.match(fault.message) for fault in diagnostics.faults(refused.log))
+    of_names = "Name expression cannot form address"  # follows from what the kernel's head lacks
+    faults = (fault.message for fault in diagnostics.faults(refused.log))
+    return not all(undefined.match(message) or message.startswith(of_names) for message in faults)
 
 
 def _may_be_hosts(refused: Refused, job: Job) -> bool:
@@ -304,6 +307,18 @@ def _absent(texts: Iterable[str], job: Job, meant: Callable[[str], object]) -> l
     ][: includes.MAX_HEADERS]
 
 
+def _nowhere(name: str) -> bool:
+    """Whether a header is none of CUDA's, of the C library's or of the system's, as far as this machine shows."""
+    if os.path.isabs(name) or name in dict(prelude.headers(forward=True)):
+        return False
+    try:
+        own = [nvrtc.load().headers]
+    except CudabenchError:
+        own = []
+    folders = [*own, toolkit.headers(), Path("/usr/include"), Path("/usr/local/include")]
+    return not any((folder / inner / name).is_file() for folder in folders if folder for inner in ("", "cccl"))
+
+
 def _without_host_code(files: Mapping[str, str], macros: Mapping[str, frozenset[str]], job: Job) -> _Attempt:
     texts = {name: without_host_code(text, macros) for name, text in files.items()}
     return _Attempt(texts.pop(job.filename), texts, bare=True)
@@ -327,15 +342,9 @@ def _with_headers(attempt: _Attempt, refused: Refused, job: Job) -> _Attempt | N
     Where the kernels compile so, only the host needed the rest.
     """
     missing = [name for name in diagnostics.missing_headers(refused.log) if name not in attempt.headers]
-    # A compiler ends at the first one: those of the same library will not be there either.
-    libraries = {name.partition("/")[0] for name in missing if "/" in name} - {
-        "cub",
-        "thrust",
-        "cuda",
-        "cooperative_groups",
-    }
-    beside = _absent([job.source], job, lambda name: "/" in name and name.partition("/")[0] in libraries)
-    missing += [name for name in beside if name not in (*missing, *attempt.headers)]
+    if missing:  # a compiler ends at the first one
+        beside = _absent([job.source, *attempt.headers.values()], job, _nowhere)
+        missing += [name for name in beside if name not in (*missing, *attempt.headers)]
     if missing and len(attempt.emptied) < includes.MAX_HEADERS:
         emptied = attempt.emptied + tuple(missing)
         texts = {name: torch_headers.text(name) for name in missing}

@@ -149,8 +149,14 @@ def parameter_of(words: Sequence[str]) -> Parameter:
     return Parameter(name, spell(base))
 
 
+_OPAQUE = ("CUtensorMap", "cudaTextureObject_t", "cudaSurfaceObject_t")
+
+
 def pointer_resolved(parameter: Parameter, aliases: Mapping[str, str]) -> Parameter:
-    """Return a parameter as the pointer that its type is another name of, or as it is."""
+    """Return a parameter as the pointer that its type is another name of, or as it is.
+
+    Another name of one of CUDA's opaque types becomes that type.
+    """
     words, const = words_of(parameter.type), parameter.const
     for _ in range(8):
         bare = [word for word in words if word not in ("const", "volatile", "struct", "typename")]
@@ -159,6 +165,8 @@ def pointer_resolved(parameter: Parameter, aliases: Mapping[str, str]) -> Parame
         if meant is None or meant == key or "(" in meant or "[" in meant:
             break
         words = words_of(meant)
+        if words in ([name] for name in _OPAQUE):
+            return replace(parameter, type=words[0])
         const = const or ("const" in words and words[-1:] == ["*"])
     if parameter.pointer and (words[-1:] == ["*"] or "::" in parameter.type):
         return replace(parameter, type=spell(word for word in words if word != "const"))
