@@ -253,7 +253,9 @@ class Nvrtc:
         options += [f"--pre-include={_DEFINES}"]
 
         def attempt(forward: bool) -> Answer:
-            texts = {**dict(prelude.headers(forward=forward)), **headers, _DEFINES: job.macros}
+            texts = {**dict(prelude.headers(forward=forward)), **headers}
+            # In machine code they would be calls of functions that are nowhere.
+            texts[_DEFINES] = ("" if job.machine_code else prelude.DEVICE_LAUNCH) + job.macros
             if libraries and "curand.h" not in headers:
                 del texts["curand.h"]  # the real one is there
             if folder is not None:

@@ -103,6 +103,14 @@ static __device__ __forceinline__ void cudaGridDependencySynchronize() {
 #endif
 """
 
+# What the compiler makes of a kernel that launches kernels: calls that the simulator refuses where they are reached.
+DEVICE_LAUNCH = """extern "C" {
+__device__ void *cudaGetParameterBufferV2(void *function, dim3 grid, dim3 block, unsigned int shared);
+__device__ cudaError_t cudaLaunchDeviceV2(void *buffer, cudaStream_t stream);
+__device__ cudaError_t cudaDeviceSynchronize();
+}
+"""
+
 # What cuda.h has for kernels.
 _DRIVER = """#pragma once
 typedef struct __align__(128) CUtensorMap_st { unsigned long long opaque[16]; } CUtensorMap;
