@@ -208,9 +208,15 @@ def _in_some_language(compilers: Sequence[Compiler], job: Job) -> Compiled:
                 failed.append((refused, compiler.backend))
             if not _may_be_hosts(failed[-1][0], job):
                 break  # the user's own fault, which no other compiler mends
-        last = last or failed[-1]
+        last = last or min(reversed(failed), key=lambda one: _strangeness(one[0]))
     assert last is not None
     raise _AllRefused(*last)
+
+
+def _strangeness(refused: Refused) -> tuple[bool, bool, int]:
+    """How far a refusal is from the user's own fault: a header that this compiler misses, host code, many errors."""
+    log = refused.log
+    return bool(diagnostics.missing_headers(log)), diagnostics.speaks_of_host_code(log), len(diagnostics.faults(log))
 
 
 def _may_be_languages(refused: Refused) -> bool:
