@@ -220,12 +220,15 @@ def _strangeness(refused: Refused) -> tuple[bool, bool, int]:
 
 
 def _may_be_languages(refused: Refused) -> bool:
-    """Whether another version of C++ may mend a refusal: not where all of it is names that nobody declared."""
+    """Whether another version of C++ may mend a refusal: not where all of it is names that nobody declared, what follows
+    from them, and signs that are missing."""
     new = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
     undefined = re.compile(rf'identifier "(?!({"|".join(new)})")\w+" is undefined')
-    of_names = "Name expression cannot form address"  # follows from what the kernel's head lacks
-    faults = (fault.message for fault in diagnostics.faults(refused.log))
-    return not all(undefined.match(message) or message.startswith(of_names) for message in faults)
+    plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")
+    faults = diagnostics.faults(refused.log)
+    if any(word in fault.shown for fault in faults for word in (*new, "<=>", "explicit(")):
+        return True
+    return not all(undefined.match(fault.message) or plain.match(fault.message) for fault in faults)
 
 
 def _may_be_hosts(refused: Refused, job: Job) -> bool:
@@ -411,10 +414,11 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     if undefined:
         given = " ".join(f"-D {name}=VALUE" for name in sorted(undefined)[:4])
         remedies.append(f"give the macros that a build would: {given}")
-    if tried == "nvrtc" and of_the_host:
+    lacks_nvcc = tried == "nvrtc" and of_the_host and toolkit.nvcc() is None
+    if lacks_nvcc:
         remedies.append("NVRTC takes device code only: install the CUDA toolkit (nvcc) and g++")
     if remedies:
         message += f"\n{job.filename}: {', or '.join(remedies)}."
-    if tried == "nvrtc" and of_the_host:
+    if lacks_nvcc:
         raise DeviceUnusable(message)
     raise CompilerError(message)

@@ -152,6 +152,7 @@ _BROUGHT = (
     (re.compile(r"nvcuda|wmma"), "mma.h"),
     (re.compile(r"cooperative_groups|cg"), "cooperative_groups.h"),
     (re.compile(r"CUDART_\w+"), "math_constants.h"),
+    (re.compile(r"cub"), "cub/cub.cuh"),
 )
 # Headers of thrust and cub that launch kernels from the host. Those for device code are in CUDA's own folder.
 _LAUNCHING_THRUST = """

@@ -270,7 +270,7 @@ def _pointing(
 
 def _by_value(parameter: Parameter, kernel: KernelSource) -> str:
     if parameter.pointer:
-        return f"{kernel.signature} takes '{parameter}', a pointer to pointers, which no argument can be."
+        return f"{kernel.signature} takes '{parameter}', a pointer to pointers, which no argument can be: let it take one array."
     if "(" in parameter.type:
         return f"{kernel.signature} takes a function, which no command line can give."
     if parameter.type in textures.OBJECTS:
@@ -330,7 +330,9 @@ def _array(
     where = f"--arg {name}={text}"
     wanted = like(parameter, aliases)
     if parameter.type.endswith("*"):
-        raise UsageError(f"{where}: {kernel.signature} takes a pointer to pointers, which no argument can be.")
+        raise UsageError(
+            f"{where}: {kernel.signature} takes a pointer to pointers, which no argument can be: let it take one array."
+        )
     if text in ("null", "nullptr"):
         return Null(name)
     if text.startswith("@"):
