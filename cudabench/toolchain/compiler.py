@@ -220,8 +220,10 @@ def _strangeness(refused: Refused) -> tuple[bool, bool, int]:
 
 
 def _may_be_languages(refused: Refused) -> bool:
-    """Whether another version of C++ may mend a refusal: not where all of it is names that nobody declared, what follows
-    from them, and signs that are missing."""
+    """Whether another version of C++ may mend a refusal.
+
+    Not where all of it is names that nobody declared, what follows from them, and signs that are missing.
+    """
     new = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
     undefined = re.compile(rf'identifier "(?!({"|".join(new)})")\w+" is undefined')
     plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")

@@ -34,6 +34,9 @@ from cudabench.userkernel.values import (
 )
 
 
+_POINTERS = "a pointer to pointers, which no argument can be: let it take one array."
+
+
 def named(text: str, option: str, example: str) -> tuple[str, str]:
     """Return the two sides of NAME=VALUE; of --const the name may be qualified. Raises UsageError for no such text."""
     name, equals, value = text.partition("=")
@@ -270,7 +273,7 @@ def _pointing(
 
 def _by_value(parameter: Parameter, kernel: KernelSource) -> str:
     if parameter.pointer:
-        return f"{kernel.signature} takes '{parameter}', a pointer to pointers, which no argument can be: let it take one array."
+        return f"{kernel.signature} takes '{parameter}', {_POINTERS}"
     if "(" in parameter.type:
         return f"{kernel.signature} takes a function, which no command line can give."
     if parameter.type in textures.OBJECTS:
