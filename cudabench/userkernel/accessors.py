@@ -36,9 +36,10 @@ class Accessor:
         Raises UsageError for an array of another number of dimensions.
         """
         if len(array.shape) != self.dimensions:
+            plural = "s" * (len(array.shape) != 1)
             raise UsageError(
-                f"--arg {array.name}={array.dtype}{shape_text(array.shape)} has {len(array.shape)} dimensions; the "
-                f"accessor takes {self.dimensions}: give it {self.example(array.dtype)}."
+                f"--arg {array.name}={array.dtype}{shape_text(array.shape)} has {len(array.shape)} dimension{plural}; the "
+                f"accessor takes {self.dimensions}: write --arg '{array.name}={self.example(array.dtype)}'."
             )
         strides: list[int] = []
         step = 1

@@ -33,7 +33,6 @@ from cudabench.userkernel.values import (
     numbers_of,
 )
 
-
 _POINTERS = "a pointer to pointers, which no argument can be: let it take one array."
 
 
