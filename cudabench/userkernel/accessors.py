@@ -36,9 +36,9 @@ class Accessor:
         Raises UsageError for an array of another number of dimensions.
         """
         if len(array.shape) != self.dimensions:
-            plural = "s" * (len(array.shape) != 1)
+            has = f"{len(array.shape)} dimension{'s' * (len(array.shape) != 1)}"
             raise UsageError(
-                f"--arg {array.name}={array.dtype}{shape_text(array.shape)} has {len(array.shape)} dimension{plural}; the "
+                f"--arg {array.name}={array.dtype}{shape_text(array.shape)} has {has}; the "
                 f"accessor takes {self.dimensions}: write --arg '{array.name}={self.example(array.dtype)}'."
             )
         strides: list[int] = []

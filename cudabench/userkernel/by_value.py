@@ -170,7 +170,8 @@ def _struct(ctype: str, body: str, asked: int, text: str, aliases: Mapping[str, 
                 offset, align = offset + layout.size, max(align, layout.align)
             continue
         match = re.fullmatch(
-            r"((?:(?:const|unsigned|signed|long|short|struct)\s+)*[\w:]+(?:\s+(?:int|long|double|char))*)\s+(.+)", line
+            r"((?:(?:const|unsigned|signed|long|short|struct)\s+)*[\w:]+(?:\s+(?:int|long|double|char))*)\s+(\w.*)",
+            line,
         )
         if not match:
             return None
