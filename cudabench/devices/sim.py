@@ -29,6 +29,7 @@ from cudabench.model import (
     Watch,
 )
 from cudabench.occupancy import Occupancy, capability, occupancy
+from cudabench.simulator.errors import remedy
 from cudabench.toolchain import compiler, cubin
 from cudabench.toolchain.limits import CompilerStopped
 from cudabench.toolchain.record import Compiled, Resources
@@ -225,7 +226,7 @@ def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> 
     lacks = [lack for name in functions for lack in loaded.program.unsupported(loaded.compiled.entry(name))]
     if lacks:
         listed = "; ".join(dict.fromkeys(f"{lack.file}:{lack.line}: {lack.feature}" for lack in lacks))
-        raise UnsupportedFeature(f"{case.kernel} uses what the simulator lacks ({listed}): run it on a GPU.")
+        raise UnsupportedFeature(f"{case.kernel} uses what the simulator lacks ({listed}): {remedy(listed)}.")
 
 
 @contextmanager

@@ -18,6 +18,13 @@ class UnsupportedKernel(UnsupportedFeature):
     """The kernel reached an instruction that the simulator lacks; the message names it and its line."""
 
 
+def remedy(feature: str) -> str:
+    """Return what helps where the simulator lacks features: a GPU, unless `cudabench run` never launches them there."""
+    if "dynamic parallelism" in feature:
+        return "name the kernels that it launches with --step, each with its grid and block"
+    return "run it on a GPU"
+
+
 class LaunchError(UsageError):
     """Grid, block, shared memory or arguments that no GPU (or this kernel) would take."""
 

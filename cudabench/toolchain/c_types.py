@@ -39,6 +39,7 @@ _DTYPES = {
     "cuComplex": "complex64",
     "cuFloatComplex": "complex64",
     "cuDoubleComplex": "complex128",
+    **dict.fromkeys(("c10::Half", "at::Half", "torch::Half"), "float16"),
     **{f"{u}int{bits}_t": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)},
 }
 SPECIFIERS = frozenset(

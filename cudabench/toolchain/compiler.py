@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from cudabench.toolchain import (
     outside,
     prelude,
     toolkit,
+    torch_headers,
     vector_math,
 )
 from cudabench.toolchain.declarations import macros_of
@@ -209,16 +210,29 @@ def _in_some_language(compilers: Sequence[Compiler], job: Job) -> Compiled:
                 failed.append((refused, compiler.backend))
             if not _may_be_hosts(failed[-1][0], job):
                 break  # the user's own fault, which no other compiler mends
-        last = last or failed[-1]
+        last = last or min(reversed(failed), key=lambda one: _strangeness(one[0]))
     assert last is not None
     raise _AllRefused(*last)
 
 
+def _strangeness(refused: Refused) -> tuple[bool, bool, int]:
+    """How far a refusal is from the user's own fault: a header that this compiler misses, host code, many errors."""
+    log = refused.log
+    return bool(diagnostics.missing_headers(log)), diagnostics.speaks_of_host_code(log), len(diagnostics.faults(log))
+
+
 def _may_be_languages(refused: Refused) -> bool:
-    """Whether another version of C++ may mend a refusal: not where all of it is names that nobody declared."""
+    """Whether another version of C++ may mend a refusal.
+
+    Not where all of it is names that nobody declared, what follows from them, and signs that are missing.
+    """
     new = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
     undefined = re.compile(rf'identifier "(?!({"|".join(new)})")\w+" is undefined')
-    return not all(undefined.match(fault.message) for fault in diagnostics.faults(refused.log))
+    plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")
+    faults = diagnostics.faults(refused.log)
+    if any(word in fault.shown for fault in faults for word in (*new, "<=>", "explicit(")):
+        return True
+    return not all(undefined.match(fault.message) or plain.match(fault.message) for fault in faults)
 
 
 def _may_be_hosts(refused: Refused, job: Job) -> bool:
@@ -249,7 +263,7 @@ def _with_less_and_less(compiler: Compiler, job: Job, *, standard: bool) -> Comp
         for name, words in macros_of(text).items():
             macros[name] = macros.get(name, frozenset()) | words
     kept = {name for name in map(names.plain, job.names) if name}
-    attempt = _Attempt(job.source, {}, bare=False)
+    attempt = _first(job, files, macros)
     misses_standard = False
     first_of_device: Refused | None = None
     for _ in range(MAX_ATTEMPTS):
@@ -288,17 +302,59 @@ def _places(log: str, job: Job, tried: Backend) -> dict[int, tuple[str, int]]:
     return diagnostics.source_lines(ptx, job.filename)
 
 
+def _first(job: Job, files: Mapping[str, str], macros: Mapping[str, frozenset[str]]) -> _Attempt:
+    """The first attempt: the file as it is, but where PyTorch's headers, which no toolkit has, are not there."""
+    attempt = _Attempt(job.source, {}, bare=False)
+    absent = _absent(files.values(), job, torch_headers.text)
+    if not absent:
+        return attempt
+    texts = {name: torch_headers.text(name) for name in absent}
+    hostless = _without_host_code(files, macros, job)
+    return replace(hostless, headers={**hostless.headers, **texts}, emptied=tuple(absent))
+
+
+def _absent(texts: Iterable[str], job: Job, meant: Callable[[str], object]) -> list[str]:
+    """The headers of a kind that these texts include and that are in none of the job's folders."""
+    named = (name for text in texts for name in includes.named(text) if meant(name))
+    return [
+        name
+        for name in dict.fromkeys(named)
+        if not any(os.path.isfile(os.path.join(folder, name)) for folder in job.include_dirs)
+    ][: includes.MAX_HEADERS]
+
+
+def _nowhere(name: str) -> bool:
+    """Whether a header is none of CUDA's, of the C library's or of the system's, as far as this machine shows."""
+    if os.path.isabs(name) or name in dict(prelude.headers(forward=True)):
+        return False
+    try:
+        own = [nvrtc.load().headers]
+    except CudabenchError:
+        own = []
+    folders = [*own, toolkit.headers(), Path("/usr/include"), Path("/usr/local/include")]
+    return not any((folder / inner / name).is_file() for folder in folders if folder for inner in ("", "cccl"))
+
+
+def _without_host_code(files: Mapping[str, str], macros: Mapping[str, frozenset[str]], job: Job) -> _Attempt:
+    texts = {name: without_host_code(text, macros) for name, text in files.items()}
+    return _Attempt(texts.pop(job.filename), texts, bare=True)
+
+
 def _bare(
     attempt: _Attempt, refused: Refused, job: Job, files: Mapping[str, str], macros: Mapping[str, frozenset[str]]
 ) -> _Attempt | None:
     """The second attempt: without the host's functions, in the file and in the user's headers."""
     if attempt.bare:
         return None
-    texts = {name: without_host_code(text, macros) for name, text in files.items()}
-    source = texts.pop(job.filename)
-    if texts or source != job.source or diagnostics.speaks_of_host_code(refused.log):
-        return _Attempt(source, texts, bare=True)
+    hostless = _without_host_code(files, macros, job)
+    if hostless.headers or hostless.source != job.source or diagnostics.speaks_of_host_code(refused.log):
+        return hostless
     return None
+
+
+def _stand_in(name: str) -> str:
+    """Return what stands for a header that is nowhere: '' for one of which nothing is known."""
+    return vector_math.TEXT if Path(name).name in vector_math.HEADERS else torch_headers.text(name)
 
 
 def _with_headers(attempt: _Attempt, refused: Refused, job: Job) -> _Attempt | None:
@@ -307,12 +363,16 @@ def _with_headers(attempt: _Attempt, refused: Refused, job: Job) -> _Attempt | N
     Where the kernels compile so, only the host needed the rest.
     """
     missing = [name for name in diagnostics.missing_headers(refused.log) if name not in attempt.headers]
+    if missing:  # a compiler ends at the first one
+        beside = _absent([job.source, *attempt.headers.values()], job, _nowhere)
+        missing += [name for name in beside if name not in (*missing, *attempt.headers)]
     if missing and len(attempt.emptied) < includes.MAX_HEADERS:
         emptied = attempt.emptied + tuple(missing)
-        texts = {name: vector_math.TEXT if Path(name).name in vector_math.HEADERS else "" for name in missing}
-        emptied = tuple(name for name in emptied if name not in texts or not texts[name])
+        texts = {name: _stand_in(name) for name in missing}
+        emptied = tuple(name for name in emptied if Path(name).name not in vector_math.HEADERS)
         return replace(attempt, headers={**attempt.headers, **texts}, emptied=emptied, bare=True)
-    stubs = [*attempt.emptied, *(name for name in prelude.LIBRARIES if re.search(rf'[<"]{name}[>"]', job.source))]
+    empty = (name for name in attempt.emptied if not torch_headers.text(name))
+    stubs = [*empty, *(name for name in prelude.LIBRARIES if re.search(rf'[<"]{name}[>"]', job.source))]
     undefined = diagnostics.undefined_names(refused.log)
     brought = [name for name in prelude.headers_with(undefined) if name not in attempt.brought]
     if stubs and brought:
@@ -352,19 +412,28 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     of_the_host = diagnostics.speaks_of_host_code(refused.log) or any(map(diagnostics.of_a_toolkit, refused.emptied))
     remedies = []
     if refused.emptied:
-        listed = ", ".join(f"<{name}>" for name in refused.emptied)
-        they = ("was", "it was", "its") if len(refused.emptied) == 1 else ("were", "they were", "their")
-        folders = dict.fromkeys(filter(None, (includes.nearby(name, job.filename) for name in refused.emptied)))
+        empty = [name for name in refused.emptied if not torch_headers.text(name)]
+        names_of, what = (
+            (empty, "taken as empty") if empty else (refused.emptied, "taken for what most kernels use of it")
+        )
+        listed = ", ".join(f"<{name}>" for name in names_of)
+        they = ("was", "it was", "its") if len(names_of) == 1 else ("were", "they were", "their")
+        folders = dict.fromkeys(filter(None, (includes.nearby(name, job.filename) for name in names_of)))
         where = "".join(f" {folder}" for folder in folders)
         remedies.append(
-            f"no header {listed} {they[0]} found and {they[1]} taken as empty: name {they[2]} folder with -I{where}"
+            f"no header {listed} {they[0]} found and {they[1]} {what}: name {they[2]} folder with -I{where}"
         )
         if any(toolkit.CURAND.match(f"#include <{name}>") for name in refused.emptied):
             remedies.append(f"pip install {toolkit.CURAND_WHEEL}, whose headers kernels draw random numbers by")
-    if tried == "nvrtc" and of_the_host:
+    undefined = [name for name in diagnostics.undefined_names(refused.log) if re.fullmatch(r"_*[A-Z][A-Z\d_]*", name)]
+    if undefined:
+        given = " ".join(f"-D {name}=VALUE" for name in sorted(undefined)[:4])
+        remedies.append(f"give the macros that a build would: {given}")
+    lacks_nvcc = tried == "nvrtc" and of_the_host and toolkit.nvcc() is None
+    if lacks_nvcc:
         remedies.append("NVRTC takes device code only: install the CUDA toolkit (nvcc) and g++")
     if remedies:
         message += f"\n{job.filename}: {', or '.join(remedies)}."
-    if tried == "nvrtc" and of_the_host:
+    if lacks_nvcc:
         raise DeviceUnusable(message)
     raise CompilerError(message)

@@ -41,7 +41,7 @@ def without_faults(
     spans = [
         (part.start, part.end)
         for one in declarations(source, macros)
-        if not ("__global__" in one.head and one.words & set(kept))
+        if not ("__global__" in one.head and one.head & set(kept))
         for part in _at_fault(one, places)
         if device or not DEVICE_WORDS & (part.head if part.function else part.words)
     ]

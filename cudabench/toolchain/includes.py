@@ -67,6 +67,11 @@ def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[
     return list(dict.fromkeys(found))
 
 
+def named(text: str) -> list[str]:
+    """Return the names that the #include lines of a text have, comments left out, in order."""
+    return _INCLUDE.findall(re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S))
+
+
 def read(job: Job) -> Included:
     """Return what a job's source includes from the job's folders, and what that includes in turn."""
     found: dict[str, Path] = {}

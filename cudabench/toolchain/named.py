@@ -79,9 +79,9 @@ def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
         if arguments:
             raise UsageError(f"'{kernel.qualified_name}{arguments}': {kernel.qualified_name} is not a template.")
         return replace(kernel, expression=kernel.qualified_name + cast)
+    likely = {"typename": "float", "class": "float", "bool": "true"}
     example = ", ".join(
-        parameter.default or ("float" if parameter.type.rstrip(".") in ("typename", "class") else "32")
-        for parameter in kernel.template_parameters
+        parameter.default or likely.get(parameter.type.rstrip("."), "32") for parameter in kernel.template_parameters
     )
     if not arguments:
         raise UsageError(

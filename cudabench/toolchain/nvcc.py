@@ -82,7 +82,18 @@ class Nvcc:
                 return _ptx(job, source, folders, options)
             except Refused as refused:
                 _judge(refused.log, job)
-                raise Refused(outside.without_foreign_text(refused.log, job)) from None
+                log = _with_users_headers(refused.log, folder, headers, job)
+                raise Refused(outside.without_foreign_text(log, job)) from None
+
+
+def _with_users_headers(log: str, folder: str | None, headers: Mapping[str, str], job: Job) -> str:
+    """Return a log in which headers that were written anew are called as the user's own files."""
+    for name in headers if folder else ():
+        own = next((path for one in job.include_dirs if os.path.isfile(path := os.path.join(one, name))), name)
+        log = log.replace(f"{folder}/{name}", own)
+        if folder:
+            log = log.replace(f"{os.path.realpath(folder)}/{name}", own)
+    return log
 
 
 def _machine_code(job: Job, cubin: bytes) -> Compiled:

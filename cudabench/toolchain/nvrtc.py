@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -234,6 +234,7 @@ class Nvrtc:
 
     library: Library
     backend: Backend = "nvrtc"
+    missed: set[Job] = field(default_factory=set)  # jobs that an attempt has shown to need CUDA's own headers
 
     def compile(
         self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
@@ -252,7 +253,9 @@ class Nvrtc:
         options += [f"--pre-include={_DEFINES}"]
 
         def attempt(forward: bool) -> Answer:
-            texts = {**dict(prelude.headers(forward=forward)), **headers, _DEFINES: job.macros}
+            texts = {**dict(prelude.headers(forward=forward)), **headers}
+            # In machine code they would be calls of functions that are nowhere.
+            texts[_DEFINES] = ("" if job.machine_code else prelude.DEVICE_LAUNCH) + job.macros
             if libraries and "curand.h" not in headers:
                 del texts["curand.h"]  # the real one is there
             if folder is not None:
@@ -264,17 +267,25 @@ class Nvrtc:
             except Refused as refused:
                 raise Refused(outside.without_foreign_text(refused.log, job)) from None
 
-        folder: Path | None = None
+        def with_folder() -> Path | None:
+            found = self.library.headers
+            if found is not None:
+                options.extend([f"--include-path={found}", f"--include-path={found / 'cccl'}"])
+            return found
+
+        folder = with_folder() if job in self.missed else None
         try:
             try:
                 answer = attempt(forward=False)
             except Refused as refused:
                 missing = bool(diagnostics.missing_headers(refused.log))
-                if missing or (standard and diagnostics.misses_standard(refused.log)):
-                    folder = self.library.headers
+                if folder is None and missing:
+                    self.missed.add(job)
+                elif not standard or not diagnostics.misses_standard(refused.log):
+                    raise
+                folder = folder or with_folder()
                 if folder is None:
                     raise
-                options += [f"--include-path={folder}", f"--include-path={folder / 'cccl'}"]
                 try:
                     # CUDA's own headers take a second where they are the standard library's.
                     answer = attempt(forward=not missing)

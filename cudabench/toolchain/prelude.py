@@ -92,6 +92,24 @@ typedef unsigned long ulong;
 typedef long long intptr_t;
 typedef unsigned long long uintptr_t;
 """
+# What cuda_device_runtime_api.h has for kernels that are launched before the one in front of them has ended.
+_DEPENDENT_LAUNCH = """#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+static __device__ __forceinline__ void cudaTriggerProgrammaticLaunchCompletion() {
+    asm volatile("griddepcontrol.launch_dependents;");
+}
+static __device__ __forceinline__ void cudaGridDependencySynchronize() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+#endif
+"""
+
+# What the compiler makes of a kernel that launches kernels: calls that the simulator refuses where they are reached.
+DEVICE_LAUNCH = """extern "C" {
+__device__ void *cudaGetParameterBufferV2(void *function, dim3 grid, dim3 block, unsigned int shared);
+__device__ cudaError_t cudaLaunchDeviceV2(void *buffer, cudaStream_t stream);
+__device__ cudaError_t cudaDeviceSynchronize();
+}
+"""
 
 # What cuda.h has for kernels.
 _DRIVER = """#pragma once
@@ -116,6 +134,9 @@ stdint.h limits.h float.h math.h cstdint climits cfloat cmath cstddef errno.h ce
 sys/time.h sys/types.h sys/stat.h sys/mman.h
 iostream fstream sstream iomanip ostream istream string string_view vector map set unordered_map unordered_set
 list deque queue stack memory chrono random thread mutex atomic condition_variable future stdexcept exception
+execution span charconv codecvt compare coroutine numbers ranges source_location barrier latch semaphore shared_mutex
+typeindex valarray version system_error cfenv csetjmp csignal cwchar cwctype wchar.h dirent.h pthread.h sched.h
+malloc.h dlfcn.h libgen.h sys/resource.h sys/wait.h
 cstdarg stdarg.h filesystem optional variant any regex new typeinfo cinttypes inttypes.h locale bitset iosfwd complex"""
 # Headers of the toolkit's libraries for the host; they bring types of CUDA's own (`headers_with`).
 LIBRARIES = (
@@ -131,6 +152,7 @@ _BROUGHT = (
     (re.compile(r"nvcuda|wmma"), "mma.h"),
     (re.compile(r"cooperative_groups|cg"), "cooperative_groups.h"),
     (re.compile(r"CUDART_\w+"), "math_constants.h"),
+    (re.compile(r"cub"), "cub/cub.cuh"),
 )
 # Headers of thrust and cub that launch kernels from the host. Those for device code are in CUDA's own folder.
 _LAUNCHING_THRUST = """
@@ -190,5 +212,5 @@ def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
     standard = "namespace std {\n" + "".join(f"using ::{member};\n" for member in members) + "}\n"
     # Each macro guarded, so that a file may define its own.
     macros = re.sub(r"^(#define (\w+).*)$", r"#ifndef \2\n\1\n#endif", _FIXED + _LIMITS + _FLOATS + _MATHS, flags=re.M)
-    texts[PRELUDE] = _INTEGERS + _TYPES + macros + standard
+    texts[PRELUDE] = _INTEGERS + _TYPES + macros + standard + _DEPENDENT_LAUNCH
     return tuple(texts.items())

@@ -108,8 +108,14 @@ def parameter_of(words: Sequence[str]) -> Parameter:
     while words[:2] == ["[", "["]:  # [[maybe_unused]]
         words = words[words.index("]") + 2 :]
     words = [word for word in words if word not in ("__grid_constant__", "volatile", "register")]
-    restrict = any("restrict" in word.lower() for word in words[1:])
-    words = words[:1] + [word for word in words[1:] if "restrict" not in word.lower()]
+    # A macro may write it; ns::Restrict and what stands in a template's list are types.
+    marks = [
+        at
+        for at in range(1, len(words))
+        if "restrict" in words[at].lower() and words[at - 1] != "::" and words[:at].count("<") == words[:at].count(">")
+    ]
+    restrict = bool(marks)
+    words = [word for at, word in enumerate(words) if at not in marks]
     if "(" in words:  # a pointer to a function, or to an array
         star = words.index("*") if "*" in words else words.index("(")
         name = next((word for word in words[star:] if re.fullmatch(r"[^\W\d]\w*", word)), "")
@@ -143,8 +149,14 @@ def parameter_of(words: Sequence[str]) -> Parameter:
     return Parameter(name, spell(base))
 
 
+_OPAQUE = ("CUtensorMap", "cudaTextureObject_t", "cudaSurfaceObject_t")
+
+
 def pointer_resolved(parameter: Parameter, aliases: Mapping[str, str]) -> Parameter:
-    """Return a parameter as the pointer that its type is another name of, or as it is."""
+    """Return a parameter as the pointer that its type is another name of, or as it is.
+
+    Another name of one of CUDA's opaque types becomes that type.
+    """
     words, const = words_of(parameter.type), parameter.const
     for _ in range(8):
         bare = [word for word in words if word not in ("const", "volatile", "struct", "typename")]
@@ -153,6 +165,8 @@ def pointer_resolved(parameter: Parameter, aliases: Mapping[str, str]) -> Parame
         if meant is None or meant == key or "(" in meant or "[" in meant:
             break
         words = words_of(meant)
+        if words in ([name] for name in _OPAQUE):
+            return replace(parameter, type=words[0])
         const = const or ("const" in words and words[-1:] == ["*"])
     if parameter.pointer and (words[-1:] == ["*"] or "::" in parameter.type):
         return replace(parameter, type=spell(word for word in words if word != "const"))

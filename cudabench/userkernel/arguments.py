@@ -13,6 +13,7 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
 from cudabench.userkernel import expressions, inits, tensor_maps, textures
+from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import Pointer, layout_of, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
@@ -31,6 +32,8 @@ from cudabench.userkernel.values import (
     load,
     numbers_of,
 )
+
+_POINTERS = "a pointer to pointers, which no argument can be: let it take one array."
 
 
 def named(text: str, option: str, example: str) -> tuple[str, str]:
@@ -74,6 +77,8 @@ def read(
             raise UsageError(f"--arg {name}={value}: '{parameter}' is a tensor map: write {tensor_maps.EXAMPLE}.")
         if parameter.type in textures.OBJECTS:
             raise UsageError(f"--arg {name}={value}: '{parameter}' is {textures.OBJECTS[parameter.type]}.")
+        if accessor_of(parameter.type, text, aliases):
+            continue
         record = _record(name, value, parameter, text, aliases, scalars)
         if record is not None:
             found[name], inside[name] = record
@@ -89,6 +94,13 @@ def read(
             continue
         elif parameter.pointer:
             found[name] = _array(name, value, parameter, kernel, aliases, scalars)
+        elif accessor := accessor_of(parameter.type, text, aliases):
+            array = _array(name, value, accessor.parameter(name), kernel, aliases, scalars)
+            if not isinstance(array, Array):
+                raise UsageError(
+                    f"--arg {name}={value}: '{parameter}' takes an array: write {name}={accessor.example('float32')}."
+                )
+            found[name] = accessor.record(array)
     arrays = {name: one for name, one in found.items() if isinstance(one, Array)}
     for name, within in inside.items():
         if within:
@@ -125,7 +137,7 @@ def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
     if "(" in ctype or ctype in textures.OBJECTS:
         return False
     known = ctype == textures.TYPE or source.numpy_dtype(ctype, aliases) or layout_of(ctype, text, aliases)
-    return bool(known) or not _looks_like_struct(ctype, aliases)
+    return bool(known or accessor_of(ctype, text, aliases)) or not _looks_like_struct(ctype, aliases)
 
 
 def check_names(names: Sequence[str], kernel: KernelSource, example: object) -> None:
@@ -260,7 +272,7 @@ def _pointing(
 
 def _by_value(parameter: Parameter, kernel: KernelSource) -> str:
     if parameter.pointer:
-        return f"{kernel.signature} takes '{parameter}', a pointer to pointers, which no argument can be."
+        return f"{kernel.signature} takes '{parameter}', {_POINTERS}"
     if "(" in parameter.type:
         return f"{kernel.signature} takes a function, which no command line can give."
     if parameter.type in textures.OBJECTS:
@@ -320,7 +332,9 @@ def _array(
     where = f"--arg {name}={text}"
     wanted = like(parameter, aliases)
     if parameter.type.endswith("*"):
-        raise UsageError(f"{where}: {kernel.signature} takes a pointer to pointers, which no argument can be.")
+        raise UsageError(
+            f"{where}: {kernel.signature} takes a pointer to pointers, which no argument can be: let it take one array."
+        )
     if text in ("null", "nullptr"):
         return Null(name)
     if text.startswith("@"):

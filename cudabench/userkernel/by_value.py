@@ -20,6 +20,7 @@ from cudabench.userkernel.pointers import like
 
 MAX_DEPTH = 8
 _AXES = "xyzw"
+_FEW = 4  # elements of an array that an example writes one by one
 _POINTER_BYTES = 8
 _METHOD = re.compile(
     r"(?:template\s*<[^<>]*>\s*)?[^;{}()]*\b(?:operator\s*\(\s*\)|operator[^\w(;{}]+|operator\s+\w+|~?\s*\w+)\s*\([^;{}]*\)\s*(?:const\s*|noexcept\s*)*"
@@ -50,6 +51,8 @@ class Layout:
             return "2.5" if np.dtype(self.dtype).kind == "f" else "1"
         if self.pointee:
             return f"{like(self.pointee, {})}[1024]:random"
+        if self.element and self.element.dtype and self.count > _FEW:
+            return self.element.example()
         if self.element:
             return f"[{', '.join([self.element.example()] * self.count)}]"
         if self.vector:
@@ -167,7 +170,8 @@ def _struct(ctype: str, body: str, asked: int, text: str, aliases: Mapping[str, 
                 offset, align = offset + layout.size, max(align, layout.align)
             continue
         match = re.fullmatch(
-            r"((?:(?:const|unsigned|signed|long|short|struct)\s+)*[\w:]+(?:\s+(?:int|long|double|char))*)\s+(.+)", line
+            r"((?:(?:const|unsigned|signed|long|short|struct)\s+)*[\w:]+(?:\s+(?:int|long|double|char))*)\s+(\w.*)",
+            line,
         )
         if not match:
             return None
@@ -280,7 +284,10 @@ def _fill(packed: Packed, at: int, text: str, layout: Layout, where: str, number
     if layout.pointee:
         packed.pointers.append(Pointer(at, path, layout.pointee, text))
         return
-    parts = _parts(text, where, layout, path)
+    if layout.element and layout.element.dtype and not re.match(r"[\[{(]", text):
+        parts = [text] * layout.count  # one value for all
+    else:
+        parts = _parts(text, where, layout, path)
     wanted = layout.count or len(layout.members)
     if layout.members and not layout.vector and all(re.match(r"\s*\w+\s*:(?!:)", part) for part in parts):
         given = {}

@@ -14,6 +14,7 @@ from cudabench.toolchain import includes, source
 from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import constants, host_launch, pointers, tensor_maps, textures
+from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.host_launch import HostLaunch
 from cudabench.userkernel.request import UserRequest
@@ -61,11 +62,20 @@ def instance(kernel: KernelSource, file: SourceFile, launch: HostLaunch | None =
         )
         if (len(words) == places or (variadic and len(words) >= places)) and all(known):
             return f"{name}<{', '.join(words)}>"
-    chosen = (
-        one.default or ("float" if one.type.rstrip(".") in ("typename", "class") else "32")
-        for one in kernel.template_parameters
-    )
+    chosen = (one.default or _template_argument(one.type.rstrip("."), file.text) for one in kernel.template_parameters)
     return f"{name}<{', '.join(chosen)}>"
+
+
+def _template_argument(kind: str, text: str) -> str:
+    """Return what a template may be given for a parameter: a type, or a value of the parameter's type."""
+    if kind in ("typename", "class"):
+        return "float"
+    if kind == "bool":
+        return "true"
+    enumeration = re.search(rf"\benum\s+(class\s+|struct\s+)?{re.escape(kind)}\b[^{{;]*\{{\s*(\w+)", text)
+    if enumeration:
+        return f"{kind}::{enumeration[2]}" if enumeration[1] else enumeration[2]
+    return "32"
 
 
 def example_line(
@@ -120,6 +130,8 @@ def example_line(
             value = f"{like}[{shape}]:{start}"
         elif parameter.type == textures.TYPE:
             value = "texture(float32[1024,1024]:random)"
+        elif accessor := accessor_of(parameter.type, file.text, aliases):
+            value = accessor.example(pointers.like(accessor.parameter(own), aliases))
         else:
             layout = layout_of(parameter.type, file.text, aliases)
             whole = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"

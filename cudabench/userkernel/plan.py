@@ -18,7 +18,7 @@ from cudabench.plan.limits import check_block, check_cluster, check_grid
 from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, SourceFile
-from cudabench.toolchain.tokens import opening_angle, words_of
+from cudabench.toolchain.tokens import words_of
 from cudabench.userkernel import arguments, constants, steps, textures, values
 from cudabench.userkernel.example import Example, example_line
 from cudabench.userkernel.operation import operation_of
@@ -69,7 +69,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     ]
     kernels = [kernel for kernel, *_ in picked]
     for kernel in kernels:
-        _check_possible(file, kernel, aliases)
+        textures.check_no_reference(file, kernel, aliases)
     names = [text.partition("=")[0].strip() for text in request.arguments]
     first = next((kernel for kernel in kernels if [one.name for one in kernel.parameters] == names), kernels[0])
     example = Example(request, file, first, aliases, command)
@@ -131,7 +131,7 @@ def _in_steps(
 
     def kernel(name: str) -> KernelSource:
         ((found, _, _),) = selected(file, written, replace(request, kernels=(name,)))
-        _check_possible(file, found, aliases)
+        textures.check_no_reference(file, found, aliases)
         return source.resolved(found, aliases)
 
     group = steps.parse(request.steps)
@@ -274,10 +274,12 @@ def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, s
 def _easy(kernel: KernelSource, file: SourceFile, aliases: Mapping[str, str]) -> bool:
     """Return whether a command line can launch a kernel."""
     try:
-        _check_possible(file, kernel, aliases)
+        textures.check_no_reference(file, kernel, aliases)
     except CudabenchError:
         return False
-    return all(arguments.takes(parameter, file.text, aliases) for parameter in kernel.parameters)
+    return not _launches_kernels(kernel) and all(
+        arguments.takes(parameter, file.text, aliases) for parameter in kernel.parameters
+    )
 
 
 def _found(file: SourceFile, name: str, request: UserRequest) -> KernelSource:
@@ -300,16 +302,7 @@ def _with_line(said: str, example: str) -> str:
     return f"{said}{named}; as in: {example}"
 
 
-def _check_possible(file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]) -> None:
-    """Raise CudabenchError for a kernel that reads a texture reference or launches kernels itself."""
-    textures.check_no_reference(file, kernel, aliases)
+def _launches_kernels(kernel: KernelSource) -> bool:
+    """Return whether a kernel may launch kernels itself, which is refused where it does."""
     words = words_of(kernel.text)
-    for at in range(1, len(words) - 3):
-        if words[at : at + 3] != ["<", "<", "<"]:
-            continue
-        name = words[opening_angle(words, at - 1) - 1 if words[at - 1] == ">" else at - 1]
-        raise CudabenchError(
-            f"{kernel.signature} launches {name} itself (dynamic parallelism), which needs a linker and is not "
-            f"done here: say the launches in their order, as in --step '{kernel.qualified_name}<<<1, 32>>>(...)', of "
-            "kernels that launch none."
-        )
+    return any(words[at : at + 3] == ["<", "<", "<"] for at in range(len(words)))

@@ -13,6 +13,7 @@ from cudabench.userkernel.values import Array
 # Types of CUDA's headers that NumPy lacks, by the type that holds their bits.
 _BITS = {
     **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat16", 1)),
+    **dict.fromkeys(("c10::BFloat16", "at::BFloat16", "torch::BFloat16"), ("bfloat16", 1)),
     **dict.fromkeys(("__nv_bfloat162", "nv_bfloat162"), ("bfloat16", 2)),
     **dict.fromkeys(("__nv_fp8_e4m3", "__nv_fp8_e5m2"), ("uint8", 1)),
 }

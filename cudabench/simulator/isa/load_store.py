@@ -172,7 +172,8 @@ def build_ld(builder: Builder, ins: Instruction) -> Run:
     # A pointer out of memory may point anywhere; a loaded index points nowhere.
     builder.pointer = 1 if dtype.itemsize == 8 else 0
     place = builder.initial[address]
-    if space == "param" and type(place) is Affine and place.base >= PARAMETER_WINDOW:
+    at_a_place = type(place) is Affine and PARAMETER_WINDOW <= place.base < PARAMETER_WINDOW + WINDOW
+    if space == "param" and at_a_place:
         return _load_kernel_param(builder, targets, place.base + offset - PARAMETER_WINDOW, type_)
     access = MemoryOp(builder, "load", dtype, count, space)
     builder.loads.append((access, address, tuple(targets)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from cudabench.simulator.errors import PtxError, UnsupportedKernel
+from cudabench.simulator.errors import PtxError, UnsupportedKernel, remedy
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.calls import RESULT, Calls, Shared, Site
@@ -594,7 +594,8 @@ class Builder:
 
         def run(machine: Machine) -> None:
             raise UnsupportedKernel(
-                f"kernel {kernel} uses what the simulator lacks ({lack.file}:{lack.line}: {feature}): run it on a GPU."
+                f"kernel {kernel} uses what the simulator lacks ({lack.file}:{lack.line}: {feature}): "
+                f"{remedy(feature)}."
             )
 
         op = Op(run, "plain", ins.location)

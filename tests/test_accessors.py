@@ -1,0 +1,85 @@
+"""PyTorch's packed accessors as arguments, and what stands for its headers where they are not there."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudabench.errors import UsageError
+from cudabench.toolchain import torch_headers
+from cudabench.toolchain.signatures import parameter_of
+from cudabench.toolchain.tokens import words_of
+from cudabench.userkernel.accessors import accessor_of
+from cudabench.userkernel.values import Array
+from tests.conftest import Ran
+
+FAMILY = "template <typename T> using Rows = torch::PackedTensorAccessor32<T, 2, torch::RestrictPtrTraits>;"
+
+
+@pytest.mark.parametrize(
+    ("ctype", "element", "dimensions", "index_bytes"),
+    [
+        ("torch::PackedTensorAccessor32<float, 3, torch::RestrictPtrTraits>", "float", 3, 4),
+        ("at::PackedTensorAccessor64<const double, 1>", "const double", 1, 8),
+        ("PackedTensorAccessor<int, 2, RestrictPtrTraits, int32_t>", "int", 2, 4),
+        ("torch::PackedTensorAccessor<int, 2, torch::RestrictPtrTraits, size_t>", "int", 2, 8),
+        ("Rows<unsigned char>", "unsigned char", 2, 4),
+        ("Other", "float", 2, 4),
+    ],
+)
+def test_types(ctype: str, element: str, dimensions: int, index_bytes: int) -> None:
+    """A type is read as C++ reads it, through families of types and other names."""
+    found = accessor_of(ctype, FAMILY, {"Other": "Rows<float>"})
+    assert found is not None
+    assert (found.element, found.dimensions, found.index_bytes) == (element, dimensions, index_bytes)
+    assert found.parameter("x").const == element.startswith("const")
+
+
+@pytest.mark.parametrize("ctype", ["float", "Unknown<float>", "torch::PackedTensorAccessor32<float, N>", "Rows"])
+def test_other_types(ctype: str) -> None:
+    """What is no accessor, or has no number of dimensions, is none."""
+    assert accessor_of(ctype, FAMILY, {}) is None
+
+
+def test_bytes() -> None:
+    """Behind the address, which is filled in at the launch, stand sizes and strides in elements."""
+    accessor = accessor_of("torch::PackedTensorAccessor32<float, 3>", "", {})
+    assert accessor is not None
+    record = accessor.record(Array("x", "float32", (2, 3, 5), "zeros"))
+    assert struct.unpack("<q6i", record.content) == (0, 2, 3, 5, 15, 5, 1)
+    assert record.pointers == ((0, "x"),)
+    with pytest.raises(
+        UsageError, match=r"has 1 dimension; the accessor takes 3: write --arg 'x=float32\[8,8,8\]:random'"
+    ):
+        accessor.record(Array("x", "float32", (30,), "zeros"))
+
+
+def test_restrict_is_a_mark_and_not_a_type() -> None:
+    """What marks a pointer goes, macros among it; a type whose name has the word stays."""
+    marked = parameter_of(words_of("const float *CUDA_RESTRICT x"))
+    assert (marked.name, marked.type, marked.restrict) == ("x", "float", True)
+    kept = parameter_of(words_of("torch::PackedTensorAccessor32<float, 2, torch::RestrictPtrTraits> x"))
+    assert (kept.name, kept.restrict) == ("x", False)
+    assert kept.type == "torch::PackedTensorAccessor32<float, 2, torch::RestrictPtrTraits>"
+
+
+def test_headers_that_are_stood_in_for() -> None:
+    """Those of PyTorch, whatever the folder; another library's missing header stays empty."""
+    assert "PackedTensorAccessor32" in torch_headers.text("torch/extension.h")
+    assert torch_headers.text("ATen/native/cuda/KernelUtils.cuh") == torch_headers.text("c10/util/Half.h")
+    assert torch_headers.text("opencv2/core.hpp") == ""
+
+
+def test_a_line_for_a_kernel_that_takes_accessors(cudabench: Callable[..., Ran], tmp_path: Path) -> None:
+    """The name of a template alone is answered with a whole line, in which each accessor has an array."""
+    path = tmp_path / "rows.cu"
+    path.write_text(
+        f"#include <torch/extension.h>\n{FAMILY}\ntemplate <typename T> __global__ void k(Rows<T> x, int n) {{}}"
+    )
+    ran = cudabench("run", path, "-k", "k", "--device", "sim")
+    assert ran.code == 2
+    assert "--kernel 'k<float>'" in ran.err
+    assert "--arg 'x=float32[64,64]:random' --arg n=" in ran.err
