@@ -39,7 +39,13 @@ from cudabench.toolchain import source
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
 # Panels, turns and tiles of `blocked` so small that little is unrolled and a small matrix has many of them.
 NARROW = {"WIDEST": "4", "PANEL": "64", "OUTER": "8", "SPREAD_ROWS": "8", "SUMS_Y": "4", "SUMS_X": "4", "STEP": "4"}
-FULLER = r"case (?:4|8|16): PANEL_OF"  # panels of more rows a thread, which no such matrix has
+# Panels of more rows a thread, which no such matrix has.
+FULLER = r"case (?:4|8|16): PANEL_OF|(?:case (?:2|4|8)|default): CLUSTER_OF"
+# Functions of the last rungs alone, and what their blocks have in common with `blocked` but for one place.
+OF_LAST = (
+    "update", "spread", "solve_spread_left", "solve_update_left", "solve_back", "cluster_rank", "cluster_barrier",
+    "in_block", "eliminate_in_cluster", "solve_panel_cluster",
+)  # fmt: skip
 SMALL = {"TM": "4", "TN": "4", "TK": "4"}
 TILED = ("registers", "vector", "double-buffer")
 RAGGED = ("naive", "warp", "vector", "split", "short")  # rungs of matvec that take any grid
@@ -98,6 +104,14 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"size": (40,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
         {"size": (40,), "block": (8, 4), "defines": NARROW, "without": FULLER, "only": ("blocked",)},
         {"size": (70,), "block": (8, 4), "defines": NARROW, "without": FULLER, "only": ("blocked",)},
+        {
+            "size": (40,),
+            "block": (8, 4),
+            "defines": NARROW,
+            "without": FULLER,
+            "only": ("lower", "cluster"),
+            "of": OF_LAST,
+        },
         {"size": (40,), "block": (8, 4), "only": ("blocked",)},
         {"size": (150,), "block": (8, 4), "only": ("blocked",)},
         {"size": (63,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
@@ -145,6 +159,15 @@ PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
             "defines": NARROW,
             "without": FULLER,
             "only": ("blocked",),
+        },
+        {
+            "bounds": True,
+            "size": (40,),
+            "block": (8, 4),
+            "defines": NARROW,
+            "without": FULLER,
+            "only": ("cluster",),
+            "of": ("eliminate_in_cluster",),
         },
     ),
 }

@@ -237,7 +237,10 @@ def mark_guesses(
         while len(known) > before:
             before = len(known)
             for op in stream:
-                if not isinstance(op, str) and op.opcode not in _MEMORY and not known.isdisjoint(op.defs):
+                if isinstance(op, str) or known.isdisjoint(op.defs):
+                    continue
+                # A call's parameters and results are registers here, for all that `ld` and `st` move them.
+                if op.opcode not in _MEMORY or op.address < 0:
                     known.update(op.uses)
         for access, address, targets in loads:
             same = found[address] & found[place] or not (found[address] or found[place])
