@@ -112,6 +112,15 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
             "only": ("lower", "cluster"),
             "of": OF_LAST,
         },
+        # Rows in more than one block of a cluster.
+        {
+            "size": (70,),
+            "block": (8, 4),
+            "defines": NARROW,
+            "without": FULLER,
+            "only": ("cluster",),
+            "of": ("eliminate_in_cluster",),
+        },
         {"size": (40,), "block": (8, 4), "only": ("blocked",)},
         {"size": (150,), "block": (8, 4), "only": ("blocked",)},
         {"size": (63,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
@@ -168,6 +177,16 @@ PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
             "without": FULLER,
             "only": ("cluster",),
             "of": ("eliminate_in_cluster",),
+        },
+        # The last panel has fewer columns than the registers.
+        {
+            "bounds": True,
+            "size": (42,),
+            "block": (8, 4),
+            "defines": NARROW,
+            "without": FULLER,
+            "only": ("blocked",),
+            "of": ("move_columns",),
         },
     ),
 }
@@ -350,25 +369,25 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "< to <=",
         "factors[c][r] = c < cols && at[r] < n ? *element_of_strip : (T)0;",
     ): "column `cols` of the factors is read by nobody",
+    (
+        "solve",
+        "< to <=",
+        "for (int r = 0; r < HOLDS; r++)",
+    ): "the row beyond is none that the thread has, which is checked",
+    (
+        "transpose",
+        "< to <=",
+        "for (unsigned c = 0; c < VEC && from + c < (size_t)nx * ny; c++)",
+    ): "only where the matrix ends within the vector, which is checked",
+    (
+        "blur",
+        "< to <=",
+        "for (int w = -NEAR; w < WORDS + NEAR; w++)",
+    ): "the word beyond holds no neighbour, which is checked",
 }
-NOT_PLAIN = "past an array in registers, in a type that the compiler refuses without optimisation"
-NEXT_LOCAL = "past an array in registers, and without optimisation in the next one of the thread"
 # The reasons are those of docs/simulator.md.
 UNSEEN: dict[tuple[str, str, str], str] = {
     ("blur", "< to <=", "for (int b = 0; b < 4; b++) {"): "a shift by 32 bits, which is undefined and gives 0",
-    ("blur", "< to <=", "for (int c = 0; c < SPAN; c++) {"): NOT_PLAIN,
-    ("blur", "< to <=", "for (int c = 0; c < SPAN; c++)"): NOT_PLAIN,
-    ("blur", "< to <=", "for (int w = -NEAR; w < WORDS + NEAR; w++)"): NOT_PLAIN,
-    ("blur", "< to <=", "for (int w = 0; w < WORDS; w++)"): NOT_PLAIN,
-    ("transpose", "< to <=", "for (unsigned r = 0; r < 4; r++)"): NEXT_LOCAL,
-    ("transpose", "< to <=", "for (unsigned c = 0; c < VEC && from + c < (size_t)nx * ny; c++)"): NEXT_LOCAL,
-    ("matmul", "< to <=", "for (int e = 0; e < VEC; e++)"): NEXT_LOCAL,
-    ("matmul", "< to <=", "for (int s = 0; s < 4; s++) #2"): NEXT_LOCAL,
-    ("solve", "< to <=", "for (int r = 0; r < HOLDS; r++) {"): NEXT_LOCAL,
-    ("solve", "< to <=", "for (int r = 0; r < HOLDS; r++)"): f"{NEXT_LOCAL}, of a row that no thread has",
-    ("solve", "< to <=", "for (int c = 1; c < COLS; c++)"): NEXT_LOCAL,
-    ("solve", "< to <=", "for (int c = 0; c < COLS; c++, from += n)"): NEXT_LOCAL,
-    ("transpose", "< to <=", "for (int r = 0; r < 4; r++)"): NEXT_LOCAL,
 }
 KEYS = {"architecture", "only", "of", "bounds", "without"}  # of a try, that are no part of a request
 LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\((?:NOT FOUND|failed|refused)")
