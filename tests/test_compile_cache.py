@@ -133,7 +133,7 @@ def test_a_damaged_entry_is_compiled_again(folder: Path, counted: Counted) -> No
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
 def test_an_entry_that_never_ends(folder: Path, counted: Counted, make: Callable[[Path], object]) -> None:
     """What is no regular file in the place of an entry is not opened, and gives way to one."""
-    compile_ptx(TEXT, "t.cu", defines={"T": "float"})
+    assert counted.during(lambda: compile_ptx(TEXT, "t.cu", defines={"T": "float"})) == 1
     (entry,) = folder.iterdir()
     entry.unlink()
     make(entry)
