@@ -152,7 +152,7 @@ PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
     "blur": ({"bounds": True, "size": (40, 130)}, {"bounds": True, "size": (40, 130), "dtype": "uint8"}),
     "matmul": (
         {"bounds": True, "size": (66, 36, 132)},
-        {"bounds": True, "size": (72, 40, 136), "dtype": "float16", "only": ("half",)},
+        {"bounds": True, "size": (72, 40, 136), "dtype": "float16", "only": ("half", "tma")},
         # Rows that are no whole vectors, and more of them than a tile has.
         {"bounds": True, "block": (8, 8), "size": (67, 38, 133), "defines": SMALL, "only": TILED},
         {"bounds": True, "size": (67, 38, 133), "only": ("warp-tile", "tensor", "sliced")},
@@ -369,6 +369,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "< to <=",
         "factors[c][r] = c < cols && at[r] < n ? *element_of_strip : (T)0;",
     ): "column `cols` of the factors is read by nobody",
+    (
+        "matmul",
+        "< to <=",
+        "*(Pair *)(c + row * n + col) = {(T)sum[i], (T)sum[i + 2 < COUNT ? i + 2 : i]};",
+    ): "the last sum but one is none that begins a pair, which is checked",
     (
         "solve",
         "< to <=",
