@@ -39,7 +39,13 @@ from cudabench.toolchain import source
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
 # Panels, turns and tiles of `blocked` so small that little is unrolled and a small matrix has many of them.
 NARROW = {"WIDEST": "4", "PANEL": "64", "OUTER": "8", "SPREAD_ROWS": "8", "SUMS_Y": "4", "SUMS_X": "4", "STEP": "4"}
-FULLER = r"case (?:4|8|16): PANEL_OF"  # panels of more rows a thread, which no such matrix has
+# Panels of more rows a thread, which no such matrix has.
+FULLER = r"case (?:4|8|16): PANEL_OF|(?:case (?:2|4|8)|default): CLUSTER_OF"
+# Functions of the last rungs alone, and what their blocks have in common with `blocked` but for one place.
+OF_LAST = (
+    "update", "spread", "solve_spread_left", "solve_update_left", "solve_back", "cluster_rank", "cluster_barrier",
+    "in_block", "eliminate_in_cluster", "solve_panel_cluster",
+)  # fmt: skip
 SMALL = {"TM": "4", "TN": "4", "TK": "4"}
 TILED = ("registers", "vector", "double-buffer")
 RAGGED = ("naive", "warp", "vector", "split", "short")  # rungs of matvec that take any grid
@@ -98,6 +104,23 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"size": (40,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
         {"size": (40,), "block": (8, 4), "defines": NARROW, "without": FULLER, "only": ("blocked",)},
         {"size": (70,), "block": (8, 4), "defines": NARROW, "without": FULLER, "only": ("blocked",)},
+        {
+            "size": (40,),
+            "block": (8, 4),
+            "defines": NARROW,
+            "without": FULLER,
+            "only": ("lower", "cluster"),
+            "of": OF_LAST,
+        },
+        # Rows in more than one block of a cluster.
+        {
+            "size": (70,),
+            "block": (8, 4),
+            "defines": NARROW,
+            "without": FULLER,
+            "only": ("cluster",),
+            "of": ("eliminate_in_cluster",),
+        },
         {"size": (40,), "block": (8, 4), "only": ("blocked",)},
         {"size": (150,), "block": (8, 4), "only": ("blocked",)},
         {"size": (63,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
@@ -129,7 +152,7 @@ PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
     "blur": ({"bounds": True, "size": (40, 130)}, {"bounds": True, "size": (40, 130), "dtype": "uint8"}),
     "matmul": (
         {"bounds": True, "size": (66, 36, 132)},
-        {"bounds": True, "size": (72, 40, 136), "dtype": "float16", "only": ("half",)},
+        {"bounds": True, "size": (72, 40, 136), "dtype": "float16", "only": ("half", "tma")},
         # Rows that are no whole vectors, and more of them than a tile has.
         {"bounds": True, "block": (8, 8), "size": (67, 38, 133), "defines": SMALL, "only": TILED},
         {"bounds": True, "size": (67, 38, 133), "only": ("warp-tile", "tensor", "sliced")},
@@ -145,6 +168,25 @@ PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
             "defines": NARROW,
             "without": FULLER,
             "only": ("blocked",),
+        },
+        {
+            "bounds": True,
+            "size": (40,),
+            "block": (8, 4),
+            "defines": NARROW,
+            "without": FULLER,
+            "only": ("cluster",),
+            "of": ("eliminate_in_cluster",),
+        },
+        # The last panel has fewer columns than the registers.
+        {
+            "bounds": True,
+            "size": (42,),
+            "block": (8, 4),
+            "defines": NARROW,
+            "without": FULLER,
+            "only": ("blocked",),
+            "of": ("move_columns",),
         },
     ),
 }
@@ -327,25 +369,30 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "< to <=",
         "factors[c][r] = c < cols && at[r] < n ? *element_of_strip : (T)0;",
     ): "column `cols` of the factors is read by nobody",
+    (
+        "matmul",
+        "< to <=",
+        "*(Pair *)(c + row * n + col) = {(T)sum[i], (T)sum[i + 2 < COUNT ? i + 2 : i]};",
+    ): "the last sum but one is none that begins a pair, which is checked",
+    (
+        "solve",
+        "< to <=",
+        "for (int r = 0; r < HOLDS; r++)",
+    ): "the row beyond is none that the thread has, which is checked",
+    (
+        "transpose",
+        "< to <=",
+        "for (unsigned c = 0; c < VEC && from + c < (size_t)nx * ny; c++)",
+    ): "only where the matrix ends within the vector, which is checked",
+    (
+        "blur",
+        "< to <=",
+        "for (int w = -NEAR; w < WORDS + NEAR; w++)",
+    ): "the word beyond holds no neighbour, which is checked",
 }
-NOT_PLAIN = "past an array in registers, in a type that the compiler refuses without optimisation"
-NEXT_LOCAL = "past an array in registers, and without optimisation in the next one of the thread"
 # The reasons are those of docs/simulator.md.
 UNSEEN: dict[tuple[str, str, str], str] = {
     ("blur", "< to <=", "for (int b = 0; b < 4; b++) {"): "a shift by 32 bits, which is undefined and gives 0",
-    ("blur", "< to <=", "for (int c = 0; c < SPAN; c++) {"): NOT_PLAIN,
-    ("blur", "< to <=", "for (int c = 0; c < SPAN; c++)"): NOT_PLAIN,
-    ("blur", "< to <=", "for (int w = -NEAR; w < WORDS + NEAR; w++)"): NOT_PLAIN,
-    ("blur", "< to <=", "for (int w = 0; w < WORDS; w++)"): NOT_PLAIN,
-    ("transpose", "< to <=", "for (unsigned r = 0; r < 4; r++)"): NEXT_LOCAL,
-    ("transpose", "< to <=", "for (unsigned c = 0; c < VEC && from + c < (size_t)nx * ny; c++)"): NEXT_LOCAL,
-    ("matmul", "< to <=", "for (int e = 0; e < VEC; e++)"): NEXT_LOCAL,
-    ("matmul", "< to <=", "for (int s = 0; s < 4; s++) #2"): NEXT_LOCAL,
-    ("solve", "< to <=", "for (int r = 0; r < HOLDS; r++) {"): NEXT_LOCAL,
-    ("solve", "< to <=", "for (int r = 0; r < HOLDS; r++)"): f"{NEXT_LOCAL}, of a row that no thread has",
-    ("solve", "< to <=", "for (int c = 1; c < COLS; c++)"): NEXT_LOCAL,
-    ("solve", "< to <=", "for (int c = 0; c < COLS; c++, from += n)"): NEXT_LOCAL,
-    ("transpose", "< to <=", "for (int r = 0; r < 4; r++)"): NEXT_LOCAL,
 }
 KEYS = {"architecture", "only", "of", "bounds", "without"}  # of a try, that are no part of a request
 LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\((?:NOT FOUND|failed|refused)")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.ladders import needs_compiler
@@ -87,12 +88,80 @@ extern "C" __global__ void k(const float *x, float *y, int n) {
 
 
 @needs_compiler
-@pytest.mark.parametrize(("last", "code", "kinds"), [(4, 0, set()), (5, 3, {"race"})], ids=["right", "wrong"])
+@pytest.mark.parametrize(
+    ("last", "code", "kinds"), [(4, 0, set()), (5, 3, {"out-of-bounds", "race"})], ids=["right", "wrong"]
+)
 def test_a_store_past_the_own_elements(cudabench: Callable[..., Any], last: int, code: int, kinds: set[str]) -> None:
-    """What goes past an array in registers and from there into another thread's element is a race in memory; the
-    compiler had left it out."""
+    """What goes past an array in registers and from there into another thread's element is both; the compiler had
+    left it out."""
     Path("k.cu").write_text(STORES)
     ran = cudabench("check", "k.cu", *LINE[:-4], "--arg", "y=float32[128]:empty", "--arg", "n=128", "-d", "sim", "-D",
                     f"LAST={last}", "--json", "r.json")  # fmt: skip
     (result,) = json.loads(Path("r.json").read_text())["results"]
     assert (ran.code, {one["kind"] for one in result["hazards"]}) == (code, kinds), ran.out
+
+
+NEIGHBOURS = """
+template <int N> __device__ __forceinline__ void fill(float (&held)[N], float from) {
+  for (int i = 0; i < N MORE; i++) held[i] = from + i;
+}
+__device__ float sum(const float *end, int n) {
+  float s = 0;
+  for (int i = 0; i < n; i++) s += *--end;
+  return s;
+}
+extern "C" __global__ void k(const int *at, float *y, int n) {
+  float row[4], other[4], next[4];
+  fill(row, at[0]);
+  fill(other, at[1]);
+  fill(next, at[2]);
+  float *amid = other + 2;
+  y[threadIdx.x] = sum(row + 4, n) + sum(next + 4, n) + amid[at[1] - 1] + amid[at[2] - 3] + row[at[3]];
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("more", "n", "line"),
+    [("", 4, None), ("+ 1", 4, 3), ("", 5, 7)],
+    ids=["right", "through a reference", "before the start"],
+)
+def test_from_one_local_array_into_the_next(cudabench: Callable[..., Any], more: str, n: int, line: int | None) -> None:
+    """Arrays that lie side by side in a thread's memory are told apart, also behind references and pointers; pointers
+    to their ends and into their middle are no fault."""
+    Path("k.cu").write_text(NEIGHBOURS.replace("MORE", more))
+    np.save("at.npy", np.arange(4, dtype=np.int32))
+    ran = cudabench("check", "k.cu", "-g", 1, "-b", 32, "--arg", "at=@at.npy", "--arg", "y=float32[32]:empty",
+                    "--arg", f"n={n}", "-d", "sim", "--json", "r.json", "-q")  # fmt: skip
+    (result,) = json.loads(Path("r.json").read_text())["results"]
+    found = {(one["kind"], one["line"]) for one in result["hazards"]}
+    assert (ran.code, found) == ((0, set()) if line is None else (3, {("out-of-bounds", line)})), ran.out
+    assert line is None or "of a local array of 16 bytes" in result["hazards"][0]["message"]
+
+
+BYTES = """
+extern "C" __global__ void k(const unsigned *x, unsigned *y) {
+  unsigned sums[4] = {};
+  for (int i = 0; i < LAST; i++) sums[i] = __dp4a(x[threadIdx.x], 0x01010101u, sums[i]);
+  y[threadIdx.x] = sums[0] + sums[3];
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(("last", "code"), [(4, 0), (5, 3)], ids=["right", "wrong"])
+def test_what_is_refused_for_an_older_architecture(cudabench: Callable[..., Any], last: int, code: int) -> None:
+    """__dp4a, which NVRTC 13 does not compile without optimisation for sm_90, is looked at as a newer one's."""
+    Path("k.cu").write_text(BYTES)
+    line = ("--arg", "x=uint32[32]:ones", "--arg", "y=uint32[32]:empty", "-d", "sim:sm_90", "-D", f"LAST={last}")
+    assert cudabench("check", "k.cu", "-g", 1, "-b", 32, *line).code == code
+
+
+@needs_compiler
+def test_a_compare_and_swap_is_no_race_without_optimisation(cudabench: Callable[..., Any]) -> None:
+    """The programming guide's loop, whose calls stay calls: its first guess may be old."""
+    path = Path(__file__).parent / "corpus" / "right" / "cas_double.cu"
+    line = ("--arg", "in=float64[64]:ones", "--arg", "out=float64[5]:zeros", "--arg", "n=64", "-d", "sim")
+    ran = cudabench("check", path, "-g", 2, "-b", 32, *line)
+    assert ran.code == 0, ran.out

@@ -129,6 +129,19 @@ def test_a_damaged_entry_is_compiled_again(folder: Path, counted: Counted) -> No
         assert entry.read_bytes() == whole
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
+def test_an_entry_that_never_ends(folder: Path, counted: Counted, make: Callable[[Path], object]) -> None:
+    """What is no regular file in the place of an entry is not opened, and gives way to one."""
+    assert counted.during(lambda: compile_ptx(TEXT, "t.cu", defines={"T": "float"})) == 1
+    (entry,) = folder.iterdir()
+    entry.unlink()
+    make(entry)
+    assert counted.during(lambda: compile_ptx(TEXT, "t.cu", defines={"T": "float"})) == 1
+    assert entry.is_file()
+    assert not entry.is_symlink()
+
+
 def test_a_cache_that_cannot_be_written(folder: Path, counted: Counted, tmp_path: Path) -> None:
     """A file in the folder's place, as good as a read-only home, costs nothing but the compile."""
     (tmp_path / "cache").write_text("in the way")

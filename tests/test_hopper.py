@@ -14,7 +14,7 @@ import pytest
 from cudabench import simulator
 from cudabench.errors import UnsupportedFeature
 from cudabench.measure.context import other_architecture
-from cudabench.simulator.errors import LaunchError
+from cudabench.simulator.errors import LaunchError, UnsupportedKernel
 from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
 from tests.conftest import Ran
 from tests.hopper_cases import ILLEGAL, Case, cases, differing, digest, on_gpu, simulated
@@ -102,6 +102,36 @@ def test_clusters_of_a_launch() -> None:
     assert x.tolist() == [0, 1, 2, 0, 1, 2]
     simulator.run(program, "g", 6, 1, [x])
     assert not x.any()
+
+
+EXCHANGED = """extern "C" __global__ void __cluster_dims__(2, 1, 1) f(int *x, int *y)
+{
+    x[blockIdx.x] = blockIdx.x;
+    if (MEET)
+        asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory");
+    y[blockIdx.x] = x[(blockIdx.x + OTHER) % gridDim.x];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("meet", "other", "races"), [(1, "1 - blockIdx.x % 2 * 2", False), (0, "1", True), (1, "2", True)]
+)
+def test_blocks_of_a_cluster_meet(meet: int, other: str, races: bool) -> None:
+    """What a block wrote before a barrier of its cluster another one of it may read; others race as ever."""
+    defines = {"MEET": str(meet), "OTHER": f"({other})"}
+    x = np.zeros((2, 4), np.int32)
+    report = simulator.run(compile_ptx(EXCHANGED, "p.cu", defines=defines).ptx, "f", 4, 1, [x[0], x[1]])
+    assert ({hazard.kind for hazard in report.hazards} == {"race"}) is races
+
+
+def test_clusters_of_an_older_architecture() -> None:
+    """A launch in clusters needs compute capability 9.0, whatever the kernel does with them."""
+    program = simulator.load(
+        compile_ptx("__global__ void k(int *x) { x[0] = 1; }", "k.cu", arch="sm_80", names=["k"]).ptx
+    )
+    with pytest.raises(UnsupportedKernel, match=r"need compute capability 9\.0, and sm_80 is older"):
+        simulator.run(program, "_Z1kPi", 2, 1, [np.zeros(1, np.int32)], cluster=(2,))
 
 
 def test_a_kernel_for_another_generation_is_left_out() -> None:

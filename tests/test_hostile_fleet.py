@@ -46,6 +46,16 @@ def test_a_value_nested_deeply(cudabench: Runner, tmp_path: Path, place: str, de
     assert len(found["cards"]) + len(found["damaged"]) == 4
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.write_text("{")], ids=["pipe", "cut off"])
+def test_a_folder_of_no_shard_but_files(cudabench: Runner, tmp_path: Path, make: Callable[[Path], object]) -> None:
+    """Where not one file is a shard the first is named."""
+    (tmp_path / "s").mkdir()
+    make(tmp_path / "s" / "a.json")
+    ran = cudabench("fleet", "report", "s", "-o", "page.html")
+    assert (ran.code, Path("page.html").exists()) == (1, False)
+    assert ran.err.startswith("Error: s holds no shard that can be read: a.json: it is ")
+
+
 def test_names_are_no_templates_and_no_queries(
     cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

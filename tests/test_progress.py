@@ -73,3 +73,16 @@ def test_quiet_and_short_runs_say_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     with Progress(1, shown=True) as progress:
         progress.update(0, "smem", "timing", 0.5)
     assert told.getvalue() == ""
+
+
+def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the process may start no more threads, as under `ulimit -v`, a run does without the log's lines."""
+    told = piped(monkeypatch)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with Progress(1, shown=True, every=0.01) as progress:
+        progress.update(0, "smem", "simulating", 0)
+    assert told.getvalue() == ""

@@ -1184,7 +1184,7 @@ def test_constants_that_nothing_sets_are_named(run: Runner) -> None:
         ("constant", True),
         ("constant", False),
     ]
-    assert "add --const 'offset=...'" in result["warnings"][1]["message"]
+    assert "add --const 'offset=1'" in result["warnings"][1]["message"]
 
 
 @simulated

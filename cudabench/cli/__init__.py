@@ -139,6 +139,9 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
             raise
         if isinstance(error, ImportError) and any(sign in str(error) for sign in NO_MEMORY):
             return say("this process may take too little memory: raise the limit that 'ulimit -v' shows.", EXIT_FAILED)
+        if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+            limits = "raise the limits that 'ulimit -u' and 'ulimit -v' show"
+            return say(f"this process may start no more threads: {limits}.", EXIT_FAILED)
         what = f"{type(error).__name__}: {error}"
         return say(f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where.", EXIT_FAILED)
 

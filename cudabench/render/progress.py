@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -78,13 +79,15 @@ class _Log:
         self._thread = threading.Thread(target=self._tell, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        """Begin; silently do without where the process may have no more threads."""
+        with contextlib.suppress(RuntimeError):
+            self._thread.start()
 
     def stop(self) -> None:
         """Write no line any more."""
         self._over.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _tell(self) -> None:
         while not self._over.wait(self._every):

@@ -191,6 +191,7 @@ def go_on(machine: Machine, following: int, over: Array) -> None:
     machine.arrive(following, machine.union(over, over))
     machine.shared_races.barrier()
     machine.global_races.barrier()
+    machine.global_races.grid_races.cluster_barrier(machine.chunk, over, machine.arrivals.waited)
     machine.cluster_races.barrier()
 
 

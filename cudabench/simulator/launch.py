@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -16,7 +17,7 @@ from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import ELSEWHERE, HALVES, NOWHERE, Row, executed_lines
 from cudabench.simulator.count.footprint import Footprint, Footprints
 from cudabench.simulator.count.trace import Recorder
-from cudabench.simulator.errors import BudgetExceeded, LaunchError
+from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.heap import PLACED, HeapRegion
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
@@ -75,9 +76,18 @@ def check_bounds(name: str, function: ptx.Function, block: tuple[int, int, int])
 
 
 def _cluster(
-    kernel: str, function: ptx.Function, grid: tuple[int, int, int], asked: Sequence[int] | None
+    kernel: str, module: ptx.Module, grid: tuple[int, int, int], asked: Sequence[int] | None
 ) -> tuple[int, int, int] | None:
-    """Return the blocks of a cluster, None without clusters. Raises LaunchError for a grid that they do not divide."""
+    """Return the blocks of a cluster, None without clusters.
+
+    Raises LaunchError for a grid that they do not divide, UnsupportedKernel for an architecture that has none.
+    """
+    function = module.functions[kernel]
+    version = re.match(r"sm_(\d+)", module.target)
+    if asked is not None and version is not None and int(version[1]) < 90:
+        raise UnsupportedKernel(
+            f"clusters of blocks need compute capability 9.0, and {version[0]} is older: use --device sim:sm_90."
+        )
     if asked is not None and function.cluster is not None and _three(asked, "cluster") != function.cluster:
         raise LaunchError(
             f"kernel {kernel} is compiled for clusters of {' x '.join(map(str, function.cluster))} blocks: leave "
@@ -143,7 +153,7 @@ def run(
     grid3, block3 = _three(grid, "grid"), _three(block, "block")
     check_launch(grid3, block3, code.static_shared, shared_bytes)
     check_bounds(kernel, program.module.functions[kernel], block3)
-    together = _cluster(kernel, program.module.functions[kernel], grid3, cluster)
+    together = _cluster(kernel, program.module, grid3, cluster)
     if len(arguments) != len(entry.parameters):
         raise LaunchError(f"kernel {kernel} takes {len(entry.parameters)} arguments, not {len(arguments)}.")
     titles = list(names) if names is not None else [f"argument {place}" for place in range(len(arguments))]

@@ -17,6 +17,7 @@ from base64 import b64decode, b64encode
 from dataclasses import asdict, astuple
 from pathlib import Path
 
+from cudabench.reading import check_regular
 from cudabench.toolchain import includes, toolkit
 from cudabench.toolchain.nvrtc import Library
 from cudabench.toolchain.record import Compiled, Job, Resources
@@ -88,6 +89,7 @@ def read(kind: str, name: str | None) -> bytes | None:
     if path is None:
         return None
     try:
+        check_regular(path)  # in a folder that others write, too
         digest, _, body = path.read_bytes().partition(b"\n")
     except OSError:
         return None

@@ -10,6 +10,9 @@ A block that counts itself by an atomic, so that the last one may read what all 
 writing and counting (CUDA C++ Programming Guide, "Memory Fence Functions"): whether it had one is looked for in every
 kernel.
 
+A barrier of a cluster orders its blocks (PTX ISA, "barrier.cluster": arrive releases and wait acquires, unless told
+otherwise): what one did before is no race with what another does behind.
+
 Each granule of a region that the kernel writes remembers the last block that wrote, read and updated it. Two blocks
 that write the same value do no harm.
 """
@@ -44,7 +47,8 @@ class Trail:
         self.granules = granules
         # Of the last store: how many fences, atomics and signs its block had behind it.
         self.stamps: Array = np.zeros((3, granules), np.int32)
-        self.kinds: dict[str, tuple[Array, Array]] = {}
+        # By kind of access: the block, the access, how many barriers of its cluster the block had passed.
+        self.kinds: dict[str, tuple[Array, Array, Array]] = {}
 
     def others(self, kind: str, granules: Array, blocks: Array) -> Array | None:
         """Return whether another block did this to each granule, or None where none did."""
@@ -54,11 +58,17 @@ class Trail:
         last = found[0][granules]
         return (last != 0) & (last != blocks)
 
-    def leave(self, kind: str, granules: Array, blocks: Array, access: int) -> bool:
-        """Note who accessed what, and return whether blocks met in this one access."""
+    def leave(self, kind: str, granules: Array, blocks: Array, access: int, passed: Array | None) -> bool:
+        """Note who accessed what, and return whether blocks met in this one access.
+
+        passed: how many barriers of its cluster each block has passed; None for none.
+        """
         if kind not in self.kinds:
-            self.kinds[kind] = (np.zeros(self.granules, np.int32), np.zeros(self.granules, np.int32))
-        last, what = self.kinds[kind]
+            blank = np.zeros((3, self.granules), np.int32)
+            self.kinds[kind] = (blank[0], blank[1], blank[2])
+        last, what, when = self.kinds[kind]
+        if passed is not None:
+            when[granules] = passed[blocks]
         before = last[granules] if kind != "store" else None
         last[granules] = blocks
         meeting = last[granules] != blocks
@@ -92,6 +102,8 @@ class GridRaces:
         # Of each block: its fences, its atomics, the fences before its last atomic, and all that another may wait for.
         self.fences, self.atomics, self.fenced, self.signs = np.zeros((4, blocks + 1 if self.looks else 0), np.int32)
         self.updated: set[int] = set()  # regions with an atomic, such as those of locks
+        self.passed: Array | None = None  # by block the barriers of its cluster that it has passed, once there are any
+        self.cluster: Array = None  # by block the number of its cluster
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
         """Note a fence of the active lanes."""
@@ -99,6 +111,37 @@ class GridRaces:
             mine = self.numbers(chunk)[self.rows(chunk, mask)]
             self.fences[mine] += 1
             self.signs[mine] += 1
+
+    def cluster_barrier(self, chunk: Chunk, mask: Array | None, waited: Array) -> None:
+        """Note that the active lanes have passed a barrier of their cluster.
+
+        waited: how many each lane of the chunk has passed by now.
+        """
+        if not self.looks:
+            return
+        self.fence(chunk, mask)
+        if self.passed is None:
+            x, y, _ = self.machine.grid
+            wide, high, deep = self.machine.plan.cluster or (1, 1, 1)
+            place = np.arange(-1, len(self.fences) - 1)
+            across = -(-x // wide)
+            self.cluster = place % x // wide + across * (
+                place // x % y // high + -(-y // high) * (place // (x * y) // deep)
+            )
+            self.passed = np.zeros(len(self.fences), np.int32)
+        rows = self.rows(chunk, mask)
+        self.passed[self.numbers(chunk)[rows]] = broadcast(waited, chunk.shape).max(axis=1)[rows]
+
+    def before_a_barrier(self, trail: Trail, kind: str, granules: Array, blocks: Array) -> Array | bool:
+        """Return whether a barrier of the cluster stands between the last access of each granule and its block.
+
+        Where several blocks accessed it last, they may all be of the cluster: so they count as such.
+        """
+        if self.passed is None:
+            return False
+        last, _, when = (array[granules] for array in trail.kinds[kind])
+        ordered: Array = (self.cluster[last] == self.cluster[blocks]) & (when < self.passed[blocks])
+        return ordered | (last == MANY)
 
     def rows(self, chunk: Chunk, mask: Array | None) -> Array:
         """Return which blocks of a chunk have an active lane."""
@@ -162,7 +205,7 @@ class GridRaces:
         if free is not None:
             # Who may have waited for others races with no more than that, but what it writes is noted.
             inner = np.repeat(free, each)
-            met = trail.leave("store", granules[inner], owners[inner], access.numbers["global"])
+            met = trail.leave("store", granules[inner], owners[inner], access.numbers["global"], self.passed)
             if met and plain:
                 values = np.repeat(self.values(access, data, chosen[free]), each // access.count, axis=1).reshape(-1)
                 self.written_twice(access, region, chosen[free], granules[inner], owners[inner], values)
@@ -180,9 +223,11 @@ class GridRaces:
             values = np.repeat(values, each // access.count, axis=1).reshape(-1)
         for kind in AGAINST[access.kind]:
             others = trail.others(kind, granules, owners)
+            if others is not None:
+                others = others & ~np.asarray(self.before_a_barrier(trail, kind, granules, owners))
             if others is not None and (others & loud).any():
                 self.report(access, region, chosen, granules, others & loud, kind, trail)
-        met = trail.leave(access.kind, granules, owners, access.numbers["global"])
+        met = trail.leave(access.kind, granules, owners, access.numbers["global"], self.passed)
         if met and values is not None:
             self.written_twice(access, region, chosen, granules, owners, values)
 
@@ -225,7 +270,7 @@ class GridRaces:
         each = access.size // self.width
         granules = ((start // self.width)[:, None] + np.arange(each)).reshape(-1)
         owners = np.repeat(blocks, each)
-        writers, what = (array[granules] for array in trail.kinds["store"])
+        writers, what, _ = (array[granules] for array in trail.kinds["store"])
         fences, atomics = trail.stamps[:2, granules]
         bad = (writers > 0) & (writers != owners)
         bad &= (self.atomics[writers] > atomics) & (self.fenced[writers] <= fences)
@@ -289,7 +334,7 @@ class GridRaces:
     ) -> None:
         """Report an access to what other blocks accessed."""
         place = int(np.argmax(bad))
-        last, what = (array[granules[place]] for array in trail.kinds[kind])
+        last, what, _ = (array[granules[place]] for array in trail.kinds[kind])
         lanes = bad.reshape(chosen.size, -1).any(axis=1)
         self.add(access, region, chosen, granules, place, int(lanes.sum()), int(last), kind, int(what))
 

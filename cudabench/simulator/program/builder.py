@@ -13,7 +13,7 @@ import numpy as np
 
 from cudabench.simulator.errors import PtxError, UnsupportedKernel, remedy
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
-from cudabench.simulator.program import ptx
+from cudabench.simulator.program import debug_info, ptx
 from cudabench.simulator.program.calls import RESULT, Calls, Shared, Site
 from cudabench.simulator.program.code import (
     CLUSTER_WORDS,
@@ -33,10 +33,12 @@ from cudabench.simulator.program.code import (
     Unsupported,
 )
 from cudabench.simulator.program.flow import (
+    Slot,
     cut_blocks,
     find_live_registers,
     find_local_bounds,
     find_shared_bounds,
+    find_slots,
     mark_guesses,
     points_to,
     watch_undefined,
@@ -80,6 +82,7 @@ _CLOCKS = {  # bits, and where they begin
     "%globaltimer": (64, 0), "%globaltimer_lo": (32, 0), "%globaltimer_hi": (32, 32),
 }  # fmt: skip
 MAX_INLINED = 400_000
+STACK_POINTERS = ("%SP", "%SPL")
 DYNAMIC_SHARED = -1  # an address: the end of the static shared memory, known once all is decoded
 
 
@@ -150,6 +153,9 @@ class Builder:
         self.proxies = False  # whether wgmma or bulk copies read shared memory
         self.products: dict[int, Step] = {}  # of warp groups, by the identity of their ops
         self.local_starts: list[int] = []  # of local arrays, in bytes
+        self.kept: list[debug_info.Variable] = []  # variables in local memory, of code with debug information
+        self.fixed: list[Slot] = []  # what such code keeps in local memory
+        self.wandering = False  # whether a stack pointer goes where nobody follows it
         self.local_accesses: list[BoundedAccess] = []
         self.shared_accesses: list[BoundedAccess] = []
         self.shared_addresses: dict[tuple[str, int], int] = {}  # registers, by array and offset
@@ -322,6 +328,8 @@ class Builder:
                 offset = -(-self.local_bytes // local.align) * local.align
                 self.slots_local[key] = offset
                 self.local_bytes = offset + local.size
+                for kept in self.module.kept.get(name, ()):
+                    self.kept.append(kept._replace(start=offset + kept.start, end=offset + kept.end))
             return self.slots_local[key]
         array = self.shared_variable(name)
         if array is not None:
@@ -408,20 +416,53 @@ class Builder:
         if ins.opcode != "add" or len(ins.operands) != 3 or (self.activation and self.activation.recursive):
             return None
         _, base, place = ins.operands
-        if not isinstance(base, Symbol) or base.name not in ("%SP", "%SPL") or not isinstance(place, Immediate):
+        if not isinstance(base, Symbol) or base.name not in STACK_POINTERS or not isinstance(place, Immediate):
             return None
-        stack = next((name for name, variable in self.frame.variables.items() if variable.space == "local"), None)
+        stack = self.stack_variable()
         if stack is None:
             return None
         start = self.variable(stack) + place.value
+        start = next((one.start for one in self.kept if one.start < start < one.end), start)  # amid a variable
         if start not in self.local_starts:
             self.local_starts.append(start)
         return 1 << (LOCAL_BIT + self.local_starts.index(start))
 
+    def stack_variable(self) -> str | None:
+        """Return the name of the variable in which a function's local arrays lie."""
+        return next((name for name, variable in self.frame.variables.items() if variable.space == "local"), None)
+
     def local_arrays(self) -> list[tuple[int, int]]:
-        """Return (start, end) of the local arrays, in the order in which their addresses are taken."""
-        edges = sorted({*self.local_starts, *self.slots_local.values(), self.local_bytes})
-        return [(start, edges[edges.index(start) + 1]) for start in self.local_starts]
+        """Return (start, end) of the local arrays, in the order in which their addresses are taken.
+
+        One ends where debug information says so; else where the next begins of those whose addresses are taken.
+        """
+        begins = {one.start for one in self.kept}
+        edges = sorted({*self.local_starts, *begins, *self.slots_local.values(), self.local_bytes})
+        found = []
+        for start in self.local_starts:
+            ends = [one.end for one in self.kept if one.start == start]
+            found.append((start, max(ends) if ends else edges[edges.index(start) + 1]))
+        return found
+
+    def note_slot(self, ins: Instruction, op: Op) -> None:
+        """Note what an instruction does with a stack pointer besides adding to it: code with debug information keeps
+        variables, pointers among them, at fixed places in local memory."""
+        named = [place for place in ins.operands if isinstance(place, Symbol) and place.name in STACK_POINTERS]
+        at = next(
+            (place for place in ins.operands if isinstance(place, Address) and place.base in STACK_POINTERS), None
+        )
+        if ins.opcode in ("ld", "st") and at is not None and not named:
+            stack = self.stack_variable()
+            if stack is not None and not (self.activation and self.activation.recursive):
+                data = op.uses[:-1]  # the address comes last
+                stored = data[0] if ins.opcode == "st" and len(data) == 1 else -1
+                place = self.variable(stack) + at.offset
+                self.fixed.append(Slot(op, place, self.local_accesses[-1][0].size, stored))
+                return
+        made = named and ins.operands[0] == named[0] and len(named) <= 2  # %SPL from the variable, %SP from %SPL
+        added = ins.opcode == "add" and len(named) == 1 and op.pointer
+        if not (made or added):
+            self.wandering |= bool(named) or at is not None
 
     # Params of calls.
 
@@ -462,7 +503,7 @@ class Builder:
         arrays = [*self.shared]
         for (name, _), index in self.shared_addresses.items():
             symbols[index] = 1 << (SHARED_BIT + arrays.index(name))
-        found = points_to(self.stream, len(self.widths), symbols)
+        found = points_to(self.stream, len(self.widths), symbols, self.slots_of_pointers())
         written = written_memory(found, self.write_addresses)
         mark_guesses(self.stream, found, self.loads, self.swaps)
         find_local_bounds(found, self.local_arrays(), self.local_accesses)
@@ -492,6 +533,10 @@ class Builder:
             written, self.orders, self.swapping and self.fencing, bool(entries),
             any(site.recursive for site in self.sites), self.proxies,
         )  # fmt: skip
+
+    def slots_of_pointers(self) -> dict[int, Slot]:
+        """Return the loads and stores of pointers that unoptimised code keeps in local memory."""
+        return {} if self.wandering else find_slots(self.fixed, self.local_arrays())
 
     def append_shared(self) -> list[str]:
         """Append the functions that are entered by jumps; return the labels of their entries, in the stream's order."""
@@ -629,6 +674,8 @@ class Builder:
             guard, _ = self.predicate(Symbol(ins.guard))
             op.guard, op.inverted = guard, ins.inverted
         op.uses = tuple(self.uses)
+        if self.kept:
+            self.note_slot(ins, op)
         self.stream.append(op)
 
     def call(self, ins: Instruction) -> None:

@@ -124,8 +124,9 @@ class Block:
 
 class Bounded(Protocol):
     """A memory instruction that may be known to stay in one array: bytes (start, end) of a thread's local memory, or of
-    a block's shared memory."""
+    a block's shared memory. size: the bytes of a lane's access."""
 
+    size: int
     bounds: tuple[int, int] | None
     shared_bounds: tuple[int, int] | None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.simulator.errors import PtxError
 from cudabench.simulator.program.code import LOCAL_BIT, SHARED_BIT, SYMBOL_BIT, Block, BoundedAccess, Load, Op, Run
@@ -131,26 +131,42 @@ def _watched(run: Run, read: tuple[int, ...], line: Location) -> Run:
     return watched
 
 
-def points_to(stream: Sequence[Op | str], registers: int, pointers: Mapping[int, int]) -> list[int]:
+def points_to(
+    stream: Sequence[Op | str], registers: int, pointers: Mapping[int, int], kept: Mapping[int, Slot] | None = None
+) -> list[int]:
     """Return for each register what it may point to, as bits.
 
     Bit 0: anything (a pointer that came from memory); bit 1 + n: the pointer at byte n of the parameters; bit
     SYMBOL_BIT + n: the module variable in slot n; bit LOCAL_BIT + n: the n-th local array; bit SHARED_BIT + n: the n-th
     shared array whose size the PTX has.
 
-    registers: how many there are; pointers: the bits of those that hold an address from the start.
+    registers: how many there are; pointers: the bits of those that hold an address from the start; kept: by the
+    identity of their ops the loads and stores of pointers that unoptimised code keeps in local memory, each in a place
+    that nothing else reaches (see `find_slots`): such a place is as good as a register.
     """
+    kept = kept or {}
     found = [0] * registers
     for index, bits in pointers.items():
         found[index] = bits
+    held: dict[int, int] = {}
     changed = True
     while changed:
         changed = False
         for op in stream:
-            if isinstance(op, str) or not op.defs:
+            if isinstance(op, str):
+                continue
+            slot = kept.get(id(op))
+            if slot is not None and slot.stored >= 0:
+                bits = held.get(slot.place, 0)
+                if found[slot.stored] & ~bits:
+                    held[slot.place] = bits | found[slot.stored]
+                    changed = True
+            if not op.defs:
                 continue
             bits = op.pointer or 0
-            if op.pointer is None:
+            if slot is not None:
+                bits = held.get(slot.place, 0)
+            elif op.pointer is None:
                 for index in op.uses:
                     bits |= found[index]
             for index in op.defs:
@@ -158,6 +174,40 @@ def points_to(stream: Sequence[Op | str], registers: int, pointers: Mapping[int,
                     found[index] |= bits
                     changed = True
     return found
+
+
+class Slot(NamedTuple):
+    """A load or store at a fixed place in a function's local memory: where that is, in bytes, how many it moves, and
+    the register that a store takes them from, or -1 where there is none or are several."""
+
+    op: Op
+    place: int
+    size: int
+    stored: int
+
+
+def find_slots(slots: Iterable[Slot], taken: Iterable[tuple[int, int]]) -> dict[int, Slot]:
+    """Return the loads and stores, by the identity of their ops, of places that hold one pointer and nothing else.
+
+    Such a place has 8 bytes, is always loaded and stored whole, and lies in none of the (start, end) of variables whose
+    addresses are taken, so that no other access reaches it.
+    """
+    others = list(taken)
+    by_place: dict[int, list[Slot]] = {}
+    for slot in slots:
+        if slot.size == _POINTER and (slot.stored >= 0 or len(slot.op.defs) == 1):
+            by_place.setdefault(slot.place, []).append(slot)
+        else:
+            others.append((slot.place, slot.place + slot.size))
+    found: dict[int, Slot] = {}
+    for place, mine in by_place.items():
+        shared = any(place < other + _POINTER and other < place + _POINTER for other in by_place if other != place)
+        if not shared and not any(start < place + _POINTER and place < end for start, end in others):
+            found.update((id(slot.op), slot) for slot in mine)
+    return found
+
+
+_POINTER = 8  # bytes of an address
 
 
 def written_memory(found: Sequence[int], addresses: Iterable[int]) -> int:
@@ -187,7 +237,10 @@ def mark_guesses(
         while len(known) > before:
             before = len(known)
             for op in stream:
-                if not isinstance(op, str) and op.opcode not in _MEMORY and not known.isdisjoint(op.defs):
+                if isinstance(op, str) or known.isdisjoint(op.defs):
+                    continue
+                # A call's parameters and results are registers here, for all that `ld` and `st` move them.
+                if op.opcode not in _MEMORY or op.address < 0:
                     known.update(op.uses)
         for access, address, targets in loads:
             same = found[address] & found[place] or not (found[address] or found[place])

@@ -11,6 +11,7 @@ import struct
 from typing import NamedTuple
 
 from cudabench.simulator.errors import PtxError
+from cudabench.simulator.program import debug_info
 
 # Bits of PTX' fundamental types (PTX ISA 5.2.1).
 BITS = {
@@ -138,13 +139,17 @@ class Function(NamedTuple):
 
 
 class Module(NamedTuple):
-    """A parsed PTX file."""
+    """A parsed PTX file.
+
+    kept: of code with debug information, the source's variables in what holds a function's local memory, by its name.
+    """
 
     version: str
     target: str
     files: dict[int, str]
     functions: dict[str, Function]
     variables: dict[str, Variable]
+    kept: dict[str, tuple[debug_info.Variable, ...]]
 
 
 _COMMENT = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.S)
@@ -304,7 +309,8 @@ class _Parser:
             raise PtxError(f"cannot read this PTX near '{text[position:].strip()[:60]}'.")
         if not version:
             raise PtxError("this is no PTX: it has no .version directive.")
-        return Module(version, target, self.files, functions, variables)
+        kept = debug_info.local_variables(text) if "debug" in target else {}
+        return Module(version, target, self.files, functions, variables, kept)
 
     def closing(self, position: int) -> int:
         depth = 1

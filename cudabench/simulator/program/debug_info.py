@@ -1,0 +1,142 @@
+"""Where unoptimised code keeps the source's variables: the DWARF that a compiler puts into PTX for debuggers."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from elftools.dwarf.die import DIE
+
+POINTER = 8  # bytes of an address
+# In the place of an address of local memory, which PTX writes as a name: this plus the number of the name.
+_MARK = 0x4C4F43414C000000
+_SECTION = re.compile(r"\.section\s+(\.debug_\w+)\s*\{([^}]*)\}")
+_DATA = re.compile(r"^\s*\.b(8|16|32|64)\s+([^\n]*?);?\s*$", re.MULTILINE)
+# Operations of DWARF that say where a variable is.
+_ADDRESS, _PLUS, _DEREFERENCE = 0x03, 0x23, 0x06
+_SAME_AS = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type")
+_ADDRESSES = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
+
+
+class Variable(NamedTuple):
+    """A variable's bytes in what holds a function's local memory, and its name in the source."""
+
+    start: int
+    end: int
+    name: str
+
+
+def local_variables(text: str) -> dict[str, tuple[Variable, ...]]:
+    """Return the variables of a module that lie in local memory, by the name of that memory; empty without DWARF.
+
+    text: PTX without comments. Variables whose place or size cannot be told are left out.
+    """
+    names: list[str] = []
+    sections = {name: _bytes(body, names) for name, body in _SECTION.findall(text)}
+    if not names:
+        return {}
+    found: dict[str, set[Variable]] = {}
+    for die in _entries(sections):
+        place = _place(die.attributes.get("DW_AT_location"), names)
+        if place is None:
+            continue
+        memory, start, pointed = place
+        size = POINTER if pointed else _size(die)
+        if size:
+            found.setdefault(memory, set()).add(Variable(start, start + size, _name(die)))
+    return {memory: tuple(sorted(variables)) for memory, variables in found.items()}
+
+
+def _bytes(body: str, names: list[str]) -> bytes:
+    """Return a section's bytes; names of local memory become marks, other labels 0."""
+    data = bytearray()
+    for bits, values in _DATA.findall(body):
+        for value in values.split(","):
+            number = 0
+            if match := re.fullmatch(r"\s*(?:\.debug_\w+\+)?(-?\d+)\s*", value):
+                number = int(match[1])
+            elif "local_depot" in value:
+                name = value.strip()
+                if name not in names:
+                    names.append(name)
+                number = _MARK + names.index(name)
+            data += (number % (1 << int(bits))).to_bytes(int(bits) // 8, "little")
+    return bytes(data)
+
+
+def _entries(sections: dict[str, bytes]) -> Iterator[DIE]:
+    from elftools.common.exceptions import DWARFError, ELFParseError
+    from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
+
+    def section(parameter: str) -> Any:
+        data = sections.get(f".{parameter.removesuffix('_sec')}")
+        if data is None:
+            return None
+        return DebugSectionDescriptor(io.BytesIO(data), parameter, 0, len(data), 0)
+
+    config = DwarfConfig(little_endian=True, machine_arch="CUDA", default_address_size=8)
+    parameters = [name for name in inspect.signature(DWARFInfo.__init__).parameters if name not in ("self", "config")]
+    try:
+        for unit in DWARFInfo(config, **{name: section(name) for name in parameters}).iter_CUs():
+            yield from unit.iter_DIEs()
+    except (DWARFError, ELFParseError):  # not as known: what is left stays unknown
+        return
+
+
+def _place(location: Any, names: Sequence[str]) -> tuple[str, int, bool] | None:
+    """Return (memory, first byte, whether a pointer to the variable lies there), None where it is elsewhere."""
+    value = location.value if location is not None else None
+    if not isinstance(value, list) or len(value) < 1 + POINTER or value[0] != _ADDRESS:
+        return None
+    number = int.from_bytes(bytes(value[1 : 1 + POINTER]), "little") - _MARK
+    if not 0 <= number < len(names):
+        return None
+    rest, start = value[1 + POINTER :], 0
+    if rest and rest[0] == _PLUS:
+        shift, at = 0, 1
+        while at < len(rest):  # ULEB128: seven bits each, the lowest first
+            start |= (rest[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if rest[at - 1] < 128:
+                break
+        rest = rest[at:]
+    if rest not in ([], [_DEREFERENCE]):
+        return None
+    return names[number], start, bool(rest)
+
+
+def _origin(die: DIE) -> DIE:
+    """Return what an inlined function's variable is one of."""
+    while "DW_AT_abstract_origin" in die.attributes:
+        die = die.get_DIE_from_attribute("DW_AT_abstract_origin")
+    return die
+
+
+def _name(die: DIE) -> str:
+    name = _origin(die).attributes.get("DW_AT_name")
+    return name.value.decode("utf-8", "replace") if name is not None else ""
+
+
+@cache
+def _size(die: DIE) -> int:
+    """Return the bytes of a variable, or of a type; 0 where that cannot be told."""
+    die = _origin(die)
+    if die.tag in _ADDRESSES:
+        return POINTER
+    size = die.attributes.get("DW_AT_byte_size")
+    if size is not None:
+        return int(size.value)
+    if "DW_AT_type" not in die.attributes:
+        return 0
+    of = _size(die.get_DIE_from_attribute("DW_AT_type"))
+    if die.tag != "DW_TAG_array_type":
+        return of if die.tag in (*_SAME_AS, "DW_TAG_variable", "DW_TAG_formal_parameter") else 0
+    for each in die.iter_children():
+        count, last = each.attributes.get("DW_AT_count"), each.attributes.get("DW_AT_upper_bound")
+        of *= int(count.value) if count is not None else int(last.value) + 1 if last is not None else 0
+    return of
