@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -195,6 +196,6 @@ def test_a_full_standard_output(words: tuple[str, ...]) -> None:
 
 def test_a_closed_standard_output() -> None:
     """With standard output closed the exit code still tells."""
-    command = " ".join(program("list", ">&-"))
+    command = f"{shlex.join(program('list'))} >&-"
     ran = subprocess.run(command, shell=True, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
