@@ -124,7 +124,8 @@ def differences(
             found[task.arch] = made
             progress(done, architectures[min(done, len(tasks) - 1)])
     else:
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=interrupts.ready)
+        with children.starting_pools():
+            pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=interrupts.ready)
         try:
             with children.starting_pools(), interrupts.deferred():  # Ctrl-C is for this process, from the first moment
                 results = pool.map(_one_architecture, tasks)
