@@ -15,9 +15,11 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+from cudabench import interrupts
 
 T = TypeVar("T")
 
@@ -63,7 +65,7 @@ def run(
     """
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
-    with subprocess.Popen(
+    with started(
         [*(("/bin/sh", "-c", LIMITED, str(memory >> 10)) if os.name == "posix" else ()), *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -77,12 +79,27 @@ def run(
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            end_group(process)
             raise TooLong from None
-        except BaseException:
-            end_group(process)
-            raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Start a process in a session of its own, with Popen's options, and wait for it at the end; an exception ends it
+    and what it started, also one that a signal raises while it starts."""
+    process: subprocess.Popen[Any] | None = None
+    try:
+        with interrupts.kept():
+            process = subprocess.Popen(command, **options)
+        yield process
+    except BaseException:
+        if process is not None:
+            end_group(process)
+        raise
+    finally:
+        if process is not None:
+            with process:
+                pass  # waits, and closes its streams
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -368,6 +369,7 @@ def test_the_side_to_blame(cudabench: Runner, old: str, new: str, code: int, sai
     assert said in ran.out
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 @pytest.mark.usefixtures("gpu")
 def test_revisions_with_their_headers(cudabench: Runner, folder: Path) -> None:
     """HEAD:k.cu has the header of that revision: what only the header changed is measured against the file here."""

@@ -281,7 +281,7 @@ def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
     """A reader that leaves early, as `| head` does, causes no traceback."""
     root = str(Path(__file__).resolve().parent.parent)
     ran = subprocess.run(
-        f"{sys.executable} -m cudabench list | head -n 1",
+        f'"{sys.executable}" -m cudabench list | head -n 1',
         shell=True,
         cwd=tmp_path,
         env={"PYTHONPATH": root, "PATH": "/usr/bin:/bin"},

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cuda import pathfinder
 
 from cudabench.errors import CompilerError, DeviceUnusable, NeedsArchitecture, UnsupportedFeature, UsageError
 from cudabench.toolchain import compiler, nvrtc, toolkit
@@ -382,6 +383,19 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         compile_ptx(ONE, "u.cu")
     assert compiler.nvrtc_version() is None
     nvrtc.load.cache_clear()
+
+
+def test_a_search_that_fails_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where pathfinder's process is kept waiting on a busy machine, headers are looked for elsewhere."""
+
+    def waits(library: str) -> str:
+        raise ChildProcessError("Canary probe child process timed out after 10.0 seconds.")
+
+    texts = "#include <curand_kernel.h>\n"
+    monkeypatch.setattr(pathfinder, "find_nvidia_header_directory", lambda library: None)
+    elsewhere = toolkit.headers(), toolkit.of_device_libraries(texts)
+    monkeypatch.setattr(pathfinder, "find_nvidia_header_directory", waits)
+    assert (toolkit.headers(), toolkit.of_device_libraries(texts)) == elsewhere
 
 
 def test_headers_are_unpacked_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

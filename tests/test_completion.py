@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -122,7 +123,8 @@ def test_in_a_real_bash(tmp_path: Path) -> None:
     """In bash, TAB completes a kernel's name, and a file's where a file stands."""
     tool = tmp_path / "bin" / "cudabench"
     tool.parent.mkdir()
-    tool.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m cudabench "$@"\n')
+    root, python = shlex.quote(str(ROOT)), shlex.quote(sys.executable)
+    tool.write_text(f'#!/bin/sh\nPYTHONPATH={root} exec {python} -m cudabench "$@"\n')
     tool.chmod(0o755)
     (tmp_path / "saxpy.cu").write_text("__global__ void saxpy(int n) {}\n")
     script = tmp_path / "rc"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -27,6 +28,11 @@ SETTABLE = [
     for operation in OPERATIONS
     for kernel in operation.kernels
     for name in kernel.constants
+]
+KERNELS = [
+    pytest.param(operation, kernel, id=f"{operation.name}-{kernel.name}")
+    for operation in OPERATIONS
+    for kernel in operation.kernels
 ]
 TRIED = (*range(1, 10), 12, 16, 20, 24, 32, 40, 64, 96, 128, 256, 512, 1024)
 AWKWARD = (67, 70, 133)  # so many of an operation's dimensions, and a multiple in one dimension
@@ -62,21 +68,38 @@ def legal(operation: Operation, kernel: Kernel, name: str) -> list[int]:
 # Every constant of every kernel -------------------------------------------------------------------------------------
 
 
+def together(operation: Operation, kernel: Kernel) -> list[dict[str, str]]:
+    """Return values for all constants of a kernel, in as few cases as it takes: of the constants the first has its
+    least value, the next its greatest, and so on, each in the first case that takes it beside the others there."""
+    groups: list[dict[str, str]] = []
+    for at, name in enumerate(kernel.constants):
+        taken = legal(operation, kernel, name)
+        assert taken, f"{kernel.name} takes no other value of {name}"
+        value = str(taken[-(at % 2)])
+        for group in groups:
+            with suppress(UsageError):
+                build(operation, kernel, defines=group | {name: value})
+                group[name] = value
+                break
+        else:
+            groups.append({name: value})
+    return groups
+
+
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize(("operation", "kernel", "name"), SETTABLE)
-def test_other_values_are_right(
-    operation: Operation, kernel: Kernel, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The least and the greatest value that kernels take, in turns, run right, as their own value does."""
+@pytest.mark.parametrize(("operation", "kernel"), [one for one in KERNELS if one.values[1].constants])
+def test_other_values_are_right(operation: Operation, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the least or the greatest value that it takes of each of its constants, a kernel is right."""
     monkeypatch.setenv("CUDABENCH_COMPILE_TIMEOUT", "600")  # a busy machine has its time
-    taken = legal(operation, kernel, name)
-    assert taken, "the kernel takes no other value"
-    value = taken[-(list(kernel.constants).index(name) % 2)]  # the greatest of every second
-    case = build(operation, kernel, defines={name: str(value)})
-    assert case.defines[name] == str(value)
-    result = SimulatedRun(operation, case.problem, Settings(cpu=False, timeout=600), DEVICE).simulate(case)
-    assert (value, result.status, result.reason) == (value, "ok", None)
+    groups = together(operation, kernel)
+    assert {name for group in groups for name in group} == {*kernel.constants}
+    for group in groups:
+        case = build(operation, kernel, defines=group)
+        assert case.defines.items() >= group.items()
+        run = SimulatedRun(operation, case.problem, Settings(cpu=False, timeout=600), DEVICE, disassemble=False)
+        result = run.simulate(case)
+        assert (group, result.status, result.reason) == (group, "ok", None)
 
 
 @pytest.mark.parametrize(("operation", "kernel", "name"), SETTABLE)

@@ -15,7 +15,11 @@ from hypothesis import strategies as st
 
 from cudabench.explain import accesses, drawings
 from cudabench.model import Access, Result
+from cudabench.toolchain import nvdisasm
 from tests.conftest import Ran
+
+pytestmark = pytest.mark.usefixtures("unread_machine_code")
+NVDISASM = nvdisasm.path  # for what is told from the machine code
 
 Runner = Callable[..., Ran]
 
@@ -325,10 +329,11 @@ def test_two_kernels_side_by_side(cudabench: Runner) -> None:
     assert "no bank conflict: 1 wavefront" in ran.out
 
 
-def test_atomics_are_named_by_what_they_do(cudabench: Runner) -> None:
+def test_atomics_are_named_by_what_they_do(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody's atomics on one word are told with the array and their number; a histogram's want a shared copy."""
     from pathlib import Path
 
+    monkeypatch.setattr(nvdisasm, "path", NVDISASM)
     Path("a.cu").write_text(
         'extern "C" __global__ void hist(unsigned *bins, const unsigned char *in) {\n'
         "    atomicAdd(&bins[in[blockIdx.x * blockDim.x + threadIdx.x]], 1u);\n}\n"

@@ -823,7 +823,7 @@ def printed(language: str, holding: str) -> str:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder in which the command line is this checkout's."""
-    (tmp_path / "cudabench").write_text(f'#!/bin/sh\nexec {sys.executable} -m cudabench "$@"\n')
+    (tmp_path / "cudabench").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m cudabench "$@"\n')
     (tmp_path / "cudabench").chmod(0o755)
     return tmp_path
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from cudabench import text
+from cudabench import interrupts, text
 from cudabench.cli.process import Terminated
 from cudabench.errors import CudabenchError
-from cudabench.fleet import interrupts, sums, task
+from cudabench.fleet import sums, task
 from tests import fleets
 from tests.conftest import Ran
 

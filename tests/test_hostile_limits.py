@@ -294,6 +294,7 @@ def test_no_line_of_a_foreign_file_is_shown(tree: Path, lines: str, backend: Any
         assert (
             ".." in lines or "link" in lines
         )  # what no kernel needs of such a file is left out; a path from / is refused
+    said = said.replace(str(tree.parent), "")  # pytest's folder may hold one of these words, as a user's name
     for word in ("nobody", "shall", "root:", "/bin"):
         assert word not in said
 

@@ -4,12 +4,14 @@ nothing of it left behind."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -23,14 +25,18 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 ROOT = Path(__file__).resolve().parent.parent
 WAIT_S = 120.0
+MOMENT_S = 10.0  # a process that nobody ends lives far longer here
 WORD = "CUDABENCH_SIGNALLED"
 ENDS = {
     signal.SIGTERM: (143, "Error: terminated by SIGTERM: only what was finished before is shown and written."),
     signal.SIGINT: (130, "Error: interrupted."),
 }
-SLOW = """extern "C" __global__ void k(float *x, int n)
+SLOW = """#ifndef TIMES
+#define TIMES 1
+#endif
+extern "C" __global__ void k(float *x, int n)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n * TIMES; i++)
         x[threadIdx.x] = x[threadIdx.x] * 0.5f + i;
 }
 """
@@ -59,14 +65,17 @@ class Signalled:
     def __init__(self, folder: Path, words: tuple[str, ...], **more: Any) -> None:
         (folder / "k.cu").write_text(SLOW)
         (folder / "hangs.cu").write_text(SLOW.replace("k(", "hangs("))
+        self.cache = folder / "cache"
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
+        self.compiled_s: float | None = None
         self.mark = f"{WORD}={secrets.token_hex(8)}"
         name, value = self.mark.split("=")
         self.process = subprocess.Popen(
             [sys.executable, *(words if words[0] == "-c" else ("-m", "cudabench", *words))],
             cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self.temporary), name: value}, **more,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self.temporary),
+                 "CUDABENCH_CACHE": str(self.cache), name: value}, **more,
         )  # fmt: skip
 
     def children(self) -> list[list[str]]:
@@ -74,7 +83,10 @@ class Signalled:
         return [line for number, line in marked(self.mark).items() if number != self.process.pid]
 
     def end(self, ready: Callable[[Signalled], bool], number: signal.Signals) -> tuple[int, str, str]:
-        """Send it a signal when it is ready, as a terminal sends Ctrl-C to the whole group; return code, out, err."""
+        """Send it a signal when it is ready, as a terminal sends Ctrl-C to the whole group; return code, out, err.
+
+        What it started may take a moment to end after it, as a killed process does, but does not live on.
+        """
         end = time.monotonic() + WAIT_S
         try:
             while not ready(self):
@@ -86,6 +98,9 @@ class Signalled:
             else:
                 self.process.send_signal(number)
             out, err = self.process.communicate(timeout=WAIT_S)
+            gone = time.monotonic() + MOMENT_S
+            while marked(self.mark) and time.monotonic() < gone:
+                time.sleep(0.02)
         finally:
             left = marked(self.mark)
             for one in left:
@@ -109,8 +124,19 @@ def works(ran: Signalled) -> bool:
 
 
 def simulates(ran: Signalled) -> bool:
-    """Tell whether its own process has been at work for a second or two."""
-    return cpu_s(ran.process.pid) > 1.5
+    """Tell whether its own process has compiled, and has been at work for a while since."""
+    if ran.compiled_s is None:
+        if any(ran.cache.glob("compiled/*")):
+            ran.compiled_s = cpu_s(ran.process.pid)
+        return False
+    return cpu_s(ran.process.pid) > ran.compiled_s + 0.5
+
+
+def reads(ran: Signalled) -> bool:
+    """Tell whether it has read what was written to its standard input."""
+    assert ran.process.stdin
+    waiting = fcntl.ioctl(ran.process.stdin.fileno(), termios.FIONREAD, bytes(4))
+    return int.from_bytes(waiting, sys.byteorder) == 0
 
 
 def cpu_s(pid: int) -> float:
@@ -142,6 +168,13 @@ session.WORKER = "tests.fake_worker"
 devices.choose = lambda device: devices.Choice("cuda")
 cli.main(sys.argv[1:])
 """
+# Work is shared out also where one core is left to the tests.
+TWO_CORES = """
+import os, sys
+os.sched_getaffinity = lambda pid: {0, 1}
+from cudabench import cli
+cli.main(sys.argv[1:])
+"""
 HANGS = ("hangs.cu", "-k", "hangs", *OWN[:-2], *SHORT, "--expect", "x=x0", "--a", "-D A=1")
 SIM_VECADD = ("--", "vecadd", "--size", "30000000", "--device", "sim", "--no-cpu")
 COMMANDS: dict[str, tuple[tuple[str, ...], Callable[[Signalled], bool]]] = {
@@ -153,11 +186,11 @@ COMMANDS: dict[str, tuple[tuple[str, ...], Callable[[Signalled], bool]]] = {
     "explain": (("explain", "k.cu", *OWN, *LONG), simulates),
     "check": (("check", "k.cu", *OWN, *LONG), simulates),
     "ab": (("-c", PAIR, "ab", *HANGS), lambda ran: any(ran.temporary.glob("cudabench-*/*"))),
-    "diff": (("diff", "k.cu", "k.cu", "--arch", "all"), works),
+    "diff": (("-c", TWO_CORES, "diff", "k.cu", "k.cu", "--arch", "all"), works),
     "fleet shard": (("fleet", "shard", "runs", *SIM_VECADD), works),
     "fleet submit": (("fleet", "submit", "--engine", "local", "--gpus", "2", "runs", *SIM_VECADD), works),
-    "fleet report": (("fleet", "report", "many"), works),
-    "report": (("report", "/dev/stdin", "-o", "page.html"), lambda ran: cpu_s(ran.process.pid) > 0.3),
+    "fleet report": (("-c", TWO_CORES, "fleet", "report", "many"), works),
+    "report": (("report", "/dev/stdin", "-o", "page.html"), reads),
 }
 
 
@@ -168,6 +201,9 @@ def test_a_command_that_is_ended(tmp_path: Path, name: str, number: signal.Signa
     if name == "fleet report":
         fleets.write(tmp_path / "many", *(fleets.document(one, {"a": 1e-3}) for one in range(2500)))
     ran = Signalled(tmp_path, words, stdin=subprocess.PIPE)
+    assert ran.process.stdin
+    ran.process.stdin.write("{" * (name == "report"))
+    ran.process.stdin.flush()
     code, _, err = ran.end(ready, number)
     assert (code, [line for line in err.splitlines() if line][-1:]) == (ENDS[number][0], [ENDS[number][1]]), err
     assert "Traceback" not in err
@@ -176,10 +212,7 @@ def test_a_command_that_is_ended(tmp_path: Path, name: str, number: signal.Signa
 
 
 ROWS: dict[str, tuple[tuple[str, ...], str]] = {
-    "sweep": (
-        ("sweep", "transpose", "-k", "smem", "--block", "32", "8,4,2,16", "--size", "1500", "--device", "sim"),
-        "results",
-    ),
+    "sweep": (("sweep", "k.cu", "-k", "k", *OWN, *SHORT, "-D", "TIMES=1,25000000"), "results"),
     "ceilings": (("ceilings", "--device", "sim"), "ceilings"),
 }
 

@@ -83,6 +83,7 @@ RANKS = [
         "confined",
         "errors",
         "floats",
+        "interrupts",
         "launchable",
         "model",
         "occupancy",

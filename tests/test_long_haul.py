@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,17 @@ SCRIPT = Path(__file__).parent.parent / "benchmarks" / "long_haul.py"
 
 
 @pytest.fixture
-def long_haul(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the script as a module."""
+def long_haul(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return the script as a module; SIGTERM, which it handles, is handled afterwards as it was before."""
+    before = signal.getsignal(signal.SIGTERM)
     spec = importlib.util.spec_from_file_location("long_haul", SCRIPT)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "long_haul", module)
     spec.loader.exec_module(module)
-    return module
+    yield module
+    signal.signal(signal.SIGTERM, before)
 
 
 def test_parts_count_together(

@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from cudabench import operations
+from cudabench import confined, operations
+from cudabench.fleet import shard
+from cudabench.measure import session
+from cudabench.model import Settings
+from tests import ladders
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb"}
@@ -119,6 +128,38 @@ except process.Terminated:
     assert (out.split(), err) == (["1", "''"], "")
 
 
+@pytest.mark.parametrize("what", ["command", "shard", "worker"])
+def test_a_signal_while_a_process_starts(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is being started as Ctrl-C comes is ended too, with its files."""
+    begun: list[subprocess.Popen[str]] = []
+
+    class Interrupted(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *arguments: object, **options: object) -> None:
+            super().__init__(*arguments, **options)  # type: ignore[call-overload]
+            begun.append(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    case = replace(ladders.build("transpose", "0", size=(4, 4))[1][0], kernel="hangs")
+    job = session.Job(partial(operations.get, "transpose"), (case,), Settings(), 0)
+    words = ("vecadd", "--size", "300000000", "--device", "sim", "--no-cpu")
+    start: dict[str, Callable[[], object]] = {
+        "command": lambda: confined.run(["sleep", "600"], seconds=600, memory=1 << 30),
+        "shard": lambda: shard.run(shard.Plan(tmp_path / "runs", words, "sim")),
+        "worker": lambda: session.Worker(job, "tests.fake_worker"),
+    }
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start[what]()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [process.poll() is None for process in begun] == [False]
+    assert [*(tmp_path / "tmp").iterdir()] == []
+
+
 def test_an_ignored_signal_stays_ignored() -> None:
     """Whoever starts the tool with SIGTERM ignored keeps it so."""
     code = (
@@ -155,6 +196,6 @@ def test_a_full_standard_output(words: tuple[str, ...]) -> None:
 
 def test_a_closed_standard_output() -> None:
     """With standard output closed the exit code still tells."""
-    command = " ".join(program("list", ">&-"))
+    command = f"{shlex.join(program('list'))} >&-"
     ran = subprocess.run(command, shell=True, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -629,6 +629,29 @@ def test_what_was_loaded_on_another_way_is_not_loaded_here() -> None:
     assert [a.ptx_line for a in merged.merge(functions, moved, range(1, len(lines) + 1)).unexplained] == [second]
 
 
+_WIDE = """
+.section .text.k,"ax",@progbits
+.text.k:
+//## File ".nv_debug_ptx_txt", line 4
+        /*0000*/ LDS.128 R0, [R4+0x10] ;
+//## File ".nv_debug_ptx_txt", line 8
+        /*0010*/ EXIT ;
+"""
+
+
+@pytest.mark.parametrize(("offset", "together"), [(20, True), (28, True), (12, False), (32, False)])
+def test_a_wide_load_brings_what_later_blocks_load_beside_it(offset: int, together: bool) -> None:
+    """As ptxas makes of the rows of solve's update on sm_80: 16 bytes from the first element on, which alone runs
+    before a branch."""
+    ptx = [
+        ".entry k(", ")", "{", "ld.shared.f32 %f1, [%r1+16];", "@%p1 bra $L_1;", f"ld.shared.f32 %f2, [%r1+{offset}];",
+        "$L_1:", "ret;",
+    ]  # fmt: skip
+    found = merged.merge(next(iter(sass.parse(_WIDE).values())), ptx, range(1, 9))
+    assert [a.ptx_line for a in found.unexplained] == ([] if together else [6])
+    assert found.groups == (merged.Group(4, (4, 6), 16, 0, 16) if together else merged.Group(4, (4,), 16, 0, 4),)
+
+
 @needs_tools
 def test_merged_loads_count_once() -> None:
     """matmul tiled: four reads of a row of A are one of 16 bytes, which takes 2 wavefronts of its half warps."""

@@ -127,7 +127,7 @@ def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int
             if access.ptx_line in widths:
                 groups.append(_group(access, widths[access.ptx_line], missing))
         unexplained += missing
-    unexplained = _loaded_before(unexplained, families, groups, ptx)
+    unexplained = _loaded_before(unexplained, families, groups, widths, ptx)
     return Merged(tuple(sorted(groups)), tuple(unexplained), aggregated(functions))
 
 
@@ -135,10 +135,11 @@ def _loaded_before(
     missing: Sequence[Access],
     families: Mapping[tuple[str, str, str, int], Sequence[Access]],
     groups: list[Group],
+    widths: Mapping[int, int],
     ptx: Sequence[str],
 ) -> list[Access]:
-    """Add loads to the groups whose leader loaded the same place before, in a block on every way to theirs; return the
-    others. The base must be a register that one instruction alone writes, or a variable."""
+    """Add loads to the groups whose leader loaded the same place before, in a block on every way to theirs, or loads it
+    beside its own; return the others. The base must be a register that one instruction alone writes, or a variable."""
     left = []
     for access in missing:
         before = [
@@ -150,15 +151,31 @@ def _loaded_before(
         ]
         leaders = {one.ptx_line: one for one in before}
         for at, group in enumerate(groups):
-            covered = group.offset <= access.offset and access.offset + access.bytes <= group.offset + group.bytes
-            if access.op == "load" and covered and group.leader in leaders:
-                flow = Flow(ptx, access.ptx_line)
-                if flow.writes(access.base) <= 1 and flow.always(leaders[group.leader].ptx_line, access.ptx_line):
-                    groups[at] = group._replace(lines=(*group.lines, access.ptx_line))
-                    break
+            if access.op != "load" or group.leader not in leaders:
+                continue
+            moves = (group, _whole(group, widths[group.leader]))
+            taken = next((one for one in moves if _covers(one, access)), None)
+            if taken is None:
+                continue
+            flow = Flow(ptx, access.ptx_line)
+            if flow.writes(access.base) <= 1 and flow.always(leaders[group.leader].ptx_line, access.ptx_line):
+                groups[at] = taken._replace(lines=(*group.lines, access.ptx_line))
+                break
         else:
             left.append(access)
     return left
+
+
+def _covers(group: Group, access: Access) -> bool:
+    return group.offset <= access.offset and access.offset + access.bytes <= group.offset + group.bytes
+
+
+def _whole(group: Group, total: int) -> Group:
+    """Return a group as its instruction of `total` bytes, which is aligned to them, moves it."""
+    if group.bytes >= total:
+        return group
+    start = group.offset - group.offset % total
+    return group._replace(offset=start, shift=group.shift + start - group.offset, bytes=total)
 
 
 def aggregated(functions: Iterable[Function]) -> frozenset[int]:

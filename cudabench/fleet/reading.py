@@ -22,11 +22,10 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from cudabench import children
+from cudabench import children, interrupts
 from cudabench.cards import KINDS
 from cudabench.cards.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.errors import CudabenchError
-from cudabench.fleet import interrupts
 from cudabench.model import dim_text
 from cudabench.reading import parse_json
 from cudabench.results.file import SCHEMA

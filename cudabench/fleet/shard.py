@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cudabench import children, confined, outputs
+from cudabench import children, confined, interrupts, outputs
 from cudabench.cards.fleet import Card, CardStatus, Fleet
 from cudabench.devices import probe
 from cudabench.errors import (
@@ -178,8 +178,11 @@ def worst(codes: Sequence[int]) -> int:
 
 def _together(plan: Plan, targets: Sequence[Target], nvml: Nvml, told: Callable[[Written], None]) -> bool:
     """Run the command on cards at once; return whether nobody ended a run."""
-    runs = [_Run(plan, target) for target in targets]
+    runs: list[_Run] = []
     try:
+        for target in targets:
+            with interrupts.kept():
+                runs.append(_Run(plan, target))
         left = list(runs)
         while left:
             for each in left:

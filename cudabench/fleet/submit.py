@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
-from cudabench import children, confined, outputs
+from cudabench import children, confined, interrupts, outputs
 from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError
 from cudabench.fleet import findings, place, shard, task
 from cudabench.fleet.shard import Plan
@@ -126,10 +126,11 @@ class Submission:
             task.forget(self.plan.folder, entry.number)
             card, name = cards.get(entry.number, (None, None))
             tasks.append(task.Task(self.plan, entry.number, len(self.entries), self.hold_s, card, name))
-        for entry, job in zip(entries, engine.submit(tasks), strict=True):
-            entry.job, entry.state, entry.reason = job, "pending", ""
-            entry.attempts, entry.silent = entry.attempts + 1, 0
-        self.save()
+        with interrupts.kept():  # a job whose name is not known could not be cancelled
+            for entry, job in zip(entries, engine.submit(tasks), strict=True):
+                entry.job, entry.state, entry.reason = job, "pending", ""
+                entry.attempts, entry.silent = entry.attempts + 1, 0
+            self.save()
 
     def _cards(self) -> dict[int, tuple[str | None, str | None]]:
         """Return by task the card and the simulator's name where the engine grants none."""

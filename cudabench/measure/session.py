@@ -22,7 +22,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from cudabench import children, confined
+from cudabench import children, confined, interrupts
 from cudabench.cards.load import Card
 from cudabench.devices import Choice
 from cudabench.errors import CudabenchError, DeviceError
@@ -364,6 +364,17 @@ class Worker:
     """The parent's end of a worker process, which runs a module."""
 
     def __init__(self, job: Task, module: str | None = None) -> None:
+        begun = False
+        try:
+            with interrupts.kept():
+                self._begin(job, module)
+                begun = True
+        except BaseException:
+            if begun:  # a signal has come meanwhile
+                self.__exit__()
+            raise
+
+    def _begin(self, job: Task, module: str | None) -> None:
         from multiprocessing.connection import Connection
 
         self._job = job

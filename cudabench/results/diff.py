@@ -11,7 +11,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -20,7 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
-from cudabench import children
+from cudabench import children, interrupts
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_THRESHOLD, EXIT_WRONG, CompilerError
 from cudabench.explain import code
 from cudabench.explain.code import Code, Place, Step
@@ -126,9 +125,10 @@ def differences(
             progress(done, architectures[min(done, len(tasks) - 1)])
     else:
         with children.starting_pools():
-            pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
-            results = pool.map(_one_architecture, tasks)
+            pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=interrupts.ready)
         try:
+            with children.starting_pools(), interrupts.deferred():  # Ctrl-C is for this process, from the first moment
+                results = pool.map(_one_architecture, tasks)
             for done, (task, made) in enumerate(zip(tasks, results, strict=True), 1):
                 found[task.arch] = made
                 progress(done, architectures[min(done, len(tasks) - 1)])
@@ -140,11 +140,6 @@ def differences(
 def cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C to the process that asked; the workers end with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _one_architecture(task: _Task) -> list[CodeDifference]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cudabench import confined
+from cudabench import confined, interrupts
 from cudabench.errors import DeviceUnusable, NotEnoughMemory
 from cudabench.toolchain import diagnostics, limits, names, nvrtc_process, outside, prelude, ptxas, toolkit
 from cudabench.toolchain.record import Backend, Compiled, Job, Refused
@@ -173,7 +173,8 @@ class _Process:
         """
         seconds = limits.compile_seconds()
         if self._process is None or self._process.poll() is not None:
-            self._process = self._started(seconds)
+            with interrupts.kept():
+                self._process = self._started(seconds)
         process = self._process
         assert process.stdin
         assert process.stdout

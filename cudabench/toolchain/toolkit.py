@@ -66,9 +66,7 @@ def headers() -> Path | None:
     A whole one, with those of CCCL that cooperative groups and CUB include, is better than one that comes first: the
     wheels of other packages bring some headers and not all.
     """
-    from cuda import pathfinder
-
-    places = [pathfinder.find_nvidia_header_directory("cudart")]
+    places = [_headers_of("cudart")]
     compiler = shutil.which("nvcc")
     if compiler:
         places.append(str(Path(compiler).resolve().parent.parent / "include"))
@@ -78,6 +76,18 @@ def headers() -> Path | None:
     return next(whole, folders[0] if folders else None)
 
 
+def _headers_of(library: str) -> str | None:
+    """Return the folder of a library's headers that pathfinder finds, None also where its search fails: it asks a
+    process where libraries lie, which a busy machine may keep waiting for longer than it has patience."""
+    from cuda import pathfinder
+
+    try:
+        folder: str | None = pathfinder.find_nvidia_header_directory(library)
+    except (RuntimeError, OSError):
+        return None
+    return folder
+
+
 def of_device_libraries(*texts: str) -> list[Path]:
     """Return the folders of the headers that texts include of libraries for kernels, as far as they are there.
 
@@ -85,9 +95,7 @@ def of_device_libraries(*texts: str) -> list[Path]:
     """
     if not any(CURAND.search(text) for text in texts):
         return []
-    from cuda import pathfinder
-
-    places = [pathfinder.find_nvidia_header_directory("curand"), headers()]
+    places = [_headers_of("curand"), headers()]
     places += [os.path.join(root, "include") for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
     found = (Path(place) for place in places if place and (Path(place) / "curand_kernel.h").is_file())
     return list(found)[:1]

@@ -51,23 +51,32 @@ def heard() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def deferred() -> Iterator[None]:
-    """Keep signals until the end. Processes that are started meanwhile begin with both blocked: see `ready`."""
+def kept() -> Iterator[None]:
+    """Keep signals until the end, so that a process is started and known to who ends it, or is not started."""
     came: list[int] = []
     before = _handlers()
     for number in before:
         signal.signal(number, lambda number, _: came.append(number))
-    blocks = bool(before) and hasattr(signal, "pthread_sigmask")
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS) if blocks else None
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        if mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # one that waited is handled here
         if came:
             signal.raise_signal(came[0])
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Keep signals until the end. Processes that are started meanwhile begin with both blocked: see `ready`."""
+    with kept():
+        blocks = bool(_handlers()) and hasattr(signal, "pthread_sigmask")
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS) if blocks else None
+        try:
+            yield
+        finally:
+            if mask is not None:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # one that waited is handled here
 
 
 def ready() -> None:
