@@ -101,9 +101,9 @@ def test_simulator(cudabench: Runner) -> None:
     assert {one.status for one in found if one.name in OF_KERNELS} == {"ok"}
     assert {one.status for one in found if one.group == "host"} == {"skipped"}
     assert {one.value for one in found} == {None}
-    hashes = [one.sha256 for one in found if one.name in OF_KERNELS and one.name != "launch-latency"]
-    assert len(set(hashes)) >= len(hashes) - 2  # some are of one kernel, on other arrays
-    assert None not in hashes
+    of_code = [(one.sha256, chapter.BY_NAME[one.name].function) for one in found if one.name in OF_KERNELS]
+    assert len(set(of_code)) == len({code for code, _ in of_code}) == len({function for _, function in of_code})
+    assert None not in {code for code, _ in of_code}
     assert "memory-copy" in ran.out
 
 
