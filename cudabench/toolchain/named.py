@@ -72,6 +72,22 @@ def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
     return plain, match[2] or "", types
 
 
+def likely_argument(kind: str, text: str = "") -> str:
+    """Return what a template may be given for a parameter, or for one of a pack: a type, or a value of its type.
+
+    text: of the file, for the enumerations that it has.
+    """
+    kind = kind.rstrip(".")
+    if kind in ("typename", "class"):
+        return "float"
+    if kind == "bool":
+        return "true"
+    enumeration = re.search(rf"\benum\s+(class\s+|struct\s+)?{re.escape(kind)}\b[^{{;]*\{{\s*(\w+)", text)
+    if enumeration:
+        return f"{kind}::{enumeration[2]}" if enumeration[1] else enumeration[2]
+    return "32"
+
+
 def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
     """Put template arguments ('<float, 32>', or '' for none) in the place of the parameters."""
     cast = types_listed(kernel.parameters) if kernel.overloaded else ""
@@ -79,9 +95,8 @@ def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
         if arguments:
             raise UsageError(f"'{kernel.qualified_name}{arguments}': {kernel.qualified_name} is not a template.")
         return replace(kernel, expression=kernel.qualified_name + cast)
-    likely = {"typename": "float", "class": "float", "bool": "true"}
     example = ", ".join(
-        parameter.default or likely.get(parameter.type.rstrip("."), "32") for parameter in kernel.template_parameters
+        parameter.default or likely_argument(parameter.type) for parameter in kernel.template_parameters
     )
     if not arguments:
         raise UsageError(

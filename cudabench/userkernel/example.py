@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cudabench.toolchain import includes, source
+from cudabench.toolchain.named import likely_argument
 from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import constants, host_launch, pointers, tensor_maps, textures
@@ -62,20 +63,8 @@ def instance(kernel: KernelSource, file: SourceFile, launch: HostLaunch | None =
         )
         if (len(words) == places or (variadic and len(words) >= places)) and all(known):
             return f"{name}<{', '.join(words)}>"
-    chosen = (one.default or _template_argument(one.type.rstrip("."), file.text) for one in kernel.template_parameters)
+    chosen = (one.default or likely_argument(one.type, file.text) for one in kernel.template_parameters)
     return f"{name}<{', '.join(chosen)}>"
-
-
-def _template_argument(kind: str, text: str) -> str:
-    """Return what a template may be given for a parameter: a type, or a value of the parameter's type."""
-    if kind in ("typename", "class"):
-        return "float"
-    if kind == "bool":
-        return "true"
-    enumeration = re.search(rf"\benum\s+(class\s+|struct\s+)?{re.escape(kind)}\b[^{{;]*\{{\s*(\w+)", text)
-    if enumeration:
-        return f"{kind}::{enumeration[2]}" if enumeration[1] else enumeration[2]
-    return "32"
 
 
 def example_line(
