@@ -11,19 +11,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from cudabench import operations
 from cudabench.errors import UsageError
-from cudabench.measure import verify
-from cudabench.model import Operation
-from cudabench.plan import cases
+from tests.ladders import on_gpu
 
 pytestmark = pytest.mark.gpu
 
-BLOCKS = [(32, 8), (32, 32), (16, 16), (8, 32), (7, 3), (33, 5), (1, 1), (1024, 1), (1, 1024)]
-SIZES = [(1, 1), (1, 127), (127, 1), (31, 33), (33, 31), (64, 64), (127, 129), (200, 72), (257, 1000)]
 LADDER = ("--no-cpu", "--min-time", "0.05")
 
 
@@ -34,56 +28,6 @@ def device() -> Iterator[object]:
 
     with CudaDevice(0) as device:
         yield device
-
-
-def wrong_cases(device: object, operation: Operation, block: tuple[int, ...] | None, dtype: str) -> list[str]:
-    """Run the ladder at all sizes and return what is wrong."""
-    wrong = []
-    for size in SIZES:
-        try:
-            ladder = cases.build(operation, cases.Request(block=block, dtype=dtype, size=size, seed=sum(size)))
-        except UsageError as error:
-            wrong.append(str(error))
-            continue
-        for case in ladder:
-            if case.skip_reason:
-                wrong.append(f"{case.kernel} {size}: {case.skip_reason}")
-                continue
-            inputs = operation.inputs(case.problem)
-            rung = next(k for k in operation.kernels if k.name == case.kernel)
-            expected = (rung.expected or operation.reference)(case.problem, inputs)
-            module = device.load(case.source, case.defines)  # type: ignore[attr-defined]
-            pointers = {}
-            for buffer in operation.buffers(case.problem):
-                nbytes = int(np.prod(buffer.shape)) * np.dtype(buffer.dtype).itemsize
-                pointers[buffer.name] = device.allocate(nbytes)  # type: ignore[attr-defined]
-                if buffer.role == "in":
-                    device.upload(pointers[buffer.name], inputs[buffer.name])  # type: ignore[attr-defined]
-                else:
-                    device.fill(pointers[buffer.name], nbytes, 0xFF)()  # type: ignore[attr-defined]
-            device.run(device.bind(module, case.launches, pointers), case.kernel)  # type: ignore[attr-defined]
-            for buffer in operation.buffers(case.problem):
-                if buffer.role == "out":
-                    got = np.empty(buffer.shape, buffer.dtype)
-                    device.download(pointers[buffer.name], got)  # type: ignore[attr-defined]
-                    found = verify.compare(expected[buffer.name], got, operation.tolerance(case.problem))
-                    if found.mismatches:
-                        wrong.append(f"{case.kernel} {size} {block} {dtype}: {found.mismatches} wrong, {found.first}")
-            for pointer in pointers.values():
-                device.release(pointer)  # type: ignore[attr-defined]
-    return wrong
-
-
-@pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_ladder_is_right_for_every_block(device: object, block: tuple[int, int]) -> None:
-    """Every rung transposes at awkward sizes with awkward blocks."""
-    assert wrong_cases(device, operations.get("transpose"), block, "float32") == []
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "int8"])
-def test_ladder_is_right_for_every_type(device: object, dtype: str) -> None:
-    """Every rung moves every element type."""
-    assert wrong_cases(device, operations.get("transpose"), None, dtype) == []
 
 
 # The command line, as a process of its own ---------------------------------------------------------------------------
@@ -294,7 +238,7 @@ def test_a_ladder_compiled_by_either(compiled_by: str) -> None:
     from cudabench.devices.cuda import CudaDevice
 
     with CudaDevice(0) as device:
-        assert wrong_cases(device, operations.get("transpose"), None, "float32") == []
+        assert on_gpu(device, "transpose", size=(257, 1000)) == []
 
 
 def test_errors_of_either_compiler(compiled_by: str, tmp_path: Path) -> None:

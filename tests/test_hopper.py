@@ -59,8 +59,9 @@ def test_all_instructions_have_the_bits_of_an_h200() -> None:
 
 @pytest.mark.gpu
 def test_instructions_on_a_gpu(hopper: Any) -> None:
-    """The GPU at hand and the simulator leave the same bits."""
-    chosen = cases()
+    """The GPU at hand and the simulator leave the same bits, but for cases that stop a GPU, whose context is lost."""
+    recorded = json.loads(RECORDED.read_text())
+    chosen = [case for case in cases() if recorded.get(case.name) != ILLEGAL]
     pairs = zip(chosen, on_gpu(chosen, hopper), simulated(chosen), strict=True)
     assert not [case.name for case, real, (mine, _) in pairs if differing(real, mine)]
 
