@@ -28,6 +28,7 @@ from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
 from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
 from cudabench.simulator.textures import FIRST_HANDLE, Texture
+from cudabench.simulator.values import Key
 
 # Vector steps: each is one instruction for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
@@ -226,7 +227,7 @@ def run(
         stopped.hazards = machine.hazards.records()
         raise
     executed = [
-        Executed(warps, lanes, taken, parted, taking=taking) if warps else NEVER
+        Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
         for warps, lanes, taken, parted, taking in machine.executed
     ]
     return Report(
@@ -276,17 +277,17 @@ def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
 def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
     """Return the counts per instruction and array, in the order of the source."""
     found: dict[tuple[Any, ...], Access] = {}
-    undecided = machine.plan.undecided
-    for row in machine.counters.rows.values():
-        access = _access(code, machine, row)
-        reason = undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
-        reason = reason or (HALVES if row.number in machine.counters.halves else None)
-        reason = reason or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
-        reason = reason or (PLACED if _on_heap(machine, row) else None)
-        access = access if reason is None else access._replace(inexact=reason)
-        if any(look.pattern.kind == "gather" for look in row.looks):
-            access = access._replace(by_data=access.instruction in machine.plan.led_by_data)
-        key = access.key
+    told = machine.plan.told
+    for place, row in machine.counters.rows.items():
+        state = _state(machine, row)
+        before = None if state is None else told.get(place)
+        if before is not None and before[0] == state:
+            _, access, key = before
+        else:
+            access = _told(code, machine, row)
+            key = access.key
+            if state is not None:
+                told[place] = state, access, key
         have = found.get(key)  # of another copy of an inlined function
         found[key] = access if have is None else have.plus(access)
     for number, (line, issued) in machine.counters.issued.items():
@@ -295,6 +296,29 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         if away and not issued and leader:
             found[leader] = found[leader]._replace(merged=found[leader].merged + away)
     return tuple(access for _, access in sorted(found.items(), key=itemgetter(0)))
+
+
+def _told(code: Code, machine: Machine, row: Row) -> Access:
+    """Return the record of what one instruction did to one array, with why hardware may count otherwise."""
+    access = _access(code, machine, row)
+    reason = machine.plan.undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
+    reason = reason or (HALVES if row.number in machine.counters.halves else None)
+    reason = reason or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
+    reason = reason or (PLACED if _on_heap(machine, row) else None)
+    access = access if reason is None else access._replace(inexact=reason)
+    if any(look.pattern.kind == "gather" for look in row.looks):
+        access = access._replace(by_data=access.instruction in machine.plan.led_by_data)
+    return access
+
+
+def _state(machine: Machine, row: Row) -> Key | None:
+    """Return all that the record of one instruction on one array depends on; None where it is not looked up."""
+    space = machine.plan.code.accesses[row.number].space
+    if space not in ("shared", "local") or row.number in machine.counters.elsewhere:
+        return None  # an array of its own by launch
+    issued = machine.counters.issued.get(row.number)
+    looks = tuple([(look, *counts) for look, counts in row.looks.items()])
+    return looks, row.first, row.step, row.reloads, issued
 
 
 def _on_heap(machine: Machine, row: Row) -> bool:

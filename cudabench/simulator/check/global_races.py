@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-MOST_MARKED = 1 << 20  # granules of a region whose writers are marked all at once
+MOST_MARKED = 1 << 20  # granules whose writers are marked all at once
 BLOCK_BITS = 44  # granules of a region
 LEAST_SPAN = 1 << 15  # granules that a shadow has room for without being asked which of them are touched
 
@@ -136,7 +136,7 @@ class GlobalRaces(Races):
                     self.machine.plan.remembered += 128 * len(entries)
                 return
         rows = self.suspects(entries)
-        if rows is not None and (not rows.any() or self.apart(base, entries)):
+        if (rows is not None and not rows.any()) or self.apart(base, entries):
             return
         events = []
         for entry in entries:
@@ -214,34 +214,42 @@ class GlobalRaces(Races):
         return rows
 
     def apart(self, base: int, entries: list[LogEntry | WarpSync]) -> bool:
-        """Return whether no pattern of addresses touches what another one writes, in any block.
-
-        For logs of which `suspects` found that a written pattern gives each thread bytes of its own.
-        """
-        granules = -(-self.machine.space.slots[base >> SLOT_BITS].size // self.width)
-        if granules > MOST_MARKED:
+        """Return whether no lane of the chunk touches what another one writes: then nobody has to be in order."""
+        chunk, width = self.chunk, self.width
+        written: list[tuple[Array, Array]] = []
+        touched: list[tuple[Array, Array]] = []
+        active: dict[int, Array] = {}  # by mask
+        least, most = self.machine.space.slots[base >> SLOT_BITS].size // width, 0
+        for entry in entries:
+            if isinstance(entry, WarpSync):
+                continue
+            mask = chunk.root if entry.mask is None else entry.mask
+            lanes = active.get(id(mask))
+            if lanes is None:
+                every: Array = np.ones((1, 1), dtype=bool)
+                lanes = np.flatnonzero(broadcast(every if mask is None else mask, chunk.shape)).astype(np.int32)
+                active[id(mask)] = lanes
+            if not lanes.size:
+                continue
+            address = flat(entry.address, entry.offset, chunk)
+            places = (broadcast(address, chunk.shape).reshape(-1)[lanes] - base) // width
+            count = max(1, entry.access.size // width)
+            if count > 1:
+                places, lanes = (places[:, None] + np.arange(count)).reshape(-1), np.repeat(lanes, count)
+            least, most = min(least, int(places.min())), max(most, int(places.max()))
+            (touched if entry.access.kind == "load" else written).append((places, lanes))
+        if most - least >= MOST_MARKED:
             return False
-        marks: Array = np.zeros(granules, np.int16)
-        patterns: dict[Any, int] = {}
-        for writing in (True, False):
-            for entry in entries:
-                if isinstance(entry, WarpSync) or (entry.access.kind != "load") != writing:
-                    continue
-                address, size = entry.address, entry.access.size
-                assert type(address) is Affine
-                key = (address.base + entry.offset, address.coefficients, size)
-                own = patterns.setdefault(key, len(patterns) + 1)
-                places = (flat(address, entry.offset, self.chunk) - base) // self.width
-                mask = self.chunk.root if entry.mask is None else entry.mask
-                if mask is not None:
-                    shape = np.broadcast_shapes(places.shape, mask.shape)
-                    places = broadcast(places, shape)[broadcast(mask, shape)]
-                for step in range(size // self.width):
-                    found = marks[places + step]
-                    if ((found != 0) & (found != own)).any():
-                        return False
-                    if writing:
-                        marks[places + step] = own
+        marks: Array = np.full(max(0, most - least) + 1, -1, np.int32)
+        for number, (places, lanes) in enumerate((*written, *touched)):
+            places = places - least
+            found = marks[places]
+            if ((found != lanes) & (found >= 0)).any():
+                return False
+            if number < len(written):
+                marks[places] = lanes
+                if (marks[places] != lanes).any():
+                    return False
         return True
 
     def separable(self, entries: list[LogEntry | WarpSync]) -> tuple[int, Key | None] | None:

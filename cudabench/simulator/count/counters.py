@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -121,24 +121,33 @@ def distinct(rows: Array) -> Array:
     return np.count_nonzero(right != left, axis=1) + 1
 
 
-def _rows(addresses: Array, mask: Array | None) -> Array:
-    """Return the addresses of the warps with an active lane, (rows, 32), inactive lanes repeating an active one."""
+def _parts(addresses: Array, mask: Array | None) -> Iterator[Array]:
+    """Yield the addresses of the warps whose lanes are all active, then of those with some, each (rows, 32).
+
+    Of the latter the inactive lanes repeat an active one.
+    """
     lanes = addresses.reshape(-1, 32)
     if mask is None:
-        return lanes
-    mask = np.broadcast_to(mask, addresses.shape)
+        yield lanes
+        return
+    mask = broadcast(mask, addresses.shape) if mask.ndim == 2 else np.broadcast_to(mask, addresses.shape)
     any_, all_ = warp_bits(mask)
     if all_.all():
-        return lanes
-    partial = any_ & ~all_
-    parts = []
+        yield lanes
+        return
     if all_.any():
-        parts.append(lanes[all_])
+        yield lanes[all_]
+    partial = any_ & ~all_
     if partial.any():
         some = mask.reshape(-1, 32)[partial]
         values = lanes[partial]
         first = values[np.arange(len(values)), some.argmax(axis=1)]
-        parts.append(np.where(some, values, first[:, None]))
+        yield np.where(some, values, first[:, None])
+
+
+def _rows(addresses: Array, mask: Array | None) -> Array:
+    """Return the addresses of the warps with an active lane, (rows, 32), inactive lanes repeating an active one."""
+    parts = list(_parts(addresses, mask))
     if not parts:
         return np.empty((0, 32), dtype=addresses.dtype)
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -150,15 +159,26 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
     addresses: bytes, (..., 32 * warps) int64, aligned to size; size: bytes per lane; mask: same shape, or None for
     all lanes.
     """
-    rows = _rows(addresses, mask)
-    if not len(rows):
-        return 0, 0
-    # Aligned accesses of one size are equal or disjoint, so distinct addresses give the distinct bytes.
-    different = distinct(rows)
-    ideal = int((-(-different * size // SECTOR)).sum())
-    if size >= SECTOR:
-        return int(different.sum()) * (size // SECTOR), ideal
-    return int(distinct(rows >> SECTOR_SHIFT).sum()), ideal
+    pieces = ideal = 0
+    for rows in _parts(addresses, mask):
+        # Aligned accesses of one size are equal or disjoint, so distinct addresses give the distinct bytes.
+        steps = rows[:, 1:] - rows[:, :-1]
+        if size < SECTOR and (steps == size).all():  # neighbours, as most often
+            pieces += int(((rows[:, -1] >> SECTOR_SHIFT) - (rows[:, 0] >> SECTOR_SHIFT)).sum()) + len(rows)
+            ideal += len(rows) * size
+            continue
+        if (steps >= 0).all():
+            different = np.count_nonzero(steps, axis=1) + 1
+        else:
+            rows = np.sort(rows, axis=1)
+            different = np.count_nonzero(rows[:, 1:] != rows[:, :-1], axis=1) + 1
+        ideal += int((-(-different * size // SECTOR)).sum())
+        if size >= SECTOR:
+            pieces += int(different.sum()) * (size // SECTOR)
+            continue
+        places = rows >> SECTOR_SHIFT
+        pieces += int(np.count_nonzero(places[:, 1:] != places[:, :-1])) + len(rows)
+    return pieces, ideal
 
 
 class Row:
@@ -173,7 +193,7 @@ class Row:
         self.first: int | None = None  # the first address that was seen
         self.last = 0
         self.step = 0  # bytes from an execution to the next, the least that was seen
-        self.steps: Counter[int] = Counter()  # those of a lane whose addresses the data say, and how often
+        self.steps: Counter[int] | None = None  # those of a lane whose addresses the data say, and how often
 
     def went(self, place: int) -> None:
         """Note where the first lane went."""
@@ -187,10 +207,15 @@ class Row:
 
     def sent(self, place: int) -> None:
         """Note where the data sent the first lane: the step is that of most executions."""
-        if self.steps or self.last:
-            self.steps[place - self.last] += 1
-            step, times = self.steps.most_common(1)[0]
-            self.step = step if 2 * times >= self.steps.total() else 0
+        steps = self.steps
+        if steps is None:
+            steps = self.steps = Counter()
+        if steps.total() >= ENOUGH:
+            return
+        if steps or self.last:
+            steps[place - self.last] += 1
+            step, times = steps.most_common(1)[0]
+            self.step = step if 2 * times >= steps.total() else 0
         self.last = place
 
 
@@ -336,7 +361,7 @@ class Counters:
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
         if type(linear) is Affine:
             row.went(int(rows[0, 0]))
-        elif (mask is None or mask[0, 0]) and row.steps.total() < ENOUGH:
+        elif mask is None or mask[0, 0]:
             row.sent(int(rows[0, 0]))
 
     def one_place(self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk) -> Look:
