@@ -20,7 +20,7 @@ from cudabench.simulator.check.races import (
     uniform,
 )
 from cudabench.simulator.check.shadow import Shadow, WarpOrder
-from cudabench.simulator.memory import SLOT_BITS, Region, flat
+from cudabench.simulator.memory import SLOT_BITS, Region, flat, folded
 from cudabench.simulator.program.code import SYMBOL_BIT
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value, broadcast
 
@@ -218,12 +218,18 @@ class GlobalRaces(Races):
         chunk, width = self.chunk, self.width
         written: list[tuple[Array, Array]] = []
         touched: list[tuple[Array, Array]] = []
+        shared: list[Array] = []  # read by several lanes, as far as is known
         active: dict[int, Array] = {}  # by mask
         least, most = self.machine.space.slots[base >> SLOT_BITS].size // width, 0
         for entry in entries:
             if isinstance(entry, WarpSync):
                 continue
             mask = chunk.root if entry.mask is None else entry.mask
+            if entry.access.kind == "load" and type(entry.address) is Affine:
+                several = folded(entry.address, entry.offset, mask, chunk)
+                if several is not None:
+                    shared.append(self.granules((several[0] - base), entry.access.size))
+                    continue
             lanes = active.get(id(mask))
             if lanes is None:
                 every: Array = np.ones((1, 1), dtype=bool)
@@ -232,10 +238,9 @@ class GlobalRaces(Races):
             if not lanes.size:
                 continue
             address = flat(entry.address, entry.offset, chunk)
-            places = (broadcast(address, chunk.shape).reshape(-1)[lanes] - base) // width
-            count = max(1, entry.access.size // width)
-            if count > 1:
-                places, lanes = (places[:, None] + np.arange(count)).reshape(-1), np.repeat(lanes, count)
+            places = self.granules(broadcast(address, chunk.shape).reshape(-1)[lanes] - base, entry.access.size)
+            if places.size > lanes.size:
+                lanes = np.repeat(lanes, places.size // lanes.size)
             least, most = min(least, int(places.min())), max(most, int(places.max()))
             (touched if entry.access.kind == "load" else written).append((places, lanes))
         if most - least >= MOST_MARKED:
@@ -250,7 +255,17 @@ class GlobalRaces(Races):
                 marks[places] = lanes
                 if (marks[places] != lanes).any():
                     return False
+        for places in shared:
+            inside = places[(places >= least) & (places <= most)] - least
+            if (marks[inside] >= 0).any():
+                return False
         return True
+
+    def granules(self, start: Array, size: int) -> Array:
+        """Return the granules of accesses from bytes on, lane by lane."""
+        first = start // self.width
+        count = size // self.width
+        return first if count <= 1 else (first[:, None] + np.arange(count)).reshape(-1)
 
     def separable(self, entries: list[LogEntry | WarpSync]) -> tuple[int, Key | None] | None:
         """Do the same for address arrays whose rows differ by a constant that is the same for all entries."""
