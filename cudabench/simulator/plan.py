@@ -35,7 +35,8 @@ class Plan:
     """One kernel with one grid, block and amount of dynamic shared memory.
 
     chunks: (origin, chunk) of all boxes of the grid, in their order; boxes of one extent share a chunk. patterns:
-    counts by access pattern. seen: how often an instruction with other addresses ran on an array, and its last pattern.
+    counts by access pattern. sectors: by addresses and lanes; tries: of each instruction how often they were
+    looked up there, and found. seen: how often an instruction with other addresses ran on an array, and its last pattern.
     kept: registers that lanes waiting at blocks may still read, by those blocks.
     clean_shared: what is initialised after an interval without races, by its log; states: such states by content.
     clean_global: the logs of intervals without races. told: of each instruction and array what was counted last, its
@@ -85,6 +86,8 @@ class Plan:
         """Drop what was found in earlier launches."""
         self.patterns: dict[Key, Counted] = {}
         self.seen: dict[tuple[int, Place], list[Any]] = {}
+        self.sectors: dict[tuple[int, bytes, bytes | None], tuple[int, int]] = {}
+        self.tries: dict[int, list[int]] = {}
         self.kept: dict[tuple[int, ...] | frozenset[int], frozenset[int]] = {}
         self.clean_shared: dict[Key, Array] = {}
         self.states: dict[bytes, Array] = {}

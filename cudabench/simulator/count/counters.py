@@ -34,6 +34,9 @@ ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each 
 SECTOR_SHIFT = 5
 SECTOR = 1 << SECTOR_SHIFT
 LINE_SHIFT = 7
+MOST_CONTENT = 1 << 17  # bytes of addresses that cost less to look up than to count
+MOST_REMEMBERED = 1 << 26  # bytes that one launch adds
+FAIR_TRIAL = 512  # executions after which an instruction that seldom comes back is looked up no more
 MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
 HALVES = "copies of half a sector: hardware asks for some twice, 3 to 13% more sectors where it was measured"
 ELSEWHERE = "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
@@ -228,6 +231,7 @@ class Counters:
 
     def __init__(self, plan: Plan, merged: Mapping[int, tuple[int, int]]) -> None:
         """`merged`: of the memory instructions that the machine code has otherwise (`launch.run`)."""
+        self.plan = plan
         self.issued = merged
         self.merged = [0] * len(plan.code.accesses)
         self.patterns, self.seen = plan.patterns, plan.seen
@@ -355,7 +359,7 @@ class Counters:
             return
         key = told("rows", linear, int(address[0, 0]), size, mask, chunk)
         rows, mask, times = spread(address, mask, chunk)
-        pieces, ideal = recalled(key, chunk) or remembered(key, chunk, sectors(rows, size, mask))
+        pieces, ideal = recalled(key, chunk) or remembered(key, chunk, self.sectors(number, rows, size, mask))
         steps = thread_steps(linear, chunk) if type(linear) is Affine else None
         seen = self.look(number, array, rows, mask, size, steps)
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
@@ -363,6 +367,21 @@ class Counters:
             row.went(int(rows[0, 0]))
         elif mask is None or mask[0, 0]:
             row.sent(int(rows[0, 0]))
+
+    def sectors(self, number: int, rows: Array, size: int, mask: Array | None) -> tuple[int, int]:
+        """Return `sectors`, looked up where the instruction comes back to the same addresses often enough."""
+        tries = self.plan.tries.setdefault(number, [0, 0])
+        if rows.nbytes > MOST_CONTENT or self.remembered > MOST_REMEMBERED or (tries[0] >= FAIR_TRIAL and 2 * tries[1] < tries[0]):
+            return sectors(rows, size, mask)
+        key = size, rows.tobytes(), None if mask is None else mask.tobytes()
+        tries[0] += 1
+        found = self.plan.sectors.get(key)
+        if found is None:
+            found = self.plan.sectors[key] = sectors(rows, size, mask)
+            self.remembered += rows.nbytes
+        else:
+            tries[1] += 1
+        return found
 
     def one_place(self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk) -> Look:
         """Return the pattern of lanes that all go to one place: how many of a warp they are."""
