@@ -22,7 +22,7 @@ from cudabench.simulator.heap import PLACED, HeapRegion
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.program import ptx
-from cudabench.simulator.program.arguments import Struct, place_arrays, scalar_bytes
+from cudabench.simulator.program.arguments import Rows, Struct, place_arrays, scalar_bytes
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
@@ -129,7 +129,7 @@ def run(
 
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
-    bytes for structs by value (a Struct where they point at arrays), None for a null pointer, a Texture for a texture
+    bytes for structs by value (a Struct where they point at arrays), Rows for pointers to an array's rows, None for a null pointer, a Texture for a texture
     or surface object, a TensorMap for a CUtensorMap by value or a pointer to one. cluster: blocks of a cluster, where
     the kernel does not say. shared_bytes: dynamic shared memory of a block. names: the parameters' names for messages.
     budget, seconds: vector steps and time after which the launch is stopped.
@@ -161,6 +161,7 @@ def run(
     if len(titles) != len(arguments):
         raise LaunchError(f"{len(titles)} names were given for {len(arguments)} arguments.")
     space = program.space()
+    rows = [(title, v.array) for title, v in zip(titles, arguments, strict=True) if isinstance(v, Rows)]
     mapped = [
         (f"{t} of a tensor map", v.array) for t, v in zip(titles, arguments, strict=True) if isinstance(v, TensorMap)
     ]
@@ -168,6 +169,7 @@ def run(
     addresses = place_arrays(
         space,
         [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
+        + rows
         + mapped
         + inside,
     )
@@ -185,6 +187,14 @@ def run(
             piece = handle.to_bytes(8, "little")
         elif isinstance(value, TensorMap):
             piece = place_map(space, value, addresses[id(value.array)], parameter.size, maps, title)
+        elif isinstance(value, Rows):
+            if parameter.size != 8:
+                raise LaunchError(
+                    f"argument '{title}' is an array of pointers, but the kernel's parameter has {parameter.size} "
+                    "bytes."
+                )
+            table = value.table(addresses[id(value.array)])
+            piece = space.place(f"the pointers to the rows of {title}", table, False).base.to_bytes(8, "little")
         elif isinstance(value, np.ndarray):
             if parameter.size != 8:
                 raise LaunchError(

@@ -14,7 +14,7 @@ from cudabench.toolchain import includes, source
 from cudabench.toolchain.named import likely_argument
 from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.userkernel import constants, host_launch, pointers, tensor_maps, textures
+from cudabench.userkernel import constants, host_launch, pointers, rows, tensor_maps, textures
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.host_launch import HostLaunch
@@ -109,6 +109,9 @@ def example_line(
             value = tensor_maps.EXAMPLE
         elif parameter.pointer:
             start = "zeros" if own in outputs else "random"
+            by_rows = rows.of_pointers(parameter)
+            if by_rows:
+                parameter = replace(parameter, type=parameter.type[:-1].rstrip())
             many = _elements(parameter, file.text, aliases)
             like = pointers.like(parameter, aliases)
             nbytes = launch.nbytes.get(at) if launch else None
@@ -116,6 +119,8 @@ def example_line(
                 shape = _named(nbytes // _itemsize(like), sizes)
             else:
                 shape = _shape(many * _spread(kernel.text, own), extents, sizes, threads, int(side))
+            if by_rows:
+                shape = ",".join(_sides(kernel.text, own, extents))
             value = f"{like}[{shape}]:{start}"
         elif parameter.type == textures.TYPE:
             value = "texture(float32[1024,1024]:random)"
@@ -250,6 +255,17 @@ def _shape(many: int, extents: Sequence[str], sizes: Mapping[str, int], threads:
     if extents and product >= threads:
         return f"{many}*{'*'.join(extents[:3])}" if many > 1 else "*".join(extents[:3])
     return _named(many * (threads or side), sizes)
+
+
+def _sides(text: str, name: str, extents: Sequence[str]) -> list[str]:
+    """Return the rows and columns of an array that a kernel takes by its rows: what bounds the indices `[i][j]`."""
+    used = re.search(rf"\b{name}\s*\[\s*(\w+)\s*\]\s*\[\s*(\w+)\s*\]", text)
+    sides = []
+    for at in range(2):
+        bound = used and re.search(rf"\b{used[at + 1]}\s*<=?\s*(\w+)", text)
+        known = bound[1] if bound and (bound[1] in extents or bound[1].isdigit()) else ""
+        sides.append(known or ([*extents[at:], *extents[-1:]] or [SIDES[2]])[0])
+    return sides
 
 
 def _itemsize(like: str) -> int:
