@@ -138,9 +138,11 @@ def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
     ctype = parameter.type
     if parameter.pointer:
         return not ctype.endswith("*") or of_pointers(parameter)
+    if ctype == textures.TYPE:
+        return True
     if "(" in ctype or ctype in textures.OBJECTS:
         return False
-    known = ctype == textures.TYPE or source.numpy_dtype(ctype, aliases) or layout_of(ctype, text, aliases)
+    known = source.numpy_dtype(ctype, aliases) or layout_of(ctype, text, aliases)
     return bool(known or accessor_of(ctype, text, aliases)) or not _looks_like_struct(ctype, aliases)
 
 
@@ -289,7 +291,8 @@ def _by_value(parameter: Parameter, kernel: KernelSource) -> str:
 
 
 def _looks_like_struct(ctype: str, aliases: Mapping[str, str]) -> bool:
-    return ctype in ("dim3", "uint3") or aliases.get(ctype, ctype).startswith(("struct ", "class ", "union "))
+    meant = aliases.get(ctype, ctype)
+    return ctype in ("dim3", "uint3") or meant.startswith(("struct ", "class ", "union ")) or meant.endswith(">")
 
 
 def _number_like(dtype: str) -> str:

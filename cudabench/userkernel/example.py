@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -26,9 +27,14 @@ CHECKED = "10007"  # of `check`: arrays end within a block, where faults are
 SIDES = {2: "256", 3: "64"}  # of a problem with so many dimensions, or more
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
 SHARED_BYTES = "16384"  # where the kernel declares dynamic shared memory
-_GUESSES = (("bool", "bool"), ("byte|char", "unsigned char"), ("int|index|idx|size|len|count|num|id$", "int"))
+_GUESSES = (
+    ("bool", "bool"),
+    ("byte|char|uint_?8|u8$", "unsigned char"),
+    ("long|int_?64|[iu]64$", "long"),
+    ("int|index|idx|size|len|count|num|id$", "int"),
+)
 _FLAGS = re.compile(
-    r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps|turns|level|axis|pad(?:ding)?|stride|"
+    r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps?|turns|level|axis|pad(?:ding)?|stride|"
     r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?)$"
 )
 
@@ -123,7 +129,7 @@ def example_line(
                 shape = ",".join(_sides(kernel.text, own, extents))
             value = f"{like}[{shape}]:{start}"
         elif parameter.type == textures.TYPE:
-            value = "texture(float32[1024,1024]:random)"
+            value = textures.example(own, kernel.text, aliases)
         elif accessor := accessor_of(parameter.type, file.text, aliases):
             value = accessor.example(pointers.like(accessor.parameter(own), aliases))
         else:
@@ -239,10 +245,10 @@ def _named(count: int, sizes: Mapping[str, int]) -> str:
     for name, value in large.items():
         if value == count:
             return name
-    for first, one in large.items():
-        for second, two in large.items():
-            if one * two == count:
-                return f"{first}*{second}"
+    pairs = sorted(product(large.items(), repeat=2), key=lambda pair: pair[0][0] == pair[1][0])  # squares last
+    for (first, one), (second, two) in pairs:
+        if one * two == count:
+            return f"{first}*{second}"
     for name, value in large.items():
         if value >= 64 and count % value == 0 and count // value <= 16:
             return f"{count // value}*{name}"
