@@ -25,6 +25,7 @@ from cudabench.userkernel.type_names import aliases_of
 ELEMENTS = "1048576"
 CHECKED = "10007"  # of `check`: arrays end within a block, where faults are
 SIDES = {2: "256", 3: "64"}  # of a problem with so many dimensions, or more
+FEW_THREADS, FEW_THREADS_SIDE = 64, 16384  # a host's launch of so few takes as long as the problem has elements
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
 SHARED_BYTES = "16384"  # where the kernel declares dynamic shared memory
 _GUESSES = (
@@ -136,6 +137,8 @@ def example_line(
             layout = layout_of(parameter.type, file.text, aliases)
             whole = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"
             value = values.get(own, "") or (whole if _whole(parameter, aliases) else "")
+            if 0 < threads <= FEW_THREADS and own in extents and value.isdigit():
+                value = str(min(int(value), FEW_THREADS_SIDE))
             value = value or (layout.example() if layout else "2.5")
         words += ["--arg", f"{own}={given.get(own, value)}"]
     words += [word for text in request.expect for word in ("--expect", text)]
