@@ -125,7 +125,7 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Rows:
-    """An array of pointers to the rows of a buffer, as an argument of a launch: `count` of them, `pitch` bytes apart."""
+    """Pointers to the rows of a buffer as an argument of a launch: `count` of them, to places `pitch` bytes apart."""
 
     buffer: str
     count: int

@@ -432,7 +432,7 @@ class CudaDevice:
         wanted = {a for launch in launches for a in launch.arguments if isinstance(a, Texture)}
         textures = {a: TextureObject(self._cuda, a, pointers[a.buffer]) for a in wanted}
         maps = {a for launch in launches for a in launch.arguments if isinstance(a, TensorMap)}
-        encoded = {a: self._tensor_map(a, pointers[a.buffer]) for a in maps}
+        encoded: dict[TensorMap | Rows, Any] = {a: self._tensor_map(a, pointers[a.buffer]) for a in maps}
         tables = {a for launch in launches for a in launch.arguments if isinstance(a, Rows)}
         encoded |= {a: self._rows(a, pointers[a.buffer]) for a in tables}
         calls = []

@@ -23,8 +23,8 @@ from cudabench.model import (
     DeviceInfo,
     Dim,
     Launch,
-    StateVariable,
     Rows,
+    StateVariable,
     TensorMap,
     Texture,
     Watch,
@@ -294,7 +294,8 @@ def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
 
 def _names(launch: Launch) -> list[str]:
     return [
-        a if isinstance(a, str) else a.buffer if isinstance(a, (Texture, TensorMap, Rows)) else "" for a in launch.arguments
+        a if isinstance(a, str) else a.buffer if isinstance(a, (Rows, Texture, TensorMap)) else ""
+        for a in launch.arguments
     ]
 
 

@@ -12,7 +12,19 @@ from cudabench.explain import executed
 from cudabench.explain.code import Place, places_of
 from cudabench.explain.drawings import Tile, bank_requests, of
 from cudabench.explain.machine_code import Kernel
-from cudabench.model import WARP, BankRequest, Buffer, Case, LineCode, Rows, Step, TensorMap, Texture, WarpElements, Watch
+from cudabench.model import (
+    WARP,
+    BankRequest,
+    Buffer,
+    Case,
+    LineCode,
+    Rows,
+    Step,
+    TensorMap,
+    Texture,
+    WarpElements,
+    Watch,
+)
 from cudabench.toolchain import nvdisasm
 
 if TYPE_CHECKING:

@@ -129,9 +129,10 @@ def run(
 
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
-    bytes for structs by value (a Struct where they point at arrays), Rows for pointers to an array's rows, None for a null pointer, a Texture for a texture
-    or surface object, a TensorMap for a CUtensorMap by value or a pointer to one. cluster: blocks of a cluster, where
-    the kernel does not say. shared_bytes: dynamic shared memory of a block. names: the parameters' names for messages.
+    bytes for structs by value (a Struct where they point at arrays), Rows for pointers to an array's rows, None for a
+    null pointer, a Texture for a texture or surface object, a TensorMap for a CUtensorMap by value or a pointer to one.
+    cluster: blocks of a cluster, where the kernel does not say. shared_bytes: dynamic shared memory of a block. names:
+    the parameters' names for messages.
     budget, seconds: vector steps and time after which the launch is stopped.
     trace: record single accesses, all (small launches only) or those of one warp, (number of the block, x first; warp).
     progress: called with (blocks done, blocks in all).

@@ -36,7 +36,8 @@ class Plan:
 
     chunks: (origin, chunk) of all boxes of the grid, in their order; boxes of one extent share a chunk. patterns:
     counts by access pattern. sectors: by addresses and lanes; tries: of each instruction how often they were
-    looked up there, and found. seen: how often an instruction with other addresses ran on an array, and its last pattern.
+    looked up there, and found. seen: how often an instruction with other addresses ran on an array, and its last
+    pattern.
     kept: registers that lanes waiting at blocks may still read, by those blocks.
     clean_shared: what is initialised after an interval without races, by its log; states: such states by content.
     clean_global: the logs of intervals without races. told: of each instruction and array what was counted last, its

@@ -65,12 +65,14 @@ def check_no_reference(file: SourceFile, kernel: KernelSource, aliases: Mapping[
             fetch = f"tex1Dfetch<{ctype}>({name}, i)"
         fetches.append(fetch)
         given.append(f"--arg '{name}={example(name, fetch, aliases)}'")
-    names, several = ", ".join(f"'{name}'" for name in read), len(read) > 1
+    names, parameters = ", ".join(f"'{name}'" for name in read), ", ".join(f"{TYPE} {name}" for name in read)
+    kind, them, added = "texture reference", "it", "a parameter"
+    if len(read) > 1:
+        kind, them, added = "texture references", "them", "parameters"
     raise CudabenchError(
-        f"{kernel.signature} reads the texture reference{'s' if several else ''} {names}, which CUDA 12 took out of the "
-        f"language: add {'parameters' if several else 'a parameter'} '{', '.join(f'{TYPE} {name}' for name in read)}', "
-        f"also to a function that reads {'them' if several else 'it'}, read {'them' if several else 'it'} as "
-        f"{', '.join(fetches)}, and give {' '.join(given)}."
+        f"{kernel.signature} reads the {kind} {names}, which CUDA 12 took out of the language: add {added} "
+        f"'{parameters}', also to a function that reads {them}, read {them} as {', '.join(fetches)}, and give "
+        f"{' '.join(given)}."
     )
 
 

@@ -302,7 +302,7 @@ class SharedRaces(Races):
             if entry.role or (kind == "store" and uniform(entry.data) is not None):
                 again.clear()
             elif kind == "load" and entry.key is not None:
-                # The same lanes read the same places again: whoever wrote there meanwhile has raced with the first time.
+                # The same lanes read the same places again: who wrote there meanwhile has raced with the first time.
                 # That is forgotten where the lanes write there themselves, but then that is what others race with,
                 # unless they may write the same value; and a copy is nobody's, also not its own thread's.
                 if entry.key in again:

@@ -371,7 +371,8 @@ class Counters:
     def sectors(self, number: int, rows: Array, size: int, mask: Array | None) -> tuple[int, int]:
         """Return `sectors`, looked up where the instruction comes back to the same addresses often enough."""
         tries = self.plan.tries.setdefault(number, [0, 0])
-        if rows.nbytes > MOST_CONTENT or self.remembered > MOST_REMEMBERED or (tries[0] >= FAIR_TRIAL and 2 * tries[1] < tries[0]):
+        seldom = tries[0] >= FAIR_TRIAL and 2 * tries[1] < tries[0]
+        if seldom or rows.nbytes > MOST_CONTENT or self.remembered > MOST_REMEMBERED:
             return sectors(rows, size, mask)
         key = size, rows.tobytes(), None if mask is None else mask.tobytes()
         tries[0] += 1

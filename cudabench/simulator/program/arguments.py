@@ -46,15 +46,15 @@ class Struct(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Pointers to the rows of an array, `count` of them, `pitch` bytes apart: what a kernel takes as `float **`."""
+    """Pointers to the rows of an array, so many of them, `pitch` bytes apart: what a kernel takes as `float **`."""
 
     array: Array
-    count: int
+    number: int
     pitch: int
 
     def table(self, base: int) -> Array:
         """Return the bytes of the pointers, given the array's address."""
-        return (np.arange(self.count, dtype=np.uint64) * np.uint64(self.pitch) + np.uint64(base)).view(np.uint8)
+        return (np.arange(self.number, dtype=np.uint64) * np.uint64(self.pitch) + np.uint64(base)).view(np.uint8)
 
 
 def scalar_bytes(value: Any, parameter: Parameter, name: str) -> bytes:
