@@ -42,6 +42,7 @@ extern "C" __global__ void read_then_written(float *a, float *out) {
 }
 extern "C" __global__ void written_then_read(float *a, float *out) {
     if (blockIdx.x == 1 && threadIdx.x == 0) a[0] = 5;
+    __syncthreads();
     out[blockIdx.x * blockDim.x + threadIdx.x] = a[0];
 }
 extern "C" __global__ void eliminated(float *a, int n, int row, int racy) {
