@@ -148,7 +148,7 @@ def example_line(
             host = _spelt(launch.constants.get(constant) if launch else None)
             words += ["--const", f"{constant}={constants.like(constant, file, aliases, host)}"]
     words += [word for text in request.constants for word in ("--const", text)]
-    geometry = _launch(request, kernel, extents, "*".join(extents[:3]) or side, launch, sizes)
+    geometry = _launch(request, kernel, extents, "*".join(extents[:3]) or side, launch, sizes, file.text)
     if request.shared is None and launch and launch.shared:
         geometry += ["--shared", str(launch.shared)]
     elif request.shared is None and _dynamic_shared(kernel, file.text):
@@ -288,6 +288,7 @@ def _launch(
     count: str,
     launch: HostLaunch | None,
     sizes: Mapping[str, int],
+    text: str,
 ) -> list[str]:
     """Return --grid and --block."""
     deep, wide = (_axes(kernel.text, names) for names in ("threadIdx", "threadIdx|blockIdx"))
@@ -301,6 +302,8 @@ def _launch(
         block = own + [1] * (wide - len(own))
     else:
         block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if len(extents) >= deep else 1]
+        room = _shared_room(kernel.text, text) if block == [256] else None
+        block = [room] if room else block
     if launch and launch.grid and launch.block:
         grid = _grid(launch.grid, block, sizes)
     elif wide > 1 and len(extents) >= wide:
@@ -309,6 +312,19 @@ def _launch(
     else:
         grid = f"cdiv({count},{block[0]})"
     return ["--grid", request.grid or grid, "--block", request.block or ",".join(map(str, own or block))]
+
+
+def _shared_room(kernel: str, text: str) -> int | None:
+    """Return the threads for which a kernel's shared arrays that it indexes by threadIdx.x alone have room."""
+    own = {"threadIdx.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\s*\.\s*x\s*[;,]", kernel)}
+    index = "|".join(re.escape(one) for one in own)
+    sizes = []
+    for name, size in re.findall(r"__shared__\s+(?:volatile\s+)?[\w:]+\s+(\w+)\s*\[\s*(\w+)\s*\]", kernel):
+        known = re.search(rf"(?:#\s*define\s+{size}\s+|\b{size}\s*=\s*)\(?\s*(\d+)\b", text)
+        count = size if size.isdigit() else known[1] if known else ""
+        if count and re.search(rf"\b{name}\s*\[\s*(?:{index})\s*\]", kernel):
+            sizes.append(int(count))
+    return next((least for least in sorted(sizes) if 32 <= least <= 1024), None)
 
 
 def _axes(text: str, names: str) -> int:
