@@ -98,6 +98,7 @@ def example_line(
     aliases = {**aliases, **unknown}
     if unknown:
         extents = _extents(kernel, file.text, aliases)
+        side = SIDES.get(min(len(extents), 3), CHECKED if command == "check" else ELEMENTS)
         launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     given = dict(text.partition("=")[::2] for text in request.arguments)
     values = {
