@@ -106,8 +106,9 @@ class SharedRaces(Races):
             entry.key = None if key is None else (*key, "copy")
             key = entry.key
         self.told = self.told and key is not None
-        if entry.data:
-            self.held += sum(value.nbytes for value in data if isinstance(value, np.ndarray))
+        for value in entry.data:
+            if type(value) is np.ndarray:
+                self.held += value.nbytes
         if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
             # A log of which each entry can be looked up is examined for one block, and may be longer.
             if self.bytes <= LOG_BYTES and self.told and self.held <= LOG_BYTES and len(self.entries) <= LONG_LOG:
