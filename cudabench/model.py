@@ -124,6 +124,15 @@ class TensorMap:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Pointers to the rows of a buffer as an argument of a launch: `count` of them, to places `pitch` bytes apart."""
+
+    buffer: str
+    count: int
+    pitch: int
+
+
+@dataclass(frozen=True)
 class ByValue:
     """An argument that is a struct or vector: its bytes, and the alignment of its type.
 

@@ -492,7 +492,8 @@ def test_mistakes(run: Runner, words: tuple[Any, ...], code: int, message: str) 
 @pytest.mark.parametrize(
     ("kernel", "words", "message"),
     [
-        ("f(float **p)", ["p=float32[1]:ones"], "takes a pointer to pointers"),
+        ("f(float **p)", ["p=float32[1]:ones"], "an array of pointers, one to each row, and float32[1] has no rows"),
+        ("f(float ***p)", ["p=float32[1,1,1]:ones"], "takes 'float*** p', pointers to pointers to pointers"),
         ("f(float4 v)", ["v=1"], "gives 1 value, float4 takes 4: write --arg 'v=2.5,2.5,2.5,2.5'"),
         ("f(S s)", ["s=1"], "is no value of S: write --arg 's={a: 1}'"),
         ("f(S s)", ["s={b: 1}"], "S has no member 'b', it has a"),

@@ -21,7 +21,7 @@ from cudabench.devices.constants import check_constant, constant_symbols
 from cudabench.devices.protocol import Work
 from cudabench.devices.textures import TextureObject
 from cudabench.errors import DeviceError, OutOfMemory
-from cudabench.model import ByValue, Launch, Operation, Peer, Problem, Source, TensorMap, Texture
+from cudabench.model import ByValue, Launch, Operation, Peer, Problem, Rows, Source, TensorMap, Texture
 from cudabench.toolchain import compiler, nvcc, toolkit
 from cudabench.toolchain import cubin as cubins
 from cudabench.toolchain.record import Compiled, Resources
@@ -111,7 +111,7 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
         if isinstance(argument, TensorMap) and not argument.pointer:
             types.append("map")  # its kernels are launched by the driver itself, which knows where it belongs
             continue
-        address = isinstance(argument, (str, Texture, TensorMap))
+        address = isinstance(argument, (str, Rows, Texture, TensorMap))
         width = 8 if address else np.asarray(argument).dtype.itemsize
         types.append("P" if address else np.asarray(argument).dtype)
         offset += -offset % width + width
@@ -432,7 +432,9 @@ class CudaDevice:
         wanted = {a for launch in launches for a in launch.arguments if isinstance(a, Texture)}
         textures = {a: TextureObject(self._cuda, a, pointers[a.buffer]) for a in wanted}
         maps = {a for launch in launches for a in launch.arguments if isinstance(a, TensorMap)}
-        encoded = {a: self._tensor_map(a, pointers[a.buffer]) for a in maps}
+        encoded: dict[TensorMap | Rows, Any] = {a: self._tensor_map(a, pointers[a.buffer]) for a in maps}
+        tables = {a for launch in launches for a in launch.arguments if isinstance(a, Rows)}
+        encoded |= {a: self._rows(a, pointers[a.buffer]) for a in tables}
         calls = []
         for launch in launches:
             function = module.function(launch.function)
@@ -446,7 +448,7 @@ class CudaDevice:
                 else textures[a].handle
                 if isinstance(a, Texture)
                 else encoded[a]
-                if isinstance(a, TensorMap)
+                if isinstance(a, (Rows, TensorMap))
                 else a.pointing(pointers)
                 if isinstance(a, ByValue)
                 else a
@@ -473,6 +475,13 @@ class CudaDevice:
             return content
         place = self.allocate(len(content))
         self.upload(place, np.frombuffer(content, np.uint8))
+        return place
+
+    def _rows(self, rows: Rows, pointer: int) -> Any:
+        """Return where the pointers to a buffer's rows lie in memory, as long as this device lives."""
+        table = np.uint64(pointer) + np.arange(rows.count, dtype=np.uint64) * np.uint64(rows.pitch)
+        place = self.allocate(table.nbytes)
+        self.upload(place, table.view(np.uint8))
         return place
 
     def _bound_call(self, call: peers.Call, pointers: Mapping[str, int]) -> Work:

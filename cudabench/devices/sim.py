@@ -23,6 +23,7 @@ from cudabench.model import (
     DeviceInfo,
     Dim,
     Launch,
+    Rows,
     StateVariable,
     TensorMap,
     Texture,
@@ -293,7 +294,8 @@ def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
 
 def _names(launch: Launch) -> list[str]:
     return [
-        a if isinstance(a, str) else a.buffer if isinstance(a, (Texture, TensorMap)) else "" for a in launch.arguments
+        a if isinstance(a, str) else a.buffer if isinstance(a, (Rows, Texture, TensorMap)) else ""
+        for a in launch.arguments
     ]
 
 
@@ -312,6 +314,8 @@ def argument_of(argument: Any, arrays: Arrays) -> Any:
             array, argument.box, argument.sizes, argument.strides, argument.steps, argument.swizzle, argument.fill,
             argument.dtype,
         )  # fmt: skip
+    if isinstance(argument, Rows):
+        return simulator.Rows(arrays[argument.buffer], argument.count, argument.pitch)
     if isinstance(argument, str):
         return arrays[argument]
     if isinstance(argument, ByValue):

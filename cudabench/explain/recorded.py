@@ -12,7 +12,19 @@ from cudabench.explain import executed
 from cudabench.explain.code import Place, places_of
 from cudabench.explain.drawings import Tile, bank_requests, of
 from cudabench.explain.machine_code import Kernel
-from cudabench.model import WARP, BankRequest, Buffer, Case, LineCode, Step, TensorMap, Texture, WarpElements, Watch
+from cudabench.model import (
+    WARP,
+    BankRequest,
+    Buffer,
+    Case,
+    LineCode,
+    Rows,
+    Step,
+    TensorMap,
+    Texture,
+    WarpElements,
+    Watch,
+)
 from cudabench.toolchain import nvdisasm
 
 if TYPE_CHECKING:
@@ -69,7 +81,7 @@ def _global(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> _Found:
         if event.argument < 0:
             continue
         argument = case.launches[0].arguments[event.argument]
-        buffer = named[argument.buffer if isinstance(argument, (Texture, TensorMap)) else argument]
+        buffer = named[argument.buffer if isinstance(argument, (Rows, Texture, TensorMap)) else argument]
         itemsize = np.dtype(buffer.dtype).itemsize
         thread = event.thread[0] + x * (event.thread[1] + y * event.thread[2])
         order.setdefault(

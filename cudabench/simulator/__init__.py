@@ -11,7 +11,7 @@ from cudabench.simulator.count.footprint import Footprint, Touch
 from cudabench.simulator.errors import BudgetExceeded, KernelTrap, LaunchError, PtxError, UnsupportedKernel
 from cudabench.simulator.heap import HEAP_BYTES, Leak
 from cudabench.simulator.launch import DEFAULT_BUDGET, run
-from cudabench.simulator.program.arguments import Parameter, Struct
+from cudabench.simulator.program.arguments import Parameter, Rows, Struct
 from cudabench.simulator.program.code import Unsupported
 from cudabench.simulator.program.program import Kernel, Program, load
 from cudabench.simulator.report import Access, Branch, Contended, Executed, Hazard, Report, merge
@@ -37,6 +37,7 @@ __all__ = [
     "Program",
     "PtxError",
     "Report",
+    "Rows",
     "Struct",
     "TensorMap",
     "Texture",

@@ -22,12 +22,13 @@ from cudabench.simulator.heap import PLACED, HeapRegion
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.program import ptx
-from cudabench.simulator.program.arguments import Struct, place_arrays, scalar_bytes
+from cudabench.simulator.program.arguments import Rows, Struct, place_arrays, scalar_bytes
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
 from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
 from cudabench.simulator.textures import FIRST_HANDLE, Texture
+from cudabench.simulator.values import Key
 
 # Vector steps: each is one instruction for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
@@ -128,9 +129,10 @@ def run(
 
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
-    bytes for structs by value (a Struct where they point at arrays), None for a null pointer, a Texture for a texture
-    or surface object, a TensorMap for a CUtensorMap by value or a pointer to one. cluster: blocks of a cluster, where
-    the kernel does not say. shared_bytes: dynamic shared memory of a block. names: the parameters' names for messages.
+    bytes for structs by value (a Struct where they point at arrays), Rows for pointers to an array's rows, None for a
+    null pointer, a Texture for a texture or surface object, a TensorMap for a CUtensorMap by value or a pointer to one.
+    cluster: blocks of a cluster, where the kernel does not say. shared_bytes: dynamic shared memory of a block. names:
+    the parameters' names for messages.
     budget, seconds: vector steps and time after which the launch is stopped.
     trace: record single accesses, all (small launches only) or those of one warp, (number of the block, x first; warp).
     progress: called with (blocks done, blocks in all).
@@ -160,6 +162,7 @@ def run(
     if len(titles) != len(arguments):
         raise LaunchError(f"{len(titles)} names were given for {len(arguments)} arguments.")
     space = program.space()
+    rows = [(title, v.array) for title, v in zip(titles, arguments, strict=True) if isinstance(v, Rows)]
     mapped = [
         (f"{t} of a tensor map", v.array) for t, v in zip(titles, arguments, strict=True) if isinstance(v, TensorMap)
     ]
@@ -167,6 +170,7 @@ def run(
     addresses = place_arrays(
         space,
         [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
+        + rows
         + mapped
         + inside,
     )
@@ -184,6 +188,14 @@ def run(
             piece = handle.to_bytes(8, "little")
         elif isinstance(value, TensorMap):
             piece = place_map(space, value, addresses[id(value.array)], parameter.size, maps, title)
+        elif isinstance(value, Rows):
+            if parameter.size != 8:
+                raise LaunchError(
+                    f"argument '{title}' is an array of pointers, but the kernel's parameter has {parameter.size} "
+                    "bytes."
+                )
+            table = value.table(addresses[id(value.array)])
+            piece = space.place(f"the pointers to the rows of {title}", table, False).base.to_bytes(8, "little")
         elif isinstance(value, np.ndarray):
             if parameter.size != 8:
                 raise LaunchError(
@@ -226,7 +238,7 @@ def run(
         stopped.hazards = machine.hazards.records()
         raise
     executed = [
-        Executed(warps, lanes, taken, parted, taking=taking) if warps else NEVER
+        Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
         for warps, lanes, taken, parted, taking in machine.executed
     ]
     return Report(
@@ -276,17 +288,17 @@ def _contended(code: Code, machine: Machine) -> tuple[Contended, ...]:
 def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
     """Return the counts per instruction and array, in the order of the source."""
     found: dict[tuple[Any, ...], Access] = {}
-    undecided = machine.plan.undecided
-    for row in machine.counters.rows.values():
-        access = _access(code, machine, row)
-        reason = undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
-        reason = reason or (HALVES if row.number in machine.counters.halves else None)
-        reason = reason or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
-        reason = reason or (PLACED if _on_heap(machine, row) else None)
-        access = access if reason is None else access._replace(inexact=reason)
-        if any(look.pattern.kind == "gather" for look in row.looks):
-            access = access._replace(by_data=access.instruction in machine.plan.led_by_data)
-        key = access.key
+    told = machine.plan.told
+    for place, row in machine.counters.rows.items():
+        state = _state(machine, row)
+        before = None if state is None else told.get(place)
+        if before is not None and before[0] == state:
+            _, access, key = before
+        else:
+            access = _told(code, machine, row)
+            key = access.key
+            if state is not None:
+                told[place] = state, access, key
         have = found.get(key)  # of another copy of an inlined function
         found[key] = access if have is None else have.plus(access)
     for number, (line, issued) in machine.counters.issued.items():
@@ -295,6 +307,29 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         if away and not issued and leader:
             found[leader] = found[leader]._replace(merged=found[leader].merged + away)
     return tuple(access for _, access in sorted(found.items(), key=itemgetter(0)))
+
+
+def _told(code: Code, machine: Machine, row: Row) -> Access:
+    """Return the record of what one instruction did to one array, with why hardware may count otherwise."""
+    access = _access(code, machine, row)
+    reason = machine.plan.undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
+    reason = reason or (HALVES if row.number in machine.counters.halves else None)
+    reason = reason or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
+    reason = reason or (PLACED if _on_heap(machine, row) else None)
+    access = access if reason is None else access._replace(inexact=reason)
+    if any(look.pattern.kind == "gather" for look in row.looks):
+        access = access._replace(by_data=access.instruction in machine.plan.led_by_data)
+    return access
+
+
+def _state(machine: Machine, row: Row) -> Key | None:
+    """Return all that the record of one instruction on one array depends on; None where it is not looked up."""
+    space = machine.plan.code.accesses[row.number].space
+    if space not in ("shared", "local") or row.number in machine.counters.elsewhere:
+        return None  # an array of its own by launch
+    issued = machine.counters.issued.get(row.number)
+    looks = tuple([(look, *counts) for look, counts in row.looks.items()])
+    return looks, row.first, row.step, row.reloads, issued
 
 
 def _on_heap(machine: Machine, row: Row) -> bool:

@@ -35,6 +35,7 @@ from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Val
 
 # Of so many turns of lanes that parted, those that the lanes farthest behind in turn get.
 FAIRNESS, BURST = 4096, 64
+MOST_KEPT = 4096  # sets of waiting blocks whose registers are remembered
 
 
 class _Everything:
@@ -251,7 +252,10 @@ class Machine:
                     late = turn % FAIRNESS < BURST
                     if parked and turn % FAIRNESS == 0 and self.release(spinning=True):
                         continue  # what they spin on may be for a block at a barrier to write
-                    number = max(ready, key=rank) if late else min(ready, key=rank)
+                    if len(ready) == 1:
+                        (number,) = ready
+                    else:
+                        number = max(ready, key=rank) if late else min(ready, key=rank)
                     if self.asleep and not late:
                         awake = ready.keys() - self.asleep
                         if not awake:
@@ -325,16 +329,21 @@ class Machine:
 
     def others(self) -> frozenset[int]:
         """Return the registers that lanes waiting elsewhere may still read."""
-        key = (*sorted(self.ready), -1, *sorted(self.waiting), -1, *sorted({entry[0] for entry in self.parked}))
-        found = self.plan.kept.get(key)
+        kept = self.plan.kept
+        key = (*self.ready, -1, *self.waiting, -1, *[entry[0] for entry in self.parked])
+        found = kept.get(key)
         if found is None:
-            live = 0
-            for number in key:
-                if number >= 0:
-                    live |= self.code.blocks[number].live
-            found = self.plan.kept[key] = frozenset(
-                index for index in range(len(self.code.widths)) if live >> index & 1
-            )
+            if len(kept) > MOST_KEPT:
+                kept.clear()
+            numbers = frozenset(key)
+            found = kept.get(numbers)
+            if found is None:
+                live = 0
+                for number in numbers:
+                    if number >= 0:
+                        live |= self.code.blocks[number].live
+                found = kept[numbers] = frozenset(index for index in range(len(self.code.widths)) if live >> index & 1)
+            kept[key] = found
         return found
 
     def guarded(self, block: Block) -> None:

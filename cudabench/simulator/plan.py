@@ -13,9 +13,10 @@ from functools import cached_property
 from typing import Any
 
 from cudabench.simulator.count import order
-from cudabench.simulator.count.branches import post_dominators
+from cudabench.simulator.count.branches import between, post_dominators
 from cudabench.simulator.count.counters import Counted, Place
-from cudabench.simulator.program.code import Code
+from cudabench.simulator.program.code import Block, Code
+from cudabench.simulator.report import Access
 from cudabench.simulator.values import Array, Chunk, Index3, Key
 
 CHUNK_LANES = 131072
@@ -34,10 +35,13 @@ class Plan:
     """One kernel with one grid, block and amount of dynamic shared memory.
 
     chunks: (origin, chunk) of all boxes of the grid, in their order; boxes of one extent share a chunk. patterns:
-    counts by access pattern. seen: how often an instruction with other addresses ran on an array, and its last pattern.
+    counts by access pattern. sectors: by addresses and lanes; tries: of each instruction how often they were
+    looked up there, and found. seen: how often an instruction with other addresses ran on an array, and its last
+    pattern.
     kept: registers that lanes waiting at blocks may still read, by those blocks.
     clean_shared: what is initialised after an interval without races, by its log; states: such states by content.
-    clean_global: the logs of intervals without races. remembered: about the bytes of all that.
+    clean_global: the logs of intervals without races. told: of each instruction and array what was counted last, its
+    record and that one's key. remembered: about the bytes of all that.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Plan:
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
         self.cluster = cluster
         self.members: dict[int, Any] = {}  # by chunk
+        self._between: dict[int, frozenset[int]] = {}
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared
         self.shared_size = padded if code.dynamic_symbol or dynamic_shared else static
@@ -70,13 +75,24 @@ class Plan:
         """For each block of code, as bits, the blocks that every way from it to the end passes."""
         return post_dominators(self.code.blocks)
 
+    def between(self, block: Block) -> frozenset[int]:
+        """Return the blocks on the ways from a branch to where all of them meet."""
+        found = self._between.get(block.number)
+        if found is None:
+            found = frozenset(between(self.code.blocks, block, self.post_dominators[block.number]))
+            self._between[block.number] = found
+        return found
+
     def forget(self) -> None:
         """Drop what was found in earlier launches."""
         self.patterns: dict[Key, Counted] = {}
         self.seen: dict[tuple[int, Place], list[Any]] = {}
-        self.kept: dict[tuple[int, ...], frozenset[int]] = {}
+        self.sectors: dict[tuple[int, bytes, bytes | None], tuple[int, int]] = {}
+        self.tries: dict[int, list[int]] = {}
+        self.kept: dict[tuple[int, ...] | frozenset[int], frozenset[int]] = {}
         self.clean_shared: dict[Key, Array] = {}
         self.states: dict[bytes, Array] = {}
+        self.told: dict[tuple[int, Place], tuple[Key, Access, Key]] = {}
         self.clean_global: set[Key] = set()
         self.remembered = 0
         for _, chunk in self.chunks:

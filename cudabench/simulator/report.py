@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from cudabench.simulator.count.footprint import Footprint
@@ -234,13 +235,28 @@ class Report(NamedTuple):
     footprint: Footprint | None = None
 
 
+def _summed(several: Sequence[Mapping[int, Executed]]) -> dict[int, Executed]:
+    """Return how often lines ran in several launches of one kernel."""
+    sums: dict[int, Executed] = {}
+    known: dict[tuple[int, ...], Executed] = {}  # the lines of a basic block ran alike
+    never = Executed()
+    for line in dict.fromkeys(chain.from_iterable(several)):
+        times = [launch.get(line, never) for launch in several]
+        own = tuple(map(id, times))
+        found = known.get(own)
+        if found is None:
+            found = known[own] = Executed(*map(sum, zip(*times, strict=True)))
+        sums[line] = found
+    return sums
+
+
 def merge(reports: Iterable[Report]) -> Report:
     """Return one report for several launches: counts are summed, the first trace is kept."""
     instructions, output, trace = 0, [], None
     accesses: dict[tuple[Any, ...], Access] = {}
     hazards: list[Hazard] = []
     suspicions: list[Hazard] = []
-    executed: dict[str, dict[int, Executed]] = {}
+    executed: dict[str, list[Mapping[int, Executed]]] = {}
     branches: dict[tuple[str, int], Branch] = {}
     contended: list[Contended] = []
     footprint: Footprint | None = None
@@ -260,9 +276,7 @@ def merge(reports: Iterable[Report]) -> Report:
             known = branches.get(branch[:2])
             branches[branch[:2]] = branch if known is None else branch.plus(known)
         for kernel, lines in report.executed.items():
-            sums = executed.setdefault(kernel, {})
-            for line, times in lines.items():
-                sums[line] = sums.get(line, Executed()).plus(*times)
+            executed.setdefault(kernel, []).append(lines)
     return Report(
         instructions,
         tuple(accesses[key] for key in sorted(accesses)),
@@ -270,7 +284,7 @@ def merge(reports: Iterable[Report]) -> Report:
         "".join(output),
         trace,
         _by_line(suspicions),
-        executed,
+        {kernel: _summed(several) for kernel, several in executed.items()},
         tuple(branches[key] for key in sorted(branches)),
         tuple(contended),
         footprint,

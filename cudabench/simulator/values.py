@@ -84,6 +84,7 @@ class Chunk:
         self.root: Array | None = None
         if self.ragged:
             self.root = (np.arange(self.threads) < self.real_threads).reshape(1, -1)
+        self.folds: dict[tuple[Any, ...], tuple[Array, Array, Array]] = {}  # see `memory.folded`
         self.masks = Masks(self.root) if self.blocks * self.threads <= MOST_LANES else None
 
     def real(self, mask: Array) -> Array:

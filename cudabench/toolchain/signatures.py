@@ -136,6 +136,8 @@ def parameter_of(words: Sequence[str]) -> Parameter:
             name = words.pop()
     if "*" in words:
         # Behind the last star stand only its own qualifiers and macros; before it, the pointee.
+        if dimensions:  # `float *rows[]`
+            words = [*words, "*"]
         last = len(words) - 1 - words[::-1].index("*")
         pointee = words[:last]
         inner = pointee[len(pointee) - pointee[::-1].index("*") :] if "*" in pointee else pointee

@@ -17,6 +17,7 @@ from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import Pointer, layout_of, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
+from cudabench.userkernel.rows import RowsArray, of_pointers, rows_of
 from cudabench.userkernel.tensor_maps import MapOf, MappedArray, is_tensor_map, read_tensor_map
 from cudabench.userkernel.textures import TextureArray, is_texture, read_texture
 from cudabench.userkernel.values import (
@@ -33,7 +34,10 @@ from cudabench.userkernel.values import (
     numbers_of,
 )
 
-_POINTERS = "a pointer to pointers, which no argument can be: let it take one array."
+_POINTERS = (
+    "pointers to pointers to pointers, which no argument can be: let it take one array, and compute the place of an "
+    "element from its indices."
+)
 
 
 def named(text: str, option: str, example: str) -> tuple[str, str]:
@@ -133,10 +137,12 @@ def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
     """Return whether some --arg can give a parameter, as far as its type tells; `text` declares structs."""
     ctype = parameter.type
     if parameter.pointer:
-        return not ctype.endswith("*")
+        return not ctype.endswith("*") or of_pointers(parameter)
+    if ctype == textures.TYPE:
+        return True
     if "(" in ctype or ctype in textures.OBJECTS:
         return False
-    known = ctype == textures.TYPE or source.numpy_dtype(ctype, aliases) or layout_of(ctype, text, aliases)
+    known = source.numpy_dtype(ctype, aliases) or layout_of(ctype, text, aliases)
     return bool(known or accessor_of(ctype, text, aliases)) or not _looks_like_struct(ctype, aliases)
 
 
@@ -285,7 +291,8 @@ def _by_value(parameter: Parameter, kernel: KernelSource) -> str:
 
 
 def _looks_like_struct(ctype: str, aliases: Mapping[str, str]) -> bool:
-    return ctype in ("dim3", "uint3") or aliases.get(ctype, ctype).startswith(("struct ", "class ", "union "))
+    meant = aliases.get(ctype, ctype)
+    return ctype in ("dim3", "uint3") or meant.startswith(("struct ", "class ", "union ")) or meant.endswith(">")
 
 
 def _number_like(dtype: str) -> str:
@@ -331,10 +338,13 @@ def _array(
 ) -> Argument:
     where = f"--arg {name}={text}"
     wanted = like(parameter, aliases)
+    if of_pointers(parameter):
+        # What `const` says is that the pointers stay: the rows may be written.
+        rows = replace(parameter, type=parameter.type[:-1].rstrip(), const=False)
+        found = _array(name, text, rows, kernel, aliases, scalars)
+        return rows_of(found, parameter, kernel, where) if isinstance(found, Array) else found
     if parameter.type.endswith("*"):
-        raise UsageError(
-            f"{where}: {kernel.signature} takes a pointer to pointers, which no argument can be: let it take one array."
-        )
+        raise UsageError(f"{where}: {kernel.signature} takes '{parameter}', {_POINTERS}")
     if text in ("null", "nullptr"):
         return Null(name)
     if text.startswith("@"):
@@ -504,6 +514,10 @@ def shared(
                 raise UsageError(
                     f"{where}: it wants {'an array' if parameter.pointer else 'a number'}; run it by itself."
                 )
+            if isinstance(argument, RowsArray) != of_pointers(parameter):
+                raise UsageError(f"{where}: one takes an array, the other pointers to its rows; run it by itself.")
+            if isinstance(argument, RowsArray):
+                parameter = replace(parameter, type=parameter.type[:-1].rstrip(), const=False)
             if isinstance(argument, Array):
                 check_fit(argument, parameter, kernel, aliases, where)
                 if argument.const and not parameter.const:

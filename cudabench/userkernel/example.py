@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from cudabench.toolchain import includes, source
 from cudabench.toolchain.named import likely_argument
 from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.userkernel import constants, host_launch, pointers, tensor_maps, textures
+from cudabench.userkernel import constants, host_launch, pointers, rows, tensor_maps, textures
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.host_launch import HostLaunch
@@ -24,11 +25,17 @@ from cudabench.userkernel.type_names import aliases_of
 ELEMENTS = "1048576"
 CHECKED = "10007"  # of `check`: arrays end within a block, where faults are
 SIDES = {2: "256", 3: "64"}  # of a problem with so many dimensions, or more
+FEW_THREADS, FEW_THREADS_SIDE = 64, 16384  # a host's launch of so few takes as long as the problem has elements
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
 SHARED_BYTES = "16384"  # where the kernel declares dynamic shared memory
-_GUESSES = (("bool", "bool"), ("byte|char", "unsigned char"), ("int|index|idx|size|len|count|num|id$", "int"))
+_GUESSES = (
+    ("bool", "bool"),
+    ("byte|char|uint_?8|u8$", "unsigned char"),
+    ("long|int_?64|[iu]64$", "long"),
+    ("int|index|idx|size|len|count|num|id$", "int"),
+)
 _FLAGS = re.compile(
-    r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps|turns|level|axis|pad(?:ding)?|stride|"
+    r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps?|turns|level|axis|pad(?:ding)?|stride|"
     r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?)$"
 )
 
@@ -91,6 +98,7 @@ def example_line(
     aliases = {**aliases, **unknown}
     if unknown:
         extents = _extents(kernel, file.text, aliases)
+        side = SIDES.get(min(len(extents), 3), CHECKED if command == "check" else ELEMENTS)
         launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     given = dict(text.partition("=")[::2] for text in request.arguments)
     values = {
@@ -109,6 +117,9 @@ def example_line(
             value = tensor_maps.EXAMPLE
         elif parameter.pointer:
             start = "zeros" if own in outputs else "random"
+            by_rows = rows.of_pointers(parameter)
+            if by_rows:
+                parameter = replace(parameter, type=parameter.type[:-1].rstrip())
             many = _elements(parameter, file.text, aliases)
             like = pointers.like(parameter, aliases)
             nbytes = launch.nbytes.get(at) if launch else None
@@ -116,15 +127,19 @@ def example_line(
                 shape = _named(nbytes // _itemsize(like), sizes)
             else:
                 shape = _shape(many * _spread(kernel.text, own), extents, sizes, threads, int(side))
+            if by_rows:
+                shape = ",".join(_sides(kernel.text, own, extents))
             value = f"{like}[{shape}]:{start}"
         elif parameter.type == textures.TYPE:
-            value = "texture(float32[1024,1024]:random)"
+            value = textures.example(own, kernel.text, aliases)
         elif accessor := accessor_of(parameter.type, file.text, aliases):
             value = accessor.example(pointers.like(accessor.parameter(own), aliases))
         else:
             layout = layout_of(parameter.type, file.text, aliases)
             whole = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"
             value = values.get(own, "") or (whole if _whole(parameter, aliases) else "")
+            if 0 < threads <= FEW_THREADS and own in extents and value.isdigit():
+                value = str(min(int(value), FEW_THREADS_SIDE))
             value = value or (layout.example() if layout else "2.5")
         words += ["--arg", f"{own}={given.get(own, value)}"]
     words += [word for text in request.expect for word in ("--expect", text)]
@@ -134,7 +149,7 @@ def example_line(
             host = _spelt(launch.constants.get(constant) if launch else None)
             words += ["--const", f"{constant}={constants.like(constant, file, aliases, host)}"]
     words += [word for text in request.constants for word in ("--const", text)]
-    geometry = _launch(request, kernel, extents, "*".join(extents[:3]) or side, launch, sizes)
+    geometry = _launch(request, kernel, extents, "*".join(extents[:3]) or side, launch, sizes, file.text)
     if request.shared is None and launch and launch.shared:
         geometry += ["--shared", str(launch.shared)]
     elif request.shared is None and _dynamic_shared(kernel, file.text):
@@ -234,10 +249,10 @@ def _named(count: int, sizes: Mapping[str, int]) -> str:
     for name, value in large.items():
         if value == count:
             return name
-    for first, one in large.items():
-        for second, two in large.items():
-            if one * two == count:
-                return f"{first}*{second}"
+    pairs = sorted(product(large.items(), repeat=2), key=lambda pair: pair[0][0] == pair[1][0])  # squares last
+    for (first, one), (second, two) in pairs:
+        if one * two == count:
+            return f"{first}*{second}"
     for name, value in large.items():
         if value >= 64 and count % value == 0 and count // value <= 16:
             return f"{count // value}*{name}"
@@ -252,6 +267,17 @@ def _shape(many: int, extents: Sequence[str], sizes: Mapping[str, int], threads:
     return _named(many * (threads or side), sizes)
 
 
+def _sides(text: str, name: str, extents: Sequence[str]) -> list[str]:
+    """Return the rows and columns of an array that a kernel takes by its rows: what bounds the indices `[i][j]`."""
+    used = re.search(rf"\b{name}\s*\[\s*(\w+)\s*\]\s*\[\s*(\w+)\s*\]", text)
+    sides = []
+    for at in range(2):
+        bound = used and re.search(rf"\b{used[at + 1]}\s*<=?\s*(\w+)", text)
+        known = bound[1] if bound and (bound[1] in extents or bound[1].isdigit()) else ""
+        sides.append(known or ([*extents[at:], *extents[-1:]] or [SIDES[2]])[0])
+    return sides
+
+
 def _itemsize(like: str) -> int:
     return 2 if like == "bfloat16" else np.dtype(like).itemsize
 
@@ -263,6 +289,7 @@ def _launch(
     count: str,
     launch: HostLaunch | None,
     sizes: Mapping[str, int],
+    text: str,
 ) -> list[str]:
     """Return --grid and --block."""
     deep, wide = (_axes(kernel.text, names) for names in ("threadIdx", "threadIdx|blockIdx"))
@@ -276,6 +303,8 @@ def _launch(
         block = own + [1] * (wide - len(own))
     else:
         block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if len(extents) >= deep else 1]
+        room = _shared_room(kernel.text, text) if block == [256] else None
+        block = [room] if room else block
     if launch and launch.grid and launch.block:
         grid = _grid(launch.grid, block, sizes)
     elif wide > 1 and len(extents) >= wide:
@@ -284,6 +313,19 @@ def _launch(
     else:
         grid = f"cdiv({count},{block[0]})"
     return ["--grid", request.grid or grid, "--block", request.block or ",".join(map(str, own or block))]
+
+
+def _shared_room(kernel: str, text: str) -> int | None:
+    """Return the threads for which a kernel's shared arrays that it indexes by threadIdx.x alone have room."""
+    own = {"threadIdx.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\s*\.\s*x\s*[;,]", kernel)}
+    index = "|".join(re.escape(one) for one in own)
+    sizes = []
+    for name, size in re.findall(r"__shared__\s+(?:volatile\s+)?[\w:]+\s+(\w+)\s*\[\s*(\w+)\s*\]", kernel):
+        known = re.search(rf"(?:#\s*define\s+{size}\s+|\b{size}\s*=\s*)\(?\s*(\d+)\b", text)
+        count = size if size.isdigit() else known[1] if known else ""
+        if count and re.search(rf"\b{name}\s*\[\s*(?:{index})\s*\]", kernel):
+            sizes.append(int(count))
+    return next((least for least in sorted(sizes) if 32 <= least <= 1024), None)
 
 
 def _axes(text: str, names: str) -> int:

@@ -52,18 +52,50 @@ def check_no_reference(file: SourceFile, kernel: KernelSource, aliases: Mapping[
     references = {match[2]: match[1].split(",") for match in _REFERENCE.finditer(file.text)}
     if not references:
         return
-    for name in sorted(reached.names(file.text, kernel) & set(references)):
+    read = sorted(reached.names(file.text, kernel) & set(references))
+    if not read:
+        return
+    fetches, given = [], []
+    for name in read:
         ctype, *more = (part.strip() for part in references[name])
-        sides = int(more[0]) if more and more[0] in ("2", "3") else 1
-        dtype = source.numpy_dtype(ctype, aliases) or (source.vector_type(ctype, aliases) or ("float32", 1))[0]
+        dimensions = re.fullmatch(r"(?:cudaTextureType)?([123])D?", more[0]) if more else None
+        sides = int(dimensions[1]) if dimensions else 1
         fetch = f"tex{sides}D<{ctype}>({name}, {', '.join('xyz'[:sides])})"
         if sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text):
             fetch = f"tex1Dfetch<{ctype}>({name}, i)"
-        raise CudabenchError(
-            f"{kernel.signature} reads the texture reference '{name}', which CUDA 12 took out of the language: make it "
-            f"a parameter '{TYPE} {name}', read it as {fetch}, and give "
-            f"--arg '{name}=texture({dtype}[{','.join(['n'] * sides)}]:random)'."
-        )
+        fetches.append(fetch)
+        given.append(f"--arg '{name}={example(name, fetch, aliases)}'")
+    names, parameters = ", ".join(f"'{name}'" for name in read), ", ".join(f"{TYPE} {name}" for name in read)
+    kind, them, added = "texture reference", "it", "a parameter"
+    if len(read) > 1:
+        kind, them, added = "texture references", "them", "parameters"
+    raise CudabenchError(
+        f"{kernel.signature} reads the {kind} {names}, which CUDA 12 took out of the language: add {added} "
+        f"'{parameters}', also to a function that reads {them}, read {them} as {', '.join(fetches)}, and give "
+        f"{' '.join(given)}."
+    )
+
+
+def example(name: str, text: str, aliases: Mapping[str, str]) -> str:
+    """Return a texture for a parameter by how the kernel, whose text is given, reads it: `tex2D<uchar4>(name, x, y)`.
+
+    A name that the kernel hands on is read as the first texture of its file is.
+    """
+    read = r"\btex(1D|2D|3D)(Layered|fetch)?\w*\s*<\s*([\w:\s]+?)\s*>\s*\(\s*"
+    found = re.search(rf"{read}{name}\b", text) or re.search(read, text)
+    sides, more, ctype = found.groups() if found else ("2D", "", "float")
+    extents = {"1D": ["1048576"], "2D": ["1024", "1024"], "3D": ["64", "64", "64"]}[sides]
+    dtype, channels = source.numpy_dtype(ctype, aliases), 1
+    vector = None if dtype else source.vector_type(ctype, aliases)
+    if vector:
+        dtype, channels = vector
+    dtype = dtype if dtype in TYPES else "float32"
+    options = ""
+    if more == "Layered":
+        extents, options = ["4", *extents[:2]], ", layers=yes"
+    if channels in (2, 4):
+        extents, options = [*extents, str(channels)], f"{options}, channels={channels}"
+    return f"texture({dtype}[{','.join(extents)}]:random{options})"
 
 
 def is_texture(text: str) -> bool:

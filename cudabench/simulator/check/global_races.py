@@ -20,7 +20,7 @@ from cudabench.simulator.check.races import (
     uniform,
 )
 from cudabench.simulator.check.shadow import Shadow, WarpOrder
-from cudabench.simulator.memory import SLOT_BITS, Region, flat
+from cudabench.simulator.memory import SLOT_BITS, Region, flat, folded
 from cudabench.simulator.program.code import SYMBOL_BIT
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value, broadcast
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-MOST_MARKED = 1 << 20  # granules of a region whose writers are marked all at once
+MOST_MARKED = 1 << 20  # granules whose writers are marked all at once
 BLOCK_BITS = 44  # granules of a region
 LEAST_SPAN = 1 << 15  # granules that a shadow has room for without being asked which of them are touched
 
@@ -136,7 +136,7 @@ class GlobalRaces(Races):
                     self.machine.plan.remembered += 128 * len(entries)
                 return
         rows = self.suspects(entries)
-        if rows is not None and (not rows.any() or self.apart(base, entries)):
+        if (rows is not None and not rows.any()) or self.apart(base, entries):
             return
         events = []
         for entry in entries:
@@ -214,35 +214,58 @@ class GlobalRaces(Races):
         return rows
 
     def apart(self, base: int, entries: list[LogEntry | WarpSync]) -> bool:
-        """Return whether no pattern of addresses touches what another one writes, in any block.
-
-        For logs of which `suspects` found that a written pattern gives each thread bytes of its own.
-        """
-        granules = -(-self.machine.space.slots[base >> SLOT_BITS].size // self.width)
-        if granules > MOST_MARKED:
-            return False
-        marks: Array = np.zeros(granules, np.int16)
-        patterns: dict[Any, int] = {}
-        for writing in (True, False):
-            for entry in entries:
-                if isinstance(entry, WarpSync) or (entry.access.kind != "load") != writing:
+        """Return whether no lane of the chunk touches what another one writes: then nobody has to be in order."""
+        chunk, width = self.chunk, self.width
+        written: list[tuple[Array, Array]] = []
+        touched: list[tuple[Array, Array]] = []
+        shared: list[Array] = []  # read by several lanes, as far as is known
+        active: dict[int, Array] = {}  # by mask
+        least, most = self.machine.space.slots[base >> SLOT_BITS].size // width, 0
+        for entry in entries:
+            if isinstance(entry, WarpSync):
+                continue
+            mask = chunk.root if entry.mask is None else entry.mask
+            if entry.access.kind == "load" and type(entry.address) is Affine:
+                several = folded(entry.address, entry.offset, mask, chunk)
+                if several is not None:
+                    shared.append(self.granules((several[0] - base), entry.access.size))
                     continue
-                address, size = entry.address, entry.access.size
-                assert type(address) is Affine
-                key = (address.base + entry.offset, address.coefficients, size)
-                own = patterns.setdefault(key, len(patterns) + 1)
-                places = (flat(address, entry.offset, self.chunk) - base) // self.width
-                mask = self.chunk.root if entry.mask is None else entry.mask
-                if mask is not None:
-                    shape = np.broadcast_shapes(places.shape, mask.shape)
-                    places = broadcast(places, shape)[broadcast(mask, shape)]
-                for step in range(size // self.width):
-                    found = marks[places + step]
-                    if ((found != 0) & (found != own)).any():
-                        return False
-                    if writing:
-                        marks[places + step] = own
+            lanes = active.get(id(mask))
+            if lanes is None:
+                every: Array = np.ones((1, 1), dtype=bool)
+                lanes = np.flatnonzero(broadcast(every if mask is None else mask, chunk.shape)).astype(np.int32)
+                active[id(mask)] = lanes
+            if not lanes.size:
+                continue
+            address = flat(entry.address, entry.offset, chunk)
+            places = self.granules(broadcast(address, chunk.shape).reshape(-1)[lanes] - base, entry.access.size)
+            if places.size > lanes.size:
+                lanes = np.repeat(lanes, places.size // lanes.size)
+            least, most = min(least, int(places.min())), max(most, int(places.max()))
+            (touched if entry.access.kind == "load" else written).append((places, lanes))
+        if most - least >= MOST_MARKED:
+            return False
+        marks: Array = np.full(max(0, most - least) + 1, -1, np.int32)
+        for number, (places, lanes) in enumerate((*written, *touched)):
+            places = places - least
+            found = marks[places]
+            if ((found != lanes) & (found >= 0)).any():
+                return False
+            if number < len(written):
+                marks[places] = lanes
+                if (marks[places] != lanes).any():
+                    return False
+        for places in shared:
+            inside = places[(places >= least) & (places <= most)] - least
+            if (marks[inside] >= 0).any():
+                return False
         return True
+
+    def granules(self, start: Array, size: int) -> Array:
+        """Return the granules of accesses from bytes on, lane by lane."""
+        first = start // self.width
+        count = size // self.width
+        return first if count <= 1 else (first[:, None] + np.arange(count)).reshape(-1)
 
     def separable(self, entries: list[LogEntry | WarpSync]) -> tuple[int, Key | None] | None:
         """Do the same for address arrays whose rows differ by a constant that is the same for all entries."""

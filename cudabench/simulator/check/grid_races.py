@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.hazards import VERBS
-from cudabench.simulator.memory import Region, flat
-from cudabench.simulator.values import Array, Chunk, Value, as_array, broadcast
+from cudabench.simulator.memory import Region, flat, folded
+from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -101,6 +101,7 @@ class GridRaces:
         self.trails: dict[int, Trail] = {}
         # Of each block: its fences, its atomics, the fences before its last atomic, and all that another may wait for.
         self.fences, self.atomics, self.fenced, self.signs = np.zeros((4, blocks + 1 if self.looks else 0), np.int32)
+        self.signed = False  # whether any block has any of these
         self.updated: set[int] = set()  # regions with an atomic, such as those of locks
         self.passed: Array | None = None  # by block the barriers of its cluster that it has passed, once there are any
         self.cluster: Array = None  # by block the number of its cluster
@@ -111,6 +112,7 @@ class GridRaces:
             mine = self.numbers(chunk)[self.rows(chunk, mask)]
             self.fences[mine] += 1
             self.signs[mine] += 1
+            self.signed = True
 
     def cluster_barrier(self, chunk: Chunk, mask: Array | None, waited: Array) -> None:
         """Note that the active lanes have passed a barrier of their cluster.
@@ -161,6 +163,8 @@ class GridRaces:
         if not self.looks or region.size > MOST_GRANULES * self.width:
             return
         chunk = self.machine.chunk
+        if access.kind == "load" and self.alone(access, region, address, offset, mask):
+            return
         lanes = chunk.root if mask is None else mask
         chosen, blocks = self.chosen(chunk, lanes)
         if access.kind == "atomic":
@@ -168,6 +172,7 @@ class GridRaces:
             self.atomics[mine] += 1
             self.fenced[mine] = self.fences[mine]
             self.signs[mine] += 1
+            self.signed = True
             self.updated.add(region.base)
         held: Array = None  # the lanes whose blocks cannot have waited for others: all, unless told
         if self.any_free:
@@ -184,12 +189,8 @@ class GridRaces:
             return
         start = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[chosen] - region.base
         each = access.size // self.width
-        granules, owners = start // self.width, blocks
-        if each > 1:
-            granules, owners = (granules[:, None] + np.arange(each)).reshape(-1), np.repeat(blocks, each)
-        trail = self.trails.get(region.base)
-        if trail is None:
-            trail = self.trails[region.base] = Trail(-(-region.size // self.width))
+        granules, owners = self.granules(start, blocks, each)
+        trail = self.trail(region)
         values: Array = None
         free: Array = None  # lanes whose blocks may have waited for others, None for none
         if access.kind == "store":
@@ -199,9 +200,12 @@ class GridRaces:
                 free = free if free.any() else None
             if plain and free is not None:
                 self.overwrites(access, region, start, chosen, granules, owners, data, trail)
-            trail.stamps[:, granules] = self.fences[owners], self.atomics[owners], self.signs[owners]
+            if self.signed:  # before that all of them are 0
+                for stamps, own in zip(trail.stamps, (self.fences, self.atomics, self.signs), strict=True):
+                    stamps[granules] = own[owners]
             if access.ordered:
                 self.signs[np.unique(blocks)] += 1
+                self.signed = True
         if free is not None:
             # Who may have waited for others races with no more than that, but what it writes is noted.
             inner = np.repeat(free, each)
@@ -230,6 +234,38 @@ class GridRaces:
         met = trail.leave(access.kind, granules, owners, access.numbers["global"], self.passed)
         if met and values is not None:
             self.written_twice(access, region, chosen, granules, owners, values)
+
+    def alone(self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None) -> bool:
+        """Note a load of lanes that share places, and return whether that is done: not where it may be a race."""
+        if self.any_free or self.ordered or type(address) is not Affine:
+            return False
+        chunk = self.machine.chunk
+        found = folded(address, offset, mask, chunk)
+        if found is None:
+            return False
+        places, rows = found
+        granules, owners = self.granules(places - region.base, self.numbers(chunk)[rows], access.size // self.width)
+        trail = self.trail(region)
+        for kind in AGAINST["load"]:
+            others = trail.others(kind, granules, owners)
+            if others is not None and others.any():
+                return False
+        trail.leave("load", granules, owners, access.numbers["global"], self.passed)
+        return True
+
+    def trail(self, region: Region) -> Trail:
+        """Return who accessed a region."""
+        found = self.trails.get(region.base)
+        if found is None:
+            found = self.trails[region.base] = Trail(-(-region.size // self.width))
+        return found
+
+    def granules(self, start: Array, blocks: Array, each: int) -> tuple[Array, Array]:
+        """Return the granules of accesses from bytes on, so many each, and the blocks that they are of."""
+        granules = start // self.width
+        if each > 1:
+            return (granules[:, None] + np.arange(each)).reshape(-1), np.repeat(blocks, each)
+        return granules, blocks
 
     def overwrites(
         self,

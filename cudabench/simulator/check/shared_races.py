@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
 
+LONG_LOG = 1 << 16
+
 
 class SharedRaces(Races):
     """Races and uninitialised reads in shared memory."""
@@ -39,12 +41,15 @@ class SharedRaces(Races):
         self.shadow: Shadow | None = None
         self.synced: WarpOrder | None = None
         self.time = 0
+        self.held = 0  # bytes of what the logged stores write
+        self.told = True  # whether each entry can be looked up
 
     def start(self, chunk: Chunk) -> None:
         """Begin a chunk: nothing is initialised."""
         self.chunk = chunk
         self.entries.clear()
-        self.bytes = 0
+        self.bytes = self.held = 0
+        self.told = True
         self.shadow = self.synced = None
         self.asynchronous = False
         self.flying: list[LogEntry] = []  # asynchronous copies that nobody has waited for yet
@@ -99,7 +104,15 @@ class SharedRaces(Races):
             entry.role = "copy"
             self.flying.append(entry)
             entry.key = None if key is None else (*key, "copy")
+            key = entry.key
+        self.told = self.told and key is not None
+        for value in entry.data:
+            if type(value) is np.ndarray:
+                self.held += value.nbytes
         if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
+            # A log of which each entry can be looked up is examined for one block, and may be longer.
+            if self.bytes <= LOG_BYTES and self.told and self.held <= LOG_BYTES and len(self.entries) <= LONG_LOG:
+                return
             self.flush(False)
 
     def mask_key(self, mask: Array | None) -> Hashable:
@@ -180,7 +193,7 @@ class SharedRaces(Races):
         """Examine the log; `ends` forgets it, else its accesses stay to be raced with."""
         entries = self.entries
         logged, self.bytes = self.bytes, 0
-        self.entries = []
+        self.entries, self.held, self.told = [], 0, True
         if self.shadow is None and ends and entries:
             keys = tuple(entry.key for entry in entries)
             if None not in keys and self.state.shape[0] == 1:
@@ -280,11 +293,22 @@ class SharedRaces(Races):
         shadow = Shadow(self.granules)
         state = self.state[0].copy()
         order = WarpOrder(1, self.chunk.threads)
+        again: set[Key] = set()
         for time, entry in enumerate(entries, 1):
             if isinstance(entry, WarpSync):
                 order.sync(time, self.whole(narrow_all(entry.mask)), entry.named)
+                again.clear()
                 continue
             kind = entry.access.kind
+            if entry.role or (kind == "store" and uniform(entry.data) is not None):
+                again.clear()
+            elif kind == "load" and entry.key is not None:
+                # The same lanes read the same places again: who wrote there meanwhile has raced with the first time.
+                # That is forgotten where the lanes write there themselves, but then that is what others race with,
+                # unless they may write the same value; and a copy is nobody's, also not its own thread's.
+                if entry.key in again:
+                    continue
+                again.add(entry.key)
             # A copy has ended for sure where it has in every block.
             mask = narrow_all(entry.mask) if entry.role == "done" else None
             granules, threads, _ = self.expand(entry, False, mask)

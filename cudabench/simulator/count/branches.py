@@ -26,15 +26,18 @@ def branches(code: Code, executed: Sequence[Executed], plan: Plan) -> tuple[Bran
     for place, ends in lines.items():
         for block in ends:
             if executed[block.number].parted:
-                regions.setdefault(place, set()).update(between(code.blocks, block, plan.post_dominators[block.number]))
+                regions.setdefault(place, set()).update(plan.between(block))
     # Each block counts for the innermost branch around it, whose region is the smallest.
     owners: dict[int, tuple[str, int]] = {}
     for place in sorted(regions, key=lambda place: -len(regions[place])):
         owners.update(dict.fromkeys(regions[place], place))
+    within: dict[tuple[str, int], list[int]] = {}
+    for number, place in owners.items():
+        within.setdefault(place, []).append(number)
     found = []
     for place, ends in sorted(lines.items(), key=lambda item: item[0]):
         own = [executed[block.number] for block in ends]
-        inside = [number for number, owner in owners.items() if owner == place]
+        inside = within.get(place, ())
         found.append(
             Branch(
                 *place, sum(times.warps for times in own), sum(times.parted for times in own),

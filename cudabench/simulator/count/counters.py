@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +34,9 @@ ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each 
 SECTOR_SHIFT = 5
 SECTOR = 1 << SECTOR_SHIFT
 LINE_SHIFT = 7
+MOST_CONTENT = 1 << 17  # bytes of addresses that cost less to look up than to count
+MOST_REMEMBERED = 1 << 26  # bytes that one launch adds
+FAIR_TRIAL = 512  # executions after which an instruction that seldom comes back is looked up no more
 MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
 HALVES = "copies of half a sector: hardware asks for some twice, 3 to 13% more sectors where it was measured"
 ELSEWHERE = "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
@@ -121,24 +124,33 @@ def distinct(rows: Array) -> Array:
     return np.count_nonzero(right != left, axis=1) + 1
 
 
-def _rows(addresses: Array, mask: Array | None) -> Array:
-    """Return the addresses of the warps with an active lane, (rows, 32), inactive lanes repeating an active one."""
+def _parts(addresses: Array, mask: Array | None) -> Iterator[Array]:
+    """Yield the addresses of the warps whose lanes are all active, then of those with some, each (rows, 32).
+
+    Of the latter the inactive lanes repeat an active one.
+    """
     lanes = addresses.reshape(-1, 32)
     if mask is None:
-        return lanes
-    mask = np.broadcast_to(mask, addresses.shape)
+        yield lanes
+        return
+    mask = broadcast(mask, addresses.shape) if mask.ndim == 2 else np.broadcast_to(mask, addresses.shape)
     any_, all_ = warp_bits(mask)
     if all_.all():
-        return lanes
-    partial = any_ & ~all_
-    parts = []
+        yield lanes
+        return
     if all_.any():
-        parts.append(lanes[all_])
+        yield lanes[all_]
+    partial = any_ & ~all_
     if partial.any():
         some = mask.reshape(-1, 32)[partial]
         values = lanes[partial]
         first = values[np.arange(len(values)), some.argmax(axis=1)]
-        parts.append(np.where(some, values, first[:, None]))
+        yield np.where(some, values, first[:, None])
+
+
+def _rows(addresses: Array, mask: Array | None) -> Array:
+    """Return the addresses of the warps with an active lane, (rows, 32), inactive lanes repeating an active one."""
+    parts = list(_parts(addresses, mask))
     if not parts:
         return np.empty((0, 32), dtype=addresses.dtype)
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -150,15 +162,26 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
     addresses: bytes, (..., 32 * warps) int64, aligned to size; size: bytes per lane; mask: same shape, or None for
     all lanes.
     """
-    rows = _rows(addresses, mask)
-    if not len(rows):
-        return 0, 0
-    # Aligned accesses of one size are equal or disjoint, so distinct addresses give the distinct bytes.
-    different = distinct(rows)
-    ideal = int((-(-different * size // SECTOR)).sum())
-    if size >= SECTOR:
-        return int(different.sum()) * (size // SECTOR), ideal
-    return int(distinct(rows >> SECTOR_SHIFT).sum()), ideal
+    pieces = ideal = 0
+    for rows in _parts(addresses, mask):
+        # Aligned accesses of one size are equal or disjoint, so distinct addresses give the distinct bytes.
+        steps = rows[:, 1:] - rows[:, :-1]
+        if size < SECTOR and (steps == size).all():  # neighbours, as most often
+            pieces += int(((rows[:, -1] >> SECTOR_SHIFT) - (rows[:, 0] >> SECTOR_SHIFT)).sum()) + len(rows)
+            ideal += len(rows) * size
+            continue
+        if (steps >= 0).all():
+            different = np.count_nonzero(steps, axis=1) + 1
+        else:
+            rows = np.sort(rows, axis=1)
+            different = np.count_nonzero(rows[:, 1:] != rows[:, :-1], axis=1) + 1
+        ideal += int((-(-different * size // SECTOR)).sum())
+        if size >= SECTOR:
+            pieces += int(different.sum()) * (size // SECTOR)
+            continue
+        places = rows >> SECTOR_SHIFT
+        pieces += int(np.count_nonzero(places[:, 1:] != places[:, :-1])) + len(rows)
+    return pieces, ideal
 
 
 class Row:
@@ -173,7 +196,7 @@ class Row:
         self.first: int | None = None  # the first address that was seen
         self.last = 0
         self.step = 0  # bytes from an execution to the next, the least that was seen
-        self.steps: Counter[int] = Counter()  # those of a lane whose addresses the data say, and how often
+        self.steps: Counter[int] | None = None  # those of a lane whose addresses the data say, and how often
 
     def went(self, place: int) -> None:
         """Note where the first lane went."""
@@ -187,10 +210,15 @@ class Row:
 
     def sent(self, place: int) -> None:
         """Note where the data sent the first lane: the step is that of most executions."""
-        if self.steps or self.last:
-            self.steps[place - self.last] += 1
-            step, times = self.steps.most_common(1)[0]
-            self.step = step if 2 * times >= self.steps.total() else 0
+        steps = self.steps
+        if steps is None:
+            steps = self.steps = Counter()
+        if steps.total() >= ENOUGH:
+            return
+        if steps or self.last:
+            steps[place - self.last] += 1
+            step, times = steps.most_common(1)[0]
+            self.step = step if 2 * times >= steps.total() else 0
         self.last = place
 
 
@@ -203,6 +231,7 @@ class Counters:
 
     def __init__(self, plan: Plan, merged: Mapping[int, tuple[int, int]]) -> None:
         """`merged`: of the memory instructions that the machine code has otherwise (`launch.run`)."""
+        self.plan = plan
         self.issued = merged
         self.merged = [0] * len(plan.code.accesses)
         self.patterns, self.seen = plan.patterns, plan.seen
@@ -330,14 +359,30 @@ class Counters:
             return
         key = told("rows", linear, int(address[0, 0]), size, mask, chunk)
         rows, mask, times = spread(address, mask, chunk)
-        pieces, ideal = recalled(key, chunk) or remembered(key, chunk, sectors(rows, size, mask))
+        pieces, ideal = recalled(key, chunk) or remembered(key, chunk, self.sectors(number, rows, size, mask))
         steps = thread_steps(linear, chunk) if type(linear) is Affine else None
         seen = self.look(number, array, rows, mask, size, steps)
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
         if type(linear) is Affine:
             row.went(int(rows[0, 0]))
-        elif (mask is None or mask[0, 0]) and row.steps.total() < ENOUGH:
+        elif mask is None or mask[0, 0]:
             row.sent(int(rows[0, 0]))
+
+    def sectors(self, number: int, rows: Array, size: int, mask: Array | None) -> tuple[int, int]:
+        """Return `sectors`, looked up where the instruction comes back to the same addresses often enough."""
+        tries = self.plan.tries.setdefault(number, [0, 0])
+        seldom = tries[0] >= FAIR_TRIAL and 2 * tries[1] < tries[0]
+        if seldom or rows.nbytes > MOST_CONTENT or self.remembered > MOST_REMEMBERED:
+            return sectors(rows, size, mask)
+        key = size, rows.tobytes(), None if mask is None else mask.tobytes()
+        tries[0] += 1
+        found = self.plan.sectors.get(key)
+        if found is None:
+            found = self.plan.sectors[key] = sectors(rows, size, mask)
+            self.remembered += rows.nbytes
+        else:
+            tries[1] += 1
+        return found
 
     def one_place(self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk) -> Look:
         """Return the pattern of lanes that all go to one place: how many of a warp they are."""

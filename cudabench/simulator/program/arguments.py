@@ -45,6 +45,18 @@ class Struct(NamedTuple):
         return bytes(content)
 
 
+class Rows(NamedTuple):
+    """Pointers to the rows of an array, so many of them, `pitch` bytes apart: what a kernel takes as `float **`."""
+
+    array: Array
+    number: int
+    pitch: int
+
+    def table(self, base: int) -> Array:
+        """Return the bytes of the pointers, given the array's address."""
+        return (np.arange(self.number, dtype=np.uint64) * np.uint64(self.pitch) + np.uint64(base)).view(np.uint8)
+
+
 def scalar_bytes(value: Any, parameter: Parameter, name: str) -> bytes:
     """Return the bytes of a scalar argument."""
     if isinstance(value, (bytes, bytearray, np.void)):

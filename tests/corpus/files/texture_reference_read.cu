@@ -1,6 +1,6 @@
 // A kernel reads a texture reference by a function, which CUDA 12 dropped; the message says what takes its place.
 // run: -k smooth -g 1 -b 32 --arg 'out=float32[32]:zeros'
-// expect: refused: texture reference 'profile'.*make it a parameter 'cudaTextureObject_t profile'.*tex1Dfetch<float>
+// expect: refused: texture reference 'profile'.*add a parameter 'cudaTextureObject_t profile', also to a function that reads it.*tex1Dfetch<float>
 // then: -k doubled -g 1 -b 32 --arg 'out=float32[32]:random' --expect 'out=2*out0'
 texture<float, 1, cudaReadModeElementType> profile;
 

@@ -1,0 +1,41 @@
+"""Arrays that a kernel takes as pointers to their rows: `float **a`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from cudabench.errors import UsageError
+from cudabench.model import Rows
+from cudabench.toolchain.source import KernelSource, Parameter
+from cudabench.userkernel.conforming import shape_text
+from cudabench.userkernel.values import Array
+
+
+@dataclass(frozen=True)
+class RowsArray(Array):
+    """An array that goes to the kernel as an array of pointers, one to each of its rows."""
+
+    @property
+    def argument(self) -> Rows:
+        """What a launch gets: the pointers to the rows of the buffer."""
+        pitch = math.prod(self.shape[1:]) * np.dtype(self.storage).itemsize
+        return Rows(self.name, self.shape[0], pitch)
+
+
+def of_pointers(parameter: Parameter) -> bool:
+    """Return whether a parameter points at pointers to numbers or structs, as `float **a` does."""
+    return parameter.pointer and parameter.type.endswith("*") and not parameter.type.endswith("**")
+
+
+def rows_of(array: Array, parameter: Parameter, kernel: KernelSource, where: str) -> RowsArray:
+    """Return an array by its rows. Raises UsageError where it has no rows."""
+    if len(array.shape) < 2:
+        raise UsageError(
+            f"{where}: '{parameter}' in {kernel.signature} is an array of pointers, one to each row, and "
+            f"{array.dtype}{shape_text(array.shape)} has no rows: give rows and columns, as in "
+            f"--arg '{array.name}={array.dtype}[16,{array.shape[0]}]:random'."
+        )
+    return RowsArray(**{one.name: getattr(array, one.name) for one in fields(Array)})
