@@ -1,6 +1,6 @@
 """Mutants of the chapters: which small faults the simulator finds, and which it does not.
 
-    python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--again LOG] [--every N]      # minutes for each operation
+    python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--keep FILE] [--again LOG] [--every N]     # hours for all
 
 Each mutant changes one line of a chapter, in a kernel or in a device function that kernels call: a barrier or a fence
 is dropped, a guard too, `<` becomes `<=`, an index is shifted by one, a row of a shared tile is shorter by one. It is
@@ -9,13 +9,17 @@ at one of the sizes, blocks, grids, types and architectures of `TRIES`, or of `P
 optimisation as well, as by `check`; the rung itself is right at all of them, which is held. One that only fails, since
 it never ends, counts for itself, and one that the compiler refuses is none. Prints those that are not found.
 `EQUIVALENT` says of which ones it is known that they do no harm, `UNSEEN` of which ones that they would and that the
-simulator does not see it. `--again` runs only those that an earlier output calls NOT FOUND, failed or refused, and
-`--every` one of N. Ends with exit code 1 where one is neither found nor explained.
+simulator does not see it. `--keep` appends how each mutant ends to a file, one JSON object a line, and runs none that
+the file has of a chapter with this text: a run that was interrupted goes on there. `--again` runs only those that an
+earlier output calls NOT FOUND, failed or refused, and `--every` one of N. Ends with exit code 1 where one is neither
+found nor explained.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import re
 import sys
 import time
@@ -468,6 +472,7 @@ def main() -> int:
     """Run the mutants of the operations that are named, or of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("operations", nargs="*", metavar="OPERATION[:FUNCTION]")
+    parser.add_argument("--keep", type=Path, metavar="FILE")
     parser.add_argument("--again", type=Path, metavar="LOG")
     parser.add_argument("--every", type=int, default=1, metavar="N")
     given = parser.parse_args()
@@ -475,7 +480,7 @@ def main() -> int:
     total: Counter[str] = Counter()
     for words in given.operations or operations.SUMMARIES:
         name, _, function = words.partition(":")
-        counts = of_operation(name, function, again, given.every)
+        counts = of_operation(name, function, again, given.every, given.keep)
         print(f"{name}: " + words_of(counts), flush=True)
         total += counts
     print("all: " + words_of(total))
@@ -490,9 +495,12 @@ def words_of(counts: Counter[str]) -> str:
     return ", ".join(f"{counts[one]} {one}" for one in ENDS if counts[one] or one == ENDS[0])
 
 
-def of_operation(name: str, only: str = "", again: set[tuple[str, ...]] | None = None, every: int = 1) -> Counter[str]:
+def of_operation(
+    name: str, only: str = "", again: set[tuple[str, ...]] | None = None, every: int = 1, keep: Path | None = None
+) -> Counter[str]:
     """Run the mutants of an operation, or of one function; print those that are not found, return how many are what."""
     counts: Counter[str] = Counter()
+    kept = ends_kept(keep)
     tries = [
         (settings, rung.name, case)
         for settings in (*TRIES.get(name, ({},)), *PLAIN.get(name, ({"bounds": True},)))
@@ -521,9 +529,10 @@ def of_operation(name: str, only: str = "", again: set[tuple[str, ...]] | None =
             if number % every:
                 continue
             key = (name, mutant.rule, mutant.before)
+            content = hashlib.sha256(mutant.of(text).encode()).hexdigest()
             which = f"{name} {function.name}, line {mutant.line}, {mutant.rule}"
-            end, said = "ok", ""
-            for at, settings, rung, case in users:
+            end, said, settings, rung = kept.get((name, content), ("", "", {}, ""))
+            for at, settings, rung, case in users if not end else ():
                 if at not in right:
                     start = time.monotonic()
                     itself = end_of(name, case, case.source.text + "\n", settings, 1200)
@@ -533,6 +542,9 @@ def of_operation(name: str, only: str = "", again: set[tuple[str, ...]] | None =
                 end, said = end_of(name, case, mutant.of(case.source.text), settings, 60 + 20 * right[at])
                 if end != "ok":
                     break
+            if keep is not None and (name, content) not in kept:
+                with keep.open("a", encoding="utf-8") as file:
+                    print(json.dumps([name, content, end, said, settings, rung, which]), file=file)
             if end == "ok":
                 said = EQUIVALENT.get(key) or UNSEEN.get(key) or ""
                 end = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
@@ -546,6 +558,15 @@ def of_operation(name: str, only: str = "", again: set[tuple[str, ...]] | None =
         if counts != before:
             print(f"{name} {function.name}: " + words_of(counts - before), flush=True)
     return counts
+
+
+def ends_kept(keep: Path | None) -> dict[tuple[str, str], tuple[str, str, dict[str, Any], str]]:
+    """Return how mutants ended in earlier runs, why, with which settings and rung, by operation and changed chapter."""
+    lines = keep.read_text(encoding="utf-8").splitlines() if keep is not None and keep.exists() else []
+    return {
+        (name, content): (end, said, settings, rung)
+        for name, content, end, said, settings, rung, _ in map(json.loads, lines)
+    }
 
 
 def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
