@@ -76,6 +76,7 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"grid": (999,)},
         {"size": (250, 133), "only": ("ragged",)},
         {"size": (224, 133), "only": ("ragged",)},
+        {"dtype": "int8", "size": (64, 144), "only": ("vector",), "of": ("turn_bytes",)},
     ),
     # Sizes of one block come together, since what is compiled is kept. Small tiles compile fast, and their rings of
     # stages turn often. Blocks that are not square have threads to spare; 72 is whole steps, 150 more than one tile.
@@ -163,6 +164,10 @@ PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
         {"bounds": True, "size": (150, 24, 150), "only": ("wgmma", "wgmma-split")},
     ),
     "matvec": ({"bounds": True, "size": (67, 130)},),
+    "transpose": (
+        {"bounds": True},
+        {"bounds": True, "dtype": "int8", "size": (64, 144), "only": ("vector",), "of": ("turn_bytes",)},
+    ),
     "solve": (
         {"bounds": True, "size": (40,), "block": (8, 4), "only": ("fused",)},
         {
