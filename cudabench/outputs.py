@@ -101,6 +101,12 @@ def note_read(path: str | Path) -> None:
         _named.reads(path)
 
 
+def note_taken_up(path: Path) -> None:
+    """Note a file that a command line goes on with: what it holds is read, and written again with more."""
+    if _named is not None:
+        _named.written(Path(os.path.realpath(path)))
+
+
 def is_file(path: Path) -> bool:
     """Tell whether a path leads to a regular file, or to a free name for one, which can be written again and again.
 
