@@ -1,6 +1,6 @@
 """Mutants of the chapters: which small faults the simulator finds, and which it does not.
 
-    python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--again LOG] [--every N]      # minutes for each operation
+    python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--keep FILE] [--again LOG] [--every N]     # hours for all
 
 Each mutant changes one line of a chapter, in a kernel or in a device function that kernels call: a barrier or a fence
 is dropped, a guard too, `<` becomes `<=`, an index is shifted by one, a row of a shared tile is shorter by one. It is
@@ -9,13 +9,17 @@ at one of the sizes, blocks, grids, types and architectures of `TRIES`, or of `P
 optimisation as well, as by `check`; the rung itself is right at all of them, which is held. One that only fails, since
 it never ends, counts for itself, and one that the compiler refuses is none. Prints those that are not found.
 `EQUIVALENT` says of which ones it is known that they do no harm, `UNSEEN` of which ones that they would and that the
-simulator does not see it. `--again` runs only those that an earlier output calls NOT FOUND, failed or refused, and
-`--every` one of N. Ends with exit code 1 where one is neither found nor explained.
+simulator does not see it. `--keep` appends how each mutant ends to a file, one JSON object a line, and runs none that
+the file has of a chapter with this text: a run that was interrupted goes on there. `--again` runs only those that an
+earlier output calls NOT FOUND, failed or refused, and `--every` one of N. Ends with exit code 1 where one is neither
+found nor explained.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import re
 import sys
 import time
@@ -72,6 +76,7 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"grid": (999,)},
         {"size": (250, 133), "only": ("ragged",)},
         {"size": (224, 133), "only": ("ragged",)},
+        {"dtype": "int8", "size": (64, 144), "only": ("vector",), "of": ("turn_bytes",)},
     ),
     # Sizes of one block come together, since what is compiled is kept. Small tiles compile fast, and their rings of
     # stages turn often. Blocks that are not square have threads to spare; 72 is whole steps, 150 more than one tile.
@@ -90,6 +95,14 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"dtype": "float16", "size": (136, 328, 136), "only": ("half",)},
         {"defines": {"SLICES": "4"}, "size": (66, 36, 132), "only": ("sliced",)},
         {"defines": {"SLICES": "4"}, "size": (67, 70, 133), "only": ("sliced",)},
+        # Whole tiles, without any check; and steps enough that each stage of a ring is filled twice.
+        {
+            "block": (8, 8),
+            "size": (64, 64, 64),
+            "defines": {"WTM": "4", "WTN": "4", "WTK": "8"},
+            "only": ("warp-tile",),
+        },
+        {"size": (132, 264, 132), "only": ("tma-split",), "of": ("matmul_tma_split",)},
         {"block": (32, 6), "size": (150, 24, 150), "only": ("tensor", "sliced")},  # rows that threads share unevenly
         {"block": (32, 8), "only": ("naive", "tiled", *TILED)},
         {"block": (8, 32), "only": ("naive", "tiled", *TILED)},
@@ -159,6 +172,10 @@ PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
         {"bounds": True, "size": (150, 24, 150), "only": ("wgmma", "wgmma-split")},
     ),
     "matvec": ({"bounds": True, "size": (67, 130)},),
+    "transpose": (
+        {"bounds": True},
+        {"bounds": True, "dtype": "int8", "size": (64, 144), "only": ("vector",), "of": ("turn_bytes",)},
+    ),
     "solve": (
         {"bounds": True, "size": (40,), "block": (8, 4), "only": ("fused",)},
         {
@@ -385,6 +402,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "for (unsigned c = 0; c < VEC && from + c < (size_t)nx * ny; c++)",
     ): "only where the matrix ends within the vector, which is checked",
     (
+        "matmul",
+        "< to <=",
+        "for (int stage = 0; stage < ESTAGES; stage++)",
+    ): "a barrier more lies in the room that aligning the tiles leaves, and nobody uses it",
+    (
         "blur",
         "< to <=",
         "for (int w = -NEAR; w < WORDS + NEAR; w++)",
@@ -392,7 +414,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
 }
 # The reasons are those of docs/simulator.md.
 UNSEEN: dict[tuple[str, str, str], str] = {
-    ("blur", "< to <=", "for (int b = 0; b < 4; b++) {"): "a shift by 32 bits, which is undefined and gives 0",
+    (
+        "blur",
+        "< to <=",
+        "for (int b = 0; b < 4; b++) {",
+    ): "a shift by 32 bits, undefined in C++: the compiler makes the same PTX of it, without optimisation PTX gives 0",
+    (
+        "matmul",
+        "drop a barrier",
+        "__syncwarp();",
+    ): "one lane arrives at an mbarrier for its warp, whose other lanes' stores count as ordered",
 }
 KEYS = {"architecture", "only", "of", "bounds", "without"}  # of a try, that are no part of a request
 LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\((?:NOT FOUND|failed|refused)")
@@ -468,6 +499,7 @@ def main() -> int:
     """Run the mutants of the operations that are named, or of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("operations", nargs="*", metavar="OPERATION[:FUNCTION]")
+    parser.add_argument("--keep", type=Path, metavar="FILE")
     parser.add_argument("--again", type=Path, metavar="LOG")
     parser.add_argument("--every", type=int, default=1, metavar="N")
     given = parser.parse_args()
@@ -475,7 +507,7 @@ def main() -> int:
     total: Counter[str] = Counter()
     for words in given.operations or operations.SUMMARIES:
         name, _, function = words.partition(":")
-        counts = of_operation(name, function, again, given.every)
+        counts = of_operation(name, function, again, given.every, given.keep)
         print(f"{name}: " + words_of(counts), flush=True)
         total += counts
     print("all: " + words_of(total))
@@ -490,9 +522,12 @@ def words_of(counts: Counter[str]) -> str:
     return ", ".join(f"{counts[one]} {one}" for one in ENDS if counts[one] or one == ENDS[0])
 
 
-def of_operation(name: str, only: str = "", again: set[tuple[str, ...]] | None = None, every: int = 1) -> Counter[str]:
+def of_operation(
+    name: str, only: str = "", again: set[tuple[str, ...]] | None = None, every: int = 1, keep: Path | None = None
+) -> Counter[str]:
     """Run the mutants of an operation, or of one function; print those that are not found, return how many are what."""
     counts: Counter[str] = Counter()
+    kept = ends_kept(keep)
     tries = [
         (settings, rung.name, case)
         for settings in (*TRIES.get(name, ({},)), *PLAIN.get(name, ({"bounds": True},)))
@@ -521,9 +556,10 @@ def of_operation(name: str, only: str = "", again: set[tuple[str, ...]] | None =
             if number % every:
                 continue
             key = (name, mutant.rule, mutant.before)
+            content = hashlib.sha256(mutant.of(text).encode()).hexdigest()
             which = f"{name} {function.name}, line {mutant.line}, {mutant.rule}"
-            end, said = "ok", ""
-            for at, settings, rung, case in users:
+            end, said, settings, rung = kept.get((name, content), ("", "", {}, ""))
+            for at, settings, rung, case in users if not end else ():
                 if at not in right:
                     start = time.monotonic()
                     itself = end_of(name, case, case.source.text + "\n", settings, 1200)
@@ -533,6 +569,9 @@ def of_operation(name: str, only: str = "", again: set[tuple[str, ...]] | None =
                 end, said = end_of(name, case, mutant.of(case.source.text), settings, 60 + 20 * right[at])
                 if end != "ok":
                     break
+            if keep is not None and (name, content) not in kept:
+                with keep.open("a", encoding="utf-8") as file:
+                    print(json.dumps([name, content, end, said, settings, rung, which]), file=file)
             if end == "ok":
                 said = EQUIVALENT.get(key) or UNSEEN.get(key) or ""
                 end = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
@@ -546,6 +585,15 @@ def of_operation(name: str, only: str = "", again: set[tuple[str, ...]] | None =
         if counts != before:
             print(f"{name} {function.name}: " + words_of(counts - before), flush=True)
     return counts
+
+
+def ends_kept(keep: Path | None) -> dict[tuple[str, str], tuple[str, str, dict[str, Any], str]]:
+    """Return how mutants ended in earlier runs, why, with which settings and rung, by operation and changed chapter."""
+    lines = keep.read_text(encoding="utf-8").splitlines() if keep is not None and keep.exists() else []
+    return {
+        (name, content): (end, said, settings, rung)
+        for name, content, end, said, settings, rung, _ in map(json.loads, lines)
+    }
 
 
 def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:

@@ -777,7 +777,11 @@ class Counted:
 class Hazard:
     """A fault that the simulator saw: where first, how often."""
 
-    kind: Annotated[str, "race, out-of-bounds, use-after-free, uninitialized-shared, divergent-barrier, misaligned."]
+    kind: Annotated[
+        str,
+        "race, out-of-bounds, use-after-free, uninitialized-shared, divergent-barrier, misaligned, deadlock, "
+        "endless-loop.",
+    ]
     line: Annotated[int, "Line of the source, from 1."]
     source: Annotated[str, "Text of the line."]
     block: Annotated[Dim, "First block in which it occurs (x, y, z)."]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from cudabench.errors import CudabenchError
+from cudabench.errors import CudabenchError, UsageError
 
 Fill = Callable[[IO[bytes]], object]
 
@@ -49,6 +49,62 @@ class Place:
 
     file: Path | None = None
     descriptor: int | None = None
+
+
+class Named:
+    """The files that a command line names: those that it reads, and those that an option is to replace.
+
+    None may be both, nor may two options replace one: `--json k.cu` in place of `--source k.cu` would cost the source.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[Path, Path] = {}
+        self._replaced: dict[Path, tuple[str, Path]] = {}
+
+    def reads(self, path: str | Path) -> None:
+        """Note a file that is about to be read. Raises UsageError where an option is to replace it."""
+        file = Path(os.path.realpath(path))
+        if file in self._replaced and file not in self._read:
+            raise self._both(*self._replaced[file])
+        self._read[file] = Path(path)
+
+    def replaces(self, option: str, path: Path, file: Path) -> None:
+        """Note a file that an option is to replace. Raises UsageError where it is read, or another option's too."""
+        if file in self._read and file not in self._replaced:
+            raise self._both(option, path)
+        other, _ = self._replaced.setdefault(file, (option, path))
+        if other != option:
+            raise UsageError(f"{option} {_short(path)} is the file that {other} writes too: name another file.")
+
+    def written(self, file: Path) -> None:
+        """Note a file that is written from now on, and may be read back."""
+        if file in self._replaced:
+            self._read[file] = file
+
+    @staticmethod
+    def _both(option: str, path: Path) -> UsageError:
+        return UsageError(f"{option} {_short(path)} would replace a file that this command reads: name another file.")
+
+
+_named: Named | None = None
+
+
+def begin_command() -> None:
+    """Forget the files of the command line before; from here on those of one are kept apart."""
+    global _named
+    _named = Named()
+
+
+def note_read(path: str | Path) -> None:
+    """Note a file that a command line reads. Raises UsageError where one of its options is to replace it."""
+    if _named is not None:
+        _named.reads(path)
+
+
+def note_taken_up(path: Path) -> None:
+    """Note a file that a command line goes on with: what it holds is read, and written again with more."""
+    if _named is not None:
+        _named.written(Path(os.path.realpath(path)))
 
 
 def is_file(path: Path) -> bool:
@@ -83,6 +139,8 @@ def check_target(path: Path, option: str = "--json") -> None:
         raise CudabenchError(f"{label}: the folder {_short(shown)} does not exist; make it first.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise CudabenchError(f"{label}: no permission to write in {_short(folder)}; name another folder.")
+    if _named is not None:
+        _named.replaces(option, path, place.file)
 
 
 def write_whole(path: Path, content: bytes, label: str | None = None) -> None:
@@ -110,6 +168,8 @@ def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
     try:
         if place.file is not None:
             _replace(place.file, fill)
+            if _named is not None:
+                _named.written(place.file)
             return
         # Neither a pipe nor a device can be sought in, which writers of arrays and pictures want.
         whole = io.BytesIO()

@@ -44,9 +44,12 @@ def _whole(digits: str) -> int:
 def check_regular(path: str | Path, *, handed_over: bool = False) -> None:
     """Raise OSError where a path leads to a pipe, a device or a socket; nothing is opened.
 
-    `handed_over`: descriptors of this process, as /dev/fd/63 of `<(command)`, may be any of those.
+    Raises UsageError where an option of the command line is to replace the file. `handed_over`: descriptors of this
+    process, as /dev/fd/63 of `<(command)`, may be any of those.
     """
     kind = KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    if kind is None:
+        outputs.note_read(path)
     if kind is None or (handed_over and outputs.descriptor(Path(path)) is not None):
         return
     raise OSError(errno.EINVAL, f"it is {kind} and no regular file")

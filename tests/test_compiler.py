@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -601,3 +602,16 @@ def test_what_lies_beside_nvrtc_is_loaded_with_it(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_what_was_compiled_before_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text that NVRTC cannot compile without optimisation leaves the next one's loops unrolled, its array in
+    registers: every compile is a process' first."""
+    monkeypatch.setenv("CUDABENCH_CACHE", "off")
+    turns = "__global__ void turn(float *x) { float v[16];\n#pragma unroll\nfor (int i = 0; i < 16; i++) v[i] = x[i];\n"
+    turns += "#pragma unroll\nfor (int i = 0; i < 16; i++) { float s = 0;\n#pragma unroll\n"
+    turns += "for (int j = 0; j < 16; j++) s += v[(i + j) % 16] * v[j]; x[i] = s; } }"
+    dots = "__global__ void dots(unsigned *x) { x[0] = __dp4a(x[1], x[2], x[3]); }"
+    with contextlib.suppress(CompilerError):
+        compile_ptx(dots, "dots.cu", arch="sm_90", debug=True, backend="nvrtc")
+    assert ".local" not in compile_ptx(turns, "turn.cu", arch="sm_90", backend="nvrtc").ptx

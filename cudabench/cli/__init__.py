@@ -17,6 +17,7 @@ from cudabench.cli.groups import LazyGroup
 from cudabench.cli.process import Terminated, heed_termination, output_fault, prepare_streams
 from cudabench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, NO_MEMORY, CudabenchError
 from cudabench.measure import provenance
+from cudabench.outputs import begin_command
 
 COMMANDS = {
     "list": "Show the kernels of each operation: id, name, idea, default block.",
@@ -110,6 +111,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         return _say(shortened(message, words), code)
 
     provenance.COMMAND.set(tuple(words))
+    begin_command()
     try:
         value: Any = group.main(args=words, prog_name="cudabench", standalone_mode=False)
         return value if isinstance(value, int) else 0

@@ -17,6 +17,7 @@ from cudabench import operations
 from cudabench.cli import options as families
 from cudabench.cli.groups import FILE, LazyGroup
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, EXIT_WRONG, UsageError
+from cudabench.outputs import note_taken_up
 
 if TYPE_CHECKING:
     from cudabench.cards.load import Card
@@ -323,6 +324,7 @@ def _carry_out(asked: _Asked, given: Mapping[str, Any]) -> int:
     if given["resume"] and Path(given["resume"]).exists():
         from cudabench.results import file as results
 
+        note_taken_up(Path(given["resume"]))
         before = sweep.known(results.load(given["resume"]), given["resume"], run, _plain(asked.fixed))
     finals: list[Final] = []
     done: list[bool] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.locks import Locks
 from cudabench.simulator.check.proxies import Proxies
 from cudabench.simulator.check.shared_races import SharedRaces
+from cudabench.simulator.check.waits import FIRST, Waits
 from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters, active, active_lanes, active_warps
 from cudabench.simulator.count.trace import Recorder
@@ -78,6 +79,10 @@ class Machine:
         self.tensor_maps: dict[int, Any] = {}  # by handle
         self.cluster_races = clusters.ClusterRaces(self)
         self.proxies = Proxies(self)
+        self.watch: Waits | None = None  # a look whether the launch ever ends
+        self.next_look = min(FIRST, budget)  # the steps at which it begins
+        self.last_chunk = True  # whether all blocks that have not run yet are in the chunk
+        self.loose: set[int] = set()  # collectives that lanes run without others that wait there
         self.spins = False  # whether lanes found that what they wait for is not over
         self.asleep: set[int] = set()  # blocks of code at which lanes found so
         self.grid_barrier = 0  # the address of what a cooperative launch has
@@ -193,8 +198,10 @@ class Machine:
         total = self.plan.blocks
         done = 0
         with np.errstate(all="ignore"):
+            whole = total == self.grid[0] * self.grid[1] * self.grid[2]  # no sample of the grid
             for origin, chunk in self.plan.chunks:
                 chunk.origin = origin
+                self.last_chunk = whole and done + chunk.blocks == total
                 self.run_chunk(chunk)
                 done += chunk.blocks
                 if self.progress is not None:
@@ -236,6 +243,8 @@ class Machine:
         parked: list[tuple[int, Array | None, Op, Barrier]] = []
         self.exited = None
         self.asleep.clear()
+        self.loose.clear()
+        self.watch = None
         self.ready, self.waiting, self.parked = ready, waiting, parked
         turn = BURST
         nothing: frozenset[int] = frozenset()
@@ -243,6 +252,7 @@ class Machine:
         while True:
             forced = False
             if ready:
+                awake: Collection[int] = self.watch.turn() if self.watch is not None else ()
                 if len(ready) == 1 and not waiting and not parked:
                     number, mask = ready.popitem()
                     self.keep = nothing
@@ -250,21 +260,26 @@ class Machine:
                     turn += 1
                     # Lanes that spin on a lock must not starve the lane that holds it.
                     late = turn % FAIRNESS < BURST
-                    if parked and turn % FAIRNESS == 0 and self.release(spinning=True):
-                        continue  # what they spin on may be for a block at a barrier to write
+                    if turn % FAIRNESS == 0:
+                        self.reconsider()
+                        if parked and self.release(spinning=True):
+                            continue  # what they spin on may be for a block at a barrier to write
                     if len(ready) == 1:
                         (number,) = ready
                     else:
-                        number = max(ready, key=rank) if late else min(ready, key=rank)
-                    if self.asleep and not late:
+                        number = max(ready, key=rank) if late else min(awake or ready, key=rank)
+                    if self.asleep and not late and not awake:
                         awake = ready.keys() - self.asleep
                         if not awake:
                             self.asleep.clear()
+                            self.reconsider()
                             if parked and self.release(spinning=True):
                                 continue
                         number = min(awake or ready, key=rank)
                     mask = ready.pop(number)
-                    if number in waiting:
+                    if number in self.loose:
+                        self.loose.discard(number)
+                    elif number in waiting:
                         mask = self.union(mask, waiting.pop(number))
                     self.keep = self.others()
             elif waiting:
@@ -291,8 +306,8 @@ class Machine:
                     self.hazards.warp_barrier(self, block.ops[0], missing)
             weight = block.weight
             self.steps += weight
-            if self.steps > self.budget or time.monotonic() > self.deadline:
-                self.exhausted(block)
+            if self.steps > self.next_look or time.monotonic() > self.deadline:
+                self.examine(block, number, mask)
             count, active_ = active(mask, chunk)
             self._warps = count
             self.instructions += weight * count
@@ -622,6 +637,37 @@ class Machine:
         if self.exited is not None:
             absent &= ~self.exited
         return absent if absent.any() else None
+
+    def reconsider(self) -> bool:
+        """Let lanes go on that waited for others of their warps, all of whom are there by now or have ended; return
+        whether there are any."""
+        found = False
+        mask, warps = self.mask, self._warps
+        for number in [*self.waiting]:
+            self.mask, self._warps = self.waiting[number], -1
+            lanes = self.lanes()
+            absent = self.missing(self.code.blocks[number].ops[0])
+            if absent is None:
+                self.arrive(number, self.waiting.pop(number))
+                found = True
+                continue
+            held = absent.reshape(self.chunk.blocks, self.chunk.warps, 32).any(axis=2).repeat(32, axis=1)
+            free = self.chunk.real(lanes & ~held)
+            if free.any() and number not in self.ready:
+                self.waiting[number] = self.chunk.real(lanes & held)
+                self.ready[number] = free
+                self.loose.add(number)
+                found = True
+        self.mask, self._warps = mask, warps
+        return found
+
+    def examine(self, block: Block, number: int, mask: Array | None) -> None:
+        """Stop a launch that ran through its budget of steps or time; see whether another ever ends."""
+        if self.steps > self.budget or time.monotonic() > self.deadline:
+            self.exhausted(block)
+        if self.watch is None:
+            self.watch, self.next_look = Waits(self), -1
+        self.watch.ran(number, mask)
 
     def exhausted(self, block: Block) -> None:
         """Stop a launch that ran through its budget of steps or time."""

@@ -182,7 +182,7 @@ class _Process:
 
         def stop() -> None:
             late.set()
-            process.kill()
+            confined.end_group(process)
 
         watch = threading.Timer(seconds, stop)
         watch.daemon = True

@@ -4,6 +4,9 @@
 
 takes requests on standard input and answers each on standard output, marshalled behind their length. A compile that
 lasts longer than SECONDS ends the process, and its address space has at most BYTES besides those of the library.
+
+Each compile is a process' first, a copy of one that has loaded the library: what NVRTC makes of a text depends on what
+it compiled before. After two texts without optimisation one with it came out with its arrays in local memory (13.5).
 """
 
 import contextlib
@@ -119,12 +122,46 @@ def _bounded(nbytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
-def main(seconds: int, nbytes: int) -> None:
-    """Compile until standard input ends."""
+def _ends_with_parent() -> None:
     if sys.platform == "linux":
         import ctypes
 
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the parent, in a compile too
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: in a compile too
+
+
+def _answer(compiler: Compiler, request: dict[str, Any], seconds: int) -> dict[str, Any]:
+    if hasattr(signal, "alarm"):
+        signal.alarm(seconds)  # the parent ends it first; this is for one that is gone or stopped
+    try:
+        return compiler.compile(request)
+    except MemoryError:
+        return {"log": b"", "fault": "NVRTC_ERROR_OUT_OF_MEMORY"}
+    finally:
+        if hasattr(signal, "alarm"):
+            signal.alarm(0)
+
+
+def _fork() -> int | None:
+    """Return the copy's number, 0 in the copy itself, and None where there can be none."""
+    try:
+        return os.fork() if hasattr(os, "fork") else None
+    except OSError:
+        return None
+
+
+def _end_as(status: int) -> None:
+    """End as a copy of this process has ended, which says what went wrong."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def main(seconds: int, nbytes: int) -> None:
+    """Compile until standard input ends."""
+    _ends_with_parent()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the library itself prints is no answer
     compiler = None
@@ -142,15 +179,17 @@ def main(seconds: int, nbytes: int) -> None:
             _bounded(nbytes)
         with contextlib.suppress(OSError):
             os.chdir(request["folder"])  # what relative names mean
-        if hasattr(signal, "alarm"):
-            signal.alarm(seconds)  # the parent ends it first; this is for one that is gone or stopped
-        try:
-            answer = compiler.compile(request)
-        except MemoryError:
-            answer = {"log": b"", "fault": "NVRTC_ERROR_OUT_OF_MEMORY"}
-        if hasattr(signal, "alarm"):
-            signal.alarm(0)
-        put(answers, answer)
+        copy = _fork()
+        if copy is None:
+            put(answers, _answer(compiler, request, seconds))
+        elif copy == 0:
+            _ends_with_parent()
+            put(answers, _answer(compiler, request, seconds))
+            os._exit(0)
+        else:
+            _, status = os.waitpid(copy, 0)
+            if status:
+                _end_as(status)
 
 
 if __name__ == "__main__":

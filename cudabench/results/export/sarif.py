@@ -70,6 +70,18 @@ RULES = {
             "Move __syncthreads() out of the branch.",
         ),
         Rule(
+            "deadlock",
+            "Threads wait for what no thread will bring any more.",
+            "error",
+            "See that whoever is waited for comes there: the message names what is missing.",
+        ),
+        Rule(
+            "endless-loop",
+            "Threads go round a loop that nothing ends.",
+            "error",
+            "Let the loop change what its condition depends on.",
+        ),
+        Rule(
             "misaligned",
             "An address is no multiple of the size of the access.",
             "error",

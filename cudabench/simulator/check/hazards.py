@@ -148,7 +148,8 @@ class Hazards:
             away = lanes[row] & ~here
             if other_op is not op and away.any():
                 other = chunk.thread_index(int(np.argmax(away)))
-                reason = f"thread {other} waits at the barrier in line {other_op.line.line} instead"
+                what = "at the barrier in line" if other_op.kind == "barrier" else "in line"
+                reason = f"thread {other} waits {what} {other_op.line.line} instead"
                 break
         else:
             gone = (

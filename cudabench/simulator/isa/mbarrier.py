@@ -99,6 +99,20 @@ def arrived(word: int, count: int, more: int, dropped: int = 0) -> int:
     )
 
 
+def lacks(word: int) -> str:
+    """Return what a barrier's phase lacks, for a message."""
+    pending, expected = word & _FIELD, word >> 20 & _FIELD
+    nbytes = (word >> _BYTES_SHIFT & _BYTES_MASK) - _BYTES_BIAS
+    if not expected:
+        return "nobody has initialised it"
+    parts = [f"{pending} of {expected} arrivals"] if pending else []
+    parts += [f"{nbytes} bytes that are expected"] if nbytes > 0 else []
+    if nbytes < 0:
+        return f"{-nbytes} bytes have come that nobody expects"
+    verb = "are" if len(parts) > 1 or pending != 1 else "is"
+    return f"{' and '.join(parts)} {verb} missing" if parts else "it has just begun"
+
+
 def complete(machine: Machine, block: int, offset: int, nbytes: int) -> None:
     """Tell a block's barrier that bytes have arrived."""
     words = machine.shared[block].view(np.uint64)

@@ -160,7 +160,7 @@ class Builder:
         self.shared_accesses: list[BoundedAccess] = []
         self.shared_addresses: dict[tuple[str, int], int] = {}  # registers, by array and offset
         self.orders = False  # whether anything but an atomic may order blocks: a fence, or an access with an order
-        self.address_register = -1
+        self.address_register, self.address_offset = -1, 0
         self.ins: Instruction = None  # type: ignore[assignment]
         self.calls = Calls(module, name)
         self.shared_functions = {
@@ -397,6 +397,7 @@ class Builder:
             self.address_register = self.constant(0, 64)
         else:
             self.address_register = self.source(Symbol(operand.base), "b64")
+        self.address_offset = operand.offset
         return self.address_register, operand.offset
 
     def access(self, space: str, kind: AccessKind, size: int, granule: int, what: str = "") -> int:
@@ -668,7 +669,7 @@ class Builder:
         if ins.opcode != "ret":
             op.labels = tuple(name + self.frame.suffix for name in op.labels)
         op.line, op.opcode = ins.location, ins.opcode
-        op.defs, op.address = tuple(self.defs), self.address_register
+        op.defs, op.address, op.offset = tuple(self.defs), self.address_register, self.address_offset
         op.pointer = self.local_pointer(ins) if self.pointer is None else self.pointer
         if ins.guard is not None:
             guard, _ = self.predicate(Symbol(ins.guard))

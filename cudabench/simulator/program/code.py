@@ -70,14 +70,14 @@ class Op:
     guard: the predicate's register, or -1. defs, uses: registers written and read. members (of a collective): the
     lanes of the warp that must meet, as bits, or None for all. labels, targets (of a branch): where it may lead, as
     names until the blocks are cut and as block numbers from then on. selector: the register that picks from them.
-    address: the register that a memory instruction's address is in, or -1.
+    address: the register that a memory instruction's address is in, or -1; offset: the bytes to add to it.
     pointer: what the results point to (see `flow.points_to`), or None: what the operands point to. site: of a call,
     what it may reach: its targets are their first blocks, in their order, then the block behind the call.
     """
 
     __slots__ = (
-        "address", "barrier", "defs", "guard", "inverted", "kind", "labels", "line", "members", "opcode", "pointer",
-        "run", "selector", "site", "targets", "uses",
+        "address", "barrier", "defs", "guard", "inverted", "kind", "labels", "line", "members", "offset",
+        "opcode", "pointer", "run", "selector", "site", "targets", "uses",
     )  # fmt: skip
 
     def __init__(self, run: Run | None, kind: Kind, line: Location) -> None:
@@ -93,6 +93,7 @@ class Op:
         self.targets: tuple[int, ...] = ()
         self.selector = -1
         self.address = -1
+        self.offset = 0
         self.barrier: Barrier | None = None
         self.members: Callable[[Machine], Array | None] | None = None
         self.pointer: int | None = None

@@ -1,0 +1,395 @@
+"""Waits that nothing ends: told by a state that comes back.
+
+Threads that are where they were, with all that their way depends on as it was, in memory that nobody has changed
+meanwhile, will do the same again and again, in whatever order they run. Where that holds for every thread that is left,
+and the others wait at barriers for them, nothing ends the launch: a deadlock, or a loop that goes round for ever.
+
+A long launch is looked at from time to time. Such a look begins with registers alone, goes on with memory once lanes
+have come back, and ends as soon as anybody changes what lies in memory. Lanes that have come back rest until all have.
+What counts (a number of tries), reads the clock or takes turns in memory does not come back, and is left to the limits
+of a launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cudabench.simulator.check.hazards import first_lane, readable
+from cudabench.simulator.clusters import resolve
+from cudabench.simulator.errors import BudgetExceeded
+from cudabench.simulator.isa.mbarrier import lacks
+from cudabench.simulator.memory import SHARED_WINDOW, flat
+from cudabench.simulator.program.code import Op
+from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
+FIRST = 20_000  # steps of a launch before the first look; the next comes when twice as many are done
+TURNS = 4096  # of a look at most, or so many steps of the launch to one:
+SHARE = 16
+EPOCH = 16  # turns until lanes are compared with where they are then, at first
+MOST_BYTES = 1 << 28  # of memory that is compared
+# What may write memory. All else only computes, reads, or sends lanes on their way.
+WRITERS = frozenset(("st", "atom", "red", "cp", "call", "mbarrier", "stmatrix", "wmma", "sust"))
+SPACES = ("shared", "global", "local")
+
+
+class Waits:
+    """One look at a launch."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.turns, self.next, self.length = 0, 1, EPOCH
+        self.most = max(TURNS, machine.steps // SHARE)
+        self.with_memory = False
+        self.blocks: set[int] = set()  # of code, that ran
+        self.dirty: set[str] = set()  # memories that the block before may have written
+        self.copies: dict[str, list[Array]] = {}
+        self.last: tuple[int, Array | None] | None = None
+        self.seen: dict[int, tuple[Op, Array, Value]] = {}  # what lanes wait for, with its address
+        self.kinds: dict[int, tuple[set[str], int]] = {}  # by line of the PTX: spaces of what is accessed there, bytes
+        for access in machine.code.accesses:
+            spaces, _ = self.kinds.setdefault(access.location.ptx_line, (set(), access.size))
+            spaces.add(access.space)
+        self.needed: dict[frozenset[int], frozenset[int] | None] = {}
+
+    # From turn to turn.
+
+    def ran(self, number: int, mask: Array | None) -> None:
+        """Note a block of code that is about to run, and the lanes that run it."""
+        self.last = number, mask
+        if self.turns == 0:
+            return
+        np.logical_or(self.moved, True if mask is None else mask, out=self.moved)
+        self.blocks.add(number)
+        if self.with_memory:
+            block = self.machine.code.blocks[number]
+            for op in block.ops:
+                if op.opcode in WRITERS:
+                    self.dirty |= self.written(op)
+            for space in self.dirty - self.copies.keys():
+                self.copies[space] = self.memory(space)
+
+    def turn(self) -> Collection[int]:
+        """Return the blocks of code of which one is to run next; none where it does not matter.
+
+        Raises BudgetExceeded, its hazards recorded, where nothing ends the launch.
+        """
+        machine = self.machine
+        self.turns += 1
+        if self.turns > self.most or (self.with_memory and not self.unchanged()):
+            machine.watch, machine.next_look = None, min(2 * machine.steps, machine.budget)
+            return ()
+        if self.turns >= self.next:
+            self.begin()
+            return ()
+        resting = [number for number, mask in machine.ready.items() if self.back(number, mask)]
+        if not resting:
+            return ()
+        if not self.with_memory:
+            self.with_memory = True
+            self.begin()
+            return ()
+        awake = machine.ready.keys() - resting
+        if not awake:
+            self.all_rest()
+        return awake
+
+    def begin(self) -> None:
+        """Compare lanes from now on with where they are."""
+        machine = self.machine
+        self.next = self.turns + self.length
+        self.length *= 2
+        self.ready, self.waiting = dict(machine.ready), dict(machine.waiting)
+        self.parked = list(machine.parked)
+        self.registers = list(machine.registers)
+        self.stack = (machine.stack.depth, list(machine.stack.backs), [dict(one) for one in machine.stack.levels])
+        self.moved: Array = np.zeros(machine.chunk.shape, bool)
+        self.rested: dict[int, Array | None] = {}
+        self.copies.pop("local", None)
+        self.dirty.discard("local")
+
+    def unchanged(self) -> bool:
+        """Return whether the memory that blocks share is what it was; note what the block before read."""
+        if self.last is not None:
+            self.note_waits(*self.last)
+        for space in self.dirty - {"local"}:
+            copies, now = self.copies[space], self.memory(space, copy=False)
+            if len(copies) != len(now) or not all(map(np.array_equal, copies, now)):
+                return False
+        self.dirty &= {"local"}
+        return True
+
+    def memory(self, space: str, copy: bool = True) -> list[Array]:
+        """Return what lies in a memory; nothing, which is no state to come back to, where that is too much."""
+        machine = self.machine
+        if space == "global":
+            found = [region.bytes for region in machine.space.slots if region.writable]
+        else:
+            one = machine.shared if space == "shared" else machine.local
+            found = [] if one is None else [one]
+        if sum(array.nbytes for array in found) > MOST_BYTES:
+            return [np.full(1, np.nan)]
+        return [array.copy() for array in found] if copy else found
+
+    def written(self, op: Op) -> set[str]:
+        """Return the memories that an op may write."""
+        spaces = self.kinds.get(op.line.ptx_line, ({"generic"}, 0))[0]
+        return set(SPACES) if "generic" in spaces else spaces & set(SPACES)
+
+    def back(self, number: int, mask: Array | None) -> bool:
+        """Return whether lanes have run and come back to where they were, in the state in which they were."""
+        if number not in self.ready:
+            return False
+        if number in self.rested and self.rested[number] is mask:
+            return True
+        chunk = self.machine.chunk
+        lanes = real(mask, chunk)
+        if (lanes & ~self.moved).any() or not (lanes == real(self.ready[number], chunk)).all():
+            return False
+        if not self.same_state(number, lanes):
+            return False
+        self.rested[number] = mask
+        return True
+
+    def same_state(self, number: int, lanes: Array) -> bool:
+        """Return whether lanes at a block of code have what they had there."""
+        machine = self.machine
+        needed = self.depends()
+        if needed is None:
+            return False
+        live, widths = machine.code.blocks[number].live, machine.code.widths
+        for index in needed:
+            if live >> index & 1 and not same(
+                self.registers[index], machine.registers[index], lanes, widths[index], machine.chunk
+            ):
+                return False
+        if "local" in self.dirty:
+            copies, now = self.copies["local"], self.memory("local", copy=False)
+            if copies and (copies[0].shape != now[0].shape or not (copies[0][lanes] == now[0][lanes]).all()):
+                return False
+        return not machine.code.calls or self.same_stack(lanes)
+
+    def same_stack(self, lanes: Array) -> bool:
+        """Return whether lanes have the calls before them that they had."""
+        machine = self.machine
+        chunk, stack = machine.chunk, machine.stack
+        depth, backs, levels = self.stack
+        deep = broadcast(np.asarray(depth).reshape(1, 1) if isinstance(depth, int) else depth, chunk.shape)
+        if not (np.broadcast_to(stack.depth, chunk.shape)[lanes] == deep[lanes]).all():
+            return False
+        for place, (back, level) in enumerate(zip(backs, levels, strict=True)):
+            here = lanes & (deep > place)
+            if not here.any():
+                continue
+            if not (np.broadcast_to(stack.backs[place], chunk.shape) == np.broadcast_to(back, chunk.shape))[here].all():
+                return False
+            for index, value in level.items():
+                if not same(value, stack.levels[place][index], here, machine.code.widths[index], chunk):
+                    return False
+        return True
+
+    def depends(self) -> frozenset[int] | None:
+        """Return the registers that say which way lanes go in the blocks that ran, and what they write.
+
+        None where the clock says so, too.
+        """
+        key = frozenset(self.blocks)
+        if key not in self.needed:
+            blocks = [self.machine.code.blocks[number] for number in key]
+            ops = [op for block in blocks for op in (*block.ops, block.terminator) if op is not None]
+            found: set[int] = set()
+            for op in ops:
+                if op.kind != "plain" or op.opcode in WRITERS:
+                    found.update(op.uses)
+                    found.update(index for index in (op.guard, op.selector) if index >= 0)
+                if op.barrier is not None and op.barrier.count is not None:
+                    found.add(op.barrier.count)
+            before = -1
+            while len(found) > before:
+                before = len(found)
+                for op in ops:
+                    if not found.isdisjoint(op.defs):
+                        found.update(op.uses)
+            clock = any(op.opcode == "clock" and not found.isdisjoint(op.defs) for op in ops)
+            self.needed[key] = None if clock else frozenset(found)
+        return self.needed[key]
+
+    def note_waits(self, number: int, mask: Array | None) -> None:
+        """Note what lanes read in the block of code that they ran."""
+        machine = self.machine
+        ops = machine.code.blocks[number].ops
+        for place, op in enumerate(ops):
+            if op.address < 0 or op.opcode not in _WAITS or any(op.address in one.defs for one in ops[place:]):
+                continue
+            lanes = real(mask, machine.chunk)
+            if id(op) in self.seen:
+                lanes = lanes | self.seen[id(op)][1]
+            self.seen[id(op)] = op, lanes, machine.registers[op.address]
+
+    # What was found.
+
+    def all_rest(self) -> None:
+        """All lanes that can run have come back. Let those at barriers go on whose barrier is complete, or end it."""
+        machine = self.machine
+        if machine.reconsider():
+            return
+        together = self.same_places()
+        waits = [mask for _, mask, _, _ in machine.parked] + list(machine.waiting.values())
+        came = together and all(not (real(mask, machine.chunk) & ~self.moved).any() for mask in waits)
+        if not came and machine.parked and machine.release(spinning=True):
+            return
+        if together:
+            self.stop()
+        self.begin()
+
+    def same_places(self) -> bool:
+        """Return whether lanes wait at the same barriers and for the same lanes of their warps as they did."""
+        machine, chunk = self.machine, self.machine.chunk
+        if machine.ready.keys() != self.ready.keys() or machine.waiting.keys() != self.waiting.keys():
+            return False
+        for number, mask in machine.waiting.items():
+            lanes = real(mask, chunk)
+            if not (lanes == real(self.waiting[number], chunk)).all() or not self.same_state(number, lanes):
+                return False
+        then, now = by_place(self.parked, chunk), by_place(machine.parked, chunk)
+        if then.keys() != now.keys():
+            return False
+        for (following, _), lanes in now.items():
+            if not (lanes == then[following, _]).all() or (following >= 0 and not self.same_state(following, lanes)):
+                return False
+        return True
+
+    def stop(self) -> None:
+        """Record what every lane waits for, and end the launch. Raises BudgetExceeded."""
+        machine = self.machine
+        code, chunk = machine.code, machine.chunk
+        groups = [
+            (number, real(mask, chunk), self.waited_for(real(mask, chunk))) for number, mask in self.ready.items()
+        ]
+        places = [(number, lanes, found or self.loop(number)) for number, lanes, found in groups]
+        first = places[0][2]
+        where = f"{code.files.get(first.line.file, '')}:{first.line.line}"
+        if not machine.last_chunk and self.reads_global():
+            raise BudgetExceeded(
+                f"kernel {code.name} was stopped at {where}: all blocks that run wait for what only one that has not "
+                f"begun could write. The simulator runs {chunk.blocks} of these blocks at a time, in their order, and "
+                "no GPU promises to run more: use a smaller grid, or let blocks wait for earlier ones only."
+            )
+        for (_, lanes, found), (_, _, op) in zip(groups, places, strict=True):
+            machine.mask = lanes
+            self.tell(found, op, lanes)
+        stuck = [(op, real(mask, chunk)) for following, mask, op, _ in machine.parked if following >= 0]
+        others = [*stuck, *((op, lanes) for _, lanes, op in places)]
+        for op, lanes in stuck:
+            machine.hazards.barrier(machine, op, lanes, others, machine.exited)
+        for number, mask in machine.waiting.items():
+            machine.mask = mask
+            op = code.blocks[number].ops[0]
+            missing = machine.missing(op)
+            if missing is not None:
+                machine.hazards.warp_barrier(machine, op, missing)
+        raise BudgetExceeded(f"kernel {code.name} was stopped at {where}, where nothing will ever end it.")
+
+    def reads_global(self) -> bool:
+        """Return whether lanes wait for what lies in memory that other blocks may write."""
+        for op, _, address in self.seen.values():
+            spaces, _ = self.kinds.get(op.line.ptx_line, ({"generic"}, 0))
+            low = flat(address, op.offset, self.machine.chunk).min()
+            if "global" in spaces and not ("shared" in spaces and low < 2 * SHARED_WINDOW):
+                return True
+        return False
+
+    def waited_for(self, lanes: Array) -> Op | None:
+        """Return the op at which the first of some lanes finds that what it waits for is not there."""
+        needed = self.depends() or frozenset()
+        _, place = first_lane(lanes, self.machine.chunk)
+        found = [
+            op
+            for op, there, _ in self.seen.values()
+            if there[place] and not needed.isdisjoint(op.defs) and self.shared_with_others(op)
+        ]
+        return max(found, key=lambda op: (_WAITS.index(op.opcode), op.line.ptx_line), default=None)
+
+    def shared_with_others(self, op: Op) -> bool:
+        """Return whether an op reads what other threads may write."""
+        return not {"global", "shared", "generic"}.isdisjoint(self.kinds.get(op.line.ptx_line, (set(), 0))[0])
+
+    def loop(self, number: int) -> Op:
+        """Return an op of a block of code that names its line, the last that has one."""
+        block = self.machine.code.blocks[number]
+        ops = [op for op in (*block.ops, block.terminator) if op is not None]
+        return next((op for op in reversed(ops) if op.line.line), ops[-1])
+
+    def tell(self, found: Op | None, op: Op, lanes: Array) -> None:
+        """Record that lanes wait at an op, or, where there is none, go round a loop."""
+        machine = self.machine
+        chunk = machine.chunk
+        count, place = first_lane(lanes, chunk)
+        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+        who = f"thread {thread} of block {block}"
+        if found is None:
+            machine.hazards.add(
+                "endless-loop", op.line, count, block, thread,
+                f"{who} goes round a loop that nothing ends: what its condition depends on does not change.",
+            )  # fmt: skip
+            return
+        machine.hazards.add("deadlock", op.line, count, block, thread, f"{who} {self.words(op, place)}")
+
+    def words(self, op: Op, place: tuple[int, int]) -> str:
+        """Return what a thread waits for at an op that nothing brings; place: its block in the chunk, and itself."""
+        machine, chunk = self.machine, self.machine.chunk
+        _, size = self.kinds[op.line.ptx_line]
+        addresses = broadcast(flat(self.seen[id(op)][2], op.offset, chunk), chunk.shape)
+        address = int(addresses[place])
+        region = machine.space.nearest(address)
+        if SHARED_WINDOW <= address < 2 * SHARED_WINDOW or region is None or region.size == 0:
+            inside = np.where(addresses >= SHARED_WINDOW, addresses - SHARED_WINDOW, addresses)
+            rows, offsets, _ = resolve(machine, inside)
+            offset = int(offsets[place])
+            name = machine.hazards.shared_place(offset)
+            held = machine.shared[int(rows[place]), offset : offset + size]
+        else:
+            offset = address - region.base
+            name = f"byte {offset} of '{readable(region.name)}'"
+            held = region.bytes[offset : offset + size]
+        number = int.from_bytes(held.tobytes(), "little")
+        nobody = "all other threads have ended or wait as well"
+        if op.opcode == "mbarrier":
+            return f"waits for a phase of the mbarrier at {name} that never ends: {lacks(number)}, and {nobody}."
+        does = "tries again and again to change" if op.opcode == "atom" else "reads again and again"
+        return f"{does} {name}, which stays {number}: {nobody}."
+
+
+_WAITS = ("ld", "ldu", "atom", "mbarrier")  # what tells lanes that they are to wait; the later says more
+
+
+def real(mask: Array | None, chunk: Chunk) -> Array:
+    """Return a mask as bools (blocks, threads) of the lanes that there are."""
+    return chunk.real(np.ones((1, 1), bool) if mask is None else mask)
+
+
+def by_place(parked: list[tuple[int, Any, Op, Any]], chunk: Chunk) -> dict[tuple[int, int], Array]:
+    """Return the parked lanes by where they go on and the barrier's instruction."""
+    found: dict[tuple[int, int], Array] = {}
+    for following, mask, op, _ in parked:
+        lanes = real(mask, chunk)
+        found[following, id(op)] = found[following, id(op)] | lanes if (following, id(op)) in found else lanes
+    return found
+
+
+def same(x: Value, y: Value, lanes: Array, width: int, chunk: Chunk) -> bool:
+    """Return whether two values of a register are the same in some lanes."""
+    if x is y:
+        return True
+    if type(x) is Affine and type(y) is Affine and x.base == y.base and x.coefficients == y.coefficients:
+        return True
+    if width == 128:
+        return bool((broadcast(x, chunk.shape)[lanes] == broadcast(y, chunk.shape)[lanes]).all())
+    dtype = BOOL if width == 1 else UNSIGNED[width]
+    one, other = (broadcast(as_array(value, dtype, chunk), chunk.shape) for value in (x, y))
+    return bool((one[lanes] == other[lanes]).all())

@@ -1,0 +1,105 @@
+"""Waits that nothing ends are hazards, which say what is waited for; those that another thread ends are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudabench import simulator
+
+AT = "unsigned at = (unsigned)__cvta_generic_to_shared(&bar);\n"
+WAIT = "{ .reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra L; }"
+STUCK: dict[str, tuple[str, str, str]] = {
+    "flag in global memory": ("while (*f == 0) ;", "deadlock", "reads again and again byte 0 of 'argument 0', which"),
+    "with tries counted": ("int n = 0; while (*f == 0) n++; o[0] = n;", "deadlock", "stays 0"),
+    "flags in a circle": (
+        "if (blockIdx.x == 0) { while (f[1] == 0) ; f[2] = 1; } else { while (f[2] == 0) ; f[1] = 1; }",
+        "deadlock", "byte 4 of 'argument 0'",
+    ),
+    "lock that is not given back": (
+        "if (t == 0) { while (atomicCAS(o, 0, 1) != 0) ; o[1] = 2; }", "deadlock", "tries again and again to change",
+    ),
+    "flag behind a barrier": (
+        "__shared__ volatile int s; if (t == 0) s = 0; __syncthreads();\n"
+        "if (t < 32) { while (s == 0) ; __syncthreads(); } else { __syncthreads(); s = 1; }",
+        "divergent-barrier", "thread (0, 0, 0) waits in line",
+    ),
+    "lane that its warp waits for": (
+        "if (t % 32 == 0) { while (*f == 0) ; }\n__syncwarp(); *f = 1;", "divergent-barrier", "thread (0, 0, 0)",
+    ),
+    "arrivals": (
+        "__shared__ unsigned long long bar; " + AT +
+        'if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], 65;" :: "r"(at));\n__syncthreads();\n'
+        'asm volatile("{ .reg .b64 s; mbarrier.arrive.shared.b64 s, [%0]; }" :: "r"(at) : "memory");\n'
+        f'asm volatile("{WAIT}" :: "r"(at) : "memory");',
+        "deadlock", "the mbarrier at byte 0 of 'bar' that never ends: 1 of 65 arrivals is missing",
+    ),
+    "bytes": (
+        "__shared__ unsigned long long bar; " + AT +
+        'if (t == 0) { asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at));\n'
+        'asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 256;" :: "r"(at) : "memory"); }\n'
+        f'__syncthreads(); asm volatile("{WAIT}" :: "r"(at) : "memory");',
+        "deadlock", "256 bytes that are expected are missing",
+    ),
+    "loop": ("unsigned a = t; while (a < 100) a = a * 5 % 64 + f[9] * 0;", "endless-loop", "nothing ends"),
+    "calls": ("while (look(f, 3) == 0) ;", "deadlock", "byte 0 of 'argument 0'"),
+}  # fmt: skip
+ENDS: dict[str, str] = {
+    "flag of a later block": "if (blockIdx.x == 1) { if (t == 0) f[0] = 1; } else while (f[0] == 0) ;",
+    "lock": "if (t == 0) { while (atomicCAS(o, 0, 1) != 0) __nanosleep(50); __threadfence(); atomicExch(o, 0); }",
+    "late": (
+        "if (blockIdx.x == 0) { unsigned a = t; for (int i = 0; i < 2000; i++) a = a & 1 ? a * 3 + 1 : a >> 1;\n"
+        "if (a == 77) o[9] = 1; __syncthreads(); if (t == 0) f[0] = 1; } else if (t == 0) while (f[0] == 0) ;"
+    ),
+    "clock": "long long since = clock64(); while (f[0] == 0 && clock64() - since < 20000) ;",
+    "tries": "int n = 0; while (f[0] == 0 && n < 2000) n++; o[t] = n;",
+    "turns of all": "int n = t; while (__syncthreads_or(n > 0)) n--;",
+}
+LOOK = "__device__ __noinline__ int look(volatile int *f, int d) { return d ? look(f, d - 1) + f[d] * 0 : f[0]; }\n"
+
+
+Run = Callable[..., simulator.Report]
+
+
+@pytest.fixture(autouse=True)
+def _looked_at_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look whether a launch ever ends after a tenth of the steps."""
+    monkeypatch.setattr("cudabench.simulator.machine.FIRST", 2000)
+
+
+@pytest.fixture(scope="module")
+def run(launch: Run) -> Run:
+    """Run a body in two blocks of 64 threads."""
+
+    def run_(body: str, **options: Any) -> simulator.Report:
+        text = LOOK + 'extern "C" __global__ void k(volatile int *f, int *o) { int t = threadIdx.x;\n' + body + "\n}"
+        return launch(text, 2, 64, [np.zeros(64, np.int32), np.zeros(64, np.int32)], **options)
+
+    return run_
+
+
+@pytest.mark.parametrize("name", STUCK)
+def test_what_nothing_ends_is_a_hazard(run: Run, name: str) -> None:
+    """The launch stops long before its budget, and a hazard names what is waited for."""
+    body, kind, words = STUCK[name]
+    with pytest.raises(simulator.BudgetExceeded, match="nothing will ever end it") as stopped:
+        run(body, budget=2_000_000)
+    assert words in next(one.message for one in stopped.value.hazards if one.kind == kind)
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_what_another_thread_or_the_clock_ends_is_none(run: Run, name: str) -> None:
+    """Long waits that end leave no hazard of waiting."""
+    kinds = {one.kind for one in run(ENDS[name]).hazards}
+    assert not kinds & {"deadlock", "endless-loop", "divergent-barrier"}
+
+
+def test_what_a_block_that_has_not_begun_would_end_is_no_deadlock(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulator cannot run it, and says so at once; it is no fault of the kernel."""
+    monkeypatch.setattr("cudabench.simulator.plan.CHUNK_LANES", 64)
+    with pytest.raises(simulator.BudgetExceeded, match="one that has not begun") as stopped:
+        run("int wide = 1;\n" + ENDS["flag of a later block"], budget=2_000_000)
+    assert not stopped.value.hazards
