@@ -41,11 +41,11 @@ os.environ["TERM"] = "dumb"  # rich then writes no escapes
 os.environ.pop("FORCE_COLOR", None)
 os.environ.pop("CUDABENCH_COMPILER", None)
 os.environ["CUDABENCH_JOBS"] = "1"  # tests run beside each other already
-if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which its workers share
+if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which its workers share, or of several runs
     _CACHE = tempfile.TemporaryDirectory(prefix="cudabench-tests-")
-    os.environ["CUDABENCH_CACHE"] = _CACHE.name
+    os.environ["CUDABENCH_CACHE"] = os.environ.get("CUDABENCH_TESTS_CACHE") or _CACHE.name
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # each process that a test starts would compile all modules anew
-        os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(_CACHE.name, "bytecode")
+        os.environ.setdefault("PYTHONPYCACHEPREFIX", os.path.join(_CACHE.name, "bytecode"))
 
 
 # Files of few tests that take long: begun last, as files with few tests are, they would be waited for.

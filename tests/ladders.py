@@ -15,15 +15,19 @@ import numpy as np
 import pytest
 
 from cudabench import operations
-from cudabench.devices.sim import SimDevice, poisoned
+from cudabench.devices.sim import Loaded, SimDevice, poisoned
 from cudabench.errors import OutOfMemory, UsageError
 from cudabench.measure import verify
 from cudabench.measure.context import constants_of
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, Operation, Problem, Settings, dim_text
+from cudabench.occupancy import Occupancy, occupancy
 from cudabench.plan import cases
 from cudabench.plan.cases import Request
+from cudabench.simulator import load
+from cudabench.toolchain import compiler
 from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.toolchain.record import Resources
 
 needs_compiler = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
@@ -116,21 +120,43 @@ def taken(name: str, kernel: str, blocks: Sequence[tuple[int, ...]], dtype: str)
 # What is wrong -------------------------------------------------------------------------------------------------------
 
 
+class Unassembled(SimDevice):
+    """A simulated GPU that runs PTX of which there is no machine code: ptxas takes half of a compile, and what it
+    refuses, too much shared memory, the launch is refused for."""
+
+    def _load(self, case: Case, functions: Sequence[str], names: Sequence[str]) -> Loaded:
+        source, folders = case.source, case.source.folders
+        record = compiler.compile_ptx(
+            source.text, source.name, arch=self.architecture, defines=case.defines, include_dirs=folders, names=names
+        )
+        return Loaded(record, load(record.ptx))
+
+    def spent(self, case: Case) -> tuple[Resources, Occupancy]:
+        """Return what any kernel might need."""
+        return Resources(32), occupancy(self.architecture, case.threads, 32, 0)
+
+
 @cache
-def simulator(architecture: str = "sm_90") -> SimDevice:
+def simulator(architecture: str = "sm_90", assembled: bool = True) -> SimDevice:
     """Return the simulated device that all tests share, since it keeps what it has compiled."""
-    return SimDevice(architecture)
+    return SimDevice(architecture) if assembled else Unassembled(architecture)
 
 
 def simulated(
-    name: str, *kernels: str, architecture: str = "sm_90", disassemble: bool = False, **request: Any
+    name: str,
+    *kernels: str,
+    architecture: str = "sm_90",
+    disassemble: bool = False,
+    assembled: bool = True,
+    **request: Any,
 ) -> list[str]:
     """Run kernels in the simulator as `cudabench` does and return what is wrong with them, hazards included.
 
-    Machine code decides nothing of that and takes most of the time, so it is read only where `disassemble` says so.
+    Machine code decides nothing of that and takes most of the time, so it is read only where `disassemble` says so, and
+    not even made without `assembled`.
     """
     operation, ladder = build(name, *kernels, **request)
-    device = simulator(architecture)
+    device = simulator(architecture, assembled)
     run = SimulatedRun(operation, ladder[0].problem, Settings(cpu=False, timeout=600), device, disassemble=disassemble)
     results = [run.simulate(case) for case in ladder if not case.skip_reason]
     return [

@@ -228,6 +228,7 @@ def test_simulated(cheat: Cheat, cudabench: Runner) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("read_where_named")
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 def test_honest_twin_simulated(cheat: Cheat, cudabench: Runner) -> None:
     """It is right, without a hazard and without what is said of the cheat."""
@@ -253,6 +254,7 @@ def test_the_seed_is_recognised(cudabench: Runner) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("read_where_named")
 @pytest.mark.parametrize("cheat", FUZZED, ids=lambda cheat: cheat.name)
 def test_honest_twin_fuzzed(cheat: Cheat, cudabench: Runner) -> None:
     """Values and sizes that show the cheat leave its twin right."""

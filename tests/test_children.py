@@ -14,6 +14,7 @@ import pytest
 
 from cudabench import children, operations
 from cudabench.devices import Choice
+from cudabench.fleet import reading
 from cudabench.measure import session
 from cudabench.model import Settings
 from cudabench.plan import cases
@@ -74,3 +75,18 @@ def test_commands_that_start_processes(sprung: Sprung, words: tuple[str, ...]) -
     Path("k.cu").write_text("__global__ void f(float *y) { y[threadIdx.x] = 1; }\n")
     ran = subprocess.run([*children.module("cudabench"), *words], capture_output=True, text=True, check=False)
     assert (ran.returncode, sprung()) == (0, []), ran.stderr
+
+
+@pytest.mark.skipif(not children.POOLS, reason="before Python 3.11 no such processes are started")
+def test_processes_that_read_shards(sprung: Sprung, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They too; and once they have started, what else this process starts is as its user set it."""
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    monkeypatch.setattr(reading, "_processors", lambda: 2)
+    names = [f"{number}.json" for number in range(max(reading.MANY, 2 * reading.CHUNK))]
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    damaged = 0
+    for chunk in reading.read(folder, names):  # none of them is there
+        assert "PYTHONSAFEPATH" not in os.environ
+        damaged += len(chunk.damaged)
+    assert (damaged, sprung()) == (len(names), [])

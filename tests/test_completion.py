@@ -87,6 +87,30 @@ def test_kernels_of_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     assert offered(monkeypatch, capsys, "cudabench run none.cu -k ") == []
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"_CUDABENCH_COMPLETE": "bash_complete"},
+        {"_CUDABENCH_COMPLETE": "zsh_complete", "COMP_WORDS": "cudabench tr"},
+        {"_CUDABENCH_COMPLETE": "bash_complete", "COMP_WORDS": "cudabench tr", "COMP_CWORD": "last"},
+        {"_CUDABENCH_COMPLETE": "fish_complete", "COMP_WORDS": "cudabench tr"},
+        {"_CUDABENCH_COMPLETE": "1", "COMP_WORDS": "cudabench tr", "COMP_CWORD": "1"},
+    ],
+    ids=lambda asked: " ".join(map("=".join, asked.items())),
+)
+def test_a_completion_that_no_shell_asks_for(
+    cudabench: Runner, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str]
+) -> None:
+    """What a shell sets, set by hand and in part, is a usage error that names it, and no defect."""
+    for name in ("COMP_WORDS", "COMP_CWORD"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    ran = cudabench("list")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"_CUDABENCH_COMPLETE={asked['_CUDABENCH_COMPLETE']} is what a shell's completion sets" in ran.err
+
+
 def test_completion_loads_nothing_heavy() -> None:
     """A word that is a command is completed without NumPy, rich or the simulator."""
     code = (

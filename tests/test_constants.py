@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudabench import operations
-from cudabench.devices.sim import SimDevice
 from cudabench.errors import UsageError
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, Kernel, Operation, Settings
 from cudabench.plan import cases, chapters, constants
 from cudabench.plan.cases import Request
 from cudabench.plan.constants import Constants, Macro, NotANumber
-from tests.ladders import needs_compiler
+from tests.ladders import needs_compiler, simulator
 
 OPERATIONS = [operations.get(name) for name in operations.SUMMARIES]
 SETTABLE = [
@@ -36,7 +35,7 @@ KERNELS = [
 ]
 TRIED = (*range(1, 10), 12, 16, 20, 24, 32, 40, 64, 96, 128, 256, 512, 1024)
 AWKWARD = (67, 70, 133)  # so many of an operation's dimensions, and a multiple in one dimension
-DEVICE = SimDevice("sm_90")
+DEVICE = simulator(assembled=False)
 
 
 def build(operation: Operation, kernel: Kernel, **request: Any) -> Case:

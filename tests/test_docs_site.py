@@ -43,19 +43,13 @@ def pages() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a built site in which one ladder alone is simulated."""
+    """Return the folder of a site built with warnings as errors, in which two ladders alone are simulated."""
     folder = tmp_path_factory.mktemp("site")
-    build(folder, "vecadd")
-    return folder
-
-
-def build(folder: Path, ladders: str | None) -> None:
-    """Build the site with warnings as errors."""
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    environment |= {"CUDABENCH_DOCS_LADDERS": ladders} if ladders else {}
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "CUDABENCH_DOCS_LADDERS": "vecadd,transpose"}
     words = [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "-d", folder]
     ran = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    return folder
 
 
 @pytest.mark.parametrize("console", [one for one in FOUND if not one.on_gpu], ids=lambda one: one.command)
@@ -205,12 +199,21 @@ def test_site_fetches_nothing(site: Path) -> None:
     fetched = re.compile(r"""<(?:script|img|link|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//""")
     for page in pages:
         assert not fetched.search(page.read_text(encoding="utf-8")), page.name
-    for drawing in ("vecadd.svg", "vecadd-times.svg"):
+    for drawing in ("vecadd.svg", "vecadd-times.svg", "transpose.svg", "transpose-banks.svg"):
         assert "<svg" in (site / "ladders" / drawing).read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_whole_site_builds(tmp_path: Path) -> None:
-    """The site builds without a warning with all ladders, and a picture of banks where one has conflicts."""
-    build(tmp_path, None)
-    assert "<svg" in (tmp_path / "ladders" / "transpose-banks.svg").read_text(encoding="utf-8")
+@pytest.mark.usefixtures("unread_machine_code")
+@pytest.mark.parametrize("name", operations.SUMMARIES)
+def test_a_page_of_every_ladder(pages: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Each ladder is drawn as the simulator counts it, and its page has that drawing and the banks where some meet."""
+    monkeypatch.setattr(pages, "_SIMULATED", {})
+    monkeypatch.setattr(pages, "MOST_ELEMENTS", 40)
+    monkeypatch.setattr(pages, "SMALL", {"matmul": (17, 17, 17), "solve": (7,)})
+    page = pages.chapter(name)
+    assert "<svg" in pages.picture(name)
+    assert f"({name}.svg)" in page
+    if pages.conflict(name):
+        assert "<svg" in pages.banks(name)
+        assert f"({name}-banks.svg)" in page

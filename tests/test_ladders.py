@@ -43,12 +43,14 @@ def turn(name: str, kernel: str, of: Sequence[Any], count: int = 1) -> list[Any]
     return [of[(at + step) % len(of)] for step in range(min(count, len(of)))]
 
 
-def right_or_refused(name: str, kernel: str, block: Block, sizes: list[tuple[int, ...]]) -> list[str]:
+def right_or_refused(
+    name: str, kernel: str, block: Block, sizes: list[tuple[int, ...]], *, assembled: bool = True
+) -> list[str]:
     """Return what is wrong with a kernel; a block that it refuses, whatever the size, is not."""
     wrong, refused = [], 0
     for size in sizes:
         try:
-            wrong += ladders.simulated(name, kernel, size=size, block=block, seed=sum(size))
+            wrong += ladders.simulated(name, kernel, size=size, block=block, seed=sum(size), assembled=assembled)
         except UsageError as error:
             if block is None or not str(error).startswith(f"{kernel} cannot take --block "):
                 wrong.append(f"{kernel} {size}: {error}")
@@ -129,7 +131,7 @@ def test_more_blocks(name: str, kernel: str) -> None:
     """The same with other blocks, single threads, columns and rows of a thousand among them, or it refuses them."""
     sizes = ladders.quick_sizes(name, kernel)
     for block in turn(name, kernel, blocks(name), MORE_BLOCKS):
-        assert right_or_refused(name, kernel, block, turn(name, kernel, sizes, 2)) == []
+        assert right_or_refused(name, kernel, block, turn(name, kernel, sizes, 2), assembled=False) == []
 
 
 @needs_compiler
@@ -143,7 +145,7 @@ def test_every_type(name: str, kernel: str, dtype: str) -> None:
     sizes = ladders.feasible(name, TYPED_SIZES[len(operations.get(name).dimensions)])
     for size in turn(name, kernel, sizes, 2):
         try:
-            assert ladders.simulated(name, kernel, size=size, dtype=dtype) == []
+            assert ladders.simulated(name, kernel, size=size, dtype=dtype, assembled=False) == []
         except UsageError as error:
             assert f"{kernel} has no {dtype} form: use " in str(error)  # noqa: PT017
 

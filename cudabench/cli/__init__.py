@@ -15,7 +15,7 @@ import click
 from cudabench import __version__, operations, text
 from cudabench.cli.groups import LazyGroup
 from cudabench.cli.process import Terminated, heed_termination, output_fault, prepare_streams
-from cudabench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, NO_MEMORY, CudabenchError
+from cudabench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, NO_MEMORY, CudabenchError, UsageError
 from cudabench.measure import provenance
 from cudabench.outputs import begin_command
 
@@ -113,6 +113,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     provenance.COMMAND.set(tuple(words))
     begin_command()
     try:
+        _check_completion()
         value: Any = group.main(args=words, prog_name="cudabench", standalone_mode=False)
         return value if isinstance(value, int) else 0
     except CudabenchError as error:
@@ -146,6 +147,20 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
             return say(f"this process may start no more threads: {limits}.", EXIT_FAILED)
         what = f"{type(error).__name__}: {error}"
         return say(f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where.", EXIT_FAILED)
+
+
+def _check_completion() -> None:
+    """Raise UsageError where what a shell's completion sets in the environment is there in part, as by hand."""
+    asked = os.environ.get("_CUDABENCH_COMPLETE")
+    if not asked or re.fullmatch("(bash|zsh|fish)_source", asked):
+        return
+    word = os.environ.get("COMP_CWORD", "")
+    place = word.isdecimal() or (asked == "fish_complete" and "COMP_CWORD" in os.environ)
+    if not re.fullmatch("(bash|zsh|fish)_complete", asked) or "COMP_WORDS" not in os.environ or not place:
+        raise UsageError(
+            f"_CUDABENCH_COMPLETE={asked} is what a shell's completion sets, beside COMP_WORDS and COMP_CWORD: unset "
+            "it, and see 'cudabench completion --help'."
+        )
 
 
 def shortened(message: str, words: Sequence[str]) -> str:

@@ -136,11 +136,10 @@ def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     from multiprocessing import get_context
 
     try:
-        with (
-            children.starting_pools(),
-            ProcessPoolExecutor(processes, get_context("spawn"), interrupts.ready) as pool,
-        ):
-            with interrupts.deferred():  # a process that is started half would say so
+        with children.starting_pools():
+            pool = ProcessPoolExecutor(processes, get_context("spawn"), interrupts.ready)
+        with pool:
+            with children.starting_pools(), interrupts.deferred():  # a process that is started half would say so
                 found = pool.map(_read_chunk, chunks)
             yield from found
     except BrokenProcessPool:

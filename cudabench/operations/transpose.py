@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 import numpy as np
 
@@ -69,6 +70,7 @@ def over_ragged_tiles(g: Geometry) -> Dim:
 # Padding: how many elements after every row make a tile free of bank conflicts ---------------------------------------
 
 
+@lru_cache(maxsize=256)  # three rungs ask for it, and so does each size and element type of a table
 def padding(block: Dim, itemsize: int) -> int:
     """Return the fewest elements of padding that give smem-pad the fewest wavefronts for a block.
 

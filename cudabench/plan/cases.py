@@ -155,8 +155,11 @@ def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
     """
     wanted: dict[Compilation, set[str]] = {}
     for case in cases:
+        functions: dict[int, set[str]] = {}  # a case has thousands of launches and a unit or two
         for launch in case.launches:
-            wanted.setdefault(_compiled_as(case, launch.unit), set()).add(launch.function)
+            functions.setdefault(id(launch.unit), set()).add(launch.function)
+        for unit in {id(launch.unit): launch.unit for launch in case.launches}.values():
+            wanted.setdefault(_compiled_as(case, unit), set()).update(functions[id(unit)])
 
     def reduced(case: Case, unit: Unit | None) -> Source:
         key = _compiled_as(case, unit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from cudabench.model import Operation, Source
@@ -32,4 +33,12 @@ def ideas(operation: Operation) -> dict[str, str]:
 
 def read(name: str) -> Source:
     """Return a chapter, named as messages show it."""
-    return Source(f"kernels_cu/{name}", (folder() / name).read_text(encoding="utf-8"))
+    path = folder() / name
+    file = path.stat()
+    return Source(f"kernels_cu/{name}", _text(path, file.st_mtime_ns, file.st_size))
+
+
+@lru_cache(maxsize=32)  # each kernel of a ladder is planned with it
+def _text(path: Path, changed_ns: int, nbytes: int) -> str:
+    """Return a file's text; when it changed and its size tell one version from another."""
+    return path.read_text(encoding="utf-8")

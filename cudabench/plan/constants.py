@@ -100,7 +100,11 @@ class Constants:
                 raise NotANumber(f"{name} is called with {len(arguments)} arguments")
             return self._evaluate(macro.text, dict(zip(macro.parameters, arguments, strict=True)), (*inside, name))
 
-        return _Expression(text, lookup).value()
+        tree = _parsed(text)
+        try:
+            return tree(lookup)
+        except (ZeroDivisionError, OverflowError, ValueError, RecursionError) as error:
+            raise NotANumber(f"'{text}' has no value ({error})") from None
 
 
 # C's arithmetic of whole numbers ------------------------------------------------------------------------------------
@@ -109,7 +113,7 @@ _TOKEN = re.compile(
     r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)[uUlL]*(?![\w.])|(\w+)|(<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|^~!?:(),]))"
 )
 _TYPE_WORDS = frozenset(["int", "unsigned", "signed", "long", "short", "char", "size_t", "const", "bool"])
-_LEVELS: tuple[tuple[str, ...], ...] = (
+_LEVELS = (
     ("||",),
     ("&&",),
     ("|",),
@@ -121,26 +125,34 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
     ("+", "-"),
     ("*", "/", "%"),
 )
-Value = Callable[[], int]
+_BINDS = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
+Lookup = Callable[[str, Sequence[int] | None], int]  # the value of a name, or of a macro with arguments
+Value = Callable[[Lookup], int]
 
 
-class _Expression:
-    """A parsed expression; parts that C would not evaluate are not."""
+@lru_cache(maxsize=1024)  # the same few texts are asked for at each launch
+def _parsed(text: str) -> Value:
+    """Return what evaluates an expression; parts that C would not evaluate are not. Raises NotANumber."""
+    return _Parser(text).value()
 
-    def __init__(self, text: str, lookup: Callable[[str, Sequence[int] | None], int]) -> None:
-        self._text, self._lookup = text, lookup
+
+class _Parser:
+    """An expression on its way to what evaluates it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
         self._tokens = list(self._scan(text))
         self._at = 0
 
-    def value(self) -> int:
-        """Return the number. Raises NotANumber."""
-        tree = self._conditional()
+    def value(self) -> Value:
+        """Return the whole text's value. Raises NotANumber."""
+        try:
+            tree = self._conditional()
+        except (RecursionError, ValueError):  # also of a number with thousands of digits
+            raise self._wrong() from None
         if self._at != len(self._tokens):
             raise self._wrong()
-        try:
-            return tree()
-        except (ZeroDivisionError, OverflowError, ValueError, RecursionError) as error:
-            raise NotANumber(f"'{self._text}' has no value ({error})") from None
+        return tree
 
     def _scan(self, text: str) -> Iterator[str]:
         at, text = 0, text.strip()
@@ -172,21 +184,25 @@ class _Expression:
         yes = self._conditional()
         self._take(":")
         no = self._conditional()
-        return lambda: yes() if test() else no()
+        return lambda lookup: yes(lookup) if test(lookup) else no(lookup)
 
     def _binary(self, level: int) -> Value:
-        if level == len(_LEVELS):
-            return self._unary()
-        left = self._binary(level + 1)
-        while self._peek() in _LEVELS[level]:
-            left = _joined(self._take(), left, self._binary(level + 1))
+        """Return the value of operators that bind at least as closely as those of a level."""
+        left = self._unary()
+        while (binds := _BINDS.get(self._peek(), -1)) >= level:
+            left = _joined(self._take(), left, self._binary(binds + 1))
         return left
 
     def _unary(self) -> Value:
         token = self._take()
         if token in "-+~!":
             inner = self._unary()
-            return {"-": lambda: -inner(), "+": inner, "~": lambda: ~inner(), "!": lambda: int(not inner())}[token]
+            return {
+                "-": lambda lookup: -inner(lookup),
+                "+": inner,
+                "~": lambda lookup: ~inner(lookup),
+                "!": lambda lookup: int(not inner(lookup)),
+            }[token]
         if token == "(":
             if self._cast():
                 return self._unary()
@@ -195,7 +211,7 @@ class _Expression:
             return inner
         if token[0].isdigit():
             number = int(token, 16) if token[:2] in ("0x", "0X") else int(token)
-            return lambda: number
+            return lambda lookup: number
         if not (token[0].isalpha() or token[0] == "_"):
             raise self._wrong()
         if token == "sizeof":
@@ -203,16 +219,16 @@ class _Expression:
             if self._take() != "T":
                 raise self._wrong()
             self._take(")")
-            return lambda: self._lookup("sizeof", None)
+            return lambda lookup: lookup("sizeof", None)
         if self._peek() != "(":
-            return lambda: self._lookup(token, None)
+            return lambda lookup: lookup(token, None)
         self._take()
         arguments = [self._conditional()]
         while self._peek() == ",":
             self._take()
             arguments.append(self._conditional())
         self._take(")")
-        return lambda: self._lookup(token, [argument() for argument in arguments])
+        return lambda lookup: lookup(token, [argument(lookup) for argument in arguments])
 
     def _cast(self) -> bool:
         """Step over `int)` and the like behind an opening bracket, and tell whether it was there."""
@@ -225,32 +241,36 @@ class _Expression:
         return True
 
 
+def _quotient(a: int, b: int) -> int:
+    """Divide as C does: cut towards zero."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+_FUNCTIONS: dict[str, Callable[[int, int], int]] = {
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "&": lambda a, b: a & b,
+    "==": lambda a, b: int(a == b),
+    "!=": lambda a, b: int(a != b),
+    "<": lambda a, b: int(a < b),
+    ">": lambda a, b: int(a > b),
+    "<=": lambda a, b: int(a <= b),
+    ">=": lambda a, b: int(a >= b),
+    "<<": lambda a, b: a << min(b, 64),
+    ">>": lambda a, b: a >> min(b, 64),
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": _quotient,
+    "%": lambda a, b: a - _quotient(a, b) * b,
+}
+
+
 def _joined(operator: str, left: Value, right: Value) -> Value:
-    """Return an operation on two values; division cuts towards zero."""
-
-    def quotient(a: int, b: int) -> int:
-        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
+    """Return an operation on two values."""
     if operator == "&&":
-        return lambda: int(bool(left()) and bool(right()))
+        return lambda lookup: int(bool(left(lookup)) and bool(right(lookup)))
     if operator == "||":
-        return lambda: int(bool(left()) or bool(right()))
-    function: Callable[[int, int], int] = {
-        "|": lambda a, b: a | b,
-        "^": lambda a, b: a ^ b,
-        "&": lambda a, b: a & b,
-        "==": lambda a, b: int(a == b),
-        "!=": lambda a, b: int(a != b),
-        "<": lambda a, b: int(a < b),
-        ">": lambda a, b: int(a > b),
-        "<=": lambda a, b: int(a <= b),
-        ">=": lambda a, b: int(a >= b),
-        "<<": lambda a, b: a << min(b, 64),
-        ">>": lambda a, b: a >> min(b, 64),
-        "+": lambda a, b: a + b,
-        "-": lambda a, b: a - b,
-        "*": lambda a, b: a * b,
-        "/": quotient,
-        "%": lambda a, b: a - quotient(a, b) * b,
-    }[operator]
-    return lambda: function(left(), right())
+        return lambda lookup: int(bool(left(lookup)) or bool(right(lookup)))
+    function = _FUNCTIONS[operator]
+    return lambda lookup: function(left(lookup), right(lookup))

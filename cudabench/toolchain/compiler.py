@@ -258,12 +258,9 @@ def _with(compiler: Compiler, job: Job) -> Compiled:
 
 def _with_less_and_less(compiler: Compiler, job: Job, *, standard: bool) -> Compiled:
     files = {job.filename: job.source, **includes.read(job).texts}
-    macros: dict[str, frozenset[str]] = {}
-    for text in files.values():
-        for name, words in macros_of(text).items():
-            macros[name] = macros.get(name, frozenset()) | words
+    macros: Mapping[str, frozenset[str]] | None = None  # read where a first attempt is refused
     kept = {name for name in map(names.plain, job.names) if name}
-    attempt = _first(job, files, macros)
+    attempt = _first(job, files)
     misses_standard = False
     first_of_device: Refused | None = None
     for _ in range(MAX_ATTEMPTS):
@@ -275,6 +272,7 @@ def _with_less_and_less(compiler: Compiler, job: Job, *, standard: bool) -> Comp
         if not job.older and older.needed(last.log):
             job = replace(job, older=True)
             continue
+        macros = _macros(files) if macros is None else macros
         following = _bare(attempt, last, job, files, macros)
         following = _with_headers(following or attempt, last, job) or following
         following = following or _with_less(attempt, last, job, macros, kept, device=False)
@@ -302,14 +300,23 @@ def _places(log: str, job: Job, tried: Backend) -> dict[int, tuple[str, int]]:
     return diagnostics.source_lines(ptx, job.filename)
 
 
-def _first(job: Job, files: Mapping[str, str], macros: Mapping[str, frozenset[str]]) -> _Attempt:
+def _macros(files: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """Return the macros that files define, each with the words of all its definitions."""
+    macros: dict[str, frozenset[str]] = {}
+    for text in files.values():
+        for name, words in macros_of(text).items():
+            macros[name] = macros.get(name, frozenset()) | words
+    return macros
+
+
+def _first(job: Job, files: Mapping[str, str]) -> _Attempt:
     """The first attempt: the file as it is, but where PyTorch's headers, which no toolkit has, are not there."""
     attempt = _Attempt(job.source, {}, bare=False)
     absent = _absent(files.values(), job, torch_headers.text)
     if not absent:
         return attempt
     texts = {name: torch_headers.text(name) for name in absent}
-    hostless = _without_host_code(files, macros, job)
+    hostless = _without_host_code(files, _macros(files), job)
     return replace(hostless, headers={**hostless.headers, **texts}, emptied=tuple(absent))
 
 

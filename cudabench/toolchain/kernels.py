@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -73,7 +74,12 @@ class SourceFile:
 
 def parse(text: str, path: str | Path) -> SourceFile:
     """Parse the text of a `.cu` file; `path` is only recorded. Text that is no CUDA at all has no kernels."""
-    return _Reader(text.replace("\r\n", "\n"), str(path)).read()
+    return _parsed(text.replace("\r\n", "\n"), str(path))
+
+
+@functools.lru_cache(maxsize=64)  # a ladder asks for its chapter once a kernel
+def _parsed(text: str, path: str) -> SourceFile:
+    return _Reader(text, path).read()
 
 
 class _Reader(Scan):

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 _LEXEME = re.compile(
     r"""
       (?P<directive> ^[ \t]*\#(?: \\\n | "(?:\\.|[^"\\\n])*" | /\*.*?\*/ | [^\n] )* )
+    | (?P<blank>     \n+ | [^\S\n]+ )
     | (?P<comment>   //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )
     | (?P<string>    (?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)" | "(?:\\.|[^"\\\n])*"? )
     | (?P<number>    \.?\d(?:[eEpP][+-]|'?\w|\.)* )
@@ -23,8 +25,7 @@ _LEXEME = re.compile(
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """A lexeme with its span in the text; `kind` is the name of its group in the pattern."""
 
     text: str
@@ -54,16 +55,15 @@ class Scan:
         self.tokens: list[Token] = []
         for match in _LEXEME.finditer(text):
             kind = str(match.lastgroup)
-            if match["directive"] is not None:
+            if kind == "blank":
+                continue
+            if kind == "directive":
                 parts = re.match(r"\s*#\s*(\w*)(.*)", match[0], re.S)
                 assert parts is not None
                 rest = re.sub(r"/\*.*?\*/|//.*|\\\n", " ", parts[2], flags=re.S).strip()
                 self.directives.append(Directive(parts[1], rest, match.start(), match.end()))
-            elif match["comment"] is not None:
-                self.comments.append(Token(match[0], match.start(), match.end(), "comment"))
             else:
-                kind = "string" if match["string"] is not None else kind
-                self.tokens.append(Token(match[0], match.start(), match.end(), kind))
+                (self.comments if kind == "comment" else self.tokens).append(Token(match[0], *match.span(), kind))
 
     def hidden_spans(self) -> list[tuple[int, int]]:
         """The spans that no compiler sees, or that would break the balance of braces.
@@ -136,7 +136,7 @@ def opens_scope(words: Sequence[str]) -> bool:
 
 def words_of(text: str) -> list[str]:
     """Return the lexemes of a text, comments left out."""
-    return [match[0] for match in _LEXEME.finditer(text) if match["comment"] is None]
+    return [match[0] for match in _LEXEME.finditer(text) if match.lastgroup not in ("blank", "comment")]
 
 
 def spell(words: Iterable[str]) -> str:
