@@ -259,7 +259,7 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
 #define MAX_STRIP 7
 
 #if RADIUS <= MAX_STRIP
-// The last rung gives a warp a strip of the picture, a lane the same BYTES bytes of each row. The warp slides down:
+// The next rung gives a warp a strip of the picture, a lane the same BYTES bytes of each row. The warp slides down:
 //
 //     row y - 1   | lane 0 | lane 1 | lane 2 | ... | lane 31 |     a lane has SPAN columns: 4 floats or 16 bytes
 //     row y       | lane 0 | lane 1 | lane 2 | ... | lane 31 |     it adds up neighbours along the row, for each of its
@@ -272,8 +272,8 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
 //
 // Where a row is no multiple of BYTES long, rows start anywhere. A lane then reads the aligned BYTES bytes around, the
 // warp shifts them into place (`shifted`), and shifts the results back before they are written aligned.
-// The edge of the picture, where neighbours are missing, has a pass of its own, so that the strips test nothing but
-// where they may write.
+// The edge of the picture, where neighbours are missing, has blocks of its own, so that the strips test nothing but
+// where they may write. They are the first, since each of their loads is waited for.
 #ifndef BYTES
 #define BYTES (sizeof(T) == 1 && RADIUS > 2 ? 8 : 16)  // of a row in a lane
 #endif
@@ -291,6 +291,10 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
 #define STRIP_ROWS (STRIP_TURNS * (int)TURN - (K - 1))
 #define MARGIN (REACH + SPAN)                    // columns at each end of a row that the strips may leave out
 #define ALL_LANES 0xFFFFFFFF
+#define BORDER_ROWS (RADIUS > 1 ? 8 : 4)         // of a column at the edge that a thread slides down
+#ifndef BORDER_BLOCKS
+#define BORDER_BLOCKS 264                        // the first ones, for the edge: the host's choice
+#endif
 
 struct __align__(BYTES) Words { unsigned at[WORDS]; };
 
@@ -434,28 +438,52 @@ __device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, int x, i
         }
 }
 
+// Returns the sum of the neighbours along row y that are inside.
+__device__ __forceinline__ S sum_along(const T *in, int nx, int x, int y)
+{
+    S sum = 0;
+#pragma unroll
+    for (int dx = -REACH; dx <= REACH; dx += CHANNELS)
+        if (x + dx >= 0 && x + dx < nx)
+            sum += in[(size_t)y * nx + x + dx];
+    return sum;
+}
+
 // Fills in what the strips leave out: the first and last rows and, at both ends of the others, MARGIN columns but for
-// those that a strip writes. A narrow picture is all edge. Thread `at` of `threads`.
+// those that a strip writes. Threads slide down those columns, BORDER_ROWS rows each: K loads an element, not K * K. A
+// narrow picture is all edge. Thread `at` of `threads`.
 __device__ __forceinline__ void fill_edge(const T *in, T *out, int width, int height, size_t at, size_t threads)
 {
     int nx = width * CHANNELS;
     int rows = nx < 2 * MARGIN ? height : min(height, 2 * RADIUS + 1);  // one more than strips miss, see blur_strip
-    size_t ends = (size_t)rows * nx;
+    size_t slides = (size_t)((height - rows + BORDER_ROWS - 1) / BORDER_ROWS) * 2 * MARGIN;
 
-    for (size_t i = at; i < ends + (size_t)(height - rows) * 2 * MARGIN; i += threads) {
-        int x, y;
-        if (i < ends) {
-            x = i % nx;
-            y = i / nx;
-            y += y < RADIUS ? 0 : height - rows;
-        } else {
-            x = (i - ends) % (2 * MARGIN);
-            x += x < MARGIN ? 0 : nx - 2 * MARGIN;
-            y = RADIUS + (i - ends) / (2 * MARGIN);
+    for (size_t i = at; i < slides; i += threads) {
+        int x = i % (2 * MARGIN);
+        int begin = RADIUS + i / (2 * MARGIN) * BORDER_ROWS;
+        int end = min(begin + BORDER_ROWS, height - RADIUS - 1);
+        S ring[K] = {};
+
+        x += x < MARGIN ? 0 : nx - 2 * MARGIN;
+        unsigned count = K * inside(x / CHANNELS, width);
+#pragma unroll 1
+        for (int y = begin - 2 * RADIUS; y < end; y++) {
+            S sum = sum_along(in, nx, x, y + RADIUS);
+#pragma unroll
+            for (int k = 0; k < K - 1; k++)
+                ring[k] = ring[k + 1];
+            ring[K - 1] = sum;
+#pragma unroll
+            for (int k = 0; k < K - 1; k++)
+                sum += ring[k];
             int start = x - (int)(((size_t)y * nx + x) % SPAN);
-            if (start >= REACH && start + SPAN <= nx - REACH)
-                continue;
+            if (y >= begin && (start < REACH || start + SPAN > nx - REACH))
+                out[(size_t)y * nx + x] = mean(sum, count);
         }
+    }
+    for (size_t i = at; i < (size_t)rows * nx; i += threads) {
+        int x = i % nx, y = i / nx;
+        y += y < RADIUS ? 0 : height - rows;
         out[(size_t)y * nx + x] = mean_around(in, nx, height, x, y);
     }
 }
@@ -469,9 +497,11 @@ extern "C" __global__ void blur_strip(const T *__restrict__ in, T *__restrict__ 
     int thread = threadIdx.y * BDIMX + threadIdx.x;
     int nx = width * CHANNELS;
 
-    if (BLOCK % WARP == 0 || thread / WARP < WARPS) {
+    if (blockIdx.x < BORDER_BLOCKS)
+        fill_edge(in, out, width, height, (size_t)blockIdx.x * BLOCK + thread, (size_t)BORDER_BLOCKS * BLOCK);
+    else if (BLOCK % WARP == 0 || thread / WARP < WARPS) {
         // The same in all lanes: the shuffle says so to the compiler, which then expects no lane to go another way.
-        int warp = blockIdx.x * WARPS + __shfl_sync(ALL_LANES, thread / WARP, 0);
+        int warp = (blockIdx.x - BORDER_BLOCKS) * WARPS + __shfl_sync(ALL_LANES, thread / WARP, 0);
         int ragged = nx % SPAN ? 1 : 0;
         int writers = WARP - 2 * SIDE - 2 * ragged;  // each shift leaves the last lane without its right half
         int strips = ((nx + SPAN - 1) / SPAN + ragged + writers - 1) / writers;
@@ -488,6 +518,175 @@ extern "C" __global__ void blur_strip(const T *__restrict__ in, T *__restrict__ 
                 slide_warp<false>(in, out, nx, x, begin, end, writes);
         }
     }
-    fill_edge(in, out, width, height, (size_t)blockIdx.x * BLOCK + thread, (size_t)gridDim.x * BLOCK);
+}
+
+// The last rung is for bytes alone. It adds the other way round, down the columns first, so that a register can hold the
+// sums of two columns all the way. With b0 to b3 the bytes of a word, each added up over K rows:
+//
+//     odd     b1 | b3 << 16                                   the words' odd bytes, 16 bits of room for each
+//     whole   b0 + (b1 << 8) + (b2 << 16) + (b3 << 24)        the words as they are: bytes run over into the next
+//     even    b0 | b2 << 16  =  whole - (odd << 8)            what ran over is gone again
+//
+// A row that comes is added and one that leaves is taken off, which is exact in whole numbers. Then neighbours along the
+// row are added, from other lanes by shuffles, and only for rows that are written: the rows above and below a strip cost
+// little more than their loads.
+#ifndef PAIR_ROWS
+#define PAIR_ROWS (RADIUS > 1 ? 14 : 10)  // that a warp writes in a strip
+#endif
+#ifndef PAIR_AHEAD
+#define PAIR_AHEAD (RADIUS > 1 ? 3 : 6)  // rows under way to a lane; the host has 3 for ragged rows
+#endif
+#define PAIR_RING (K + PAIR_AHEAD)
+
+// Returns a * b + c for two numbers of half precision in each register.
+__device__ __forceinline__ unsigned fma_halves(unsigned a, unsigned b, unsigned c)
+{
+    unsigned d;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
+// Returns the means of two columns, each in the low byte of a half, for a K of 3. A whole number up to 2047 is the bit
+// pattern of itself times 2^-24 in half precision. The sum of six neighbours is one, that of all nine is not, so they
+// come in two parts. Scaled by 2^15 and less 2.25, which is 1152 / 512, 11 bits hold every sum exactly. Times 56.875,
+// which is 512 / 9 but for 1 / 4096 of it, plus 1152, it is the mean and 1024, rounded to the nearest: the error stays
+// under 1 / 32, and a ninth is never nearer to a half than 1 / 18.
+__device__ __forceinline__ unsigned means_of_nine(unsigned six, unsigned three)
+{
+    unsigned part = fma_halves(six, 0x78007800, 0xC080C080);
+    return fma_halves(fma_halves(three, 0x78007800, part), 0x531C531C, 0x64806480);
+}
+
+// Returns the same for any K. A whole number is the bit pattern of itself times 2^-149 as a float, and a product as
+// small as that is rounded to a whole number of them, to the nearest.
+__device__ __forceinline__ unsigned means_of_pair(unsigned sums)
+{
+    unsigned low = __float_as_uint(__uint_as_float(sums & 0xFFFF) * (1.0f / (K * K)));
+    unsigned high = __float_as_uint(__uint_as_float(sums >> 16) * (1.0f / (K * K)));
+    return __byte_perm(low, high, 0x5410);
+}
+
+// Adds neighbours along the row to the sums over K rows, and returns the means.
+__device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const unsigned odd[WORDS])
+{
+    unsigned evens[NEAR + WORDS + NEAR], odds[NEAR + WORDS + NEAR];
+    Words result;
+
+#pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+        evens[NEAR + w] = whole[w] - odd[w] * 256;
+        odds[NEAR + w] = odd[w];
+    }
+#pragma unroll
+    for (int w = 0; w < NEAR; w++) {  // a word further on, the nearest column is 4 w + 1 away, the next 4 w + 2
+        const int own = w % WORDS, lanes = w / WORDS + 1;
+        odds[NEAR - 1 - w] = __shfl_up_sync(ALL_LANES, odds[NEAR + WORDS - 1 - own], lanes);
+        evens[NEAR + WORDS + w] = __shfl_down_sync(ALL_LANES, evens[NEAR + own], lanes);
+        if (REACH < 4 * w + 2)
+            continue;
+        evens[NEAR - 1 - w] = __shfl_up_sync(ALL_LANES, evens[NEAR + WORDS - 1 - own], lanes);
+        odds[NEAR + WORDS + w] = __shfl_down_sync(ALL_LANES, odds[NEAR + own], lanes);
+    }
+    auto pair = [&](int c) {  // the sums of columns c and c + 2
+        const int w = (c + 4 * NEAR) / 4;
+        unsigned near = c & 1 ? odds[w] : evens[w];
+        return c & 2 ? __byte_perm(near, c & 1 ? odds[w + 1] : evens[w + 1], 0x5432) : near;
+    };
+#pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+        unsigned means[2];  // of the word's columns 0 and 2, and of 1 and 3
+#pragma unroll
+        for (int b = 0; b < 2; b++) {
+            int c = 4 * w + b;
+            if (K == 3) {
+                means[b] = means_of_nine(pair(c - CHANNELS) + pair(c), pair(c + CHANNELS));
+            } else {
+                unsigned sums = pair(c - REACH);
+#pragma unroll
+                for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
+                    sums += pair(c + dx);
+                means[b] = means_of_pair(sums);
+            }
+        }
+        result.at[w] = __byte_perm(means[0], means[1], 0x6240);
+    }
+    return result;
+}
+
+// Slides a warp down rows begin to end, as slide_warp does.
+template <bool ALIGNED>
+__device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int x, int begin, int end, bool writes)
+{
+    const int last = end + RADIUS - 1;
+    const int from = min(max(x, 0), (nx - 1) / SPAN * SPAN + SPAN);
+    unsigned whole[WORDS] = {}, odd[WORDS] = {};
+    Words ring[PAIR_RING] = {};  // the K rows that the sums hold, and those under way
+
+    auto read = [&](int y) {
+        size_t at = (size_t)min(y, last) * nx + from;
+        return *(const Words *)(in + (ALIGNED ? at : at / SPAN * SPAN));
+    };
+#pragma unroll
+    for (int r = 0; r < PAIR_AHEAD; r++)
+        ring[r] = read(begin - RADIUS + r);
+    for (int first = begin - RADIUS; first <= last; first += PAIR_RING)
+#pragma unroll
+        for (int r = 0; r < PAIR_RING; r++) {
+            int y = first + r, to = y - RADIUS;
+            Words &row = ring[r], &old = ring[(r + PAIR_AHEAD) % PAIR_RING];
+
+            if (!ALIGNED)
+                row = shifted(row, (unsigned)y * nx % SPAN);
+#pragma unroll
+            for (int w = 0; w < WORDS; w++) {
+                whole[w] += row.at[w] - old.at[w];
+                odd[w] += __byte_perm(row.at[w], 0, 0x4341) - __byte_perm(old.at[w], 0, 0x4341);
+            }
+            old = read(y + PAIR_AHEAD);
+            if (to < begin)
+                continue;
+            if (to >= end)
+                return;
+            unsigned by = ALIGNED ? 0 : -((unsigned)to * nx) % SPAN;  // to the next multiple of BYTES
+            Words words = ALIGNED ? pair_means(whole, odd) : shifted(pair_means(whole, odd), by);
+            int start = x + by;
+            if (writes && start >= REACH && start + SPAN <= nx - REACH)
+                *(Words *)(out + (size_t)to * nx + start) = words;
+        }
+}
+
+// Keeps the sums of two columns in a register.
+// That takes two thirds of strip's registers, so that half as many warps again run, and strips may be shorter for as
+// many instructions. What remains: a warp reads its rows one after the other, and while the last strips run alone the
+// memory has little to do. Still shorter strips end sooner, but read too many rows twice.
+extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ out, int width, int height)
+{
+    int thread = threadIdx.y * BDIMX + threadIdx.x;
+    int nx = width * CHANNELS;
+
+    if (sizeof(T) > 1)
+        return;
+    if (blockIdx.x < BORDER_BLOCKS) {
+        fill_edge(in, out, width, height, (size_t)blockIdx.x * BLOCK + thread, (size_t)BORDER_BLOCKS * BLOCK);
+        return;
+    }
+    if (BLOCK % WARP && thread / WARP >= WARPS)
+        return;
+    int warp = (blockIdx.x - BORDER_BLOCKS) * WARPS + __shfl_sync(ALL_LANES, thread / WARP, 0);  // as in strip
+    int ragged = nx % SPAN ? 1 : 0;
+    int writers = WARP - 2 * SIDE - 2 * ragged;
+    int strips = ((nx + SPAN - 1) / SPAN + ragged + writers - 1) / writers;
+    int lane = thread % WARP - SIDE;
+    int x = (warp % strips * writers + lane - ragged) * SPAN;
+    int begin = warp / strips * PAIR_ROWS + RADIUS;
+    int end = min(begin + PAIR_ROWS, height - RADIUS - 1);
+    bool writes = lane >= 0 && lane < writers;
+
+    if (nx >= 2 * MARGIN && begin < end) {
+        if (!ragged)
+            slide_pairs<true>(in, out, nx, x, begin, end, writes);
+        else
+            slide_pairs<false>(in, out, nx, x, begin, end, writes);
+    }
 }
 #endif

@@ -283,6 +283,7 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
 #define VTILE_X (16 * VEC)                                    // columns of `in` in a tile
 #define VTILE_Y (sizeof(T) < 4 || BLOCK > 256 ? 128 : 64)     // rows of `in` in a tile
 #endif
+#define RESIDENT (sizeof(T) == 1 ? 1280 : 1024)               // threads of an SM that registers are kept for
 #define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read ahead of a tile where rows of `out` are unaligned
 #define VPITCH ((VTILE_Y + LEAD + 8 * VEC - 1) / (8 * VEC) * 8)  // vectors in a row of the tile in shared memory
 
@@ -426,7 +427,7 @@ __device__ __forceinline__ void move_tile(Vector *tile, const T *in, T *out, uns
 // end. What remains is the memory: it serves long rows on one side and pieces of 256 bytes on the other a little slower
 // than a copy's.
 // A side whose rows are no multiple of 16 bytes moves single elements.
-extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : 1024 / BLOCK)
+extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : RESIDENT / BLOCK)
 transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 {
     __shared__ Vector tile[VTILE_X * VPITCH];
@@ -459,6 +460,9 @@ transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 // collects the four that it writes as one vector.
 #ifndef LANES
 #define LANES 32  // that read a row side by side: one vector more than a tile's columns fill
+#endif
+#ifndef RAGGED_BLOCKS
+#define RAGGED_BLOCKS (BLOCK < 256 ? 4 : 1024 / BLOCK)  // on an SM; the host's choice where there are few tiles
 #endif
 #define RTILE_X ((LANES - 1) * VEC)     // columns of `in` in a tile
 #define RLEAD (32 / (int)sizeof(T))     // rows read ahead of a tile, so that what it writes begins at 32 bytes
@@ -539,7 +543,7 @@ __device__ __forceinline__ void write_ragged(const T *tile, T *out, unsigned nx,
 // What vector moves element by element takes half of the instructions here. A tile is 124 columns wide, so that few of
 // the sectors that its rows begin and end in are read twice. Each vector that is written has to be collected from four
 // places: where all rows are aligned, vector is faster.
-extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : 1024 / BLOCK)
+extern "C" __global__ void __launch_bounds__(BLOCK, RAGGED_BLOCKS)
 transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 {
     extern __shared__ uint4 ragged[];

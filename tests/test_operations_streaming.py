@@ -161,8 +161,10 @@ def test_declared_work(name: str, size: tuple[int, ...], options: dict[str, Any]
         ("grayscale", "vector", {"size": (62, 76)}, (2, 1, 1)),
         ("blur", "naive", {"size": (62, 76), "options": {"channels": 3}}, (15, 4, 1)),
         ("blur", "vector", {"size": (62, 76), "block": (32, 2)}, (1, 6, 1)),
-        ("blur", "strip", {"size": (62, 121)}, (5, 1, 1)),
-        ("blur", "strip", {"size": (62, 480), "dtype": "uint8", "block": (32, 1)}, (5, 1, 1)),
+        ("blur", "strip", {"size": (62, 121)}, (3 + 5, 1, 1)),
+        ("blur", "strip", {"size": (62, 480), "dtype": "uint8", "block": (32, 1)}, (45 + 5, 1, 1)),
+        ("blur", "pairs", {"size": (62, 480), "dtype": "uint8", "block": (32, 1)}, (45 + 7, 1, 1)),
+        ("blur", "pairs", {"size": (62, 30000), "dtype": "uint8"}, (264 + 111, 1, 1)),
     ],
 )
 def test_grid(name: str, kernel: str, request_: dict[str, Any], grid: tuple[int, int, int]) -> None:
@@ -182,6 +184,7 @@ def test_grid(name: str, kernel: str, request_: dict[str, Any], grid: tuple[int,
         ("blur", "vector", {"options": {"radius": 8}}, "this kernel takes up to 7"),
         ("blur", "strip", {"options": {"radius": 8}}, "this kernel takes up to 7"),
         ("blur", "strip", {"block": (7, 3)}, "a block needs at least 32 threads"),
+        ("blur", "pairs", {"dtype": "uint8", "options": {"radius": 8}}, "this kernel takes up to 7"),
         ("blur", "smem", {"options": {"radius": 200}}, "KiB of shared memory"),
         ("grayscale", "naive", {"dtype": "float32"}, "no kernels for 'float32'"),
     ],
@@ -196,7 +199,7 @@ def test_refusals(name: str, kernel: str, request_: dict[str, Any], message: str
 def test_the_ladder_goes_on_without_a_refused_rung() -> None:
     """A radius too large for registers leaves the other rungs in."""
     _, ladder = build("blur", size=(50, 50), options={"radius": 20})
-    assert [case.kernel for case in ladder if case.skip_reason] == ["slide", "vector", "strip"]
+    assert [case.kernel for case in ladder if case.skip_reason] == ["slide", "vector", "strip", "pairs"]
 
 
 @pytest.mark.matvec
@@ -334,7 +337,8 @@ def test_blur_options(request_: dict[str, Any], sizes: list[tuple[int, int]]) ->
 )
 def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> None:
     """Pictures of several strips are right, with aligned rows and with ragged ones."""
-    assert [fault for size in sizes for fault in simulated("blur", "strip", size=size, **request_)] == []
+    rungs = ("strip", "pairs") if request_.get("dtype") == "uint8" else ("strip",)
+    assert [fault for rung in rungs for size in sizes for fault in simulated("blur", rung, size=size, **request_)] == []
 
 
 @needs_compiler

@@ -34,6 +34,7 @@ Arrays = dict[str, np.ndarray]
 
 MAX_RADIUS = 1000
 MAX_CHANNELS = 4
+MOST_BORDER_BLOCKS = 264  # two for each SM of a large card
 STRIP_BYTES = 1 << 18  # of rows that the CPU works on at a time, in its cache
 
 
@@ -132,11 +133,37 @@ def ragged(g: Geometry) -> int:
     return 1 if elements(g.problem) // g.size["rows"] % g["SPAN"] else 0
 
 
-def over_strips(g: Geometry) -> Dim:
-    """Return a grid of one warp a strip and the rows that it slides down."""
-    columns = elements(g.problem) // g.size["rows"]
-    strips = cdiv(cdiv(columns, g["SPAN"]) + ragged(g), writers(g))
-    return (cdiv(strips * cdiv(g.size["rows"], g["STRIP_ROWS"]), g["WARPS"]), 1, 1)
+def over_strips(rows: str) -> Callable[[Geometry], Dim]:
+    """Return the rule of a grid of the blocks for the edge, and then one warp a strip and the rows that it slides down,
+    as many as a constant says."""
+
+    def grid(g: Geometry) -> Dim:
+        columns = elements(g.problem) // g.size["rows"]
+        strips = cdiv(cdiv(columns, g["SPAN"]) + ragged(g), writers(g))
+        return (g["BORDER_BLOCKS"] + cdiv(strips * cdiv(g.size["rows"], g[rows]), g["WARPS"]), 1, 1)
+
+    return grid
+
+
+def edge_blocks(g: Geometry, margin: int) -> str:
+    """Return blocks enough for the edge, each thread of which slides down a column once or has an element of the first
+    and last rows, and no more than two an SM."""
+    columns, rows = elements(g.problem) // g.size["rows"], g.size["rows"]
+    whole_rows = min(rows, 2 * radius(g.problem) + 1) if columns >= 2 * margin else rows
+    slides = cdiv(rows - whole_rows, g["BORDER_ROWS"]) * 2 * margin
+    return str(min(MOST_BORDER_BLOCKS, cdiv(max(slides, whole_rows * columns), g.threads)))
+
+
+def with_edge(g: Geometry) -> dict[str, str]:
+    """Return the blocks that fill in the edge."""
+    return {"BORDER_BLOCKS": edge_blocks(g, g["MARGIN"])}
+
+
+def paired(g: Geometry) -> dict[str, str]:
+    """Return the blocks that fill in the edge, 16 bytes a lane for any radius, and fewer rows under way where those are
+    ragged, which takes registers."""
+    ahead = {"PAIR_AHEAD": "3"} if elements(g.problem) // g.size["rows"] % 16 else {}
+    return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, g["REACH"] + 16), **ahead}
 
 
 def tiled(name: str, sums: bool) -> Kernel:
@@ -287,9 +314,28 @@ OPERATION = Operation(
             "strip",
             "blur_strip",
             (128, 1),
-            over_strips,
-            constants={"BYTES": number(4, 16, has_writers, power=True), "STRIP_TURNS": number(1, 64)},
+            over_strips("STRIP_ROWS"),
+            constants={
+                "BYTES": number(4, 16, has_writers, power=True),
+                "STRIP_TURNS": number(1, 64),
+                "BORDER_BLOCKS": number(1, 1 << 16),
+            },
             refuses=slides_in_strips,
+            defines=with_edge,
+        ),
+        Kernel(
+            "pairs",
+            "blur_pairs",
+            (128, 1),
+            over_strips("PAIR_ROWS"),
+            constants={
+                "PAIR_ROWS": number(1, 4096),
+                "PAIR_AHEAD": number(1, 16),
+                "BORDER_BLOCKS": number(1, 1 << 16),
+            },
+            refuses=slides_in_strips,
+            defines=paired,
+            dtypes=("uint8",),
         ),
     ),
     buffers=buffers,

@@ -67,6 +67,12 @@ def over_ragged_tiles(g: Geometry) -> Dim:
     return (cdiv(g.size["cols"], g["RTILE_X"]) * cdiv(g.size["rows"], g["RTILE_Y"]), 1, 1)
 
 
+def few_tiles(g: Geometry) -> dict[str, str]:
+    """Return one more block of 256 threads an SM where all tiles then run at once on 132 SMs; empty elsewhere. With a
+    quarter fewer registers an H200 takes 8% less for 1000 x 3333 floats, and 1% more for 16384 x 16383."""
+    return {"RAGGED_BLOCKS": "5"} if g.threads == 256 and over_ragged_tiles(g)[0] <= 5 * 132 else {}
+
+
 # Padding: how many elements after every row make a tile free of bank conflicts ---------------------------------------
 
 
@@ -205,7 +211,8 @@ OPERATION = Operation(
             "transpose_ragged",
             (32, 8),
             over_ragged_tiles,
-            constants={"LANES": number(8, 32, power=True)},
+            constants={"LANES": number(8, 32, power=True), "RAGGED_BLOCKS": number(1, 8)},
+            defines=few_tiles,
             shared_bytes=lambda g: g["RTILE_X"] * g["RHIGH"] * g.itemsize,
             dtypes=("float32", "int32"),
         ),
