@@ -372,19 +372,25 @@ __device__ __forceinline__ void wait_copies()
 #endif
 }
 
-// VECTORS: rows of b and c start at multiples of 16 bytes. WHOLE: no element of the block's tiles is outside, and those
-// that a thread copies of b are below each other: no copy is preceded by a check.
-template <bool VECTORS, bool WHOLE>
-__device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
-                                          int k, int n, size_t row0, size_t col0, T (&tile_a)[STAGES][WTK][WROW_A],
-                                          T (&tile_b)[STAGES][WTK][WTILE_N])
+// The first row and column of c, in a block's tile, of those that a thread sums up.
+__device__ __forceinline__ void find_sums(unsigned &from_m, unsigned &from_n)
 {
-    const int width = VECTORS ? VEC : 1;
-    unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
-    unsigned lane = idx % 32, warp = idx / 32;
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, warp = idx / 32;
     // Neighbouring lanes share their columns, lanes two apart their rows: so a half warp's 16-byte loads merge.
     unsigned lane_m = lane % 2 + lane / 16 * 2, lane_n = lane / 2 % 8;
-    unsigned from_m = warp / WARPS_N * WARP_M + lane_m * VEC, from_n = warp % WARPS_N * WARP_N + lane_n * VEC;
+    from_m = warp / WARPS_N * WARP_M + lane_m * VEC, from_n = warp % WARPS_N * WARP_N + lane_n * VEC;
+}
+
+// Sums up a thread's products. VECTORS: rows of b and c start at multiples of 16 bytes. WHOLE: no element of the block's
+// tiles is outside, and those that a thread copies of b are below each other: no access is preceded by a check.
+template <bool VECTORS, bool WHOLE>
+__device__ __forceinline__ void sum_warp_tile(T (&sum)[WTM][WTN], const T *__restrict__ a, const T *__restrict__ b,
+                                              int m, int k, int n, size_t row0, size_t col0,
+                                              T (&tile_a)[STAGES][WTK][WROW_A], T (&tile_b)[STAGES][WTK][WTILE_N])
+{
+    const int width = VECTORS ? VEC : 1;
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, from_m, from_n;
+    find_sums(from_m, from_n);
 
     // Of the tile of a, a thread copies elements of one column, ROWS_APART rows from each other.
     const int ROWS_APART = BLOCK / WTK, EACH = WTILE_M / ROWS_APART;
@@ -432,7 +438,6 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
     wait_copies<STAGES - 2>();
     __syncthreads();
     fetch(0, 0, 0);
-    T sum[WTM][WTN] = {};
     int now = 0, next = STAGES - 1;
     for (int k0 = 0; k0 < k; k0 += WTK) {
 #pragma unroll
@@ -465,6 +470,15 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
         if (WTK % 2)
             fetch(0, now, 0);
     }
+}
+
+// Writes a thread's sums into a tile of c, of which `rows` rows and `cols` columns are inside.
+template <bool VECTORS, bool WHOLE>
+__device__ __forceinline__ void write_warp_tile(const T (&sum)[WTM][WTN], T *tile, size_t pitch, long long rows,
+                                                long long cols)
+{
+    unsigned from_m, from_n;
+    find_sums(from_m, from_n);
 #pragma unroll
     for (int r = 0; r < WTM; r++)
 #pragma unroll
@@ -473,16 +487,26 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
 #pragma unroll
             for (int e = 0; e < VEC; e++)
                 v.at[e] = sum[r][s + e];
-            size_t row = row0 + from_m + r / VEC * 4 * VEC + r % VEC, col = col0 + from_n + s * 8;
+            unsigned row = from_m + r / VEC * 4 * VEC + r % VEC, col = from_n + s * 8;
             if (VECTORS) {
-                if (row < m && col < n)
-                    *(uint4 *)(c + row * n + col) = v.all;
+                if (WHOLE || (row < rows && col < cols))
+                    *(uint4 *)(tile + row * pitch + col) = v.all;
             } else
 #pragma unroll
                 for (int e = 0; e < VEC; e++)
-                    if (row < m && col + e < n)
-                        c[row * n + col + e] = v.at[e];
+                    if (row < rows && col + e < cols)
+                        tile[row * pitch + col + e] = v.at[e];
         }
+}
+
+template <bool VECTORS, bool WHOLE>
+__device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
+                                          int k, int n, size_t row0, size_t col0, T (&tile_a)[STAGES][WTK][WROW_A],
+                                          T (&tile_b)[STAGES][WTK][WTILE_N])
+{
+    T sum[WTM][WTN] = {};
+    sum_warp_tile<VECTORS, WHOLE>(sum, a, b, m, k, n, row0, col0, tile_a, tile_b);
+    write_warp_tile<VECTORS, WHOLE>(sum, c + row0 * n + col0, n, (long long)m - row0, (long long)n - col0);
 }
 
 // Gives each thread 16 x 8 elements of c and each warp a square of 64 x 64, and copies tiles without registers.
