@@ -7,7 +7,7 @@
 // shared memory delivers two for each of the 128 multiply-adds that a multiprocessor can do in a cycle.
 //
 // Read the ladder from top to bottom: each kernel uses every element it fetches more often than the one before.
-// BDIMX and BDIMY are the threads of a block; x runs along the rows of c. The first five kernels and the last two
+// BDIMX and BDIMY are the threads of a block; x runs along the rows of c. The first five kernels, tma and tma-split
 // stride over c, so that any grid is right. Offsets are size_t because m * k, k * n and m * n may exceed 2^32.
 
 #include <cuda.h>
@@ -372,19 +372,25 @@ __device__ __forceinline__ void wait_copies()
 #endif
 }
 
-// VECTORS: rows of b and c start at multiples of 16 bytes. WHOLE: no element of the block's tiles is outside, and those
-// that a thread copies of b are below each other: no copy is preceded by a check.
-template <bool VECTORS, bool WHOLE>
-__device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
-                                          int k, int n, size_t row0, size_t col0, T (&tile_a)[STAGES][WTK][WROW_A],
-                                          T (&tile_b)[STAGES][WTK][WTILE_N])
+// The first row and column of c, in a block's tile, of those that a thread sums up.
+__device__ __forceinline__ void find_sums(unsigned &from_m, unsigned &from_n)
 {
-    const int width = VECTORS ? VEC : 1;
-    unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
-    unsigned lane = idx % 32, warp = idx / 32;
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, warp = idx / 32;
     // Neighbouring lanes share their columns, lanes two apart their rows: so a half warp's 16-byte loads merge.
     unsigned lane_m = lane % 2 + lane / 16 * 2, lane_n = lane / 2 % 8;
-    unsigned from_m = warp / WARPS_N * WARP_M + lane_m * VEC, from_n = warp % WARPS_N * WARP_N + lane_n * VEC;
+    from_m = warp / WARPS_N * WARP_M + lane_m * VEC, from_n = warp % WARPS_N * WARP_N + lane_n * VEC;
+}
+
+// Sums up a thread's products. VECTORS: rows of b and c start at multiples of 16 bytes. WHOLE: no element of the block's
+// tiles is outside, and those that a thread copies of b are below each other: no access is preceded by a check.
+template <bool VECTORS, bool WHOLE>
+__device__ __forceinline__ void sum_warp_tile(T (&sum)[WTM][WTN], const T *__restrict__ a, const T *__restrict__ b,
+                                              int m, int k, int n, size_t row0, size_t col0,
+                                              T (&tile_a)[STAGES][WTK][WROW_A], T (&tile_b)[STAGES][WTK][WTILE_N])
+{
+    const int width = VECTORS ? VEC : 1;
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x, from_m, from_n;
+    find_sums(from_m, from_n);
 
     // Of the tile of a, a thread copies elements of one column, ROWS_APART rows from each other.
     const int ROWS_APART = BLOCK / WTK, EACH = WTILE_M / ROWS_APART;
@@ -432,7 +438,6 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
     wait_copies<STAGES - 2>();
     __syncthreads();
     fetch(0, 0, 0);
-    T sum[WTM][WTN] = {};
     int now = 0, next = STAGES - 1;
     for (int k0 = 0; k0 < k; k0 += WTK) {
 #pragma unroll
@@ -465,6 +470,15 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
         if (WTK % 2)
             fetch(0, now, 0);
     }
+}
+
+// Writes a thread's sums into a tile of c, of which `rows` rows and `cols` columns are inside.
+template <bool VECTORS, bool WHOLE>
+__device__ __forceinline__ void write_warp_tile(const T (&sum)[WTM][WTN], T *tile, size_t pitch, long long rows,
+                                                long long cols)
+{
+    unsigned from_m, from_n;
+    find_sums(from_m, from_n);
 #pragma unroll
     for (int r = 0; r < WTM; r++)
 #pragma unroll
@@ -473,16 +487,26 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
 #pragma unroll
             for (int e = 0; e < VEC; e++)
                 v.at[e] = sum[r][s + e];
-            size_t row = row0 + from_m + r / VEC * 4 * VEC + r % VEC, col = col0 + from_n + s * 8;
+            unsigned row = from_m + r / VEC * 4 * VEC + r % VEC, col = from_n + s * 8;
             if (VECTORS) {
-                if (row < m && col < n)
-                    *(uint4 *)(c + row * n + col) = v.all;
+                if (WHOLE || (row < rows && col < cols))
+                    *(uint4 *)(tile + row * pitch + col) = v.all;
             } else
 #pragma unroll
                 for (int e = 0; e < VEC; e++)
-                    if (row < m && col + e < n)
-                        c[row * n + col + e] = v.at[e];
+                    if (row < rows && col + e < cols)
+                        tile[row * pitch + col + e] = v.at[e];
         }
+}
+
+template <bool VECTORS, bool WHOLE>
+__device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c, int m,
+                                          int k, int n, size_t row0, size_t col0, T (&tile_a)[STAGES][WTK][WROW_A],
+                                          T (&tile_b)[STAGES][WTK][WTILE_N])
+{
+    T sum[WTM][WTN] = {};
+    sum_warp_tile<VECTORS, WHOLE>(sum, a, b, m, k, n, row0, col0, tile_a, tile_b);
+    write_warp_tile<VECTORS, WHOLE>(sum, c + row0 * n + col0, n, (long long)m - row0, (long long)n - col0);
 }
 
 // Gives each thread 16 x 8 elements of c and each warp a square of 64 x 64, and copies tiles without registers.
@@ -1142,24 +1166,38 @@ matmul_wgmma(const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ c
 #define HSTAGE ((HTILE_M + BROAD) * 64)               // elements of the tiles of one step
 #define HSHARED (GSTAGES * HSTAGE * 2 + 1024)         // bytes
 
-// sum += A B for a group, begun and not waited for, by both descriptors; rows of B run along its columns.
+// sum += A B for a group, begun and not waited for, of elements of 2 bytes, by both descriptors. A and B lie by rows
+// or, TURNED, by columns.
+template <bool TURNED>
 __device__ __forceinline__ void begin_product(float (&sum)[128], unsigned long long a, unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {" PLACES128 "}, "
-                 "%128, %129, 1, 1, 1, 0, 1;"
+                 "%128, %129, 1, 1, 1, %130, %131;"
                  : SUMS64(0), SUMS64(64)
-                 : "l"(a), "l"(b));
+                 : "l"(a), "l"(b), "n"(TURNED), "n"(!TURNED));
 #endif
 }
 
+template <bool TURNED>
 __device__ __forceinline__ void begin_product(float (&sum)[64], unsigned long long a, unsigned long long b)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {" PLACES64 "}, "
-                 "%64, %65, 1, 1, 1, 0, 1;"
+                 "%64, %65, 1, 1, 1, %66, %67;"
                  : SUMS64(0)
-                 : "l"(a), "l"(b));
+                 : "l"(a), "l"(b), "n"(TURNED), "n"(!TURNED));
+#endif
+}
+
+template <bool TURNED>
+__device__ __forceinline__ void begin_product(float (&sum)[32], unsigned long long a, unsigned long long b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." FORMAT "." FORMAT " {" PLACES32 "}, "
+                 "%32, %33, 1, 1, 1, %34, %35;"
+                 : SUMS16(0), SUMS16(16)
+                 : "l"(a), "l"(b), "n"(TURNED), "n"(!TURNED));
 #endif
 }
 
@@ -1234,7 +1272,7 @@ __device__ __forceinline__ void half_tile(const T *__restrict__ a, const T *__re
 #endif
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            begin_product(sum, rows + i * 2, columns + i * 128);
+            begin_product<false>(sum, rows + i * 2, columns + i * 128);
 #if __CUDA_ARCH__ >= 900
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
@@ -1457,22 +1495,55 @@ __device__ __forceinline__ void expect_bytes(unsigned barrier, unsigned bytes)
 }
 
 // Fetches the box of a matrix that begins at (row, col), and the barrier gets to know of the bytes. What lies outside
-// becomes zeros.
+// becomes zeros. Two BLOCKS of a cluster both get it, in the same place, and the barriers of both get to know.
+template <int BLOCKS = 1>
 __device__ __forceinline__ void fetch_box(unsigned to, const CUtensorMap &map, unsigned barrier, int row, int col)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 " [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(&map), "r"(col), "r"(row), "r"(barrier)
-                 : "memory");
+    if (BLOCKS == 1)
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                     " [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(&map), "r"(col), "r"(row), "r"(barrier)
+                     : "memory");
+    else
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                     ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to), "l"(&map), "r"(col), "r"(row),
+                     "r"(barrier), "h"((unsigned short)3)
+                     : "memory");
 #endif
+}
+
+// Arrives at the barrier that is in this place in a block of the cluster.
+__device__ __forceinline__ void arrive_at(unsigned barrier, unsigned rank)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{.reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(barrier), "r"(rank) : "memory");
+#endif
+}
+
+// Waits for the other threads of the block, or of two BLOCKS of a cluster.
+template <int BLOCKS> __device__ __forceinline__ void meet()
+{
+#if __CUDA_ARCH__ >= 900
+    if (BLOCKS > 1) {
+        asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                     "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        return;
+    }
+#endif
+    __syncthreads();
 }
 
 // The tiles that a block works on, one after the other, and the ring of PLACES places of SIZE bytes that their steps go
 // through: ROWS rows of a, then parts of b of RSTEP columns, each row 128 bytes whose pieces change places. One barrier
-// of a place says that it is full, one that it is empty.
-template <int ROWS, int SIZE, int PLACES> struct Ring {
-    unsigned tiles_m, tiles_n, base, full, empty, place, phase;
+// of a place says that it is full, one that it is empty. Of two BLOCKS of a cluster, `rank` 0 and 1, the tiles are side by
+// side, and each block fetches half of the rows of a for both; in a last column that has no other beside it they are
+// below each other and nothing is shared. A tile's number then stands for both.
+template <int ROWS, int SIZE, int PLACES, int BLOCKS = 1> struct Ring {
+    unsigned tiles_m, tiles_n, rank, base, full, empty, place, phase;
     int steps, row0, col0;
+    bool beside;  // whether the tiles of the blocks are side by side
     char *shared;
 
     __device__ __forceinline__ Ring(uint4 *tiles, unsigned parts, unsigned idx, int m, int k, int n)
@@ -1483,13 +1554,16 @@ template <int ROWS, int SIZE, int PLACES> struct Ring {
         full = base + PLACES * SIZE + parts;
         empty = full + PLACES * 8;
         place = phase = 0;
+        rank = blockIdx.x % BLOCKS;
         tiles_m = ((unsigned)m + ROWS - 1) / ROWS;
         tiles_n = ((unsigned)n + BESIDE - 1) / BESIDE;
-        steps = ((unsigned)k + 2 * RSTEP - 1) / (2 * RSTEP) * 2;
+        steps = ((unsigned)k + RSTEP - 1) / RSTEP;
+        if (sizeof(T) == 4)
+            steps += steps % 2;  // operands in registers take turns
         if (idx == 0) {
             for (int i = 0; i < PLACES; i++) {
                 make_barrier(full + i * 8, 1);
-                make_barrier(empty + i * 8, MULTIPLIERS);
+                make_barrier(empty + i * 8, MULTIPLIERS * BLOCKS);
             }
 #if __CUDA_ARCH__ >= 900
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -1500,12 +1574,19 @@ template <int ROWS, int SIZE, int PLACES> struct Ring {
     // The blocks of a moment work on STRIP rows of tiles and few columns, whose parts of a and b fit the L2 cache.
     __device__ __forceinline__ bool find(unsigned turn)
     {
-        unsigned tile = blockIdx.x + turn * gridDim.x;
-        unsigned strip = tile / (STRIP * tiles_n) * STRIP, number = tile - strip * tiles_n;
+        unsigned tile = blockIdx.x / BLOCKS + turn * (gridDim.x / BLOCKS), wide = tiles_n / BLOCKS;
+        beside = BLOCKS > 1 && tile < tiles_m * wide;
+        if (BLOCKS > 1 && !beside) {
+            unsigned below = (tile - tiles_m * wide) * BLOCKS;
+            row0 = (below + rank) * ROWS;
+            col0 = wide * BLOCKS * BESIDE;
+            return tiles_n % BLOCKS > 0 && below < tiles_m;
+        }
+        unsigned strip = tile / (STRIP * wide) * STRIP, number = tile - strip * wide;
         unsigned high = min(tiles_m - strip, STRIP);
         row0 = (strip + number % high) * ROWS;
-        col0 = number / high * BESIDE;
-        return tile < tiles_m * tiles_n;
+        col0 = (number / high * BLOCKS + rank) * BESIDE;
+        return tile < tiles_m * wide;
     }
 
     __device__ __forceinline__ void advance()
@@ -1516,6 +1597,21 @@ template <int ROWS, int SIZE, int PLACES> struct Ring {
         }
     }
 
+    // The address of a place as descriptors have it: without the rank, which comes above 18 bits.
+    __device__ __forceinline__ unsigned address(unsigned at) const
+    {
+        return BLOCKS > 1 ? (base + at * SIZE) & 0x3FFFF : base + at * SIZE;
+    }
+
+    // A group's threads, `idx` of them, say to all that fetch into a place that the group does not need it any more.
+    __device__ __forceinline__ void release(unsigned at, unsigned idx) const
+    {
+        if (BLOCKS == 1 && idx == 0)
+            arrive(empty + at * 8);
+        if (BLOCKS > 1 && idx < BLOCKS)
+            arrive_at(empty + at * 8, idx);
+    }
+
     // Fetches all steps of all tiles: what one thread does.
     __device__ __forceinline__ void fetch(const CUtensorMap &map_a, const CUtensorMap &map_b)
     {
@@ -1524,7 +1620,13 @@ template <int ROWS, int SIZE, int PLACES> struct Ring {
                 unsigned barrier = full + place * 8, to = base + place * SIZE;
                 wait_phase(empty + place * 8, phase ^ 1);
                 expect_bytes(barrier, (ROWS + BESIDE) * 128);
-                fetch_box(to, map_a, barrier, row0, step * RSTEP);
+                for (int half = 0; half < BLOCKS; half++) {  // boxes of a
+                    int above = half * (ROWS / BLOCKS);
+                    if (!beside)
+                        fetch_box(to + above * 128, map_a, barrier, row0 + above, step * RSTEP);
+                    else if (half == rank)
+                        fetch_box<BLOCKS>(to + above * 128, map_a, barrier, row0 + above, step * RSTEP);
+                }
                 for (int part = 0; part < BESIDE / RSTEP; part++)
                     fetch_box(to + (ROWS + part * RSTEP) * 128, map_b, barrier, step * RSTEP, col0 + part * RSTEP);
             }
@@ -1555,37 +1657,6 @@ template <int ROWS, int SIZE, int PLACES> struct Ring {
             }
     }
 };
-
-// sum += A B for a group, begun and not waited for, of elements of 2 bytes, by both descriptors; A lies by columns.
-__device__ __forceinline__ void begin_turned(float (&sum)[128], unsigned long long a, unsigned long long b)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." FORMAT "." FORMAT " {" PLACES128 "}, "
-                 "%128, %129, 1, 1, 1, 1, 0;"
-                 : SUMS64(0), SUMS64(64)
-                 : "l"(a), "l"(b));
-#endif
-}
-
-__device__ __forceinline__ void begin_turned(float (&sum)[64], unsigned long long a, unsigned long long b)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." FORMAT "." FORMAT " {" PLACES64 "}, "
-                 "%64, %65, 1, 1, 1, 1, 0;"
-                 : SUMS64(0)
-                 : "l"(a), "l"(b));
-#endif
-}
-
-__device__ __forceinline__ void begin_turned(float (&sum)[32], unsigned long long a, unsigned long long b)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." FORMAT "." FORMAT " {" PLACES32 "}, "
-                 "%32, %33, 1, 1, 1, 1, 0;"
-                 : SUMS16(0), SUMS16(16)
-                 : "l"(a), "l"(b));
-#endif
-}
 
 // Stores four 8 x 8 matrices of elements of 2 bytes, turned: lane 8 i + j names the place of the column j of matrix i.
 __device__ __forceinline__ void store_turned(unsigned to, const unsigned (&matrices)[4])
@@ -1661,19 +1732,16 @@ __device__ __forceinline__ void set_registers()
 #endif
 }
 
-// Leaves the fetching to one thread, whose group gives its registers to those that multiply.
-// Blocks stay, and take tile after tile: the next one's fetches begin while this one's sums are stored. What remains is
-// the tensor cores' own rate, which for large matrices the card's power limits. Blocks of a cluster could share what
-// they fetch; on an H200 that brings nothing here.
-extern "C" __global__ void __launch_bounds__(BLOCK, 1)
-matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-           const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
-           T *__restrict__ c, int m, int k, int n)
+// Multiplies what one thread fetches: the last group of warps gives its registers to those that multiply.
+template <int BLOCKS>
+__device__ __forceinline__ void multiply_fetched(const CUtensorMap &map_a, const CUtensorMap &map_b,
+                                                 const CUtensorMap &map_c, const T *__restrict__ a,
+                                                 const T *__restrict__ b, T *__restrict__ c, int m, int k, int n)
 {
     extern __shared__ uint4 tiles[];
     unsigned idx = threadIdx.y * BDIMX + threadIdx.x, lane = idx % 32, warp = idx / 32, group = idx / 128;
-    Ring<TALL, RSTAGE, RSTAGES> ring(tiles, RPARTS, idx, m, k, n);
-    __syncthreads();
+    Ring<TALL, RSTAGE, RSTAGES, BLOCKS> ring(tiles, RPARTS, idx, m, k, n);
+    meet<BLOCKS>();
 
     if (group == MULTIPLIERS) {
         set_registers<40, false>();
@@ -1697,6 +1765,8 @@ matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CU
             for (int step = 0; step < ring.steps; step += 2)
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
+                    if (sizeof(T) == 2 && step + half == ring.steps)
+                        break;
                     wait_phase(ring.full + ring.place * 8, ring.phase);
                     const char *tile = ring.shared + ring.place * RSTAGE;
                     if (sizeof(T) == 4)
@@ -1707,7 +1777,7 @@ matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CU
                         }
                     // Eight rows of 128 bytes, whose pieces change places, are 1024 bytes on from the eight before.
                     unsigned long long pattern = 1ull << 16 | 64ull << 32 | 1ull << 62;
-                    unsigned long long rows = (ring.base + ring.place * RSTAGE) >> 4 | pattern;
+                    unsigned long long rows = ring.address(ring.place) >> 4 | pattern;
                     unsigned long long turned = rows + (TALL * 128 + group * PART) / 16;
 #if __CUDA_ARCH__ >= 900
                     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -1717,20 +1787,19 @@ matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CU
                         if (sizeof(T) == 4)
                             begin_product(sum, columns[half][i], rows + i * 2);
                         else
-                            begin_turned(sum, turned + i * 128, rows + i * 2);
+                            begin_product<true>(sum, turned + i * 128, rows + i * 2);
 #if __CUDA_ARCH__ >= 900
                     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
                     wait_products<1>();
-                    if (before >= 0 && idx % 128 == 0)
-                        arrive(ring.empty + before * 8);
+                    if (before >= 0)
+                        ring.release(before, idx % 128);
                     before = ring.place;
                     ring.advance();
                 }
             wait_products<0>();
             hold(sum);
-            if (idx % 128 == 0)
-                arrive(ring.empty + before * 8);
+            ring.release(before, idx % 128);
             store_turned_sums(sum, map_c, c, m, n, ring.row0, ring.col0, column,
                               ring.base + RSTAGES * RSTAGE + group * 2 * PART, idx);
         }
@@ -1739,6 +1808,20 @@ matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CU
             asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 #endif
     }
+    if (BLOCKS > 1)
+        meet<BLOCKS>();  // no block ends while the other still fetches into it
+}
+
+// Leaves the fetching to one thread, whose group gives its registers to those that multiply.
+// Blocks stay, and take tile after tile: the next one's fetches begin while this one's sums are stored. What remains is
+// the tensor cores' own rate, which for large matrices the card's power limits; and, where rows do not start at multiples
+// of 128 bytes, the L2 cache: a row of a box then lies in two of its lines.
+extern "C" __global__ void __launch_bounds__(BLOCK, 1)
+matmul_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+           const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
+           T *__restrict__ c, int m, int k, int n)
+{
+    multiply_fetched<1>(map_a, map_b, map_c, a, b, c, m, k, n);
 }
 
 // tma's fetches for the three products of wgmma-split: of the four warps that do not multiply one fetches, and three
@@ -1842,4 +1925,21 @@ matmul_tma_split(const __grid_constant__ CUtensorMap map_a, const __grid_constan
             store_turned_sums(total, map_c, c, m, n, ring.row0, ring.col0, column, 0, idx);
         }
     }
+}
+
+#if __CUDA_ARCH__ >= 900
+#define IN_PAIRS __cluster_dims__(2, 1, 1)
+#else
+#define IN_PAIRS
+#endif
+
+// Two blocks of a cluster, their tiles side by side, share what they fetch of a: each fetches half of it for both.
+// It pays where neither a's rows nor b's start at multiples of 128 bytes, so that a box takes the L2 cache nearly twice
+// the requests, which are then the limit of tma. Elsewhere it brings nothing.
+extern "C" __global__ void IN_PAIRS __launch_bounds__(BLOCK, 1)
+matmul_tma_pair(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+                const __grid_constant__ CUtensorMap map_c, const T *__restrict__ a, const T *__restrict__ b,
+                T *__restrict__ c, int m, int k, int n)
+{
+    multiply_fetched<2>(map_a, map_b, map_c, a, b, c, m, k, n);
 }

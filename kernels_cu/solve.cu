@@ -381,6 +381,46 @@ __device__ __forceinline__ void move_columns(T (&held)[HOLDS][COLS])
     }
 }
 
+// Finds the largest element that is left in the first column of a warp's rows, and puts down its row.
+template <int THREADS, int HOLDS, int COLS>
+__device__ __forceinline__ void offer_row(Peak &peak, T (&line)[COLS], const T (&held)[HOLDS][COLS], unsigned unused,
+                                          int idx)
+{
+    Peak mine = {-1, 0};
+    find_peak<THREADS>(mine, held, unused, idx);
+    Peak best = warp_peak(mine);
+    if (best.at == mine.at && mine.size >= 0)
+#pragma unroll
+        for (int r = 0; r < HOLDS; r++)
+            if (best.at == idx + r * THREADS)
+#pragma unroll
+                for (int c = 0; c < COLS; c += VEC) {
+                    Vector v;
+#pragma unroll
+                    for (int e = 0; e < VEC; e++)
+                        v.at[e] = held[r][c + e];
+                    *(uint4 *)&line[c] = v.all;
+                }
+    if (idx % 32 == 0)
+        peak = best;
+}
+
+// Eliminates the first column of a thread's rows with the row of the largest element, which one thread has itself.
+template <int THREADS, int HOLDS, int COLS>
+__device__ __forceinline__ void use_row(T (&held)[HOLDS][COLS], unsigned &unused, const T (&row)[COLS], Peak best,
+                                        int idx)
+{
+    Vector line[COLS / VEC];
+#pragma unroll
+    for (int c = 0; c < COLS / VEC; c++)
+        line[c].all = *(const uint4 *)&row[c * VEC];
+
+    T scale = 1 / line[0].at[0];
+    subtract_row(held, line, scale);
+    if (best.at % THREADS == idx)
+        scale_row<THREADS>(held, unused, line, scale, best, idx);
+}
+
 // When a panel ends, its pivots' rows come to the front of the list and of the strip, and the rows that stood there
 // take the places that these leave. So the rows that are left stay together, and the next panel is a strip again.
 
@@ -480,37 +520,12 @@ __device__ __forceinline__ void eliminate_panel(const T *ab, T *strip, T *upper,
     unsigned unused = load_rows<PANEL>(held, strip + col, n, left, cols, idx);
 #pragma unroll 1
     for (int t = 0; t < cols; t++) {
-        // The warp's best and its row
-        Peak mine = {-1, 0};
-        find_peak<PANEL>(mine, held, unused, idx);
-        Peak best = warp_peak(mine);
-        if (best.at == mine.at && mine.size >= 0)
-#pragma unroll
-            for (int r = 0; r < HOLDS; r++)
-                if (best.at == idx + r * PANEL)
-#pragma unroll
-                    for (int c = 0; c < COLS; c += VEC) {
-                        Vector v;
-#pragma unroll
-                        for (int e = 0; e < VEC; e++)
-                            v.at[e] = held[r][c + e];
-                        *(uint4 *)&lines[t % 2][warp][c] = v.all;
-                    }
-        if (lane == 0)
-            peaks[t % 2][warp] = best;
+        offer_row<PANEL>(peaks[t % 2][warp], lines[t % 2][warp], held, unused, idx);
         __syncthreads();
 
         // The best of all and its row
-        best = warp_peak(peaks[t % 2][lane % warps]);
-        Vector line[COLS / VEC];
-#pragma unroll
-        for (int c = 0; c < COLS / VEC; c++)
-            line[c].all = *(const uint4 *)&lines[t % 2][best.at % PANEL / 32][c * VEC];
-
-        T scale = 1 / line[0].at[0];
-        subtract_row(held, line, scale);
-        if (best.at % PANEL == idx)
-            scale_row<PANEL>(held, unused, line, scale, best, idx);
+        Peak best = warp_peak(peaks[t % 2][lane % warps]);
+        use_row<PANEL>(held, unused, lines[t % 2][best.at % PANEL / 32], best, idx);
         if (idx == 0)
             chosen[t] = best.at;
     }
@@ -960,29 +975,12 @@ __device__ __forceinline__ void eliminate_in_cluster(const T *ab, T *strip, T *u
     cluster_barrier();  // all blocks have begun
 #pragma unroll 1
     for (int t = 0; t < cols; t++) {
-        // The warp's best and its row
-        Peak mine = {-1, 0};
-        find_peak<MEMBERS>(mine, held, unused, member);
-        Peak best = warp_peak(mine);
-        if (best.at == mine.at && mine.size >= 0)
-#pragma unroll
-            for (int r = 0; r < HOLDS; r++)
-                if (best.at == member + r * MEMBERS)
-#pragma unroll
-                    for (int c = 0; c < COLS; c += VEC) {
-                        Vector v;
-#pragma unroll
-                        for (int e = 0; e < VEC; e++)
-                            v.at[e] = held[r][c + e];
-                        *(uint4 *)&lines[t % 2][warp][c] = v.all;
-                    }
-        if (lane == 0)
-            peaks[t % 2][warp] = best;
+        offer_row<MEMBERS>(peaks[t % 2][warp], lines[t % 2][warp], held, unused, member);
         __syncthreads();
 
         // The block's best and its row, which one warp writes into all blocks, 32 / CLUSTER lanes into each
         if (warp == 0) {
-            best = warp_peak(peaks[t % 2][lane % warps]);
+            Peak best = warp_peak(peaks[t % 2][lane % warps]);
             int to = lane / parts, part = lane % parts;
             if (best.size >= 0)
                 for (int v = part; v < COLS / VEC; v += parts)
@@ -994,16 +992,8 @@ __device__ __forceinline__ void eliminate_in_cluster(const T *ab, T *strip, T *u
         cluster_barrier();
 
         // The best of all and its row
-        best = warp_peak(offers[t % 2][lane % CLUSTER]);
-        Vector line[COLS / VEC];
-#pragma unroll
-        for (int c = 0; c < COLS / VEC; c++)
-            line[c].all = *(const uint4 *)&offered[t % 2][best.at % MEMBERS / PANEL][c * VEC];
-
-        T scale = 1 / line[0].at[0];
-        subtract_row(held, line, scale);
-        if (best.at % MEMBERS == member)
-            scale_row<MEMBERS>(held, unused, line, scale, best, member);
+        Peak best = warp_peak(offers[t % 2][lane % CLUSTER]);
+        use_row<MEMBERS>(held, unused, offered[t % 2][best.at % MEMBERS / PANEL], best, member);
         if (idx == 0)
             chosen[t] = best.at;
     }

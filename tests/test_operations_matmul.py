@@ -177,7 +177,7 @@ def test_small_products_are_sliced_finer(size: int, parts: str) -> None:
 
 def test_wgmma_is_for_one_generation() -> None:
     """Its rungs run where the instruction is, and are skipped with the reason elsewhere."""
-    for kernel in ("wgmma", "half", "tma", "tma-split"):
+    for kernel in ("wgmma", "half", "tma", "tma-split", "tma-pair"):
         assert build("matmul", kernel, size=(64, 64, 64))[1][0].architecture == "sm_90a"
     assert simulated("matmul", "wgmma", size=(70, 33, 130)) == []
     (skipped,) = simulated("matmul", "wgmma", architecture="sm_80", size=(70, 33, 130))
@@ -222,3 +222,19 @@ def test_small_products_have_smaller_tiles(size: int, rows: str) -> None:
 def test_blocks_that_stay_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) -> None:
     """512 tiles are four turns of 128 blocks, 660 five of 132."""
     assert build("matmul", "tma", size=size)[1][0].grid == (blocks, 1, 1)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", ["tma", "tma-pair"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_steps_and_tiles_of_odd_number(kernel: str, dtype: str) -> None:
+    """Steps and tiles of an odd number are right: three below each other, three or one side by side."""
+    for wide in (264, 72):
+        size = (130, 92, wide) if dtype == "float32" else (130, 184, wide)
+        assert simulated("matmul", kernel, size=size, dtype=dtype, architecture="sm_90a") == []
+
+
+@pytest.mark.parametrize(("size", "blocks"), [((4096, 64, 4096), 128), ((5000, 64, 4104), 132), ((64, 64, 128), 2)])
+def test_pairs_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) -> None:
+    """256 pairs of tiles are four turns of 64 pairs of blocks; 320 and 10 of the odd column are five of 66."""
+    assert build("matmul", "tma-pair", size=size)[1][0].grid == (blocks, 1, 1)

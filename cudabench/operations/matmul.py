@@ -207,6 +207,13 @@ def over_stays(g: Geometry, high: str) -> Dim:
     return (cdiv(tiles, cdiv(tiles, MULTIPROCESSORS)), 1, 1)
 
 
+def over_pairs(g: Geometry) -> Dim:
+    """Return blocks for pairs of tiles of C, side by side but for an odd column: the fewest for as few turns."""
+    down, across = cdiv(g.size["m"], g["TALL"]), cdiv(g.size["n"], g["BESIDE"])
+    pairs = down * (across // 2) + across % 2 * cdiv(down, 2)
+    return (2 * cdiv(pairs, cdiv(pairs, MULTIPROCESSORS // 2)), 1, 1)
+
+
 def of_either(problem: Problem, arrays: Arrays) -> Arrays:
     """Return the product of the matrices as the tensor cores read them."""
     return reference(problem, arrays) if problem.dtype in NARROW else of_tensor(problem, arrays)
@@ -229,15 +236,15 @@ def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | B
     return TensorMap(name, problem.dtype, (cols, rows), (cols * width,), box[::-1], (1, 1), 128)
 
 
-def by_maps(function: str, high: str, shared: str) -> Callable[[Geometry, Dim], Sequence[Launch]]:
+def by_maps(function: str, high: str, shared: str, boxes: int = 1) -> Callable[[Geometry, Dim], Sequence[Launch]]:
     """Return the launch of a kernel that takes tensor maps of the matrices before the operation's arguments.
 
-    Constants give the rows of a tile and the bytes of shared memory.
+    Constants give the rows of a tile, of which a box of A has all or a part, and the bytes of shared memory.
     """
 
     def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
         across = g["RSTEP"]
-        a = map_over(g.problem, "a", (g[high], across))
+        a = map_over(g.problem, "a", (g[high] // boxes, across))
         b, c = (map_over(g.problem, name, (across, across)) for name in "bc")
         return [Launch(function, grid, g.block, (a, b, c, *arguments(g.problem)), g[shared])]
 
@@ -461,6 +468,24 @@ OPERATION = Operation(
             launches=by_maps("matmul_tma_split", "SPLIT_ROWS", "ESHARED"),
             tolerance=split_tolerance,
             dtypes=("float32",),
+            architecture="sm_90a",
+        ),
+        Kernel(
+            "tma-pair",
+            "matmul_tma_pair",
+            (32, 12),
+            over_pairs,
+            constants={
+                "TALL": number(64, 256, power=True),
+                "RSTAGES": number(2, 16),
+                "STRIP": number(1, 1024),
+            },
+            refuses=needs_fetchers,
+            defines=tall,
+            launches=by_maps("matmul_tma_pair", "TALL", "RSHARED", boxes=2),
+            expected=of_either,
+            tolerance=either_tolerance,
+            dtypes=("float32", *NARROW),
             architecture="sm_90a",
         ),
     ),
