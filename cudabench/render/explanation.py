@@ -119,7 +119,7 @@ COLUMNS = (
 )
 
 
-COSTLY = ("division", "double")  # warnings of lines that cost more than they look
+COSTLY = ("division", "double", "spill")  # warnings of lines that cost more than they look
 
 
 def left_out(out: Console, columns: Sequence[str]) -> None:
@@ -225,12 +225,13 @@ def branches(out: Console, rows: Sequence[Branch], instructions: int) -> None:
         return
     out.print()
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    headings = ("line", "warps", "divergent", "instructions", "threads each")
+    headings = ("line", "warps", "divergent", "lanes each way", "instructions", "threads each")
     cells = [
         (
             str(row.line),
             units.count(row.executions),
             units.percent(row.divergent / row.executions),
+            f"{row.lanes_taken:.0%} / {1 - row.lanes_taken:.0%}",
             f"{units.count(row.instructions)} ({units.percent(row.instructions / instructions)})",
             f"{row.threads_per_instruction:.1f}",
         )
@@ -246,6 +247,9 @@ def branches(out: Console, rows: Sequence[Branch], instructions: int) -> None:
     out.print(
         Text("Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
     )
+    for row in costly:
+        if row.advice:
+            out.print(Text(f"line {row.line}: {row.advice}", style="yellow"))
 
 
 def hazards(out: Console, rows: Sequence[Hazard]) -> None:

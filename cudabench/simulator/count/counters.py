@@ -29,6 +29,7 @@ Steps = tuple[int, int, int]  # bytes by axis of threadIdx
 Counted = tuple[int, int, Look]  # pieces, ideal pieces, what the lanes did
 NOWHERE = -1
 ENOUGH = 64  # executions of which a step is told
+LANES = 32  # of a warp
 ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each time
 
 SECTOR_SHIFT = 5
@@ -187,7 +188,7 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
 class Row:
     """The counts of one memory instruction on one array, by what the lanes did."""
 
-    __slots__ = ("array", "first", "last", "looks", "number", "reloads", "step", "steps")
+    __slots__ = ("array", "first", "last", "looks", "number", "reloads", "sent_to", "step", "steps")
 
     def __init__(self, number: int, array: Place) -> None:
         self.number, self.array = number, array
@@ -196,7 +197,8 @@ class Row:
         self.first: int | None = None  # the first address that was seen
         self.last = 0
         self.step = 0  # bytes from an execution to the next, the least that was seen
-        self.steps: Counter[int] | None = None  # those of a lane whose addresses the data say, and how often
+        self.steps: Counter[int] | None = None  # those of a warp whose addresses the data say, and how often
+        self.sent_to: dict[int, int] = {}  # where its lanes went last
 
     def went(self, place: int) -> None:
         """Note where the first lane went."""
@@ -208,18 +210,24 @@ class Row:
                 self.step = step
         self.last = place
 
-    def sent(self, place: int) -> None:
-        """Note where the data sent the first lane: the step is that of most executions."""
+    def sent(self, row: Array, mask: Array | None) -> None:
+        """Note where the data sent the lanes of the first warp, of addresses and lanes of a block or more: the step of
+        an execution is that of most lanes, and the row's that of most executions."""
         steps = self.steps
         if steps is None:
             steps = self.steps = Counter()
         if steps.total() >= ENOUGH:
             return
-        if steps or self.last:
-            steps[place - self.last] += 1
+        lanes = range(LANES) if mask is None else np.flatnonzero(mask[:LANES]).tolist()
+        if not lanes:
+            return
+        places = {lane: int(row[lane]) for lane in lanes}
+        moved = Counter(place - self.sent_to[lane] for lane, place in places.items() if lane in self.sent_to)
+        if moved:
+            steps[moved.most_common(1)[0][0]] += 1
             step, times = steps.most_common(1)[0]
             self.step = step if 2 * times >= steps.total() else 0
-        self.last = place
+        self.sent_to = places
 
 
 class Counters:
@@ -365,8 +373,8 @@ class Counters:
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
         if type(linear) is Affine:
             row.went(int(rows[0, 0]))
-        elif mask is None or mask[0, 0]:
-            row.sent(int(rows[0, 0]))
+        else:
+            row.sent(rows[0], None if mask is None else mask[0])
 
     def sectors(self, number: int, rows: Array, size: int, mask: Array | None) -> tuple[int, int]:
         """Return `sectors`, looked up where the instruction comes back to the same addresses often enough."""

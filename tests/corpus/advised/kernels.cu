@@ -5,6 +5,9 @@ struct Particle { float x, y, z, vx, vy, vz, mass, charge; };
 
 // note: Structures of 32 bytes: six loads and three stores of 32 sectors each, where 4 would do if each field were an
 //       array of its own (or two 16-byte accesses a particle). All of p, not one array among many.
+// says: loads of p touch 32 sectors where 4 would do: 24 of every 32 bytes
+// says: stores to p touch 32 sectors where 4 would do: 12 of every 32 bytes
+// says: an array for each field
 __global__ void particles_move(Particle *p, float dt, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -17,6 +20,9 @@ __global__ void particles_move(Particle *p, float dt, int n)
 
 // note: A thread a row: lanes are a row (1024 bytes) apart in `m`, 32 sectors where 4 would do; a warp a row, or the
 //       other way round. The store to `sum` is fine.
+// says: loads of m touch 32 sectors where 4 would do
+// says: 1 024 bytes from its neighbour
+// never: to sum
 __global__ void row_sums(const float *m, float *sum, int rows, int cols)
 {
     int r = blockIdx.x * blockDim.x + threadIdx.x;
@@ -29,6 +35,7 @@ __global__ void row_sums(const float *m, float *sum, int rows, int cols)
 }
 
 // note: A thread a column: neighbours read neighbours. Nothing to gain.
+// never: line
 __global__ void column_sums(const float *m, float *sum, int rows, int cols)
 {
     int c = blockIdx.x * blockDim.x + threadIdx.x;
@@ -42,6 +49,8 @@ __global__ void column_sums(const float *m, float *sum, int rows, int cols)
 
 // note: Three loads of a byte, 3 bytes apart: 3 sectors each, all of which the three use together. No sector is lost;
 //       staging in shared memory gains nothing.
+// never: line
+// never: shared memory
 __global__ void luminance(const unsigned char *rgb, unsigned char *grey, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -51,6 +60,10 @@ __global__ void luminance(const unsigned char *rgb, unsigned char *grey, int n)
 
 // note: `right` is read down a column of a tile of 32 floats: a 32-way bank conflict; a row of 33 makes it 1 wavefront.
 //       `left` is a broadcast. Global accesses are fine.
+// says: loads of right take 32 wavefronts where 4 would do
+// says: in each row .* brings it to 4
+// never: loads of left
+// never: of a touch
 __global__ void gram(const float *a, float *c, int n)
 {
     __shared__ float left[32][32], right[32][32];
@@ -69,6 +82,9 @@ __global__ void gram(const float *a, float *c, int n)
 
 // note: Doubles: the read down a column of 16 is a 16-way conflict a half of the warp; a row of 17 makes it 2
 //       wavefronts, as many as 32 doubles need.
+// says: loads of tile take 32 wavefronts where 2 would do .16-way
+// says: one element more in each row .* brings it to 2
+// never: sectors where
 __global__ void transpose_doubles(const double *in, double *out, int n)
 {
     __shared__ double tile[16][16];
@@ -82,6 +98,7 @@ __global__ void transpose_doubles(const double *in, double *out, int n)
 
 // note: Structures of three words in shared memory: 3 is odd, no conflict. The global side is a stride of 12 bytes of
 //       which all is used. Nothing to gain.
+// never: line
 __global__ void centre(const float3 *in, float3 *out)
 {
     __shared__ float3 s[128];
@@ -94,6 +111,9 @@ __global__ void centre(const float3 *in, float3 *out)
 
 // note: The reduction with interleaved addressing by a stride: 2-way, then 4-way ... bank conflicts in `s`; addressing
 //       in sequence has none.
+// says: of s take .* bank conflict
+// says: let neighbouring threads take neighbouring elements
+// never: pad
 __global__ void reduce_strided(const float *in, float *out)
 {
     __shared__ float s[256];
@@ -112,6 +132,8 @@ __global__ void reduce_strided(const float *in, float *out)
 
 // note: Every value falls into one bin: all adds of the grid go to one word of `bins`. A histogram a block in shared
 //       memory, or adding up in the warp first.
+// says: bins: 16 384 atomics from 64 blocks hit one address
+// never: lines? \d+: loads
 __global__ void histogram_hot(const int *in, int *bins, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -120,6 +142,9 @@ __global__ void histogram_hot(const int *in, int *bins, int n)
 }
 
 // note: Every thread on one word; the largest of a warp (or block) first, then one atomic.
+// says: out: 512 atomics from 64 blocks hit one address
+// says: combine those of a block too
+// never: loads
 __global__ void maximum_atomic(const int *in, int *out, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -128,6 +153,9 @@ __global__ void maximum_atomic(const int *in, int *out, int n)
 }
 
 // note: Four ways in each warp by `kind`: a branch in which lanes part, on the lines of the switch. Sort by kind.
+// says: line \d+: 9\d% of the instructions .* sort or group them
+// never: literal
+// never: sectors where
 __global__ void four_kinds(const int *kind, const float *in, float *out, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -144,6 +172,7 @@ __global__ void four_kinds(const int *kind, const float *in, float *out, int n)
 }
 
 // note: The branch is the same for a whole block: no lanes part. Nothing to gain.
+// never: line
 __global__ void block_branch(const float *in, float *out, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -160,6 +189,9 @@ __global__ void block_branch(const float *in, float *out, int n)
 __constant__ float table[256];
 
 // note: Lanes ask for different constants: one address a turn, up to 32 turns; shared memory or a plain load instead.
+// says: loads of table take .* wavefronts where 1 would do
+// says: shared memory
+// never: sectors where
 __global__ void table_constant(const unsigned char *in, float *out, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -171,6 +203,7 @@ __constant__ float weights[9];
 
 // note: All lanes ask for the same constant: as it should be. Neighbouring loads of `in` begin off a sector: 5 sectors
 //       for 4, which the caches serve. Nothing to gain worth a sentence of urgency.
+// never: line
 __global__ void smooth(const float *in, float *out, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -184,6 +217,10 @@ __global__ void smooth(const float *in, float *out, int n)
 
 // note: `best` is indexed by what is known only as it runs: local memory, 32 bytes a thread; keep it in registers by
 //       unrolled comparisons.
+// says: lines \d+, \d+, \d+: .* local memory
+// says: data index an array
+// says: side by side
+// never: unroll the loops
 __global__ void bucket_counts(const int *in, int *out, int n)
 {
     int t = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
@@ -195,6 +232,8 @@ __global__ void bucket_counts(const int *in, int *out, int n)
 }
 
 // note: Indices of 64 bits are divided by what is no constant: some 100 instructions each; 32 bits are enough here.
+// never: subroutine
+// never: line
 __global__ void unravel(const float *in, float *out, size_t width, size_t height, size_t n)
 {
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
@@ -205,6 +244,9 @@ __global__ void unravel(const float *in, float *out, size_t width, size_t height
 }
 
 // note: 0.7978845608 and the rest are doubles: the arithmetic runs in the FP64 pipe; write 0.7978845608f.
+// says: write 0.5f, 1.0f, 0.7978845608f, 0.044715f
+// never: write 2.0f
+// never: sectors where
 __global__ void gelu_double(const float *in, float *out, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -216,6 +258,9 @@ __global__ void gelu_double(const float *in, float *out, int n)
 
 // note: Rows of 1001 floats begin anywhere in a sector: 5 sectors where 4 would do, for `in` and `out`; a pitch of a
 //       multiple of 8 floats.
+// says: loads of in .* pad the pitch
+// says: stores to out .* pad the pitch
+// never: gaps
 __global__ void scale_rows(const float *in, float *out, int width, int height)
 {
     int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y;
@@ -225,6 +270,9 @@ __global__ void scale_rows(const float *in, float *out, int width, int height)
 
 // note: A gather by random indices: 32 sectors where 4 would do if they came sorted; no layout helps. `index` and `out`
 //       are fine.
+// says: loads of in touch .* the data send the lanes all over in
+// never: to out
+// never: of index
 __global__ void gather_random(const float *in, const int *index, float *out, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -234,6 +282,9 @@ __global__ void gather_random(const float *in, const int *index, float *out, int
 
 // note: A block of 4 x 64: a warp has 8 rows of 4 floats, half a sector each: 8 sectors where 4 would do. A wider
 //       block.
+// says: a block of 4 threads in x reads 16 bytes of each row; make it 8 wide
+// says: writes 16 bytes
+// never: pad
 __global__ void copy_narrow(const float *in, float *out, int n)
 {
     int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -242,6 +293,11 @@ __global__ void copy_narrow(const float *in, float *out, int n)
 }
 
 // note: The row is threadIdx.x: lanes are a row apart in both arrays, 32 sectors where 4 would do; exchange x and y.
+// says: loads of a touch 32 sectors where 4 would do
+// says: loads of b
+// says: stores to c
+// says: let threadIdx.x run along a row
+// never: structures
 __global__ void add_swapped(const float *a, const float *b, float *c, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
@@ -251,6 +307,7 @@ __global__ void add_swapped(const float *a, const float *b, float *c, int n)
 
 // note: Single bytes side by side: a sector a request, all of it used. Wider accesses would save instructions, no
 //       sectors.
+// never: line
 __global__ void invert(const unsigned char *in, unsigned char *out, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -260,6 +317,9 @@ __global__ void invert(const unsigned char *in, unsigned char *out, int n)
 
 // note: Four neighbouring floats a thread, one at a time: lanes are 16 bytes apart, 16 sectors a request where 4 would
 //       do; one float4 a thread, or a stride of the block. What one load brings the next three use (L1).
+// says: loads of in: each thread reads its 4 neighbouring elements one by one; one access of 16 bytes
+// says: stores to out
+// never: structures
 __global__ void four_each(const float *in, float *out, int n)
 {
     int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
@@ -270,6 +330,9 @@ __global__ void four_each(const float *in, float *out, int n)
 
 // note: The classic with row and column exchanged: `a` is read by a column (32 rows), `c` written so; `b` is a
 //       broadcast. Exchange x and y.
+// says: loads of a .* exchange threadIdx.x and threadIdx.y
+// says: stores to c
+// never: loads of b
 __global__ void matmul_exchanged(const float *a, const float *b, float *c, int n)
 {
     int row = blockIdx.x * blockDim.x + threadIdx.x, col = blockIdx.y * blockDim.y + threadIdx.y;
@@ -280,6 +343,7 @@ __global__ void matmul_exchanged(const float *a, const float *b, float *c, int n
 }
 
 // note: One add a block, of its sum: 64 adds to one word in all. Nothing to gain.
+// never: line
 __global__ void total(const float *in, float *out, int n)
 {
     __shared__ float part[8];
@@ -299,6 +363,9 @@ __global__ void total(const float *in, float *out, int n)
 
 // note: A queue: one counter for the whole grid. The compiler adds once a warp; a count a block and one add a block
 //       would make it 32 times fewer.
+// says: count: 2 048 atomics .* combines the lanes of each warp
+// says: ~ line \d+: hardware may count otherwise
+// never: sort
 __global__ void push_positive(const float *in, int *queue, int *count, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -307,6 +374,8 @@ __global__ void push_positive(const float *in, int *queue, int *count, int n)
 }
 
 // note: Lane 0 of each warp does all the work: 1 of 32 lanes in the loop. Spread the loop over the lanes.
+// says: 95% of the instructions run with 1 of 32 lanes .* spread this work over its lanes
+// never: sort
 __global__ void lane_zero(const float *in, float *out, int each)
 {
     int warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
@@ -320,6 +389,9 @@ __global__ void lane_zero(const float *in, float *out, int each)
 
 // note: Lists of different lengths, a thread a list: a warp goes on until its longest is done. Lanes also read apart
 //       in `value` (a gather by `start`).
+// says: loads of value .* stretch of its own, which the data say
+// says: wait for the one that goes round most often; give a warp pieces of like length
+// never: sorted or grouped
 __global__ void list_sums(const int *start, const float *value, float *out, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -332,6 +404,7 @@ __global__ void list_sums(const int *start, const float *value, float *out, int 
 }
 
 // note: Swizzled by exclusive or: no conflict either way. Nothing to gain.
+// never: line
 __global__ void transpose_swizzled(const float *in, float *out, int n)
 {
     __shared__ float tile[32][32];
@@ -345,6 +418,8 @@ __global__ void transpose_swizzled(const float *in, float *out, int n)
 
 // note: All lanes add to few words of shared memory: lanes on one word wait for one another. A histogram a warp, or
 //       adding up by matching lanes first.
+// never: loads
+// never: line
 __global__ void histogram_block(const int *in, int *bins, int n)
 {
     __shared__ int mine[4];
@@ -360,6 +435,9 @@ __global__ void histogram_block(const int *in, int *bins, int n)
 
 // note: z runs with threadIdx.x but is the slowest index of the field: lanes are a plane apart; x must run with
 //       threadIdx.x.
+// says: loads of in touch 30 sectors where 4 would do: neighbouring threads read a column
+// says: stores to out
+// never: structures
 __global__ void laplace_z(const float *in, float *out, int n)
 {
     int z = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y, x = blockIdx.z;
@@ -370,6 +448,7 @@ __global__ void laplace_z(const float *in, float *out, int n)
 }
 
 // note: Halves one by one: 2 sectors a request, all used. Nothing to gain in sectors.
+// never: line
 __global__ void axpy_half_bits(const unsigned short *in, unsigned short *out, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -379,6 +458,9 @@ __global__ void axpy_half_bits(const unsigned short *in, unsigned short *out, in
 
 // note: Words of a byte each of shared memory, one column of bytes a thread: four threads share a word, 8 words a warp,
 //       no conflict. Nothing to gain there.
+// says: loads of mine take 16 wavefronts where 1 would do
+// says: bytes more in each row .* brings it to 1
+// never: elements more
 __global__ void byte_columns(const unsigned char *in, int *out, int each)
 {
     __shared__ unsigned char mine[16][128];
@@ -397,6 +479,9 @@ __global__ void byte_columns(const unsigned char *in, int *out, int each)
 
 // note: Too many values for the 32 registers that 2048 threads an SM leave: what does not fit is spilled to local
 //       memory. Fewer threads a block or a smaller tile; not `array with a dynamic index`.
+// says: values that find no register are spilled to local memory
+// never: unroll the loops
+// never: sectors where
 __global__ void __launch_bounds__(1024, 2) many_registers(const float *in, float *out, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -415,6 +500,7 @@ __global__ void __launch_bounds__(1024, 2) many_registers(const float *in, float
 
 // note: A neighbour's value by shared memory with a halo of two: the loads of the halo are by two lanes only, which is
 //       little. No conflict. Nothing to gain.
+// never: line
 __global__ void difference(const float *in, float *out, int n)
 {
     __shared__ float s[258];
