@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from cudabench.errors import UsageError
 from cudabench.measure import verify
 from cudabench.model import ByValue
 from cudabench.operations import blas, matmul
+from tests.conftest import Ran
 from tests.ladders import build, needs_compiler, problem, simulated
 
 pytestmark = pytest.mark.matmul
@@ -222,3 +225,14 @@ def test_small_products_have_smaller_tiles(size: int, rows: str) -> None:
 def test_blocks_that_stay_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) -> None:
     """512 tiles are four turns of 128 blocks, 660 five of 132."""
     assert build("matmul", "tma", size=size)[1][0].grid == (blocks, 1, 1)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("kernel", "sectors"), [("tensor", 3060), ("sliced", 5304), ("wgmma", 3720)])
+def test_sectors_of_asynchronous_copies_as_measured(kernel: str, sectors: int, cudabench: Callable[..., Ran]) -> None:
+    """Rows of 208 bytes begin in the middle of a sector: what an H200 asks for on the way to shared memory."""
+    ran = cudabench("explain", "matmul", "--size", "100", "52", "200", "-k", kernel, "--json", "-")
+    (result,) = ran.json["results"]
+    loads = [row for row in result["access"] if row["space"] == "global" and row["op"] == "load"]
+    assert sum(row["sectors"] for row in loads) == sectors
+    assert not any(row["inexact"] for row in loads)
