@@ -605,9 +605,9 @@ class Counters:
         counts to the sector (benchmarks/results/counts_h200.md).
         """
         shift = target_offset - source_offset
-        if type(source) is Affine and type(target) is Affine and source.coefficients == target.coefficients:
-            if (target.base - source.base + shift) % SECTOR == 0:
-                return  # each sector goes to one
+        alike = type(source) is Affine and type(target) is Affine and source.coefficients == target.coefficients
+        if alike and (target.base - source.base + shift) % SECTOR == 0:
+            return  # each sector goes to one
         places = [a.array(chunk, INT64) if isinstance(a, Affine) else a.astype(np.int64) for a in (source, target)]
         froms, on, times = spread(np.broadcast_to(places[0] + source_offset, chunk.shape), mask, chunk)
         lanes = _rows(froms, on)
