@@ -9,7 +9,7 @@ from cudabench.explain import verdict
 from cudabench.explain.accesses import cost, unit
 from cudabench.explain.advice import conflict
 from cudabench.explain.lines import by_line, spoken
-from cudabench.model import WARP, Access, BankRequest, Branch, Hazard, Result, ThreadAccess, dim_text
+from cudabench.model import WARP, Access, BankRequest, Branch, Hazard, MachineCode, Result, ThreadAccess, dim_text
 from cudabench.results import units
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def _summary(result: Result) -> str:
     else:
         why = "the machine code is not read: install nvidia-cuda-nvdisasm"
         parts = [f"{units.about(code)}{units.count(result.instructions or 0)} warp instructions of PTX ({why})"]
-    if code is not None and code.arithmetic:
-        parts.append(f"arithmetic in {', '.join(code.arithmetic)}")
+    if code is not None and (formats := formats_that_ran(code)):
+        parts.append(f"arithmetic in {', '.join(formats)}")
     if code is not None and code.spill_bytes:
         parts.append(f"{code.spill_bytes} bytes of spills")
     if result.registers is not None:
@@ -94,6 +94,13 @@ def _summary(result: Result) -> str:
         limit = f"{fits.blocks_per_sm} blocks an SM, limited by {fits.limited_by}"
         parts.append(f"occupancy {units.percent(fits.fraction)} ({limit})")
     return ", ".join(parts)
+
+
+def formats_that_ran(code: MachineCode) -> list[str]:
+    """Return the number formats of the code without float64 where none of it ran, as in sinf for small arguments."""
+    pipes = code.pipes or {}
+    idle = pipes.get("fp64") == 0 and pipes.get("tensor") == 0
+    return [name for name in code.arithmetic or () if name != "float64" or not idle]
 
 
 class AccessColumn(NamedTuple):
@@ -247,9 +254,13 @@ def branches(out: Console, rows: Sequence[Branch], instructions: int) -> None:
     out.print(
         Text("Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
     )
-    for row in costly:
-        if row.advice:
-            out.print(Text(f"line {row.line}: {row.advice}", style="yellow"))
+    for text in branch_lines(costly):
+        out.print(Text(text, style="yellow"))
+
+
+def branch_lines(rows: Sequence[Branch]) -> list[str]:
+    """Return what is to be said of branches that part warps, by line."""
+    return [f"line {row.line}: {row.advice}" for row in rows if row.advice]
 
 
 def hazards(out: Console, rows: Sequence[Hazard]) -> None:
