@@ -43,7 +43,7 @@ from cudabench.model import Case, Limit, Operation  # noqa: E402
 
 PROFILES = ("unseen", "unseen2", "attacks")
 UNSEEN = PROFILES[:2]
-RUN_S = 40  # seconds for a kernel
+RUN_S, TOGETHER = 40, 6  # seconds for a kernel, and the kernels of a process under ncu
 QUICK = ("--no-cpu", "--min-time", "0.1", "--max-time", "0.5")
 SIZED = 3  # numbers of a size that the table shows
 
@@ -126,16 +126,20 @@ def launch(log_file: Path, names: Mapping[str, Path]) -> None:
 
 
 def watch(folder: Path, names: Mapping[str, Path]) -> None:
-    """Have Nsight Compute look at one launch of each kernel, into a folder."""
-    log = folder / "launched.txt"
-    watched = [
-        "ncu", "--cache-control", "all", "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base",
-        "--kernel-name", f"regex:^({'|'.join(names)})$", "--metrics", ",".join([SECONDS, *COUNTERS.values()]),
-    ]  # fmt: skip
-    code, out, err = ended([*watched, sys.executable, __file__, "launch", str(log), *names], RUN_S * len(names))
-    (folder / "ncu_0.csv").write_text("\n".join(line for line in out.splitlines() if line.startswith('"')) + "\n")
-    (folder / "ncu_0.txt").write_text(f"{out[-4000:]}\n{err[-4000:]}\nexit {code}\n")
-    print(f"ncu: exit {code}, {len(log.read_text().split()) if log.exists() else 0} launched", flush=True)
+    """Have Nsight Compute look at one launch of each kernel, into a folder; a process has a few, and keeps those."""
+    for first in range(0, len(names), TOGETHER):
+        some = list(names)[first : first + TOGETHER]
+        path = folder / f"ncu_{first // TOGETHER}.csv"
+        watched = [
+            "ncu", "--cache-control", "all", "--clock-control", "none", "--csv", "--page", "raw", "--print-units",
+            "base", "--kernel-name", f"regex:^({'|'.join(some)})$", "--metrics",
+            ",".join([SECONDS, *COUNTERS.values()]),
+        ]  # fmt: skip
+        log = path.with_suffix(".log")
+        code, out, err = ended([*watched, sys.executable, __file__, "launch", str(log), *some], RUN_S * len(some))
+        path.write_text("\n".join(line for line in out.splitlines() if line.startswith('"')) + "\n")
+        path.with_suffix(".txt").write_text(f"{out[-4000:]}\n{err[-4000:]}\nexit {code}\n")
+        print(f"ncu: exit {code}, {len(log.read_text().split()) if log.exists() else 0} launched", flush=True)
 
 
 def shares(folder: Path) -> dict[str, dict[str, float]]:
