@@ -531,6 +531,11 @@ def test_explained_or_not() -> None:
     assert "what is left is latency or imbalance" in text
     assert "latency's arithmetic" in text
     assert "atomics" not in text
+    queued = of("one", ("lsu", 61e-6), ("latency", 9e-6))
+    assert queued.limits
+    flight = replace(queued.limits[1], detail=f"37 kB in flight an SM where 11 kB{limits.ENOUGH}")
+    text = verdict.sentence(with_time(replace(queued, limits=(queued.limits[0], flight)), 200e-6), [], {})
+    assert "what is left is latency (of loads that queue behind others or wait at barriers" in text
     assert result.access
     adds = replace(result, access=(replace(result.access[0], op="reduction"),))
     assert "or atomics that wait for one another" in verdict.sentence(with_time(adds, 200e-6), [], {})

@@ -64,6 +64,7 @@ LAUNCHED = 0.85
 TURN = 64  # bytes that a slice of the L2 moves in a turn
 MEMORY_TURN, PARTIAL_TURNS = 0.5, 2.0
 TAIL = 1.05  # of the mean: an SM that has more blocks than so is worth a limit of its own
+ENOUGH = " would do while memory is idle"  # said of loads under way, whose latency grows as memory gets busy
 AGAIN, IN_L1 = 0.5, " are taken to come from the L1"  # of the loads: fewer are not worth a word
 LEAST_S = 1e-9  # a limit under this is not worth a row
 # What holds a kernel and does no work itself, so that a profiler of units has no name for it.
@@ -775,7 +776,7 @@ def _in_flight(one: Work, code: _Code, rates: Rates, resident: float) -> str:
     need = rates.memory * rates.memory_latency / rates.sms
     if have < need:
         return f"; {_bytes(have)} in flight an SM where {_bytes(need)} are needed"
-    return f"; {_bytes(have)} in flight an SM where {_bytes(need)} would do" if have < 100 * need else ""
+    return f"; {_bytes(have)} in flight an SM where {_bytes(need)}{ENOUGH}" if have < 100 * need else ""
 
 
 def _tail(spent: _Spent, one: Work, per_sm: Mapping[str, float], rates: Rates) -> None:

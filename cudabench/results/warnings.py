@@ -123,7 +123,7 @@ KINDS = {
             "double",
             "The kernel computes in double precision between floats.",
             "{lines}: floats become double for a literal and float again, {count} warp instructions at a fraction of "
-            "the rate: write {floats} for {doubles}, also in a --define",
+            "the rate: write {floats} for {doubles}, and so in macros and a --define",
             "--define",
         ),
         Kind(
