@@ -195,9 +195,9 @@ def test_the_arithmetic_of_a_transpose() -> None:
     assert code is not None
     assert code.instructions_executed is not None
     assert seconds(result, "issue") == pytest.approx(code.instructions_executed / rate["issue"], rel=1e-4)
-    # Whole sectors that are read, and come from memory first; and parts of sectors.
-    turns = warps * 4 / 2 + warps * 4 / 2 + 32 * warps * 2
-    assert seconds(result, "l2") == pytest.approx(turns / (5120 * clock / 64), rel=1e-4)
+    # Whole sectors that are read, and come from memory first, half of them by both halves; and parts of sectors.
+    turns = warps * 4 / 2 + warps * 4 * 3 / 4 + 32 * warps * 2
+    assert seconds(result, "l2") == pytest.approx(turns / (96 * clock), rel=1e-4)
 
 
 def test_a_hot_l2_is_not_filled() -> None:
@@ -206,7 +206,7 @@ def test_a_hot_l2_is_not_filled() -> None:
     assert hot.limits
     again = next(limit.time_s for limit in hot.limits if limit.resource == "l2")
     sectors = 256 * 512 * 4 / 32
-    assert seconds(cold, "l2") - again == pytest.approx(sectors / 2 / (5120 * 1.98e9 / 64), rel=1e-3)
+    assert seconds(cold, "l2") - again == pytest.approx(sectors * 3 / 4 / (96 * 1.98e9), rel=1e-3)
 
 
 def test_limits_are_sorted_and_the_longest_first() -> None:
