@@ -12,8 +12,8 @@ kernel takes is at least the longest, and more where resources do not overlap.
   L2 as one (Nsight Compute calls that unit lrc, L2 Request Coalescer; with a product of matrices an H200's L2 was busy
   for half of what the blocks ask for). And every store's sectors. A slice of the L2 moves 64 bytes a clock, takes
   half a turn to exchange a sector with memory and a quarter more on average, since half of them lie in the other half
-  of the L2 and pass a slice of either, and two turns to write a part of a sector, which it has to read first. (No
-  share of the L2 that Nsight Compute reports on an H200 or H100 is under what these turns come to.)
+  of the L2 and pass a slice of either, and two turns to write a part of a sector, which it has to read first. (Of 312
+  shares of the L2 that Nsight Compute reports on an H200 and an H100, none is under 0.97 of what these turns come to.)
 * lsu: wavefronts of shared memory, turns of the L1 for requests to global memory (`simulator.count.footprint`), and
   shuffles.
 * issue and pipes: warp instructions by what executes them (CUDA C++ Programming Guide, "Arithmetic Instructions").
@@ -62,8 +62,8 @@ L2_KEPT = 0.5  # of the L2 may hold what a kernel wrote when its clock stops: it
 # own, where the first took 4.32 us for nothing.
 LAUNCHED = 0.85
 TURN = 64  # bytes that a slice of the L2 moves in a turn
-# Half a turn for the exchange itself, and for the half of all sectors that lies in the other half of the L2, half a turn
-# there: Nsight Compute's share of the L2 comes to 1.29 turns a sector that is read cold on an H200, 1.47 on an H100.
+# Half a turn for the exchange itself, and for the half of all sectors that lies in the other half of the L2, half a
+# turn there: Nsight Compute's share of the L2 comes to 1.29 turns a sector that is read cold on an H200, 1.47 on an H100.
 MEMORY_TURN, PARTIAL_TURNS = 0.75, 2.0
 TAIL = 1.05  # of the mean: an SM that has more blocks than so is worth a limit of its own
 ENOUGH = " would do while memory is idle"  # said of loads under way, whose latency grows as memory gets busy
