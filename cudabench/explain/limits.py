@@ -63,7 +63,7 @@ L2_KEPT = 0.5  # of the L2 may hold what a kernel wrote when its clock stops: it
 LAUNCHED = 0.85
 TURN = 64  # bytes that a slice of the L2 moves in a turn
 # Half a turn for the exchange itself, and for the half of all sectors that lies in the other half of the L2, half a
-# turn there: Nsight Compute's share of the L2 comes to 1.29 turns a sector that is read cold on an H200, 1.47 on an H100.
+# turn there: by Nsight Compute's share of the L2 1.29 turns a sector that is read cold on an H200, 1.47 on an H100.
 MEMORY_TURN, PARTIAL_TURNS = 0.75, 2.0
 TAIL = 1.05  # of the mean: an SM that has more blocks than so is worth a limit of its own
 ENOUGH = " would do while memory is idle"  # said of loads under way, whose latency grows as memory gets busy
