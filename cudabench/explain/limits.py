@@ -12,8 +12,9 @@ kernel takes is at least the longest, and more where resources do not overlap.
   L2 as one (Nsight Compute calls that unit lrc, L2 Request Coalescer; with a product of matrices an H200's L2 was busy
   for half of what the blocks ask for). And every store's sectors. A slice of the L2 moves 64 bytes a clock, takes
   half a turn to exchange a sector with memory and a quarter more on average, since half of them lie in the other half
-  of the L2 and pass a slice of either, and two turns to write a part of a sector, which it has to read first. (Of 312
-  shares of the L2 that Nsight Compute reports on an H200 and an H100, none is under 0.97 of what these turns come to.)
+  of the L2 and pass a slice of either, and two turns to write a part of a sector, which it has to read first. (Nsight
+  Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of what these turns come to, but for products of
+  matrices, whose blocks share more than those of a sample.)
 * lsu: wavefronts of shared memory, turns of the L1 for requests to global memory (`simulator.count.footprint`), and
   shuffles.
 * issue and pipes: warp instructions by what executes them (CUDA C++ Programming Guide, "Arithmetic Instructions").
