@@ -86,7 +86,6 @@ COUNTS: dict[str, tuple[tuple[str, ...], float]] = {
 _TRIES = "how often a lane tries again depends on the order in which atomics come"
 _LIBRARY = "code of the driver's own (malloc, free, printf), which the simulator does not execute"
 _ITSELF = "which lanes of a warp come back together from a call of itself, the counts of PTX do not tell"
-_HALVES = "copies that begin in the middle of a sector: which are asked for twice is not known"
 _MORE = "this counter is a little higher than the sum of ncu's own counts by instruction, which are the simulator's"
 _BUSY = "this counter gives another number in each run; ncu's own counts by instruction are the simulator's"
 _MOVED = "loads that ptxas moved behind a branch: for how many lanes is known, for which of a warp's sectors not"
@@ -109,7 +108,6 @@ REASONS = (
     ("matmul/tensor*", "shared load*", _BUSY),
     ("matmul/wgmma*", "shared*", _BUSY),
     ("transpose/ragged*", "shared load*", _BUSY),
-    ("matmul/*100x52x200", "global load*", _HALVES),
     ("files/cluster_histogram*", "shared atomic*", "how hardware takes apart what goes to other blocks is not known"),
     ("solve/fused*", "global load*", _MOVED),
     ("solve/*", "shared store*", _BUSY_ALIKE),

@@ -1,16 +1,23 @@
-"""Limits against kernels that were not used to build them: the 24 of unseen.cu, at sizes at which such kernels run.
+"""Limits against kernels that were not used to build them: those of unseen.cu and unseen2.cu, at sizes at which such
+kernels run.
 
-    python benchmarks/limits_unseen.py record FOLDER [KERNEL ...]    # a GPU
-    python benchmarks/limits_unseen.py watch FOLDER [KERNEL ...]     # a GPU, and ncu with access to the counters
-    python benchmarks/limits_unseen.py pack FOLDER [FOLDER ...] FILE.json    # what runs on one card left, in one file
-    python benchmarks/limits_unseen.py print FILE.json               # anywhere: the limits as they were, and the times
-    python benchmarks/limits_unseen.py again FILE.json               # anywhere: the limits as they are now
+    python benchmarks/limits_unseen.py predict CARD FILE.json [NAME ...]   # anywhere: what the limits promise
+    python benchmarks/limits_unseen.py record FOLDER [NAME ...]     # a GPU
+    python benchmarks/limits_unseen.py times FOLDER [NAME ...]      # a GPU: times alone, which is faster
+    python benchmarks/limits_unseen.py watch FOLDER [NAME ...]      # a GPU, and ncu with access to the counters
+    python benchmarks/limits_unseen.py pack [PREDICTED.json] FOLDER [FOLDER ...] FILE.json   # of one card, in one file
+    python benchmarks/limits_unseen.py print FILE.json              # anywhere: the limits as they were, and the times
+    python benchmarks/limits_unseen.py again FILE.json              # anywhere: the limits as they are now
 
-`record` runs `cudabench run --profile unseen.toml --kernel NAME --limits` for each kernel with a time of its own, so
-that one that hangs does not take the others along, and keeps each results file. `watch` has Nsight Compute look at each
-kernel's first launch. `print` holds the limits in those files against the times, as limits_against_times.py does for
-the ladders. `again` counts once more, in the simulator of this machine, and prices the counts with the card's ceilings
-and the model of today: what changed since the record was changed with these kernels in sight, and such a table says so.
+A NAME is a kernel, or all of a profile (unseen, unseen2, attacks); left out, all of unseen and unseen2. `predict`
+counts in the simulator of this machine and prices the counts with a card's ceilings before there is any time.
+`record` runs `cudabench run --profile FILE --kernel NAME --limits` for each kernel with a time of its own, so that one
+that hangs does not take the others along, and keeps each results file; `times` runs all of a profile as one command
+without counting. `watch` has Nsight Compute look at one launch of each. `pack` brings them together: limits
+are those of the prediction if one is named, else what `record` counted. `print` holds the limits in those files
+against the times, as limits_against_times.py does for the ladders. `again` counts once more, in the simulator of this
+machine, and prices the counts with the card's ceilings and the model of today: what changed since the record was
+changed with these kernels in sight, and such a table says so.
 """
 
 from __future__ import annotations
@@ -21,8 +28,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -30,25 +37,33 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from limits_against_times import Row, launched, summary, text  # noqa: E402
-from record_ladders import COUNTERS, SECONDS  # noqa: E402
+from record_ladders import COUNTERS, SECONDS, prepared, upload  # noqa: E402
 
-from cudabench.model import Limit  # noqa: E402
+from cudabench.model import Case, Limit, Operation  # noqa: E402
 
-PROFILE = HERE / "unseen.toml"
-RUN_S, NCU_S, TOGETHER = 40, 40, 6  # seconds for a kernel, for a process under ncu, and the kernels of that
+PROFILES = ("unseen", "unseen2", "attacks")
+UNSEEN = PROFILES[:2]
+RUN_S, TOGETHER = 40, 6  # seconds for a kernel, and the kernels of a process under ncu
 QUICK = ("--no-cpu", "--min-time", "0.1", "--max-time", "0.5")
-ONCE = ("--no-cpu", "--min-time", "0", "--max-time", "0.02", "--min-samples", "1", "--quiet")
 SIZED = 3  # numbers of a size that the table shows
 
 
-def kernels() -> list[str]:
-    """Return the kernels of the profile in order."""
-    return re.findall(r"^\[(\w+)\]$", PROFILE.read_text(), re.MULTILINE)
+def kernels(names: Sequence[str] = UNSEEN) -> dict[str, Path]:
+    """Return kernels in order with their profiles; a name is a kernel's or a profile's."""
+    known: dict[str, Path] = {}
+    for profile in PROFILES:
+        path = HERE / f"{profile}.toml"
+        for kernel in re.findall(r"^\[(\w+)\]$", path.read_text(), re.MULTILINE):
+            known[kernel] = path
+    picked = {kernel: path for kernel, path in known.items() if kernel in names or path.stem in names}
+    if lost := set(names) - set(known) - set(PROFILES):
+        sys.exit(f"no kernel or profile is called {', '.join(sorted(lost))}")
+    return picked
 
 
-def command(*words: str) -> list[str]:
-    """Return the command line of a run of the profile."""
-    return [sys.executable, "-m", "cudabench", "run", "--profile", str(PROFILE), *words]
+def command(profile: Path, *words: str) -> list[str]:
+    """Return the command line of a run of a profile."""
+    return [sys.executable, "-m", "cudabench", "run", "--profile", str(profile), *words]
 
 
 def ended(words: list[str], seconds: float) -> tuple[int, str, str]:
@@ -61,32 +76,70 @@ def ended(words: list[str], seconds: float) -> tuple[int, str, str]:
     return ran.returncode, ran.stdout, ran.stderr
 
 
-def record(folder: Path, names: list[str]) -> None:
+def record(folder: Path, names: Mapping[str, Path]) -> None:
     """Measure and count each kernel, into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in names:
+    for name, profile in names.items():
         path = folder / f"{name}.json"
-        code, out, err = ended(command("--kernel", name, "--limits", "--json", str(path), *QUICK), RUN_S)
+        code, out, err = ended(command(profile, "--kernel", name, "--limits", "--json", str(path), *QUICK), RUN_S)
         (folder / f"{name}.txt").write_text(f"{out}\n{err}\nexit {code}\n")
         print(f"{name}: exit {code}", flush=True)
 
 
-def watch(folder: Path, names: list[str]) -> None:
-    """Have Nsight Compute look at each kernel, into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+def times(folder: Path, names: Mapping[str, Path]) -> None:
+    """Measure the kernels, those of a profile in one command, into a folder."""
+    for profile in dict.fromkeys(names.values()):
+        some = [name for name, its in names.items() if its == profile]
+        words = [word for name in some for word in ("--kernel", name)]
+        path = folder / f"{profile.stem}.json"
+        code, out, err = ended(command(profile, *words, "--json", str(path), *QUICK), RUN_S * len(some))
+        path.with_suffix(".txt").write_text(f"{out}\n{err}\nexit {code}\n")
+        print(f"{profile.stem}: exit {code}", flush=True)
+
+
+def case_of(name: str, profile: Path) -> tuple[Case, Operation]:
+    """Return a kernel of a profile, ready to run."""
+    from cudabench.cli import run
+
+    context = run.command.make_context("run", ["--profile", str(profile), "--kernel", name, "--no-cpu"])
+    with context:
+        (series,), _ = run.series_of(context, dict(context.params))
+    (case,) = series.cases
+    return case, series.make()
+
+
+def launch(log_file: Path, names: Mapping[str, Path]) -> None:
+    """Launch each kernel once and note which, for ncu to watch."""
+    import pycuda.driver as cuda
+
+    from cudabench.devices.cuda import CudaDevice
+
+    with CudaDevice(0) as device, log_file.open("w") as log:
+        for name, profile in names.items():
+            case, operation = case_of(name, profile)
+            pointers = upload(operation, case)
+            for function, grid, block, arguments, shared in prepared(device, case, pointers):
+                function.prepared_call(grid, block, *arguments, shared_size=shared)
+            cuda.Context.synchronize()
+            print(name, file=log, flush=True)
+            for pointer in pointers.values():
+                pointer.free()
+
+
+def watch(folder: Path, names: Mapping[str, Path]) -> None:
+    """Have Nsight Compute look at one launch of each kernel, into a folder; a process has a few, and keeps those."""
     for first in range(0, len(names), TOGETHER):
-        some = names[first : first + TOGETHER]
+        some = list(names)[first : first + TOGETHER]
         path = folder / f"ncu_{first // TOGETHER}.csv"
         watched = [
             "ncu", "--cache-control", "all", "--clock-control", "none", "--csv", "--page", "raw", "--print-units",
-            "base", "--target-processes", "all", "--filter-mode", "per-launch-config", "--launch-count", "1",
-            "--kernel-name", f"regex:^({'|'.join(some)})$", "--metrics", ",".join([SECONDS, *COUNTERS.values()]),
+            "base", "--kernel-name", f"regex:^({'|'.join(some)})$", "--metrics",
+            ",".join([SECONDS, *COUNTERS.values()]),
         ]  # fmt: skip
-        picked = [word for name in some for word in ("--kernel", name)]
-        code, out, err = ended([*watched, *command(*picked, *ONCE)], NCU_S)
+        log = path.with_suffix(".log")
+        code, out, err = ended([*watched, sys.executable, __file__, "launch", str(log), *some], RUN_S * len(some))
         path.write_text("\n".join(line for line in out.splitlines() if line.startswith('"')) + "\n")
         path.with_suffix(".txt").write_text(f"{out[-4000:]}\n{err[-4000:]}\nexit {code}\n")
-        print(f"ncu {' '.join(some)}: exit {code}", flush=True)
+        print(f"ncu: exit {code}, {len(log.read_text().split()) if log.exists() else 0} launched", flush=True)
 
 
 def shares(folder: Path) -> dict[str, dict[str, float]]:
@@ -104,9 +157,13 @@ def shares(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def gathered(folders: Sequence[Path]) -> dict[str, Any]:
-    """Return what folders of one card hold, as `print` reads it: each kernel's time, size, limits and shares."""
-    device, kernels = None, {}
+    """Return what folders (and files of predictions) of one card hold, as `print` reads it: each kernel's time, size,
+    limits and shares."""
+    device, kernels, predicted = None, {}, {}
     for folder in folders:
+        if folder.is_file():
+            predicted |= {name: one["limits"] for name, one in json.loads(folder.read_text())["kernels"].items()}
+            continue
         busy = shares(folder)
         for path in sorted(folder.glob("*.json")):
             content = json.loads(path.read_text())
@@ -123,30 +180,40 @@ def gathered(folders: Sequence[Path]) -> dict[str, Any]:
         for name, units in busy.items():
             if name in kernels:
                 kernels[name]["busy"] = units
+    for name, limits in predicted.items():
+        if name in kernels:
+            kernels[name]["limits"] = limits
     return {"device": device, "kernels": kernels}
 
 
-def counted_here(card: Any, kernels: dict[str, Any]) -> dict[str, tuple[Limit, ...]]:
-    """Return the limits by kernel, counted in the simulator of this machine."""
-    from cudabench.cli import run
+def counted_here(card: Any, names: Mapping[str, Path]) -> Iterator[tuple[str, Case, int | None, tuple[Limit, ...]]]:
+    """Yield each kernel, the bytes that it must move and its limits, counted in the simulator of this machine."""
     from cudabench.devices.sim import SimDevice
     from cudabench.measure import limited
     from cudabench.model import Settings
 
     device = SimDevice("sm_" + card.device.compute_capability.replace(".", ""))
-    limits = {}
-    for name, one in kernels.items():
-        profile = HERE / Path(one["file"]).with_suffix(".toml")
-        context = run.command.make_context("run", ["--profile", str(profile), "--kernel", name, "--no-cpu"])
-        with context:
-            (series,), _ = run.series_of(context, dict(context.params))
-        operation, (case,) = series.make(), series.cases
+    for name, profile in names.items():
+        case, operation = case_of(name, profile)
+        moved = operation.bytes(case.problem) or None
         inputs = operation.inputs(case.problem)
         counts = limited.sampled(device, case, operation, case.problem, inputs, seconds=600)
-        limits[name] = limited.limits_of(device, case, counts, card, Settings(), one["bytes"])
-        longest = limits[name][0]
-        print(f"{name}: {longest.time_s / one['seconds']:.3f} {longest.resource}", file=sys.stderr, flush=True)
-    return limits
+        yield name, case, moved, limited.limits_of(device, case, counts, card, Settings(), moved)
+
+
+def predict(title: str, path: Path, names: Mapping[str, Path]) -> None:
+    """Write what the limits promise on a card, as `pack` reads it."""
+    from cudabench.cards.load import load
+
+    found: dict[str, Any] = {}
+    for name, case, moved, limits in counted_here(load(title), names):
+        found[name] = {
+            "file": Path(case.source.name).name,
+            "bytes": moved,
+            "limits": [asdict(limit) for limit in limits],
+        }
+        path.write_text(json.dumps({"card": title, "kernels": found}, indent=1) + "\n")
+        print(f"{name}: " + ", ".join(f"{limit.resource} {limit.time_s * 1e6:.1f}" for limit in limits[:4]), flush=True)
 
 
 def show(recorded: dict[str, Any], again: bool) -> None:
@@ -157,7 +224,8 @@ def show(recorded: dict[str, Any], again: bool) -> None:
     device, kernels = recorded["device"], recorded["kernels"]
     known = {spec.name for spec in fields(DeviceInfo)}
     card = like(DeviceInfo(**{name: value for name, value in device.items() if name in known}))
-    limits = counted_here(card, kernels) if again else {}
+    places = {name: (HERE / one["file"]).with_suffix(".toml") for name, one in kernels.items()}
+    limits = {name: its for name, _, _, its in counted_here(card, places)} if again else {}
     rows, uncounted = [], []
     for name, one in kernels.items():
         its = limits.get(name) or tuple(Limit(**limit) for limit in one["limits"] or ())
@@ -180,8 +248,15 @@ def show(recorded: dict[str, Any], again: bool) -> None:
 def main() -> None:
     """Do what the first word says."""
     words = sys.argv[1:]
-    if len(words) > 1 and words[0] in ("record", "watch"):
-        (record if words[0] == "record" else watch)(Path(words[1]).resolve(), words[2:] or kernels())
+    done = {"record": record, "times": times, "watch": watch}
+    if len(words) > 1 and words[0] in done:
+        folder = Path(words[1]).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        done[words[0]](folder, kernels(words[2:] or UNSEEN))
+    elif len(words) > 1 and words[0] == "launch":
+        launch(Path(words[1]), kernels(words[2:]))
+    elif len(words) > 2 and words[0] == "predict":
+        predict(words[1], Path(words[2]), kernels(words[3:] or UNSEEN))
     elif len(words) > 2 and words[0] == "pack":
         found = gathered([Path(word) for word in words[1:-1]])
         Path(words[-1]).write_text(json.dumps(found, indent=1) + "\n")

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from cudabench import operations  # noqa: E402
-from cudabench.model import ByValue, Case, Texture  # noqa: E402
+from cudabench.model import ByValue, Case, Operation, Texture  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
 
 SIZES: dict[str, list[tuple[int, ...]]] = {
@@ -82,8 +82,8 @@ def launch_all(log_file: str, place: int, samples: int) -> None:
             if held != (name, size):
                 for pointer in pointers.values():
                     pointer.free()
-                pointers, held = _upload(name, case), (name, size)
-            calls = _prepared(device, case, pointers)
+                pointers, held = upload(operations.get(name), case), (name, size)
+            calls = prepared(device, case, pointers)
             if not samples:
                 for function, grid, block, arguments, shared in calls:
                     function.prepared_call(grid, block, *arguments, shared_size=shared)
@@ -102,11 +102,10 @@ def launch_all(log_file: str, place: int, samples: int) -> None:
             print(json.dumps([name, case.kernel, list(size), float(np.median(seconds[1:]))]), file=log, flush=True)
 
 
-def _upload(name: str, case: Case) -> dict[str, Any]:
+def upload(operation: Operation, case: Case) -> dict[str, Any]:
     """Return device memory with an operation's inputs, by name."""
     import pycuda.driver as cuda
 
-    operation = operations.get(name)
     arrays = {buffer.name: np.zeros(buffer.shape, buffer.dtype) for buffer in operation.buffers(case.problem)}
     arrays.update({k: np.array(v) for k, v in operation.inputs(case.problem).items() if k in arrays})
     pointers = {key: cuda.mem_alloc(max(array.nbytes, 16)) for key, array in arrays.items()}
@@ -115,7 +114,7 @@ def _upload(name: str, case: Case) -> dict[str, Any]:
     return pointers
 
 
-def _prepared(device: Any, case: Case, pointers: dict[str, Any]) -> list[tuple[Any, ...]]:
+def prepared(device: Any, case: Case, pointers: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Return function, grid, block, arguments and shared bytes of each launch."""
     import pycuda.driver as cuda
 

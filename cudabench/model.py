@@ -716,6 +716,7 @@ class Branch:
         int, "Warp instructions of PTX between a divergent branch and where all its ways meet, inner branches included."
     ]
     threads_per_instruction: Annotated[float | None, "Mean of the active lanes of those; null without any."]
+    advice: Annotated[str | None, "What would mend it, in a sentence; null where little is to be gained."] = None
 
 
 @dataclass(frozen=True)

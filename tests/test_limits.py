@@ -195,9 +195,9 @@ def test_the_arithmetic_of_a_transpose() -> None:
     assert code is not None
     assert code.instructions_executed is not None
     assert seconds(result, "issue") == pytest.approx(code.instructions_executed / rate["issue"], rel=1e-4)
-    # Whole sectors that are read, and come from memory first; and parts of sectors.
-    turns = warps * 4 / 2 + warps * 4 / 2 + 32 * warps * 2
-    assert seconds(result, "l2") == pytest.approx(turns / (5120 * clock / 64), rel=1e-4)
+    # Whole sectors that are read, and come from memory first, half of them by both halves; and parts of sectors.
+    turns = warps * 4 / 2 + warps * 4 * 3 / 4 + 32 * warps * 2
+    assert seconds(result, "l2") == pytest.approx(turns / (96 * clock), rel=1e-4)
 
 
 def test_a_hot_l2_is_not_filled() -> None:
@@ -206,7 +206,7 @@ def test_a_hot_l2_is_not_filled() -> None:
     assert hot.limits
     again = next(limit.time_s for limit in hot.limits if limit.resource == "l2")
     sectors = 256 * 512 * 4 / 32
-    assert seconds(cold, "l2") - again == pytest.approx(sectors / 2 / (5120 * 1.98e9 / 64), rel=1e-3)
+    assert seconds(cold, "l2") - again == pytest.approx(sectors * 3 / 4 / (96 * 1.98e9), rel=1e-3)
 
 
 def test_limits_are_sorted_and_the_longest_first() -> None:
@@ -531,6 +531,11 @@ def test_explained_or_not() -> None:
     assert "what is left is latency or imbalance" in text
     assert "latency's arithmetic" in text
     assert "atomics" not in text
+    queued = of("one", ("lsu", 61e-6), ("latency", 9e-6))
+    assert queued.limits
+    flight = replace(queued.limits[1], detail=f"37 kB in flight an SM where 11 kB{limits.ENOUGH}")
+    text = verdict.sentence(with_time(replace(queued, limits=(queued.limits[0], flight)), 200e-6), [], {})
+    assert "what is left is latency (of loads that queue behind others or wait at barriers" in text
     assert result.access
     adds = replace(result, access=(replace(result.access[0], op="reduction"),))
     assert "or atomics that wait for one another" in verdict.sentence(with_time(adds, 200e-6), [], {})

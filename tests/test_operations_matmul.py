@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from cudabench.errors import UsageError
 from cudabench.measure import verify
 from cudabench.model import ByValue
 from cudabench.operations import blas, matmul
+from tests.conftest import Ran
 from tests.ladders import build, needs_compiler, problem, simulated
 
 pytestmark = pytest.mark.matmul
@@ -238,3 +241,14 @@ def test_steps_and_tiles_of_odd_number(kernel: str, dtype: str) -> None:
 def test_pairs_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) -> None:
     """256 pairs of tiles are four turns of 64 pairs of blocks; 320 and 10 of the odd column are five of 66."""
     assert build("matmul", "tma-pair", size=size)[1][0].grid == (blocks, 1, 1)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("kernel", "sectors"), [("tensor", 3060), ("sliced", 5304), ("wgmma", 3720)])
+def test_sectors_of_asynchronous_copies_as_measured(kernel: str, sectors: int, cudabench: Callable[..., Ran]) -> None:
+    """Rows of 208 bytes begin in the middle of a sector: what an H200 asks for on the way to shared memory."""
+    ran = cudabench("explain", "matmul", "--size", "100", "52", "200", "-k", kernel, "--json", "-")
+    (result,) = ran.json["results"]
+    loads = [row for row in result["access"] if row["space"] == "global" and row["op"] == "load"]
+    assert sum(row["sectors"] for row in loads) == sectors
+    assert not any(row["inexact"] for row in loads)

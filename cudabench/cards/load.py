@@ -19,9 +19,9 @@ SCHEMA = "cudabench/1"
 NAMES = ("h200", "h100", "a100", "l4", "t4", "rtx4090", "rtx5090", "b200")
 MOST_BYTES = 64 << 20
 
-# Bytes that the L2 reads in a clock of the SMs, by compute capability: the whitepaper of the A100 gives it, and the use
-# of the L2 that Nsight Compute reports of kernels on an H200 is what comes of the same.
-L2_BYTES_PER_CLOCK = {"8.0": 5120, "9.0": 5120}
+# Bytes of the L2 that one of its slices holds, by compute capability: an A100's 40 MiB read 5120 bytes a clock, 64 a
+# slice (its whitepaper), and an H200's 60 MiB are 96 slices (the driver's l2s_count, as Nsight Compute prints it).
+L2_SLICE = {"8.0": 512 << 10, "9.0": 640 << 10}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from cudabench.model import Dim
 from cudabench.simulator.count import banks
 from cudabench.simulator.heap import PLACED
-from cudabench.simulator.report import Access, PatternCount
+from cudabench.simulator.report import Access, Branch, PatternCount
 
 SECTOR = 32
 CONTENDED = 256  # atomics on one address that are worth a word, if a block makes several of them
@@ -25,6 +25,9 @@ WIDEST = 16  # bytes that one instruction moves for a lane
 NEAR = 128  # bytes: lanes that are further apart read columns, nearer ones leave gaps
 ROW = 32  # bytes: steps of so many and more are rows of a tile
 MOST_PAD = 8  # elements that a row of a tile is padded by at most
+LANES = 32
+COSTS = 0.2  # of a launch's instructions: what idle lanes take, from which divergence is worth a sentence
+FEW = 2  # lanes under which it is one that works
 MET = 4  # lanes of a warp that meet in one word, from which combining them first is worth a word
 SMALL = 48 << 10  # bytes of a table that shared memory holds
 _VERBS = {"load": "read", "store": "write", "atomic": "update", "reduction": "update"}
@@ -60,7 +63,7 @@ def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | Non
         elif _waste(whole) < LEAST_SHARE * sum(_spent(row) for row in kernels[whole.kernel]) and whole.space != "local":
             said[likeness] = None if whole.op not in ("atomic", "reduction") else _atomics(whole)
         elif whole.space == "local":
-            said[likeness] = _local(whole)
+            said[likeness] = _local(others)
         elif whole.space == "shared":
             said[likeness] = _shared(whole, others, block)
         elif whole.space == "constant":
@@ -125,12 +128,20 @@ def _number(value: float) -> str:
 # Local memory -------------------------------------------------------------------------------------------------------
 
 
-def _local(row: Access) -> str:
-    moved = row.sectors or 0
-    return (
-        f"{_NOUNS[row.op].split()[0]} touch {_number(moved / row.requests)} sectors where registers need none, "
-        f"{_number(moved * 32)} bytes in all: an array that is not indexed by constants alone lies in local memory, "
-        "which is device memory; unroll the loops over it, or keep it in shared memory"
+def _local(rows: Sequence[Access]) -> str:
+    """Advise on a kernel's arrays that lie in local memory; rows: all accesses to it."""
+    before = (
+        f"{_number(sum(row.sectors or 0 for row in rows) * SECTOR)} bytes in all go to or come from local memory, "
+        "which is device memory, where registers would need none: "
+    )
+    if any(row.by_data for row in rows):
+        return before + (
+            "data index an array of the thread's own, so it lies in memory and no unrolling changes that; compare "
+            "with each index instead, or keep it in shared memory, an element of each thread side by side"
+        )
+    return before + (
+        "an array that is not indexed by constants alone lies there; unroll the loops over it, or keep it in shared "
+        "memory"
     )
 
 
@@ -449,7 +460,10 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
             f"{before}{where}; swizzle the columns (column ^ row)" if pitch % (banks.WORD * banks.BANKS) == 0 else None
         )
     elements, unit, reached = padded
-    more = "one element more" if elements == 1 else f"{elements} elements more"
+    if unit != min(other.bytes for other in others):  # elements smaller than a bank's word
+        more = f"{elements * unit} bytes more"
+    else:
+        more = "one element more" if elements == 1 else f"{elements} elements more"
     pitch += elements * unit
     return f"{before}{where}; {more} in each row (a pitch of {pitch} bytes) brings it to {_number(reached)}"
 
@@ -501,6 +515,37 @@ def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
     lowest = min((place for place in places if place is not None), default=0) & -128  # banks turn alike
     addresses = np.array([(lowest if place is None else place) - lowest for place in places])
     return int(banks.wavefronts(addresses, width, active, load=load))
+
+
+# Divergence ---------------------------------------------------------------------------------------------------------
+
+
+def parted(branch: Branch, instructions: int) -> str | None:
+    """Return the advice for a branch that parts warps, None where that costs little; instructions: of the launch."""
+    if not branch.parted or not branch.instructions:
+        return None
+    lanes = branch.threads / branch.instructions
+    if branch.instructions * (1 - lanes / LANES) < COSTS * instructions:
+        return None
+    before = (
+        f"{min(1.0, branch.instructions / instructions):.0%} of the instructions run with {_number(lanes)} of {LANES} "
+        "lanes on average: "
+    )
+    if branch.loop:
+        mend = (
+            "give a warp pieces of like length, or let its lanes share one"
+            if branch.by_data
+            else "let all lanes of a warp go round equally often"
+        )
+        return f"{before}lanes that are done wait for the one that goes round most often; {mend}"
+    if branch.by_data:
+        return (
+            f"{before}data send the lanes of a warp different ways, one after the other; sort or group them, so that a "
+            "warp goes one way"
+        )
+    if lanes < FEW:
+        return f"{before}the rest of the warp waits; spread this work over its lanes"
+    return f"{before}lanes go different ways by their index, one after the other; let whole warps go one way"
 
 
 # Contention ---------------------------------------------------------------------------------------------------------

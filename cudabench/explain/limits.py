@@ -10,10 +10,11 @@ kernel takes is at least the longest, and more where resources do not overlap.
 * l2: sectors that a block had not had before (what it asks for again may lie in the L1), as if the blocks that share
   an SM shared all of them, and once where several blocks of a sample ask for it: requests of several SMs may reach the
   L2 as one (Nsight Compute calls that unit lrc, L2 Request Coalescer; with a product of matrices an H200's L2 was busy
-  for half of what the blocks ask for). And every store's sectors. A slice of the L2 moves 64 bytes a clock, takes a
-  turn of half that to exchange a sector with memory, and two turns to write a part of a sector, which it has to read
-  first. (The turns are what Nsight Compute's share of the L2 comes to on an H200, for kernels that stream, that hit and
-  that write single words.)
+  for half of what the blocks ask for). And every store's sectors. A slice of the L2 moves 64 bytes a clock, takes
+  half a turn to exchange a sector with memory and a quarter more on average, since half of them lie in the other half
+  of the L2 and pass a slice of either, and two turns to write a part of a sector, which it has to read first. (Nsight
+  Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of what these turns come to, but for products of
+  matrices, whose blocks share more than those of a sample.)
 * lsu: wavefronts of shared memory, turns of the L1 for requests to global memory (`simulator.count.footprint`), and
   shuffles.
 * issue and pipes: warp instructions by what executes them (CUDA C++ Programming Guide, "Arithmetic Instructions").
@@ -45,7 +46,7 @@ from itertools import pairwise
 from math import ceil, prod, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudabench.cards.load import L2_BYTES_PER_CLOCK, Card
+from cudabench.cards.load import L2_SLICE, Card
 from cudabench.explain import executed
 from cudabench.explain.machine_code import pipe
 from cudabench.model import Dim, Limit
@@ -62,8 +63,11 @@ L2_KEPT = 0.5  # of the L2 may hold what a kernel wrote when its clock stops: it
 # own, where the first took 4.32 us for nothing.
 LAUNCHED = 0.85
 TURN = 64  # bytes that a slice of the L2 moves in a turn
-MEMORY_TURN, PARTIAL_TURNS = 0.5, 2.0
+# Half a turn for the exchange itself, and for the half of all sectors that lies in the other half of the L2, half a
+# turn there: by Nsight Compute's share of the L2 1.29 turns a sector that is read cold on an H200, 1.47 on an H100.
+MEMORY_TURN, PARTIAL_TURNS = 0.75, 2.0
 TAIL = 1.05  # of the mean: an SM that has more blocks than so is worth a limit of its own
+ENOUGH = " would do while memory is idle"  # said of loads under way, whose latency grows as memory gets busy
 AGAIN, IN_L1 = 0.5, " are taken to come from the L1"  # of the loads: fewer are not worth a word
 LEAST_S = 1e-9  # a limit under this is not worth a row
 # What holds a kernel and does no work itself, so that a profiler of units has no name for it.
@@ -199,7 +203,7 @@ class Rates:
         bandwidths = {one.name: one.value or 0.0 for one in measured or known}
         memory = max(bandwidths.values(), default=0) or card.device.peak_gbps
         read, written = (bandwidths.get(name) or memory for name in ("memory-read", "memory-write"))
-        per_clock = L2_BYTES_PER_CLOCK.get(card.device.compute_capability)
+        slices = (card.device.l2_bytes or 0) // L2_SLICE.get(card.device.compute_capability, 1 << 60)
         l2 = card.value("l2-read")
         return cls(
             sms=sms,
@@ -225,7 +229,7 @@ class Rates:
             read=read * 1e9 if read else None,
             written=written * 1e9 if written else None,
             l2=l2 * 1e9 if l2 else None,
-            l2_turns=per_clock * clock / TURN if per_clock else None,
+            l2_turns=slices * clock if slices else None,
             l2_bytes=card.device.l2_bytes or 0,
             atomic=card.value("global-atomic-same"),
             memory_latency=card.value("memory-latency"),
@@ -775,7 +779,7 @@ def _in_flight(one: Work, code: _Code, rates: Rates, resident: float) -> str:
     need = rates.memory * rates.memory_latency / rates.sms
     if have < need:
         return f"; {_bytes(have)} in flight an SM where {_bytes(need)} are needed"
-    return f"; {_bytes(have)} in flight an SM where {_bytes(need)} would do" if have < 100 * need else ""
+    return f"; {_bytes(have)} in flight an SM where {_bytes(need)}{ENOUGH}" if have < 100 * need else ""
 
 
 def _tail(spent: _Spent, one: Work, per_sm: Mapping[str, float], rates: Rates) -> None:

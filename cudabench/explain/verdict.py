@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cudabench.explain.limits import EXPLAINED, IN_L1, NAMES, NO_UNITS
+from cudabench.explain.limits import ENOUGH, EXPLAINED, IN_L1, NAMES, NO_UNITS
 from cudabench.model import Limit, Result
 
 SHOWN = 3  # limits of the line; others are in the results file
@@ -97,7 +97,9 @@ def _left(result: Result) -> str:
     """Return what may take the time that no limit explains."""
     waits = any(row.op in ("atomic", "reduction") for row in result.access or ())
     atomics = ", or atomics that wait for one another: of those only the hottest address has a limit" if waits else ""
-    return f"latency or imbalance{atomics}"
+    enough = any(ENOUGH in limit.detail for limit in result.limits or () if limit.resource == "latency")
+    rather = " (of loads that queue behind others or wait at barriers, as enough are under way)" if enough else ""
+    return f"latency{rather} or imbalance{atomics}"
 
 
 def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str:

@@ -13,8 +13,7 @@ from cudabench.cards.load import Card
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned, scratch
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
-from cudabench.explain import advice, drawings, machine_code, recorded
-from cudabench.explain.costly import find as find_costly
+from cudabench.explain import advice, costly, drawings, machine_code, recorded
 from cudabench.measure import verify
 from cudabench.measure.context import (
     Arrays,
@@ -51,7 +50,10 @@ from cudabench.model import (
     Watch,
 )
 from cudabench.results.warnings import warning
+from cudabench.toolchain import nvdisasm
 from cudabench.toolchain.record import Compiled
+
+LITERALS = 4  # of a line that a warning names
 
 
 @dataclass
@@ -275,10 +277,26 @@ class SimulatedRun(RunContext):
         for part, one in compiled:
             lines = one.ptx.splitlines()
             for entry in dict.fromkeys(one.entry(launch.function) for launch in part.launches):
-                for costly in find_costly(lines, run.report.executed.get(entry, {}), part.source.name):
-                    places = ", ".join(map(str, costly.lines))
-                    said = f"line{'s' if len(costly.lines) > 1 else ''} {places}"
-                    notes.append(warning(costly.kind, lines=said, count=costly.instructions))
+                executions = run.report.executed.get(entry, {})
+                found = costly.find(lines, executions, part.source.name)
+                if one.cubin is not None and nvdisasm.path() is not None:
+                    code = nvdisasm.functions(one.cubin, entry)
+                    found += filter(None, [costly.spills(code, executions, lines, part.source.name)])
+                for each in found:
+                    places = ", ".join(map(str, each.lines))
+                    said = f"line{'s' if len(each.lines) > 1 else ''} {places}"
+                    texts = [line_text(part, part.source.name, number) for number in each.lines]
+                    doubles = costly.literals(texts)[:LITERALS] or ["2.0"]
+                    notes.append(
+                        warning(
+                            each.kind,
+                            lines=said,
+                            count=each.instructions,
+                            bytes=each.bytes,
+                            doubles=", ".join(doubles),
+                            floats=", ".join(f"{literal}f" for literal in doubles),
+                        )
+                    )
         return notes
 
     def _machine_code(self, run: sim.Run, compiled: Sequence[tuple[Case, Compiled]]) -> MachineCode | None:
@@ -307,7 +325,7 @@ def _counted(
         flops=operation.flops(problem) if operation.flops else None,
         instructions=report.instructions,
         access=access_rows(report.accesses, report, case, blocks),
-        branches=tuple(_branch(branch, case) for branch in report.branches),
+        branches=tuple(_branch(branch, case, report.instructions) for branch in report.branches),
         hazards=tuple(_hazard(hazard, case) for hazard in report.hazards),
     )
 
@@ -384,7 +402,7 @@ def _contended(
     return tuple(found)
 
 
-def _branch(branch: simulator.Branch, case: Case) -> Branch:
+def _branch(branch: simulator.Branch, case: Case, instructions: int) -> Branch:
     return Branch(
         line=branch.line,
         source=line_text(case, branch.file, branch.line),
@@ -393,6 +411,7 @@ def _branch(branch: simulator.Branch, case: Case) -> Branch:
         lanes_taken=branch.taken / branch.lanes if branch.lanes else 0.0,
         instructions=branch.instructions,
         threads_per_instruction=branch.threads / branch.instructions if branch.instructions else None,
+        advice=advice.parted(branch, instructions),
     )
 
 

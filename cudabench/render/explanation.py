@@ -9,7 +9,7 @@ from cudabench.explain import verdict
 from cudabench.explain.accesses import cost, unit
 from cudabench.explain.advice import conflict
 from cudabench.explain.lines import by_line, spoken
-from cudabench.model import WARP, Access, BankRequest, Branch, Hazard, Result, ThreadAccess, dim_text
+from cudabench.model import WARP, Access, BankRequest, Branch, Hazard, MachineCode, Result, ThreadAccess, dim_text
 from cudabench.results import units
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def _summary(result: Result) -> str:
     else:
         why = "the machine code is not read: install nvidia-cuda-nvdisasm"
         parts = [f"{units.about(code)}{units.count(result.instructions or 0)} warp instructions of PTX ({why})"]
-    if code is not None and code.arithmetic:
-        parts.append(f"arithmetic in {', '.join(code.arithmetic)}")
+    if code is not None and (formats := formats_that_ran(code)):
+        parts.append(f"arithmetic in {', '.join(formats)}")
     if code is not None and code.spill_bytes:
         parts.append(f"{code.spill_bytes} bytes of spills")
     if result.registers is not None:
@@ -94,6 +94,13 @@ def _summary(result: Result) -> str:
         limit = f"{fits.blocks_per_sm} blocks an SM, limited by {fits.limited_by}"
         parts.append(f"occupancy {units.percent(fits.fraction)} ({limit})")
     return ", ".join(parts)
+
+
+def formats_that_ran(code: MachineCode) -> list[str]:
+    """Return the number formats of the code without float64 where none of it ran, as in sinf for small arguments."""
+    pipes = code.pipes or {}
+    idle = pipes.get("fp64") == 0 and pipes.get("tensor") == 0
+    return [name for name in code.arithmetic or () if name != "float64" or not idle]
 
 
 class AccessColumn(NamedTuple):
@@ -119,7 +126,7 @@ COLUMNS = (
 )
 
 
-COSTLY = ("division", "double")  # warnings of lines that cost more than they look
+COSTLY = ("division", "double", "spill")  # warnings of lines that cost more than they look
 
 
 def left_out(out: Console, columns: Sequence[str]) -> None:
@@ -225,12 +232,13 @@ def branches(out: Console, rows: Sequence[Branch], instructions: int) -> None:
         return
     out.print()
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    headings = ("line", "warps", "divergent", "instructions", "threads each")
+    headings = ("line", "warps", "divergent", "lanes each way", "instructions", "threads each")
     cells = [
         (
             str(row.line),
             units.count(row.executions),
             units.percent(row.divergent / row.executions),
+            f"{row.lanes_taken:.0%} / {1 - row.lanes_taken:.0%}",
             f"{units.count(row.instructions)} ({units.percent(row.instructions / instructions)})",
             f"{row.threads_per_instruction:.1f}",
         )
@@ -246,6 +254,13 @@ def branches(out: Console, rows: Sequence[Branch], instructions: int) -> None:
     out.print(
         Text("Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
     )
+    for text in branch_lines(costly):
+        out.print(Text(text, style="yellow"))
+
+
+def branch_lines(rows: Sequence[Branch]) -> list[str]:
+    """Return what is to be said of branches that part warps, by line."""
+    return [f"line {row.line}: {row.advice}" for row in rows if row.advice]
 
 
 def hazards(out: Console, rows: Sequence[Hazard]) -> None:

@@ -14,6 +14,7 @@ from cudabench.model import Access, BankRequest, Result
 from cudabench.render.explanation import (
     advice_lines,
     bank_pictures,
+    branch_lines,
     costly_lines,
     hazards,
     left_out,
@@ -49,7 +50,8 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
     table(out, old, new, found)
     changes(out, old, new, found)
     for result in (old, new):
-        for text in (*advice_lines(by_line(result.access or ())), *costly_lines(result)):
+        accesses = advice_lines(by_line(result.access or ()))
+        for text in (*accesses, *costly_lines(result), *branch_lines(result.branches or ())):
             out.print(Text(f"{result.kernel}, {text}", style="yellow"))
     for result in (old, new):
         if threads:

@@ -123,8 +123,16 @@ KINDS = {
             "double",
             "The kernel computes in double precision between floats.",
             "{lines}: floats become double for a literal and float again, {count} warp instructions at a fraction of "
-            "the rate: write 2.0f for 2.0, also in a --define",
+            "the rate: write {floats} for {doubles}, and so in macros and a --define",
             "--define",
+        ),
+        Kind(
+            "spill",
+            "Values found no register and go to memory and back.",
+            "{lines}: values that find no register are spilled to local memory, {count} warp instructions and {bytes} "
+            "bytes: keep fewer at a time, or leave a thread more registers by a smaller --block and without "
+            "__launch_bounds__ for more",
+            "--block",
         ),
         Kind(
             "inputs",

@@ -14,7 +14,7 @@ from cudabench.simulator.check.hazards import readable
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
-from cudabench.simulator.count.counters import ELSEWHERE, HALVES, NOWHERE, Row, executed_lines
+from cudabench.simulator.count.counters import ELSEWHERE, NOWHERE, Row, executed_lines
 from cudabench.simulator.count.footprint import Footprint, Footprints
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
@@ -313,7 +313,6 @@ def _told(code: Code, machine: Machine, row: Row) -> Access:
     """Return the record of what one instruction did to one array, with why hardware may count otherwise."""
     access = _access(code, machine, row)
     reason = machine.plan.undecided.get(access.instruction) or (order.TURNS if access.reloads else None)
-    reason = reason or (HALVES if row.number in machine.counters.halves else None)
     reason = reason or (ELSEWHERE if row.number in machine.counters.elsewhere else None)
     reason = reason or (PLACED if _on_heap(machine, row) else None)
     access = access if reason is None else access._replace(inexact=reason)

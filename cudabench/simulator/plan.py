@@ -66,6 +66,11 @@ class Plan:
         return order.led_by_data(self.code)
 
     @cached_property
+    def decided_by_data(self) -> frozenset[int]:
+        """The blocks behind which what was read from memory says where lanes go, see `count.order`."""
+        return order.decided_by_data(self.code)
+
+    @cached_property
     def undecided(self) -> dict[int, str]:
         """The lines of the PTX whose counts depend on the order of atomics, and by what."""
         return order.open_lines(self.code)

@@ -183,7 +183,8 @@ class Branch(NamedTuple):
     executions: warps that came to them. parted: those whose lanes went different ways. lanes, taken: the lanes that
     came, and that took the branch as the compiler wrote it. instructions, threads: warp instructions of PTX that ran
     between a branch that parts warps and the place where all its ways meet, those of inner such branches left out, and
-    their active lanes in all.
+    their active lanes in all. loop: whether a branch that parts warps is one that lanes come back to. by_data: whether
+    what was read from memory decides one.
     """
 
     file: str
@@ -194,10 +195,16 @@ class Branch(NamedTuple):
     taken: int
     instructions: int
     threads: int
+    loop: bool = False
+    by_data: bool = False
 
     def plus(self, other: Branch) -> Branch:
         """Return the sum of two launches' records of one line."""
-        return Branch(self.file, self.line, *(x + y for x, y in zip(self[2:], other[2:], strict=True)))
+        return Branch(
+            self.file, self.line, self.executions + other.executions, self.parted + other.parted,
+            self.lanes + other.lanes, self.taken + other.taken, self.instructions + other.instructions,
+            self.threads + other.threads, self.loop or other.loop, self.by_data or other.by_data,
+        )  # fmt: skip
 
 
 class Contended(NamedTuple):

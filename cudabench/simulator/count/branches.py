@@ -23,10 +23,16 @@ def branches(code: Code, executed: Sequence[Executed], plan: Plan) -> tuple[Bran
         if times.warps and end is not None and end.kind in ("branch", "table") and len(block.successors) > 1:
             lines.setdefault((code.files.get(end.line.file, ""), end.line.line), []).append(block)
     regions: dict[tuple[str, int], set[int]] = {}
+    loops, by_data = set(), set()
     for place, ends in lines.items():
         for block in ends:
             if executed[block.number].parted:
-                regions.setdefault(place, set()).update(plan.between(block))
+                inside = plan.between(block)
+                regions.setdefault(place, set()).update(inside)
+                if block.number in inside:
+                    loops.add(place)
+                if block.number in plan.decided_by_data:
+                    by_data.add(place)
     # Each block counts for the innermost branch around it, whose region is the smallest.
     owners: dict[int, tuple[str, int]] = {}
     for place in sorted(regions, key=lambda place: -len(regions[place])):
@@ -37,13 +43,14 @@ def branches(code: Code, executed: Sequence[Executed], plan: Plan) -> tuple[Bran
     found = []
     for place, ends in sorted(lines.items(), key=lambda item: item[0]):
         own = [executed[block.number] for block in ends]
-        inside = within.get(place, ())
+        mine = within.get(place, ())
         found.append(
             Branch(
                 *place, sum(times.warps for times in own), sum(times.parted for times in own),
                 sum(times.lanes for times in own), sum(times.taken for times in own),
-                sum(code.blocks[number].weight * executed[number].warps for number in inside),
-                sum(code.blocks[number].weight * executed[number].lanes for number in inside),
+                sum(code.blocks[number].weight * executed[number].warps for number in mine),
+                sum(code.blocks[number].weight * executed[number].lanes for number in mine),
+                place in loops, place in by_data,
             )
         )  # fmt: skip
     return tuple(found)

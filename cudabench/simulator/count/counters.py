@@ -29,6 +29,7 @@ Steps = tuple[int, int, int]  # bytes by axis of threadIdx
 Counted = tuple[int, int, Look]  # pieces, ideal pieces, what the lanes did
 NOWHERE = -1
 ENOUGH = 64  # executions of which a step is told
+LANES = 32  # of a warp
 ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each time
 
 SECTOR_SHIFT = 5
@@ -38,7 +39,6 @@ MOST_CONTENT = 1 << 17  # bytes of addresses that cost less to look up than to c
 MOST_REMEMBERED = 1 << 26  # bytes that one launch adds
 FAIR_TRIAL = 512  # executions after which an instruction that seldom comes back is looked up no more
 MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
-HALVES = "copies of half a sector: hardware asks for some twice, 3 to 13% more sectors where it was measured"
 ELSEWHERE = "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
 _FULL_WARP = np.uint64(0x0101010101010101)
 
@@ -187,7 +187,7 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
 class Row:
     """The counts of one memory instruction on one array, by what the lanes did."""
 
-    __slots__ = ("array", "first", "last", "looks", "number", "reloads", "step", "steps")
+    __slots__ = ("array", "first", "last", "looks", "number", "reloads", "sent_to", "step", "steps")
 
     def __init__(self, number: int, array: Place) -> None:
         self.number, self.array = number, array
@@ -196,7 +196,8 @@ class Row:
         self.first: int | None = None  # the first address that was seen
         self.last = 0
         self.step = 0  # bytes from an execution to the next, the least that was seen
-        self.steps: Counter[int] | None = None  # those of a lane whose addresses the data say, and how often
+        self.steps: Counter[int] | None = None  # those of a warp whose addresses the data say, and how often
+        self.sent_to: dict[int, int] = {}  # where its lanes went last
 
     def went(self, place: int) -> None:
         """Note where the first lane went."""
@@ -208,18 +209,24 @@ class Row:
                 self.step = step
         self.last = place
 
-    def sent(self, place: int) -> None:
-        """Note where the data sent the first lane: the step is that of most executions."""
+    def sent(self, row: Array, mask: Array | None) -> None:
+        """Note where the data sent the lanes of the first warp, of addresses and lanes of a block or more: the step of
+        an execution is that of most lanes, and the row's that of most executions."""
         steps = self.steps
         if steps is None:
             steps = self.steps = Counter()
         if steps.total() >= ENOUGH:
             return
-        if steps or self.last:
-            steps[place - self.last] += 1
+        lanes = range(LANES) if mask is None else np.flatnonzero(mask[:LANES]).tolist()
+        if not lanes:
+            return
+        places = {lane: int(row[lane]) for lane in lanes}
+        moved = Counter(place - self.sent_to[lane] for lane, place in places.items() if lane in self.sent_to)
+        if moved:
+            steps[moved.most_common(1)[0][0]] += 1
             step, times = steps.most_common(1)[0]
             self.step = step if 2 * times >= steps.total() else 0
-        self.last = place
+        self.sent_to = places
 
 
 class Counters:
@@ -237,9 +244,7 @@ class Counters:
         self.patterns, self.seen = plan.patterns, plan.seen
         self.rows: dict[tuple[int, Place], Row] = {}
         self.turns: dict[int, list[int]] = {}  # of atomics that are loops: turns, lanes that wait
-        self.halves: set[int] = set()  # copies of half sectors, see `shifted_copy`
         self.elsewhere: set[int] = set()  # accesses to the shared memory of other blocks, see `cluster`
-        self.copied: dict[int, int] = {}  # how often each was there
         self.atomics: dict[Key, tuple[atomics.Cost, Look]] = {}
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
         self.remembered = 0  # bytes of the patterns that are new
@@ -365,8 +370,8 @@ class Counters:
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
         if type(linear) is Affine:
             row.went(int(rows[0, 0]))
-        elif mask is None or mask[0, 0]:
-            row.sent(int(rows[0, 0]))
+        else:
+            row.sent(rows[0], None if mask is None else mask[0])
 
     def sectors(self, number: int, rows: Array, size: int, mask: Array | None) -> tuple[int, int]:
         """Return `sectors`, looked up where the instruction comes back to the same addresses often enough."""
@@ -583,7 +588,7 @@ class Counters:
         pieces, ideal = atomics.sectors(rows.reshape(-1, 32), size, None if mask is None else mask.reshape(-1, 32))
         self.add(number, warps, pieces * times, ideal * times, array, self.look(number, array, rows, mask, size))
 
-    def shifted_copy(
+    def wide_copy(
         self,
         number: int,
         source: Affine | Array,
@@ -593,38 +598,27 @@ class Counters:
         mask: Array | None,
         chunk: Chunk,
     ) -> None:
-        """Count the sectors that an asynchronous copy takes twice, arguments as for `global_`.
+        """Set right the sectors of an asynchronous copy of 16 bytes a lane, arguments as for `global_`.
 
-        Where copies of 16 bytes a lane bring what lies in one sector to two lines of 128 bytes of shared memory, each
-        of them asks for it: so an H200 counts rows that are padded by 16 bytes (benchmarks/results/counts_h200.md).
-        Where only a half of some sectors is copied, it asks for more, by a rule that is not known: `halves`.
+        It asks for a sector once for each sector of shared memory that a line of 128 bytes of global memory goes to: a
+        row that is padded by 16 bytes, or begins in the middle of a sector, asks for more than it reads. So an H200
+        counts to the sector (benchmarks/results/counts_h200.md).
         """
         shift = target_offset - source_offset
         alike = type(source) is Affine and type(target) is Affine and source.coefficients == target.coefficients
-        straight = alike and (target.base - source.base + shift) % SECTOR == 0
-        self.copied[number] = seen = self.copied.get(number, 0) + 1
-        due = number not in self.halves and (seen <= ALWAYS_SEEN or not seen & (seen - 1))
-        if straight and not due:
-            return
+        if alike and (target.base - source.base + shift) % SECTOR == 0:
+            return  # each sector goes to one
         places = [a.array(chunk, INT64) if isinstance(a, Affine) else a.astype(np.int64) for a in (source, target)]
-        straight = straight or not ((places[1] - places[0] + shift) & (SECTOR - 1)).any()
-        if straight and not due:
-            return
         froms, on, times = spread(np.broadcast_to(places[0] + source_offset, chunk.shape), mask, chunk)
-        tos = np.broadcast_to(places[1] + target_offset, chunk.shape)
-        once = _rows(froms, on) >> SECTOR_SHIFT
-        lines = _rows(tos, on) >> LINE_SHIFT
-        if not len(once):
+        lanes = _rows(froms, on)
+        if not len(lanes):
             return
-        apart = distinct(once)
-        if (2 * apart != distinct(_rows(froms, on) >> SECTOR_SHIFT - 1)).any():
-            self.halves.add(number)
-        if straight:
-            return
-        twice = int(distinct(once << 20 | (lines & ((1 << 20) - 1))).sum()) - int(apart.sum())
+        into = _rows(np.broadcast_to(places[1] + target_offset, chunk.shape), on) >> SECTOR_SHIFT
+        asked = int(distinct((lanes >> LINE_SHIFT) << 20 | into).sum())  # shared memory has fewer sectors than 2**20
+        more = asked - int(distinct(lanes >> SECTOR_SHIFT).sum())
         row = next((row for (own, _), row in self.rows.items() if own == number), None)
-        if twice and row is not None:
-            next(iter(row.looks.values()))[1] += twice * times
+        if more and row is not None:
+            next(iter(row.looks.values()))[1] += more * times
 
     def constant(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: Place

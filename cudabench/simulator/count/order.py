@@ -51,6 +51,15 @@ def led_by_data(code: Code) -> frozenset[int]:
     return frozenset(op.line.ptx_line for op in ops if op.address in given)
 
 
+def decided_by_data(code: Code) -> frozenset[int]:
+    """Return the numbers of the basic blocks behind which what was read from memory says where lanes go."""
+    lines = {access.location.ptx_line for access in code.accesses if access.space in ("global", "shared")}
+    ops = [op for block in code.blocks for op in (*block.ops, *((block.terminator,) if block.terminator else ()))]
+    given = _given(ops, [op for op in ops if op.line.ptx_line in lines and op.defs])
+    ends = ((block.number, block.terminator) for block in code.blocks)
+    return frozenset(number for number, end in ends if end is not None and _decided(end, given))
+
+
 def _decided(op: Op, given: set[int]) -> bool:
     return op.kind in ("branch", "table", "exit") and (op.guard in given or op.selector in given)
 

@@ -89,7 +89,7 @@ def _build_copy(builder: Builder, ins: Instruction) -> Run:
         if machine.mask is None or machine.mask.any():
             found = load_global(machine, load, registers[out_of], out_offset)
             if found is not None and size.value == WIDE:
-                machine.counters.shifted_copy(
+                machine.counters.wide_copy(
                     load.numbers["global"], registers[out_of], out_offset, registers[into], into_offset,
                     machine.mask, machine.chunk,
                 )  # fmt: skip
