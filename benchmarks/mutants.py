@@ -241,7 +241,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
         "transpose",
         "< to <=",
-        'extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : 1024 / BLOCK)',
+        'extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : RESIDENT / BLOCK)',
     ): "asks the compiler for fewer or more registers a thread",
     ("distance", "drop a fence", "__threadfence(); #2"): "the sums are read as volatile, as in the programming guide",
     (
