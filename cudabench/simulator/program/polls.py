@@ -68,8 +68,11 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
             continue
         mine = [op for number in members for op in blocks[number].ops if id(op) in strong]
         if mine:
-            loop = _Loop(blocks, members, head, places, strong.keys())
-            polling = [op for op in mine if op.address in loop.steady and loop.ends_by(op)]
+            loop = Loop(blocks, members, head, places, strong.keys())
+            polling = [op for op in mine if op.address in loop.steady]
+            if polling:
+                decisive = loop.decisive()
+                polling = [op for op in polling if not decisive.isdisjoint(op.defs)]
             ahead = [op for op in _ahead(blocks, members, polling) if id(op) in strong]
             found.update((id(op), op) for op in (*polling, *ahead))
     for op in found.values():
@@ -112,7 +115,7 @@ def _loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:
                 work.append((members - {head}, left - 1))
 
 
-class _Loop:
+class Loop:
     """A loop and what its ops do; steady: the registers that are the same in all of its turns, as far as is plain."""
 
     def __init__(
@@ -125,29 +128,31 @@ class _Loop:
             block = blocks[number]
             for op in (*block.ops, *((block.terminator,) if block.terminator else ())):
                 self.ops.append((op, number, *places.of(op)))
-        self.steady = _Steady(self.ops, strong)
+        self.steady = Steady(self.ops, strong)
 
-    def ends_by(self, load: Op) -> bool:
-        """Return whether it depends on what a load reads whether the loop goes on."""
-        tainted = set(load.defs)
-        decided: set[int] = set()  # blocks that run or do not by what was read
-        before = (-1, -1)
-        while (len(tainted), len(decided)) != before:
-            before = (len(tainted), len(decided))
-            for op, number, read, written in self.ops:
-                if number in decided or not tainted.isdisjoint(read):
-                    tainted.update(written)
-                if op.kind in _WAYS and self._chooses(op, tainted):
-                    successors = self.blocks[number].successors
-                    if op.kind in ("exit", "return") or not self.members.issuperset(successors):
-                        return True
-                    reached = [self._reach(one) for one in successors]
-                    decided |= frozenset.union(*reached) - frozenset.intersection(*reached)
-        return False
-
-    @staticmethod
-    def _chooses(op: Op, tainted: Collection[int]) -> bool:
-        return (op.guard >= 0 and op.guard in tainted) or (op.selector >= 0 and op.selector in tainted)
+    def decisive(self) -> set[int]:
+        """Return the registers on which it depends whether the loop goes on."""
+        found: set[int] = set()
+        guards: dict[int, set[int]] = {}  # by block: the registers that decide within a turn whether it runs
+        for op, number, _, _ in self.ops:
+            decides = {index for index in (op.guard, op.selector) if index >= 0}
+            if op.kind not in _WAYS or not decides:
+                continue
+            successors = self.blocks[number].successors
+            if op.kind in ("exit", "return") or not self.members.issuperset(successors):
+                found |= decides
+                continue
+            reached = [self._reach(one) for one in successors]
+            for one in frozenset.union(*reached) - frozenset.intersection(*reached):
+                guards.setdefault(one, set()).update(decides)
+        before = -1
+        while len(found) != before:
+            before = len(found)
+            for _, number, read, written in reversed(self.ops):
+                if not found.isdisjoint(written):
+                    found.update(read)
+                    found.update(guards.get(number, ()))
+        return found
 
     def _reach(self, start: int) -> frozenset[int]:
         """Return the blocks that lanes pass on from a block on until the loop's next turn."""
@@ -164,7 +169,7 @@ class _Loop:
 _WAYS = ("branch", "table", "exit", "return")
 
 
-class _Steady:
+class Steady:
     """The registers that hold the same in all turns of a loop: what is set outside, or once, from such registers.
 
     So does a plain load at such an address: what another thread changes there is not meant to be seen.
@@ -173,20 +178,19 @@ class _Steady:
     def __init__(
         self, ops: Sequence[tuple[Op, int, tuple[int, ...], tuple[int, ...]]], strong: Collection[int]
     ) -> None:
-        self.changing: set[int] = set()
-        setters: dict[int, list[tuple[Op, tuple[int, ...]]]] = {}
-        for op, _, read, written in ops:
-            for one in written:
-                setters.setdefault(one, []).append((op, tuple(index for index in read if index != -1)))
-        self.changing.update(setters)
+        setters: dict[int, int] = {}
+        for _, _, _, written in ops:
+            for index in written:
+                setters[index] = setters.get(index, 0) + 1
+        self.changing = set(setters)
         before = -1
         while len(self.changing) != before:
             before = len(self.changing)
-            for index in [*self.changing]:
-                (op, read), *more = setters[index]
-                once = not more and op.kind == "plain" and op.guard < 0 and op.opcode not in _CHANGING
-                if once and id(op) not in strong and self.changing.isdisjoint(read):
-                    self.changing.discard(index)
+            for op, _, read, written in ops:
+                if op.kind != "plain" or op.guard >= 0 or op.opcode in _CHANGING or id(op) in strong:
+                    continue
+                if all(index == -1 or index not in self.changing for index in read):
+                    self.changing.difference_update(index for index in written if setters[index] == 1)
 
     def __contains__(self, index: int) -> bool:
         return index not in self.changing
