@@ -54,6 +54,24 @@ RIGHT = {
         if (t >= 32) { work[t] = t; __syncwarp(); if (t == 32) { __threadfence_block(); flag = 1; } }
         else { if (t == 0) { while (flag == 0) ; __threadfence_block(); } __syncwarp(); int x = work[t + 32];
                if (t == 7) out[0] = x - 32; }""",
+    "by_leaders_of_all_warps": """BEGIN(0)
+        if (t >= 32) work[t] = t;
+        __syncwarp();
+        if (t == 32) { __threadfence_block(); flag = 1; }
+        if (t == 0) { while (flag == 0) ; __threadfence_block(); }
+        __syncwarp();
+        if (t < 32) { int x = work[t + 32]; if (t == 7) out[0] = x - 32; }""",
+    "read_before_and_after": """BEGIN(0)
+        if (t == 32) { work[1] = data; __threadfence_block(); flag = 1; }
+        if (t == 0) { while (flag == 0) ; __threadfence_block(); }
+        if (t == 1) work[2] = data;
+        if (t < 32) { __syncwarp(); if (t == 0) { data = 3; out[0] = 7; } }""",
+    "two_that_wait": """BEGIN(0)
+        if (t == 50) { work[3] = out[0] + 7; __threadfence_block(); flag = 1; }
+        if (t == 0) { while (flag == 0) ; __threadfence_block(); }
+        if (t == 40) { while (flag == 0) ; __threadfence_block(); }
+        if (t == 0) out[0] = work[3];
+        if (t == 40) work[4] = work[3];""",
     "atomic_reference": """__shared__ int flag; __shared__ int data; int t = threadIdx.x;
         cuda::atomic_ref<int, cuda::thread_scope_block> f(flag);
         if (t == 0) flag = 0;
@@ -88,8 +106,9 @@ WRONG = {
         _Pragma("unroll 1") for (int d = 32; d; d >>= 1) if (t < d) s[t] += s[t + d];
         if (t == 0) out[0] = s[0];""", {2, 3}),
     "warp_synchronous_search": ("""__shared__ volatile float s[64]; int t = threadIdx.x; s[t] = t; __syncthreads();
-        int d = t < 32 ? 32 : 0; _Pragma("unroll 1") while (d && s[t + d] < 1000) { s[t] += s[t + d]; d >>= 1; }
-        if (t == 0) out[0] = s[0];""", {1, 2, 3}),
+        int d = t < 32 ? 32 : 0; _Pragma("unroll 1") while (d) {
+            float x = s[t + d]; if (x > 1000) break; s[t] += x; d >>= 1; }
+        if (t == 0) out[0] = s[0];""", {1, 3}),
     "flag_read_once": ("""BEGIN(0)
         if (t == 32) { data = out[0] + 7; __threadfence_block(); flag = 1; }
         if (t == 0 && flag) out[0] = data;""", {2, 3}),
