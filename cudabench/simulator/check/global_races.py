@@ -100,6 +100,11 @@ class GlobalRaces(Races):
         for entries in self.by_region.values():
             entries.append(WarpSync(mask, named))
 
+    def acquire(self, mask: Array | None) -> None:
+        """Log for every region that has accesses that lanes have polled."""
+        for entries in self.by_region.values():
+            self.note_acquire(entries, mask)
+
     def barrier(self) -> None:
         """End the interval."""
         if self.count:
@@ -361,7 +366,7 @@ class GlobalRaces(Races):
         for time, (entry, event, count, part) in enumerate(zip(entries, events, counts, places, strict=True), 1):
             if isinstance(entry, WarpSync) or event is None:
                 assert isinstance(entry, WarpSync)
-                order.sync(time, self.whole(entry.mask if exact else narrow_all(entry.mask)), entry.named)
+                self.order_by(order, time, entry, entry.mask if exact else narrow_all(entry.mask))
                 continue
             _, blocks, threads = event
             granules = index[position : position + part.size]
@@ -374,7 +379,7 @@ class GlobalRaces(Races):
             lanes = threads if count == 1 else np.repeat(threads, count)
             rows = blocks if count == 1 else np.repeat(blocks, count)
             found = shadow.step(
-                entry.access.kind, granules, lanes, rows * chunk.threads + lanes if exact else lanes, order, time,
+                entry.access, granules, lanes, rows * chunk.threads + lanes if exact else lanes, order, time,
                 entry.access.numbers["global"], self.value_name(entry.data), values,
             )  # fmt: skip
             if found is None:

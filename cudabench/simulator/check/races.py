@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.hazards import VERBS
-from cudabench.simulator.check.shadow import ENGINE
+from cudabench.simulator.check.shadow import ENGINE, WarpOrder
 from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, as_array, broadcast
 
 if TYPE_CHECKING:
@@ -66,6 +66,16 @@ class WarpSync:
         )  # fmt: skip
 
 
+class Acquire(WarpSync):
+    """A logged end of a poll: what anybody did before is ordered before what the lanes of the mask do next."""
+
+    __slots__ = ()
+
+    def __init__(self, mask: Array | None) -> None:
+        super().__init__(mask, None)
+        self.key = ("acquire", *self.key)
+
+
 class Conflict:
     """A race found in a log: the later access and the earlier one, by place in the flat lane order."""
 
@@ -107,6 +117,25 @@ class Races:
     def whole(self, mask: Array | None) -> Array | None:
         """Return None for a mask of all threads of the block, also where the last warp is not full."""
         return None if mask is self.chunk.root else mask
+
+    def note_acquire(self, entries: list[LogEntry | WarpSync], mask: Array | None) -> None:
+        """Log that the lanes of a mask have polled; nobody cares in which order lanes did with nothing in between."""
+        mask = self.whole(mask)
+        if entries and isinstance(entries[-1], Acquire):
+            before = entries[-1].mask
+            if before is None or before is mask:
+                return
+            entries[-1] = Acquire(None if mask is None else mask | before)
+            return
+        entries.append(Acquire(mask))
+
+    def order_by(self, order: WarpOrder, time: int, entry: WarpSync, mask: Array | None) -> None:
+        """Apply a logged synchronisation of the lanes of a mask."""
+        mask = self.whole(mask)
+        if isinstance(entry, Acquire):
+            order.acquire(time, mask)
+        else:
+            order.sync(time, mask, entry.named)
 
     def value_name(self, data: Sequence[Value]) -> int:
         """Return a number for the value that an access writes: equal for equal uniform values."""

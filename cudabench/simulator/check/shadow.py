@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from cudabench.simulator.check.grid_races import AGAINST
 from cudabench.simulator.values import Array
 
+if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+
 NOBODY = np.int32(1 << 20)
 ENGINE = np.int32(1 << 12)  # added to a thread's number for what its asynchronous copy is writing
 
 
+# The same of what threads of one block do, where a load that polls is told from others.
+WITHIN = {**AGAINST, "store": (*AGAINST["store"], "poll"), "poll": ("store",)}
+
+
 class WarpOrder:
-    """When each lane last synchronised with each lane of its warp."""
+    """When each lane last synchronised with each lane of its warp, and since when it knows of what all others did."""
 
     def __init__(self, rows: int, threads: int) -> None:
         self.shape = (rows, threads // 32, 32)
         self.all_lanes = 0
         self.pairs: Array | None = None
+        self.acquired: Array | None = None  # by lane the time of its last poll, or of one that it was told of
+        self.latest = 0  # of these
+
+    def acquire(self, time: int, mask: Array | None) -> None:
+        """Note that the lanes of the mask have polled: all that was done before is ordered before what they do."""
+        rows, warps, _ = self.shape
+        if self.acquired is None:
+            self.acquired = np.zeros(self.shape, dtype=np.int32)
+        lanes = True if mask is None else np.broadcast_to(mask, (rows, warps * 32)).reshape(self.shape)
+        np.copyto(self.acquired, np.int32(time), where=lanes)
+        self.latest = time
 
     def sync(self, time: int, mask: Array | None, named: Array | None) -> None:
         """Note that the lanes of the mask met those that they name (bits; None: the whole warp)."""
         rows, warps, _ = self.shape
         if mask is None and named is None:
             self.all_lanes, self.pairs = time, None
+            if self.acquired is not None:
+                self.acquired[:] = self.acquired.max(axis=2, keepdims=True)
             return
         if self.pairs is None:
             self.pairs = np.zeros((*self.shape, 32), dtype=np.int32)
@@ -38,6 +60,9 @@ class WarpOrder:
             words = np.broadcast_to(named, (rows, warps * 32)).reshape(*self.shape, 1)
             met &= ((words >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool)
         self.pairs[met] = time
+        if self.acquired is not None:
+            told = np.where(met, self.acquired[..., None, :], 0).max(axis=3)
+            np.maximum(self.acquired, told, out=self.acquired)
 
     def ordered(self, lanes: Array, when: Array, low: Array, high: Array) -> Array:
         """Return whether lanes (flat numbers) have met the threads low and high of their warp after the times."""
@@ -48,6 +73,14 @@ class WarpOrder:
         return found
 
 
+def nobody(granules: int) -> tuple[Array, Array, Array, Array]:
+    """Return what `Shadow` keeps of one kind of access: lowest and highest threads, times, accesses; none so far."""
+    return (
+        np.full(granules, NOBODY, dtype=np.int32), np.full(granules, -1, dtype=np.int32),
+        np.zeros(granules, dtype=np.int32), np.zeros(granules, dtype=np.int32),
+    )  # fmt: skip
+
+
 class Shadow:
     """For each granule of memory who wrote, read and updated it last: threads as (lowest, highest), a time, an
     access."""
@@ -55,19 +88,15 @@ class Shadow:
     def __init__(self, granules: int) -> None:
         self.kinds: dict[str, tuple[Array, Array, Array, Array]] = {}
         for kind in ("load", "store", "atomic"):
-            self.kinds[kind] = (
-                np.full(granules, NOBODY, dtype=np.int32),
-                np.full(granules, -1, dtype=np.int32),
-                np.zeros(granules, dtype=np.int32),
-                np.zeros(granules, dtype=np.int32),
-            )
+            self.kinds[kind] = nobody(granules)
         self.value = np.zeros(granules, dtype=np.int64)
         self.scratch = np.zeros(granules, dtype=np.int32)
-        self.used = {"load": False, "store": False, "atomic": False}
+        self.used = {"load": False, "store": False, "atomic": False, "poll": False}
+        self.strong: set[int] = set()  # the strong stores, by the number of their access
 
     def step(
         self,
-        kind: str,
+        access: MemoryOp,
         granules: Array,
         threads: Array,
         lanes: Array,
@@ -83,13 +112,20 @@ class Shadow:
         granules, threads, lanes: one element for each lane and granule, lanes ascending; lanes: places in `order`,
         which tells who has synchronised with whom; value: names the value written if it is the same for all lanes,
         else it is unique. A copy sets out when its thread issues it, so it races with what that thread would race with
-        by then; but while it flies it is nobody's, also not its own thread's.
+        by then; but while it flies it is nobody's, also not its own thread's. A load that polls and a strong store or
+        an atomic are no race (PTX ISA, "Morally strong operations").
         """
+        kind = "poll" if access.polls else access.kind
+        strong = access.strong and kind == "store"
+        if strong:
+            self.strong.add(number)
+        if access.polls and "poll" not in self.kinds:
+            self.kinds["poll"] = nobody(self.value.size)
         bad: Array | None = None
         other_threads: Array = None
         other_numbers: Array = None
-        for past in AGAINST[kind]:
-            if not self.used[past] or role == "done":
+        for past in WITHIN[kind]:
+            if not self.used[past] or role == "done" or (strong and past == "poll"):
                 continue
             low, high, when, who = self.kinds[past]
             lowest, highest = low[granules], high[granules]
@@ -99,6 +135,10 @@ class Shadow:
             ordered = (lowest >> 5 == threads >> 5) & (highest >> 5 == threads >> 5)
             ordered &= order.ordered(lanes, when[granules], lowest, highest)
             conflict &= ~ordered
+            if order.acquired is not None:
+                conflict &= when[granules] >= order.acquired.reshape(-1)[lanes]
+            if kind == "poll":
+                conflict &= ~np.isin(who[granules], [*self.strong])
             if past == "store" and kind == "store":
                 conflict &= (self.value[granules] != value) | (highest >= ENGINE)
             if conflict.any():
@@ -134,7 +174,7 @@ class Shadow:
             owner = ENGINE if role == "copy" else np.int32(0)
             low[granules], high[granules] = first + owner, last + owner
             self.value[granules] = value
-            for past in ("load", "atomic"):
+            for past in ("load", "atomic", "poll"):
                 if self.used[past]:
                     self.kinds[past][0][granules] = NOBODY
                     self.kinds[past][1][granules] = -1
@@ -144,6 +184,9 @@ class Shadow:
                 # Readers of the same warp before its last synchronisation need not be remembered.
                 stale = (lowest >> 5 == threads >> 5) & (highest >> 5 == threads >> 5)
                 stale &= order.ordered(lanes, when[granules], lowest, highest)
+                if order.latest:
+                    # A thread has polled since: for it those readers are done, and these are not.
+                    stale |= when[granules] < order.latest
                 if stale.any():
                     low[granules[stale]], high[granules[stale]] = NOBODY, -1
                 first = np.minimum(first, low[granules])

@@ -130,6 +130,11 @@ class SharedRaces(Races):
         if self.entries or self.shadow is not None:
             self.entries.append(WarpSync(mask, named))
 
+    def acquire(self, mask: Array | None) -> None:
+        """Log that lanes have polled."""
+        if self.entries or self.shadow is not None:
+            self.note_acquire(self.entries, mask)
+
     def commit(self, mask: Array | None) -> None:
         """Close the active threads' groups of the asynchronous copies begun so far."""
         new: Any = 1 if self.whole(mask) is None else mask
@@ -296,7 +301,7 @@ class SharedRaces(Races):
         again: set[Key] = set()
         for time, entry in enumerate(entries, 1):
             if isinstance(entry, WarpSync):
-                order.sync(time, self.whole(narrow_all(entry.mask)), entry.named)
+                self.order_by(order, time, entry, narrow_all(entry.mask))
                 again.clear()
                 continue
             kind = entry.access.kind
@@ -321,7 +326,10 @@ class SharedRaces(Races):
                     return False
             number = entry.access.numbers["shared"]
             value = self.value_name(entry.data)
-            if shadow.step(kind, granules, threads, threads, order, time, number, value, None, entry.role) is not None:
+            if (
+                shadow.step(entry.access, granules, threads, threads, order, time, number, value, None, entry.role)
+                is not None
+            ):
                 return False
             if kind != "load":
                 every = narrow_all(entry.mask)
@@ -354,7 +362,7 @@ class SharedRaces(Races):
         for entry in entries:
             self.time += 1
             if isinstance(entry, WarpSync):
-                self.synced.sync(self.time, self.whole(entry.mask), entry.named)
+                self.order_by(self.synced, self.time, entry, entry.mask)
                 continue
             kind = entry.access.kind
             granules, threads, count = self.expand(entry, True)
@@ -375,8 +383,8 @@ class SharedRaces(Races):
             number = entry.access.numbers["shared"]
             lanes_ = blocks * chunk.threads + threads
             found = self.shadow.step(
-                kind, granules, threads, lanes_, self.synced, self.time, number, self.value_name(entry.data), values,
-                entry.role,
+                entry.access, granules, threads, lanes_, self.synced, self.time, number, self.value_name(entry.data),
+                values, entry.role,
             )  # fmt: skip
             if found is not None:
                 bad, others, numbers = found

@@ -177,6 +177,9 @@ def build_ld(builder: Builder, ins: Instruction) -> Run:
         return _load_kernel_param(builder, targets, place.base + offset - PARAMETER_WINDOW, type_)
     access = MemoryOp(builder, "load", dtype, count, space)
     builder.loads.append((access, address, tuple(targets)))
+    access.strong = not _ORDERS.isdisjoint(ins.modifiers)
+    if access.strong:
+        builder.strong = access
     wide = []
     for target in targets:
         width = builder.width(target)
@@ -314,7 +317,7 @@ def build_st(builder: Builder, ins: Instruction) -> Run:
     if dtype.kind == "f" and dtype.itemsize == 2:
         dtype = UNSIGNED[16]
     access = MemoryOp(builder, "store", dtype, count, space)
-    access.ordered = ordered
+    access.ordered, access.strong = ordered, not _ORDERS.isdisjoint(ins.modifiers)
 
     def run(machine: Machine) -> None:
         registers = machine.registers

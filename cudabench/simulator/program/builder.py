@@ -45,6 +45,7 @@ from cudabench.simulator.program.flow import (
     written_memory,
 )
 from cudabench.simulator.program.order import rank
+from cudabench.simulator.program.polls import Places, Poll, StrongLoad, mark_polls
 from cudabench.simulator.program.ptx import (
     Address,
     Immediate,
@@ -148,6 +149,8 @@ class Builder:
         self.write_addresses: list[int] = []
         self.clocks: list[tuple[Op, list[int]]] = []  # what reads the clock, and how much of its block comes behind
         self.loads: list[tuple[Load, int, tuple[int, ...]]] = []  # with the registers of address and results
+        self.strong: Poll | None = None  # of the instruction that is being built, where it is a strong load
+        self.strong_loads: list[StrongLoad] = []
         self.swaps: list[tuple[int, int]] = []  # of compare-and-swaps the registers of what they expect and the address
         self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock, and fences
         self.proxies = False  # whether wgmma or bulk copies read shared memory
@@ -520,6 +523,7 @@ class Builder:
         behind = {id(op): block.weight - place for block in blocks for place, op in enumerate(block.ops)}
         for op, before in self.clocks:
             before[0] = behind.get(id(op), 0)
+        mark_polls(blocks, self.strong_loads, Places(self.fixed, self.through_pointers(found)))
         find_live_registers(blocks)
         if entries:
             self.find_saved(blocks)
@@ -538,6 +542,16 @@ class Builder:
     def slots_of_pointers(self) -> dict[int, Slot]:
         """Return the loads and stores of pointers that unoptimised code keeps in local memory."""
         return {} if self.wandering else find_slots(self.fixed, self.local_arrays())
+
+    def through_pointers(self, found: Sequence[int]) -> set[int]:
+        """Return the loads and stores, by their identity, with which code that is not optimised may reach its local
+        memory through pointers; found: what registers point to."""
+        if not self.kept:
+            return set()
+        local = (1 << SHARED_BIT) - (1 << LOCAL_BIT) | 1
+        strong = {id(op) for op, _ in self.strong_loads}
+        ops = (op for op in self.stream if isinstance(op, Op) and op.opcode in ("ld", "st") and op.address >= 0)
+        return {id(op) for op in ops if id(op) not in strong and found[op.address] & local}
 
     def append_shared(self) -> list[str]:
         """Append the functions that are entered by jumps; return the labels of their entries, in the stream's order."""
@@ -655,6 +669,7 @@ class Builder:
     def append(self, ins: Instruction) -> None:
         """Append one instruction's op."""
         self.uses, self.defs, self.pointer, self.address_register = [], [], None, -1
+        self.strong = None
         if ins.opcode == "call":
             self.call(ins)
             return
@@ -677,6 +692,8 @@ class Builder:
         op.uses = tuple(self.uses)
         if self.kept:
             self.note_slot(ins, op)
+        if self.strong is not None:
+            self.strong_loads.append((op, self.strong))
         self.stream.append(op)
 
     def call(self, ins: Instruction) -> None:

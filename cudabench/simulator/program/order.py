@@ -21,7 +21,7 @@ def rank(blocks: Sequence[Block]) -> list[int]:
 
     A call counts as its way to the block behind it, and no way leads back from a function: functions are apart.
     """
-    successors = [_ways(block) for block in blocks]
+    successors = [ways(block) for block in blocks]
     found: list[int] = []
     _arrange(range(len(blocks)), successors, found)
     places = [0] * len(blocks)
@@ -30,7 +30,8 @@ def rank(blocks: Sequence[Block]) -> list[int]:
     return places
 
 
-def _ways(block: Block) -> Sequence[int]:
+def ways(block: Block) -> Sequence[int]:
+    """Return the blocks to which a block leads within its function."""
     end = block.terminator
     if end is not None and end.kind == "return":
         return ()
@@ -47,7 +48,7 @@ def _arrange(
     if not left:
         found += sorted(inside)
         return
-    pieces = _strongly_connected(sorted(inside), successors, inside)
+    pieces = strongly_connected(sorted(inside), successors, inside)
     piece_of = {number: place for place, piece in enumerate(pieces) for number in piece}
     before = [0] * len(pieces)
     after: list[set[int]] = [set() for _ in pieces]
@@ -76,7 +77,7 @@ def _arrange(
                 heapq.heappush(waiting, (min(pieces[following]), following))
 
 
-def _strongly_connected(
+def strongly_connected(
     roots: Sequence[int], successors: Sequence[Sequence[int]], inside: Collection[int]
 ) -> list[list[int]]:
     """Return the strongly connected parts of a graph (Tarjan, 1972, without recursion)."""

@@ -1,0 +1,225 @@
+"""Which reads poll: those that go round a loop until another thread has written what they wait for.
+
+A strong read (volatile, relaxed or acquire) polls where a loop reads one place again and again and goes on or ends by
+what it read. Once such a loop has ended, what others did before is ordered before what the thread does next, where they
+and it used fences (PTX ISA, "Causality Order"); whether they did is not looked for, so that no right kernel is accused.
+
+A read ahead of the loop, of the same place, by which the loop is entered or left out, polls as well: compilers turn
+`while (flag == 0) work();` into `if (flag == 0) do work(); while (flag == 0);`. A loop with a barrier of the block in
+it does not poll: there threads wait for each other at the barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from cudabench.simulator.program.code import Block, Op, Run
+from cudabench.simulator.program.order import DEEPEST, strongly_connected, ways
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+    from cudabench.simulator.program.flow import Slot
+
+
+class Poll(Protocol):
+    """A load that may poll."""
+
+    polls: bool
+
+
+StrongLoad = tuple[Op, Poll]
+
+
+class Places:
+    """What ops read and write: registers, and where code without optimisation keeps its variables.
+
+    There a place in local memory, by its first byte, is as good as a register (-2 - place), and all of local memory
+    that is reached through pointers is one more (-1).
+    """
+
+    def __init__(self, slots: Sequence[Slot], pointed: Collection[int]) -> None:
+        self.slots = {id(slot.op): slot for slot in slots}
+        self.pointed = pointed
+
+    def of(self, op: Op) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return (what an op reads, what it writes)."""
+        slot = self.slots.get(id(op))
+        if slot is not None:
+            place = (-2 - slot.place,)
+            return ((*place, -1), op.defs) if op.opcode == "ld" else (op.uses, place)
+        if id(op) in self.pointed:
+            return ((*op.uses, -1), op.defs) if op.opcode == "ld" else (op.uses, (*op.defs, -1))
+        return op.uses, op.defs
+
+
+def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Places) -> None:
+    """Mark the loads that poll, and let them say when they have read.
+
+    loads: the strong ones of shared and global memory.
+    """
+    if not loads:
+        return
+    strong = {id(op): access for op, access in loads}
+    found: dict[int, Op] = {}
+    for members, head in _loops(blocks):
+        ends = [blocks[number].terminator for number in members]
+        if any(end is not None and end.kind == "barrier" for end in ends):
+            continue
+        mine = [op for number in members for op in blocks[number].ops if id(op) in strong]
+        if mine:
+            loop = Loop(blocks, members, head, places, strong.keys())
+            polling = [op for op in mine if op.address in loop.steady]
+            if polling:
+                decisive = loop.decisive()
+                polling = [op for op in polling if not decisive.isdisjoint(op.defs)]
+            ahead = [op for op in _ahead(blocks, members, polling) if id(op) in strong]
+            found.update((id(op), op) for op in (*polling, *ahead))
+    for op in found.values():
+        strong[id(op)].polls = True
+        assert op.run is not None
+        op.run = _polling(op.run)
+    for block in blocks:
+        if not found.keys().isdisjoint(map(id, block.ops)):
+            block.runs = [op.run for op in block.ops if op.run is not None]
+
+
+def _polling(run: Run) -> Run:
+    """Return what runs a load that polls, and notes which lanes did."""
+
+    def polled(machine: Machine) -> None:
+        run(machine)
+        machine.shared_races.acquire(machine.mask)
+        machine.global_races.acquire(machine.mask)
+
+    return polled
+
+
+def _loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:
+    """Yield each loop, outer ones first: its blocks and its head."""
+    successors = [ways(block) for block in blocks]
+    before: list[list[int]] = [[] for _ in blocks]
+    for number, following in enumerate(successors):
+        for one in following:
+            before[one].append(number)
+    work = [(frozenset(range(len(blocks))), DEEPEST)]
+    while work:
+        inside, left = work.pop()
+        for piece in strongly_connected(sorted(inside), successors, inside):
+            members = frozenset(piece)
+            if len(piece) == 1 and piece[0] not in successors[piece[0]]:
+                continue
+            head = min((number for number in piece if not members.issuperset(before[number])), default=piece[0])
+            yield members, head
+            if left and len(piece) > 1:
+                work.append((members - {head}, left - 1))
+
+
+class Loop:
+    """A loop and what its ops do; steady: the registers that are the same in all of its turns, as far as is plain."""
+
+    def __init__(
+        self, blocks: Sequence[Block], members: frozenset[int], head: int, places: Places, strong: Collection[int]
+    ) -> None:
+        self.blocks, self.members, self.head = blocks, members, head
+        self.places = places
+        self.ops: list[tuple[Op, int, tuple[int, ...], tuple[int, ...]]] = []  # with block, what is read and written
+        for number in sorted(members):
+            block = blocks[number]
+            for op in (*block.ops, *((block.terminator,) if block.terminator else ())):
+                self.ops.append((op, number, *places.of(op)))
+        self.steady = Steady(self.ops, strong)
+
+    def decisive(self) -> set[int]:
+        """Return the registers on which it depends whether the loop goes on."""
+        found: set[int] = set()
+        guards: dict[int, set[int]] = {}  # by block: the registers that decide within a turn whether it runs
+        for op, number, _, _ in self.ops:
+            decides = {index for index in (op.guard, op.selector) if index >= 0}
+            if op.kind not in _WAYS or not decides:
+                continue
+            successors = self.blocks[number].successors
+            if op.kind in ("exit", "return") or not self.members.issuperset(successors):
+                found |= decides
+                continue
+            reached = [self._reach(one) for one in successors]
+            for one in frozenset.union(*reached) - frozenset.intersection(*reached):
+                guards.setdefault(one, set()).update(decides)
+        before = -1
+        while len(found) != before:
+            before = len(found)
+            for _, number, read, written in reversed(self.ops):
+                if not found.isdisjoint(written):
+                    found.update(read)
+                    found.update(guards.get(number, ()))
+        return found
+
+    def _reach(self, start: int) -> frozenset[int]:
+        """Return the blocks that lanes pass on from a block on until the loop's next turn."""
+        found: set[int] = set()
+        work = [start]
+        while work:
+            number = work.pop()
+            if number != self.head and number in self.members and number not in found:
+                found.add(number)
+                work.extend(ways(self.blocks[number]))
+        return frozenset(found)
+
+
+_WAYS = ("branch", "table", "exit", "return")
+
+
+class Steady:
+    """The registers that hold the same in all turns of a loop: what is set outside, or once, from such registers.
+
+    So does a plain load at such an address: what another thread changes there is not meant to be seen.
+    """
+
+    def __init__(
+        self, ops: Sequence[tuple[Op, int, tuple[int, ...], tuple[int, ...]]], strong: Collection[int]
+    ) -> None:
+        setters: dict[int, int] = {}
+        for _, _, _, written in ops:
+            for index in written:
+                setters[index] = setters.get(index, 0) + 1
+        self.changing = set(setters)
+        before = -1
+        while len(self.changing) != before:
+            before = len(self.changing)
+            for op, _, read, written in ops:
+                if op.kind != "plain" or op.guard >= 0 or op.opcode in _CHANGING or id(op) in strong:
+                    continue
+                if all(index == -1 or index not in self.changing for index in read):
+                    self.changing.difference_update(index for index in written if setters[index] == 1)
+
+    def __contains__(self, index: int) -> bool:
+        return index not in self.changing
+
+
+_CHANGING = frozenset(("activemask", "atom", "call", "clock"))
+
+
+def _ahead(blocks: Sequence[Block], members: frozenset[int], polling: Sequence[Op]) -> Iterator[Op]:
+    """Yield the loads ahead of a loop, from the place where it polls, whose block decides whether it is entered."""
+    where = {(op.address, op.offset) for op in polling}
+    if not where:
+        return
+    entries = set(members)
+    for block in blocks:
+        end = block.terminator
+        plain = end is None or (end.kind == "branch" and end.guard < 0)
+        if block.number not in members and plain and not members.isdisjoint(block.successors):
+            entries.add(block.number)  # all that it does is to lead into the loop
+    for block in blocks:
+        end = block.terminator
+        if block.number in members or end is None or end.kind != "branch" or end.guard < 0:
+            continue
+        if entries.isdisjoint(block.successors):
+            continue
+        known: set[int] = {end.guard}
+        for op in reversed(block.ops):
+            if known.isdisjoint(op.defs):
+                continue
+            known.update(op.uses)
+            if (op.address, op.offset) in where:
+                yield op
