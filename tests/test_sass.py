@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -288,6 +289,35 @@ def test_a_loop_of_arithmetic_alone_is_not_counted_by_its_one_branch(step: str, 
     steps = 2 * (2048 if trips == "2048" else 2000)
     # The compiler writes some integer products another way.
     assert (1 if step.startswith("x") else 0.5) * steps <= ran <= 1.05 * steps + 100
+
+
+@needs_tools
+def test_a_loop_with_loads_is_not_counted_by_its_one_branch() -> None:
+    """Of 64 trips ptxas makes 16 of four, whose branch back is there once: the nearest of 64 centres by 16 numbers."""
+    source = """extern "C" __global__ void k(const float *points, const float *centres, int *nearest) {
+        __shared__ float c[64 * 16];
+        for (int k = threadIdx.x; k < 64 * 16; k += 256) c[k] = centres[k];
+        __syncthreads();
+        float p[16], least = 1e30f;
+        int best = 0;
+        for (int d = 0; d < 16; d++) p[d] = points[d * 256 + threadIdx.x];
+        for (int k = 0; k < 64; k++) {
+            float sum = 0;
+            for (int d = 0; d < 16; d++) sum += (p[d] - c[k * 16 + d]) * (p[d] - c[k * 16 + d]);
+            if (sum < least) { least = sum; best = k; }
+        }
+        nearest[threadIdx.x] = best;
+    }"""
+    done = compiled(source)
+    assert done.cubin is not None
+    functions, ptx = nvdisasm.functions(done.cubin, "k"), done.ptx.splitlines()
+    arrays = [np.ones(16 * 256, np.float32), np.ones(64 * 16, np.float32), np.empty(256, np.int32)]
+    counts = executed.count(functions, simulator.run(done.ptx, "k", 1, 256, arrays).executed["k"], ptx)[0]
+    ran = Counter[str]()
+    for block, count in zip(functions[0].blocks, counts, strict=True):
+        for instruction in block.instructions:
+            ran[instruction.opcode] += int(count.warps)
+    assert (ran["FADD"], ran["FFMA"], ran["FSETP"]) == (8 * 64 * 16, 8 * 64 * 16, 8 * 64)
 
 
 def test_a_branch_counts_lanes_and_parted_warps() -> None:

@@ -466,6 +466,23 @@ class _Copies:
             if not inner and not told and most and max(plain[most].values()) > 1:
                 self.arithmetic[most] = plain[most]
                 self.unrolled.update(loop.back)
+            elif not inner and told and self.several_trips(loop, plain):
+                self.unrolled.update(loop.back)
+
+    def several_trips(self, loop: _Loop, plain: Mapping[int, Counter[tuple[str, int]]]) -> bool:
+        """Whether the block with a loop's only branch back does several trips: it has copies of all that is not
+        dropped, and of most arithmetic. Where ptxas knows how many trips there are, it leaves no other branch."""
+        places = {place for line in loop.back for place in self.branches.get(line, {})}
+        if len(places) != 1:
+            return False
+        (place,) = places
+
+        def copies(*groups: Mapping[int, Counter[tuple[str, int]]]) -> list[int]:
+            lines = range(loop.first, loop.last + 1)
+            return [group[line][place] for group in groups for line in lines if line in group and group[line][place]]
+
+        kept, most = copies(self.fixed, self.loads), Counter(copies(plain)).most_common(1)
+        return bool(kept) and min(kept) > 1 and (not most or most[0][0] > 1)
 
     def taken(self, function: Function, block: Block, entering: Mapping[int, Sequence[_Key]]) -> int | None:
         """Return to which block the lanes go that take the PTX branch of a block's end; None where that is not clear.
