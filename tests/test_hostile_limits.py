@@ -366,9 +366,11 @@ def test_a_path_that_macros_make_from_here_is_included(tree: Path) -> None:
 
 @needs_compiler
 def test_the_timeout_holds_in_the_simulator(cudabench: Callable[..., Any]) -> None:
-    """A loop without an end is stopped in its time, as a failed kernel that names line and option; the next runs."""
+    """A loop that counts without an end is stopped in its time, as a failed kernel that names line and option; the next
+    runs."""
     Path("k.cu").write_text(
-        "__global__ void forever(float *x, int n) {\n  while (x[n] < 2)\n    x[threadIdx.x] = 1;\n}\n" + EMPTY
+        "__global__ void forever(float *x, int n) {\n"
+        "  for (int i = 0; x[n] < 2; i++)\n    x[threadIdx.x] = i & 1;\n}\n" + EMPTY
     )
     line = ("run", "k.cu", "-k", "all", *RUN[:4], "--arg", "x=float32[64]:ones", "--arg", "n=40", *RUN[-3:])
     start = time.monotonic()
