@@ -324,6 +324,8 @@ def moved(problem: Problem) -> int:
     return (m * k + k * n + m * n) * np.dtype(storage(problem)).itemsize
 
 
+IN_A_RING = {"TALL": number(64, 256, power=True), "RSTAGES": number(2, 16), "STRIP": number(1, 1024)}
+
 OPERATION = Operation(
     name="matmul",
     summary="C = A B",
@@ -441,11 +443,7 @@ OPERATION = Operation(
             (32, 12),
             lambda g: over_stays(g, "TALL"),
             any_grid=True,
-            constants={
-                "TALL": number(64, 256, power=True),
-                "RSTAGES": number(2, 16),
-                "STRIP": number(1, 1024),
-            },
+            constants=IN_A_RING,
             refuses=needs_fetchers,
             defines=tall,
             launches=by_maps("matmul_tma", "TALL", "RSHARED"),
@@ -475,11 +473,7 @@ OPERATION = Operation(
             "matmul_tma_pair",
             (32, 12),
             over_pairs,
-            constants={
-                "TALL": number(64, 256, power=True),
-                "RSTAGES": number(2, 16),
-                "STRIP": number(1, 1024),
-            },
+            constants=IN_A_RING,
             refuses=needs_fetchers,
             defines=tall,
             launches=by_maps("matmul_tma_pair", "TALL", "RSHARED", boxes=2),

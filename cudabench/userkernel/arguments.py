@@ -17,7 +17,7 @@ from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import Pointer, layout_of, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
-from cudabench.userkernel.rows import RowsArray, of_pointers, rows_of
+from cudabench.userkernel.rows import RowsArray, of_pointers, row_of, rows_of
 from cudabench.userkernel.tensor_maps import MapOf, MappedArray, is_tensor_map, read_tensor_map
 from cudabench.userkernel.textures import TextureArray, is_texture, read_texture
 from cudabench.userkernel.values import (
@@ -340,7 +340,7 @@ def _array(
     wanted = like(parameter, aliases)
     if of_pointers(parameter):
         # What `const` says is that the pointers stay: the rows may be written.
-        rows = replace(parameter, type=parameter.type[:-1].rstrip(), const=False)
+        rows = replace(row_of(parameter), const=False)
         found = _array(name, text, rows, kernel, aliases, scalars)
         return rows_of(found, parameter, kernel, where) if isinstance(found, Array) else found
     if parameter.type.endswith("*"):
@@ -517,7 +517,7 @@ def shared(
             if isinstance(argument, RowsArray) != of_pointers(parameter):
                 raise UsageError(f"{where}: one takes an array, the other pointers to its rows; run it by itself.")
             if isinstance(argument, RowsArray):
-                parameter = replace(parameter, type=parameter.type[:-1].rstrip(), const=False)
+                parameter = replace(row_of(parameter), const=False)
             if isinstance(argument, Array):
                 check_fit(argument, parameter, kernel, aliases, where)
                 if argument.const and not parameter.const:

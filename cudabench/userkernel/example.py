@@ -119,7 +119,7 @@ def example_line(
             start = "zeros" if own in outputs else "random"
             by_rows = rows.of_pointers(parameter)
             if by_rows:
-                parameter = replace(parameter, type=parameter.type[:-1].rstrip())
+                parameter = rows.row_of(parameter)
             many = _elements(parameter, file.text, aliases)
             like = pointers.like(parameter, aliases)
             nbytes = launch.nbytes.get(at) if launch else None

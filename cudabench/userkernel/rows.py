@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -28,6 +28,11 @@ class RowsArray(Array):
 def of_pointers(parameter: Parameter) -> bool:
     """Return whether a parameter points at pointers to numbers or structs, as `float **a` does."""
     return parameter.pointer and parameter.type.endswith("*") and not parameter.type.endswith("**")
+
+
+def row_of(parameter: Parameter) -> Parameter:
+    """Return the parameter that one row would be: `float *a` for `float **a`."""
+    return replace(parameter, type=parameter.type[:-1].rstrip())
 
 
 def rows_of(array: Array, parameter: Parameter, kernel: KernelSource, where: str) -> RowsArray:
