@@ -50,7 +50,7 @@ def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[
 
     functions: a kernel's machine code; executions: how often each PTX line ran.
     """
-    if not executions:
+    if not executions or not machine_code.spill_bytes(functions, ptx):
         return None
     places = _places(ptx, name)
     counts = executed.count(functions, executions, ptx)

@@ -279,7 +279,7 @@ class SimulatedRun(RunContext):
             for entry in dict.fromkeys(one.entry(launch.function) for launch in part.launches):
                 executions = run.report.executed.get(entry, {})
                 found = costly.find(lines, executions, part.source.name)
-                if one.cubin is not None and nvdisasm.path() is not None:
+                if self.disassemble and one.cubin is not None and nvdisasm.path() is not None:
                     code = nvdisasm.functions(one.cubin, entry)
                     found += filter(None, [costly.spills(code, executions, lines, part.source.name)])
                 for each in found:
