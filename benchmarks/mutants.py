@@ -47,7 +47,8 @@ from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, Settings
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
-from cudabench.toolchain import source
+from cudabench.simulator.isa import instructions  # noqa: F401  loaded here, and not in each process
+from cudabench.toolchain import nvrtc, source
 
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
 # Panels, turns and tiles of `blocked` so small that little is unrolled and a small matrix has many of them.
@@ -499,7 +500,8 @@ def used(name: str, chapter: list[Function]) -> set[str]:
     more = {name}
     while more:
         found |= more
-        words = {word for one in chapter if one.name in more for word in re.findall(r"\w+", one.text)}
+        code = [re.sub("//.*", "", one.text) for one in chapter if one.name in more]
+        words = {word for text in code for word in re.findall(r"\w+", text)}
         more = {one.name for one in chapter if one.name in words} - found
     return found
 
@@ -603,6 +605,7 @@ def ends_of(
     tasks: Sequence[Task], jobs: int = 1, keep: Path | None = None, limit: float = 1200
 ) -> tuple[Counter[str], bool]:
     """Run mutants, some at a time; print those that are not found. Return how many ended how, and whether all did."""
+    nvrtc.load()
     kept = ends_kept(keep)
     found = {n: kept[task.name, task.content] for n, task in enumerate(tasks) if (task.name, task.content) in kept}
     left = [n for n in range(len(tasks)) if n not in found]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from cudabench.simulator.program.code import Block, Op, Run
+from cudabench.simulator.program.code import AccessKind, Block, Op, Run
 from cudabench.simulator.program.order import DEEPEST, strongly_connected, ways
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 
 class Poll(Protocol):
-    """A load that may poll."""
+    """A load or an atomic that may poll."""
 
+    kind: AccessKind
     polls: bool
 
 
@@ -53,13 +54,13 @@ class Places:
         return op.uses, op.defs
 
 
-def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Places) -> None:
-    """Mark the loads that poll, and let them say when they have read.
+def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Places) -> bool:
+    """Mark the loads that poll, and let them say when they have read; mark atomics, and return whether there are some.
 
-    loads: the strong ones of shared and global memory.
+    loads: the strong ones of shared and global memory, and the atomics that return what they find.
     """
     if not loads:
-        return
+        return False
     strong = {id(op): access for op, access in loads}
     found: dict[int, Op] = {}
     for members, head in _loops(blocks):
@@ -78,10 +79,12 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
     for op in found.values():
         strong[id(op)].polls = True
         assert op.run is not None
-        op.run = _polling(op.run)
+        if strong[id(op)].kind == "load":
+            op.run = _polling(op.run)
     for block in blocks:
         if not found.keys().isdisjoint(map(id, block.ops)):
             block.runs = [op.run for op in block.ops if op.run is not None]
+    return any(strong[one].kind == "atomic" for one in found)
 
 
 def _polling(run: Run) -> Run:
@@ -89,8 +92,7 @@ def _polling(run: Run) -> Run:
 
     def polled(machine: Machine) -> None:
         run(machine)
-        machine.shared_races.acquire(machine.mask)
-        machine.global_races.acquire(machine.mask)
+        machine.acquire(machine.mask)
 
     return polled
 
