@@ -4,6 +4,10 @@ A strong read (volatile, relaxed or acquire) polls where a loop reads one place 
 what it read. Once such a loop has ended, what others did before is ordered before what the thread does next, where they
 and it used fences (PTX ISA, "Causality Order"); whether they did is not looked for, so that no right kernel is accused.
 
+An atomic that returns what it finds polls likewise. Whether it changes that shows when it runs: one that adds 0, or
+swaps a value for itself, only waits, and what the writer of the place announced by a fence is ordered before what the
+thread does next (`check.releases`).
+
 A read ahead of the loop, of the same place, by which the loop is entered or left out, polls as well: compilers turn
 `while (flag == 0) work();` into `if (flag == 0) do work(); while (flag == 0);`. A loop with a barrier of the block in
 it does not poll: there threads wait for each other at the barrier.
