@@ -1,6 +1,6 @@
 """Mutants of the chapters: which small faults the simulator finds, and which it does not.
 
-    python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--jobs N] [--keep FILE]     # hours of one core for all
+    python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--jobs N] [--keep FILE]     # an hour of one core for all
 
 Each mutant changes one line of a chapter, in a kernel or in a device function that kernels call: a barrier or a fence
 is dropped, a guard too, `<` becomes `<=`, an index is shifted by one, a row of a shared tile is shorter by one. It is
@@ -13,8 +13,9 @@ simulator does not see it. Ends with exit code 1 where one is neither found nor 
 
 Each mutant has a process of its own, `--jobs` of them at a time: one that crashes, or that lasts longer than `--limit`
 seconds, fails alone. `--keep` appends how each ends to a file, one JSON list a line, as soon as it has, and runs none
-that the file has of a chapter with this text: a run that was interrupted, which prints what it has, goes on there.
-`--again` runs only those that an earlier output calls NOT FOUND, failed or refused, and `--every` one of N.
+that the file has of a chapter with this text and tried like this: a run that was interrupted, which prints what it has,
+goes on there. `--again` runs only those that an earlier output calls NOT FOUND, failed or refused, and `--every` one of
+N. What is printed last are the rows of the record's table.
 """
 
 from __future__ import annotations
@@ -120,7 +121,17 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"architecture": "sm_80", "dtype": "float64", "size": (66, 36, 132), "only": ("tensor",)},
     ),
     "pi": ({}, {"block": (48,)}),
-    "blur": ({}, {"dtype": "uint8"}, {"size": (67, 256)}, {"block": (8, 6)}, {"dtype": "uint8", "size": (67, 256)}),
+    # 20 columns are all edge; of 1024 a warp of `pairs` has a part, which half a warp would not do.
+    "blur": (
+        {},
+        {"dtype": "uint8"},
+        {"size": (67, 256)},
+        {"block": (8, 6)},
+        {"dtype": "uint8", "size": (67, 256)},
+        {"dtype": "uint8", "size": (67, 20), "only": ("strip", "pairs")},
+        {"dtype": "uint8", "size": (20, 1024), "block": (48, 1), "only": ("pairs",)},
+        {"dtype": "uint8", "options": {"radius": 2}, "only": ("pairs",)},
+    ),
     # Small blocks leave many candidates. Where N + 1 is a multiple of 32 the matrix has no room to spare; 64 rows end
     # where a turn of `fused` does; a uniform matrix lets no row stand out; 150 columns are two blocks of `blocked`.
     "solve": (
@@ -372,11 +383,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "for (int i = idx; i < left; i += PANEL) {",
     ): "the strip's next column is laid anew before anyone reads it",
     ("solve", "< to <=", "if (step + STAGES - 1 < steps)"): ZEROS_UNREAD,
-    (
-        "solve",
-        "< to <=",
-        "for (int stage = 0; stage < STAGES - 1; stage++) {",
-    ): "one step more is on its way at the start, and copied again",
     ("solve", "< to <=", "if (c < col || c >= col + cols)"): "column `col` of the pivot rows is read by nobody",
     ("matvec", "< to <=", "for (unsigned j = 0; j < ROWS / 2; j++)"): "the row beyond is checked",
     ("matvec", "< to <=", "if (j < half) {"): "a sum that was given away changes",
@@ -416,6 +422,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "< to <=",
         "for (int stage = 0; stage < ESTAGES; stage++)",
     ): "a barrier more lies in the room that aligning the tiles leaves, and nobody uses it",
+    ("blur", "drop a guard", "if (sizeof(T) > 1)"): "the rung takes bytes alone",
     (
         "blur",
         "< to <=",
@@ -597,7 +604,8 @@ def tasks_of(name: str, only: str = "", again: set[tuple[str, ...]] | None = Non
         )
         for mutant in mutants(text, function.first, function.last) if users else ():
             if again is None or (name, function.name, str(mutant.line), mutant.rule) in again:
-                content = hashlib.sha256(mutant.of(text).encode()).hexdigest()
+                tried = [(one.settings, one.rung) for one in users]
+                content = hashlib.sha256((mutant.of(text) + repr(tried)).encode()).hexdigest()
                 yield Task(name, function.name, mutant, content, users)
 
 
@@ -656,26 +664,33 @@ def likely(task: Task, right: dict[tuple[str, int], float]) -> float:
 def said_of(tasks: Sequence[Task], found: dict[int, End]) -> Counter[str]:
     """Print how mutants ended, in the chapters' order, and how many how as rows of a table. Return the latter."""
     by_name: dict[str, Counter[str]] = {}
+    shown: dict[tuple[str, str, str], bool] = {}  # of what is listed, whether all mutants of such lines are found
     for number, task in enumerate(tasks):
         mutant, ended = task.mutant, found.get(number)
         if mutant is None or ended is None:
             continue
         key = (task.name, mutant.rule, mutant.before)
         end, said = ended.end, ended.said
+        if key in EQUIVALENT or key in UNSEEN:
+            shown[key] = end != "ok" and shown.get(key, True)
         if end == "ok":
             said = EQUIVALENT.get(key) or UNSEEN.get(key) or ""
             end = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
-        elif key in EQUIVALENT:
-            print(f"{task.which}: {end}, against what is listed")
         by_name.setdefault(task.name, Counter())[end] += 1
         if end != "found":
             print(f"{task.which}: {mutant.after.strip()} ({end}{': ' * bool(said)}{said})")
         elif ended.settings:
             print(f"{task.which}: found by {ended.rung} with {ended.settings}")
+    for key, found_all in shown.items():
+        if found_all:
+            print(f"{': '.join(key)}: is listed with a reason, and found")
     for name, counts in by_name.items():
         print(f"{name}: " + words_of(counts))
     total = sum(by_name.values(), Counter())
     print("all: " + words_of(total), flush=True)
+    for name, counts in (*by_name.items(), ("all", total)):
+        numbers = [counts[one] for one in ("found", "equivalent", "not seen", "refused")]
+        print("|", " | ".join(map(str, (name, counts.total(), *numbers, counts["NOT FOUND"] + counts["failed"]))), "|")
     return total
 
 
