@@ -1,6 +1,6 @@
 """Mutants of the chapters: which small faults the simulator finds, and which it does not.
 
-    python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--keep FILE] [--again LOG] [--every N]     # hours for all
+    python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--jobs N] [--keep FILE]     # an hour of one core for all
 
 Each mutant changes one line of a chapter, in a kernel or in a device function that kernels call: a barrier or a fence
 is dropped, a guard too, `<` becomes `<=`, an index is shifted by one, a row of a shared tile is shorter by one. It is
@@ -9,36 +9,47 @@ at one of the sizes, blocks, grids, types and architectures of `TRIES`, or of `P
 optimisation as well, as by `check`; the rung itself is right at all of them, which is held. One that only fails, since
 it never ends, counts for itself, and one that the compiler refuses is none. Prints those that are not found.
 `EQUIVALENT` says of which ones it is known that they do no harm, `UNSEEN` of which ones that they would and that the
-simulator does not see it. `--keep` appends how each mutant ends to a file, one JSON object a line, and runs none that
-the file has of a chapter with this text: a run that was interrupted goes on there. `--again` runs only those that an
-earlier output calls NOT FOUND, failed or refused, and `--every` one of N. Ends with exit code 1 where one is neither
-found nor explained.
+simulator does not see it. Ends with exit code 1 where one is neither found nor explained.
+
+Each mutant has a process of its own, `--jobs` of them at a time: one that crashes, or that lasts longer than `--limit`
+seconds, fails alone. `--keep` appends how each ends to a file, one JSON list a line, as soon as it has, and runs none
+that the file has of a chapter with this text and tried like this: a run that was interrupted, which prints what it has,
+goes on there. `--again` runs only those that an earlier output calls NOT FOUND, failed or refused, and `--every` one of
+N. What is printed last are the rows of the record's table.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
+import multiprocessing
+import os
 import re
+import signal
 import sys
 import time
+import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this checkout, whatever is installed
 
-from cudabench import operations
+from cudabench import confined, operations
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CompilerError, CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Case, Settings
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
-from cudabench.toolchain import source
+from cudabench.simulator.isa import instructions  # noqa: F401  loaded here, and not in each process
+from cudabench.toolchain import nvrtc, source
 
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
 # Panels, turns and tiles of `blocked` so small that little is unrolled and a small matrix has many of them.
@@ -110,7 +121,17 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"architecture": "sm_80", "dtype": "float64", "size": (66, 36, 132), "only": ("tensor",)},
     ),
     "pi": ({}, {"block": (48,)}),
-    "blur": ({}, {"dtype": "uint8"}, {"size": (67, 256)}, {"block": (8, 6)}, {"dtype": "uint8", "size": (67, 256)}),
+    # 20 columns are all edge; of 1024 a warp of `pairs` has a part, which half a warp would not do.
+    "blur": (
+        {},
+        {"dtype": "uint8"},
+        {"size": (67, 256)},
+        {"block": (8, 6)},
+        {"dtype": "uint8", "size": (67, 256)},
+        {"dtype": "uint8", "size": (67, 20), "only": ("strip", "pairs")},
+        {"dtype": "uint8", "size": (20, 1024), "block": (48, 1), "only": ("pairs",)},
+        {"dtype": "uint8", "options": {"radius": 2}, "only": ("pairs",)},
+    ),
     # Small blocks leave many candidates. Where N + 1 is a multiple of 32 the matrix has no room to spare; 64 rows end
     # where a turn of `fused` does; a uniform matrix lets no row stand out; 150 columns are two blocks of `blocked`.
     "solve": (
@@ -362,11 +383,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "for (int i = idx; i < left; i += PANEL) {",
     ): "the strip's next column is laid anew before anyone reads it",
     ("solve", "< to <=", "if (step + STAGES - 1 < steps)"): ZEROS_UNREAD,
-    (
-        "solve",
-        "< to <=",
-        "for (int stage = 0; stage < STAGES - 1; stage++) {",
-    ): "one step more is on its way at the start, and copied again",
     ("solve", "< to <=", "if (c < col || c >= col + cols)"): "column `col` of the pivot rows is read by nobody",
     ("matvec", "< to <=", "for (unsigned j = 0; j < ROWS / 2; j++)"): "the row beyond is checked",
     ("matvec", "< to <=", "if (j < half) {"): "a sum that was given away changes",
@@ -406,6 +422,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "< to <=",
         "for (int stage = 0; stage < ESTAGES; stage++)",
     ): "a barrier more lies in the room that aligning the tiles leaves, and nobody uses it",
+    ("blur", "drop a guard", "if (sizeof(T) > 1)"): "the rung takes bytes alone",
     (
         "blur",
         "< to <=",
@@ -490,28 +507,69 @@ def used(name: str, chapter: list[Function]) -> set[str]:
     more = {name}
     while more:
         found |= more
-        words = {word for one in chapter if one.name in more for word in re.findall(r"\w+", one.text)}
+        code = [re.sub("//.*", "", one.text) for one in chapter if one.name in more]
+        words = {word for text in code for word in re.findall(r"\w+", text)}
         more = {one.name for one in chapter if one.name in words} - found
     return found
+
+
+class Try(NamedTuple):
+    """One rung at one of the settings of `TRIES` or `PLAIN`; at: its place among those of its operation."""
+
+    at: int
+    settings: dict[str, Any]
+    rung: str
+    case: Case
+
+
+class Task(NamedTuple):
+    """A mutant and what it is tried at, in order; without a mutant, the one rung that is tried by itself."""
+
+    name: str
+    function: str
+    mutant: Mutant | None
+    content: str
+    tries: tuple[Try, ...]
+
+    @property
+    def which(self) -> str:
+        """What it is called in the output."""
+        if self.mutant is None:
+            return f"{self.name} {self.tries[0].rung}, by itself"
+        return f"{self.name} {self.function}, line {self.mutant.line}, {self.mutant.rule}"
+
+
+class End(NamedTuple):
+    """How a task ended, why, at which of the settings and with which rung, and how many seconds it took."""
+
+    end: str
+    said: str
+    settings: dict[str, Any]
+    rung: str
+    seconds: float
 
 
 def main() -> int:
     """Run the mutants of the operations that are named, or of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("operations", nargs="*", metavar="OPERATION[:FUNCTION]")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N")
+    parser.add_argument("--limit", type=float, default=1200, metavar="SECONDS")
     parser.add_argument("--keep", type=Path, metavar="FILE")
     parser.add_argument("--again", type=Path, metavar="LOG")
     parser.add_argument("--every", type=int, default=1, metavar="N")
     given = parser.parse_args()
     again = None if given.again is None else {match.groups() for match in LINE.finditer(given.again.read_text())}
-    total: Counter[str] = Counter()
-    for words in given.operations or operations.SUMMARIES:
-        name, _, function = words.partition(":")
-        counts = of_operation(name, function, again, given.every, given.keep)
-        print(f"{name}: " + words_of(counts), flush=True)
-        total += counts
-    print("all: " + words_of(total))
-    return 1 if total["NOT FOUND"] + total["failed"] else 0
+    tasks = [
+        task
+        for words in given.operations or operations.SUMMARIES
+        for number, task in enumerate(tasks_of(*words.partition(":")[::2], again=again))
+        if number % given.every == 0
+    ]
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background process would ignore the first
+        signal.signal(number, signal.default_int_handler)
+    total, whole = ends_of(tasks, given.jobs, given.keep, given.limit)
+    return 130 if not whole else 1 if total["NOT FOUND"] + total["failed"] else 0
 
 
 ENDS = ("found", "refused", "failed", "equivalent", "not seen", "NOT FOUND")
@@ -522,78 +580,207 @@ def words_of(counts: Counter[str]) -> str:
     return ", ".join(f"{counts[one]} {one}" for one in ENDS if counts[one] or one == ENDS[0])
 
 
-def of_operation(
-    name: str, only: str = "", again: set[tuple[str, ...]] | None = None, every: int = 1, keep: Path | None = None
-) -> Counter[str]:
-    """Run the mutants of an operation, or of one function; print those that are not found, return how many are what."""
-    counts: Counter[str] = Counter()
-    kept = ends_kept(keep)
-    tries = [
+def tasks_of(name: str, only: str = "", again: set[tuple[str, ...]] | None = None) -> Iterator[Task]:
+    """Yield the mutants of an operation, or of one function, with what they are tried at."""
+    settings_of = (*TRIES.get(name, ({},)), *PLAIN.get(name, ({"bounds": True},)))
+    cases = [
         (settings, rung.name, case)
-        for settings in (*TRIES.get(name, ({},)), *PLAIN.get(name, ({"bounds": True},)))
+        for settings in settings_of
         for rung in operations.get(name).kernels
         if (case := case_of(name, rung.name, settings)) is not None
     ]
+    tries = [Try(at, *one) for at, one in enumerate(cases)]
     text = chapters.read(operations.get(name).source).text
     chapter = functions(text)
     calls = {one.name: used(one.name, chapter) for one in chapter}
-    right: dict[int, float] = {}  # how long the rungs themselves take, by try
-    number = -1
     for function in chapter:
         if only not in ("", function.name):
             continue
-        users = [
-            (at, settings, rung, case)
-            for at, (settings, rung, case) in enumerate(tries)
-            if function.name in settings.get("of", (function.name,))
-            and any(function.name in calls.get(launch.function, ()) for launch in case.launches)
-        ]
-        before = counts.copy()
+        users = tuple(
+            one
+            for one in tries
+            if function.name in one.settings.get("of", (function.name,))
+            and any(function.name in calls.get(launch.function, ()) for launch in one.case.launches)
+        )
         for mutant in mutants(text, function.first, function.last) if users else ():
-            if again is not None and (name, function.name, str(mutant.line), mutant.rule) not in again:
-                continue
-            number += 1
-            if number % every:
-                continue
-            key = (name, mutant.rule, mutant.before)
-            content = hashlib.sha256(mutant.of(text).encode()).hexdigest()
-            which = f"{name} {function.name}, line {mutant.line}, {mutant.rule}"
-            end, said, settings, rung = kept.get((name, content), ("", "", {}, ""))
-            for at, settings, rung, case in users if not end else ():
-                if at not in right:
-                    start = time.monotonic()
-                    itself = end_of(name, case, case.source.text + "\n", settings, 1200)
-                    assert itself[0] == "ok", f"{name} {rung} is not right by itself: {settings}: {itself[1]}"
-                    right[at] = time.monotonic() - start
-                # On a machine with other work a run may take far longer than another.
-                end, said = end_of(name, case, mutant.of(case.source.text), settings, 60 + 20 * right[at])
-                if end != "ok":
-                    break
-            if keep is not None and (name, content) not in kept:
-                with keep.open("a", encoding="utf-8") as file:
-                    print(json.dumps([name, content, end, said, settings, rung, which]), file=file)
-            if end == "ok":
-                said = EQUIVALENT.get(key) or UNSEEN.get(key) or ""
-                end = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
-            elif key in EQUIVALENT:
-                print(f"{which}: {end}, against what is listed", flush=True)
-            counts[end] += 1
-            if end != "found":
-                print(f"{which}: {mutant.after.strip()} ({end}{': ' * bool(said)}{said})", flush=True)
-            elif settings:
-                print(f"{which}: found by {rung} with {settings}", flush=True)
-        if counts != before:
-            print(f"{name} {function.name}: " + words_of(counts - before), flush=True)
-    return counts
+            if again is None or (name, function.name, str(mutant.line), mutant.rule) in again:
+                tried = [(one.settings, one.rung) for one in users]
+                content = hashlib.sha256((mutant.of(text) + repr(tried)).encode()).hexdigest()
+                yield Task(name, function.name, mutant, content, users)
 
 
-def ends_kept(keep: Path | None) -> dict[tuple[str, str], tuple[str, str, dict[str, Any], str]]:
-    """Return how mutants ended in earlier runs, why, with which settings and rung, by operation and changed chapter."""
+def ends_of(
+    tasks: Sequence[Task], jobs: int = 1, keep: Path | None = None, limit: float = 1200
+) -> tuple[Counter[str], bool]:
+    """Run mutants, some at a time; print those that are not found. Return how many ended how, and whether all did."""
+    nvrtc.load()
+    kept = ends_kept(keep)
+    found = {n: kept[task.name, task.content] for n, task in enumerate(tasks) if (task.name, task.content) in kept}
+    left = [n for n in range(len(tasks)) if n not in found]
+    rungs = {(tasks[n].name, one.at): Task(tasks[n].name, "", None, "", (one,)) for n in left for one in tasks[n].tries}
+    right: dict[tuple[str, int], float] = {}  # how long the rungs themselves take
+    wrong: list[str] = []
+    whole = True
+    began = time.monotonic()
+
+    def say(done: int, of: int, which: str, end: End) -> None:
+        at = f"[{done} of {of}, {time.monotonic() - began:.0f} s]"
+        print(f"{at} {which}: {end.end} after {end.seconds:.1f} s", file=sys.stderr, flush=True)
+
+    try:
+        with contextlib.closing(pool(list(rungs.items()), {}, jobs, limit)) as ended:
+            for done, (where, end) in enumerate(ended, 1):
+                say(done, len(rungs), rungs[where].which, end)
+                right[where] = end.seconds
+                if end.end != "ok":
+                    wrong.append(f"{rungs[where].which}, is {end.end}: {end.settings}: {end.said}")
+        # What is tried at everything first: the last ones are then short.
+        left.sort(key=lambda n: -likely(tasks[n], right))
+        with contextlib.closing(pool([(n, tasks[n]) for n in left], right, jobs, limit)) as ended:
+            for done, (number, end) in enumerate(ended, 1):
+                found[number] = end
+                if keep is not None:
+                    append(keep, tasks[number], end)
+                say(done, len(left), tasks[number].which, end)
+    except KeyboardInterrupt:
+        whole = False
+    total = said_of(tasks, found)
+    for sentence in wrong:
+        print(sentence)
+    if not whole:
+        print(f"interrupted: {len(tasks) - len(found)} of {len(tasks)} have not ended")
+    total += Counter(failed=len(wrong))
+    return total, whole
+
+
+def likely(task: Task, right: dict[tuple[str, int], float]) -> float:
+    """Return the seconds that a task may take: one that is listed is tried at everything, another at a few."""
+    assert task.mutant is not None
+    each = [right.get((task.name, one.at), 0) for one in task.tries]
+    key = (task.name, task.mutant.rule, task.mutant.before)
+    return sum(each) if key in EQUIVALENT or key in UNSEEN else sum(each[:3])
+
+
+def said_of(tasks: Sequence[Task], found: dict[int, End]) -> Counter[str]:
+    """Print how mutants ended, in the chapters' order, and how many how as rows of a table. Return the latter."""
+    by_name: dict[str, Counter[str]] = {}
+    shown: dict[tuple[str, str, str], bool] = {}  # of what is listed, whether all mutants of such lines are found
+    for number, task in enumerate(tasks):
+        mutant, ended = task.mutant, found.get(number)
+        if mutant is None or ended is None:
+            continue
+        key = (task.name, mutant.rule, mutant.before)
+        end, said = ended.end, ended.said
+        if key in EQUIVALENT or key in UNSEEN:
+            shown[key] = end != "ok" and shown.get(key, True)
+        if end == "ok":
+            said = EQUIVALENT.get(key) or UNSEEN.get(key) or ""
+            end = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
+        by_name.setdefault(task.name, Counter())[end] += 1
+        if end != "found":
+            print(f"{task.which}: {mutant.after.strip()} ({end}{': ' * bool(said)}{said})")
+        elif ended.settings:
+            print(f"{task.which}: found by {ended.rung} with {ended.settings}")
+    for key, found_all in shown.items():
+        if found_all:
+            print(f"{': '.join(key)}: is listed with a reason, and found")
+    for name, counts in by_name.items():
+        print(f"{name}: " + words_of(counts))
+    total = sum(by_name.values(), Counter())
+    print("all: " + words_of(total), flush=True)
+    for name, counts in (*by_name.items(), ("all", total)):
+        numbers = [counts[one] for one in ("found", "equivalent", "not seen", "refused")]
+        print("|", " | ".join(map(str, (name, counts.total(), *numbers, counts["NOT FOUND"] + counts["failed"]))), "|")
+    return total
+
+
+def pool(
+    tasks: Sequence[tuple[Any, Task]], right: dict[tuple[str, int], float], jobs: int, limit: float
+) -> Iterator[tuple[Any, End]]:
+    """Yield how tasks ended, each under what it is called, as they do; so many at a time, each in a process of its own.
+
+    A process that ends by itself, or that lasts longer than the limit in seconds, fails its task. Closed before its
+    end, this ends all processes.
+    """
+    fork = multiprocessing.get_context("fork")
+    waiting = list(tasks)[::-1]
+    running: dict[Connection, tuple[Any, BaseProcess, float]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                key, task = waiting.pop()
+                out_of, back = fork.Pipe(duplex=False)
+                process = fork.Process(target=work, args=(task, right, back), daemon=True)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)  # of threads, whose locks no child takes
+                    process.start()
+                back.close()
+                running[out_of] = (key, process, time.monotonic())
+            ready = wait(list(running), timeout=1)
+            for out_of, (key, process, start) in list(running.items()):
+                seconds = time.monotonic() - start
+                if out_of in ready:
+                    try:
+                        end = End(*out_of.recv(), seconds)
+                    except EOFError:
+                        process.join()
+                        end = End("failed", f"its process ended with {process.exitcode}", {}, "", seconds)
+                elif seconds > limit:
+                    end = End("failed", f"no end within {limit:g} s", {}, "", seconds)
+                else:
+                    continue
+                del running[out_of]
+                finish(process, out_of)
+                yield key, end
+    finally:
+        for out_of, (_, process, _) in running.items():
+            finish(process, out_of)
+
+
+def finish(process: BaseProcess, out_of: Connection) -> None:
+    """End a process that has said all, or that is not to say any more."""
+    process.kill()  # its compiler notices that nobody asks any more
+    process.join()
+    out_of.close()
+
+
+def work(task: Task, right: dict[tuple[str, int], float], back: Connection) -> None:
+    """Be the process of a task: try it until it shows, and say how it ended, all of `End` but the seconds."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # is for the parent
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    confined.die_with_parent()
+    end, said, one = "ok", "", task.tries[0]
+    try:
+        for one in task.tries:
+            text = one.case.source.text
+            # On a machine with other work a run may take far longer than another.
+            seconds = 60 + 20 * right[task.name, one.at] if task.mutant else 1200
+            changed = task.mutant.of(text) if task.mutant else text + "\n"
+            end, said = end_of(task.name, one.case, changed, one.settings, seconds)
+            if end != "ok":
+                break
+    except Exception as error:  # a defect, of which others are to be told
+        end, said = "failed", f"{type(error).__name__}: {error}"
+    back.send((end, said, one.settings, one.rung))
+
+
+def append(keep: Path, task: Task, end: End) -> None:
+    """Append how a mutant ended to a file, at once, so that no interruption takes it back."""
+    line = json.dumps([task.name, task.content, end.end, end.said, end.settings, end.rung, task.which, end.seconds])
+    with keep.open("ab+") as file:
+        cut = file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n"  # by an end in the middle of a line
+        file.write(b"\n" * bool(cut) + line.encode() + b"\n")
+
+
+def ends_kept(keep: Path | None) -> dict[tuple[str, str], End]:
+    """Return how mutants ended in earlier runs, by operation and changed chapter."""
     lines = keep.read_text(encoding="utf-8").splitlines() if keep is not None and keep.exists() else []
-    return {
-        (name, content): (end, said, settings, rung)
-        for name, content, end, said, settings, rung, _ in map(json.loads, lines)
-    }
+    found = {}
+    for line in lines:
+        with contextlib.suppress(ValueError):  # the last one, of a machine that was taken away
+            name, content, end, said, settings, rung, _, *seconds = json.loads(line)
+            found[name, content] = End(end, said, settings, rung, *seconds or [0.0])
+    return found
 
 
 def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:

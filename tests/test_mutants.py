@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,9 +69,40 @@ QUICK = (
 @pytest.mark.parametrize(("name", "function"), QUICK, ids=[function for _, function in QUICK])
 def test_a_few_are_found(mutants: Any, name: str, function: str) -> None:
     """A wrong result or a hazard, exit code 3, tells each of a function's mutants from the function."""
-    counts = mutants.of_operation(name, function)
+    counts, whole = mutants.ends_of([*mutants.tasks_of(name, function)])
+    assert whole
     assert counts["found"] > 0
     assert {*counts} <= {"found", "equivalent"}
+
+
+def test_one_that_hangs_or_crashes_costs_itself(
+    mutants: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each mutant has a process of its own; how each ended is kept, and a second run starts none of them."""
+
+    def work(task: Any, right: Any, back: Any) -> None:
+        first = task.mutant and task.mutant.line
+        if first == lines[0]:
+            os._exit(3)
+        if first == lines[1]:
+            time.sleep(60)
+        back.send(("found" if task.mutant else "ok", "", {}, "naive"))
+
+    tasks = [*mutants.tasks_of("transpose", "transpose_smem")]
+    lines = [task.mutant.line for task in tasks]
+    assert len(lines) == len({*lines}) > 2
+    keep = tmp_path / "kept.jsonl"
+    keep.write_text('["transpose", "cut o')
+    monkeypatch.setattr(mutants, "work", work)
+    counts, whole = mutants.ends_of(tasks, jobs=4, keep=keep, limit=3)
+    assert whole
+    assert counts == {"failed": 2, "found": len(tasks) - 2}
+    said = capsys.readouterr().out
+    assert "(failed: its process ended with 3)" in said
+    assert "(failed: no end within 3 s)" in said
+    monkeypatch.setattr(mutants, "pool", lambda tasks, *_: (_ for _ in tasks))
+    assert mutants.ends_of(tasks, keep=keep) == (counts, True)
+    assert capsys.readouterr().out == said
 
 
 @pytest.mark.parametrize(("name", "rung", "size"), [("matmul", "wgmma", (66, 36, 132)), ("pi", "block", (1000,))])
@@ -85,6 +118,7 @@ def test_a_rung_is_right_without_optimisation(mutants: Any, name: str, rung: str
 def test_one_of_several_is_found(mutants: Any, name: str) -> None:
     """Of each chapter's mutants some, spread over its functions: found, or listed with the reason."""
     every = RARELY.get(name, EVERY)
-    counts = mutants.of_operation(name, every=every)
+    counts, whole = mutants.ends_of([*mutants.tasks_of(name)][::every])
+    assert whole
     assert counts.total() >= len(every_mutant(mutants, name)) // every
     assert counts["failed"] == counts["NOT FOUND"] == 0

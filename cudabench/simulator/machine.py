@@ -19,6 +19,7 @@ from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.locks import Locks
 from cudabench.simulator.check.proxies import Proxies
+from cudabench.simulator.check.releases import Releases
 from cudabench.simulator.check.shared_races import SharedRaces
 from cudabench.simulator.check.waits import FIRST, Waits
 from cudabench.simulator.count.contention import Contention
@@ -98,6 +99,7 @@ class Machine:
         self.global_races = GlobalRaces(self)
         self.exited: Array | None = None
         self.locks: Locks | None = None
+        self.releases: Releases | None = None
         # By atomic instruction: its addresses, and whether what it returns is used.
         self.contention: dict[int, tuple[Contention, bool]] = {}
         self.detours: dict[int, Executed] = {}  # by PTX line: what called a subroutine
@@ -180,6 +182,15 @@ class Machine:
             self.global_races.grid_races.fence(self.chunk, self.mask)
         if self.locks is not None:
             self.locks.fence(self)
+        if self.releases is not None:
+            number = self.releases.fence(self.lanes())
+            self.shared_races.fence(number)
+            self.global_races.fence(number)
+
+    def acquire(self, mask: Array | None, fences: Array | None = None) -> None:
+        """Note that the lanes of a mask have polled; fences: before which others have announced what they did."""
+        self.shared_races.acquire(mask, fences)
+        self.global_races.acquire(mask, fences)
 
     def need_local(self, nbytes: int) -> None:
         """Make the local memory of each lane at least so large: the frames of recursive functions take more."""
@@ -226,6 +237,7 @@ class Machine:
         if self.code.calls:
             self.stack = Stack(chunk)
         self.locks = Locks(chunk) if self.code.locks else None
+        self.releases = Releases(chunk) if self.code.waits else None
         self.arrivals = clusters.Arrivals(chunk)
         self.proxies.start(chunk)
         self.cluster_races.start()

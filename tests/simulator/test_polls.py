@@ -94,6 +94,56 @@ RIGHT = {
             for (int i = 0; i < 64; i++) { while (flags[i] == 0) ; __threadfence_block(); sum += work[i]; }
             out[0] = sum - 57;
         }""",
+    "atomic_that_adds_nothing": """BEGIN(0) int *f = (int *)&flag;
+        if (t == 32) { data = out[0] + 7; __threadfence_block(); atomicExch(f, 1); }
+        if (t == 0) { while (atomicAdd(f, 0) == 0) ; __threadfence_block(); out[0] = data; }""",
+    "swap_that_changes_nothing": """BEGIN(0) int *f = (int *)&flag;
+        if (t == 0) { while (atomicCAS(f, 1, 1) != 1) ; out[0] = data; }
+        if (t == 32) { data = out[0] + 7; __threadfence_block(); flag = 1; }""",
+    "bits_of_atomics": """BEGIN(0) int *f = (int *)&flag;
+        if (t == 0) { while (!(atomicOr(f, 0) & 4)) __nanosleep(20); __threadfence_block(); out[0] = data; }
+        if (t == 32) { data = out[0] + 7; __threadfence_block(); atomicOr(f, 4); }""",
+    "flag_taken_by_an_exchange": """BEGIN(0) int *f = (int *)&flag;
+        if (t == 32) { data = out[0] + 7; __threadfence_block(); flag = 1; }
+        if (t == 0) { while (atomicExch(f, 0) == 0) ; __threadfence_block(); out[0] = data; }""",
+    "arrivals_counted": """BEGIN(0) int *f = (int *)&flag;
+        work[t] = 1; __threadfence_block(); atomicAdd(f, 1);
+        if (t == 0) {
+            while (atomicAdd(f, 0) < 64) ;
+            int sum = 0;
+            for (int i = 0; i < 64; i++) sum += work[i];
+            out[0] = sum - 57;
+        }""",
+    "leader_of_the_block": """BEGIN(0) int *f = (int *)&flag;
+        if (t == 40) { for (int i = 0; i < 64; i++) work[i] = 7; __threadfence_block(); atomicExch(f, 1); }
+        if (t == 0) while (atomicAdd(f, 0) == 0) ;
+        __syncthreads();
+        if (t == 50) out[0] = work[t];""",
+    "leader_of_the_warp": """BEGIN(0) int *f = (int *)&flag;
+        if (t >= 32) { work[t] = t; __syncwarp(); if (t == 32) { __threadfence_block(); atomicExch(f, 1); } }
+        else { if (t == 0) while (atomicCAS(f, 0, 0) == 0) ; __syncwarp(); int x = work[t + 32];
+               if (t == 7) out[0] = x - 32; }""",
+    "atomics_both_ways": """BEGIN(0) int *f = (int *)&flag;
+        #pragma unroll 1
+        for (int round = 0; round < 7; round++) {
+            if (t == 0) { while (atomicAdd(f, 0) != 2 * round) ; __threadfence_block(); data = data + out[0];
+                          __threadfence_block(); atomicExch(f, 2 * round + 1); }
+            if (t == 32) { while (atomicAdd(f, 0) != 2 * round + 1) ; __threadfence_block(); data = data + 1;
+                           __threadfence_block(); atomicExch(f, 2 * round + 2); }
+        }
+        if (t == 0) { while (atomicAdd(f, 0) != 14) ; __threadfence_block(); out[0] = data; }""",
+    "handed_on_twice": """BEGIN(0) __shared__ int second; int *f = (int *)&flag;
+        if (t == 0) second = 0;
+        __syncthreads();
+        if (t == 0) { while (atomicAdd(&second, 0) == 0) ; out[0] = data; }
+        if (t == 32) { while (atomicAdd(f, 0) == 0) ; __threadfence_block(); atomicExch(&second, 1); }
+        if (t == 33) { data = out[0] + 7; __threadfence_block(); atomicExch(f, 1); }""",
+    "reference_that_fetches": """__shared__ unsigned long long flag; int t = threadIdx.x;
+        cuda::atomic_ref<unsigned long long, cuda::thread_scope_block> f(flag);
+        if (t == 0) flag = 0;
+        __syncthreads();
+        if (t == 0) { while (f.fetch_add(0, cuda::memory_order_acquire) == 0) ; out[0] = work[9]; }
+        if (t == 32) { work[9] = out[0] + 7; f.store(1, cuda::memory_order_release); }""",
 }
 
 # What is wrong, and the lines that may be named (the body begins in line 1).
@@ -128,6 +178,29 @@ WRONG = {
         if (t == 32) { data = out[0] + 7; __threadfence_block(); flag = 1; while (flag == 1) ; }
         if (t == 0) { while (flag == 0) ; __threadfence_block(); out[0] = data; flag = 2; data = 3; }
         if (t == 33) work[1] = data;""", {2, 3, 4}),
+    "no_fence_of_the_writer": ("""BEGIN(0) int *f = (int *)&flag;
+        if (t == 32) { data = out[0] + 7; atomicExch(f, 1); }
+        if (t == 0) { while (atomicAdd(f, 0) == 0) ; __threadfence_block(); out[0] = data; }""", {2, 3}),
+    "fence_too_early": ("""BEGIN(0) int *f = (int *)&flag;
+        if (t == 32) { __threadfence_block(); data = out[0] + 7; flag = 1; }
+        if (t == 0) { while (atomicCAS(f, 1, 1) != 1) ; __threadfence_block(); out[0] = data; }""", {2, 3}),
+    "flag_stored_plainly": ("""__shared__ int flag; int t = threadIdx.x; if (t == 0) flag = 0; __syncthreads();
+        if (t == 32) flag = 1;
+        if (t == 0) { while (atomicAdd(&flag, 0) == 0) ; out[0] = 7; }""", {2, 3}),
+    "another_flag": ("""__shared__ int other; BEGIN(0) int *f = (int *)&flag; if (t == 0) other = 0; __syncthreads();
+        if (t == 40) { __threadfence_block(); atomicExch(&other, 1); }
+        if (t == 32) { data = out[0] + 7; __threadfence_block(); atomicExch(f, 1); }
+        if (t == 0) { while (atomicAdd(&other, 0) == 0) ; __threadfence_block(); out[0] = data; }""", {3, 4}),
+    "does_not_wait": ("""BEGIN(0) int *f = (int *)&flag;
+        if (t == 0) { while (atomicAdd(f, 0) == 1) ; __threadfence_block(); out[0] = data; }
+        if (t == 32) { data = out[0] + 7; __threadfence_block(); atomicExch(f, 1); }""", {2, 3}),
+    "queue": ("""BEGIN(0) int *f = (int *)&flag;
+        work[t] = t; __threadfence_block();
+        for (int i; (i = atomicAdd(f, 1)) < 64;) out[0] = work[i] + 7;""", {2, 3}),
+    "others_beside_the_leader": ("""BEGIN(0) int *f = (int *)&flag;
+        if (t >= 32) { work[t] = t; __syncwarp(); if (t == 32) { __threadfence_block(); atomicExch(f, 1); } }
+        else { if (t == 0) { while (atomicAdd(f, 0) == 0) ; __threadfence_block(); }
+               int x = work[t + 32]; if (t == 7) out[0] = x - 32; }""", {2, 4}),
     "barrier_in_the_loop": ("""BEGIN(3)
         int x; do { x = flag; __syncthreads();
             if (t == 40) flag = x - 1;
@@ -142,7 +215,7 @@ WRONG = {
 
 def source(bodies: dict[str, str]) -> str:
     """Return the kernels' text; the first line of each body is line 1 of a file of its name."""
-    include = "#include <cuda/atomic>\n" if "atomic_reference" in bodies else ""
+    include = "#include <cuda/atomic>\n" if any("atomic_ref" in body for body in bodies.values()) else ""
     return include + HEAD + "\n".join(f'#line 1 "{name}"\nKERNEL({name}) {{{body}\n}}' for name, body in bodies.items())
 
 
@@ -176,7 +249,16 @@ def test_what_no_poll_orders_stays_a_race(programs: tuple[simulator.Program, ...
 def test_code_that_is_not_optimised(compiled: Callable[..., Any]) -> None:
     """Without optimisation what was read, and where, lies in local memory before it is looked at; so do the counts of
     loops, which are not what volatile reads bring."""
-    names = ("warp_to_warp", "both_ways", "turns", "atomic_reference", "flags_of_all")
+    names = (
+        "warp_to_warp",
+        "both_ways",
+        "turns",
+        "atomic_reference",
+        "flags_of_all",
+        "atomic_that_adds_nothing",
+        "swap_that_changes_nothing",
+        "arrivals_counted",
+    )
     bodies = {name: RIGHT[name] for name in names} | {"reduction": WRONG["warp_synchronous_loop"][0]}
     program = compiled(source(bodies), debug=True)
     assert {name: run(program, name) for name in names} == dict.fromkeys(names, ((), 7))

@@ -12,6 +12,7 @@ from cudabench.simulator.check.races import (
     LOG_BYTES,
     LOG_LENGTH,
     Conflict,
+    Fence,
     LogEntry,
     Races,
     WarpSync,
@@ -19,6 +20,7 @@ from cudabench.simulator.check.races import (
     narrow_any,
     uniform,
 )
+from cudabench.simulator.check.releases import WORD
 from cudabench.simulator.check.shadow import Shadow, WarpOrder
 from cudabench.simulator.memory import SLOT_BITS, Region, flat, folded
 from cudabench.simulator.program.code import SYMBOL_BIT
@@ -68,6 +70,10 @@ class GlobalRaces(Races):
             return
         if access.guess:
             return
+        polls, heard = False, None
+        if self.machine.releases is not None:
+            words = -(-region.size >> WORD)
+            polls, heard = self.note_strong(region.base, words, access, address, offset - region.base, mask, data)
         self.grid_races.log(access, region, address, offset, mask, data)
         if self.machine.locks is not None and access.kind != "atomic":
             mask = self.machine.locks.outside(mask)
@@ -90,8 +96,15 @@ class GlobalRaces(Races):
             entries = self.by_region[region.base] = []
         if access.kind != "load":
             self.writes.add(region.base)
-        entries.append(LogEntry(access, address, offset, mask, data if access.kind == "store" else (), key))
+        entry = LogEntry(access, address, offset, mask, data if access.kind == "store" else (), key)
+        entries.append(entry)
         self.count += 1
+        if polls:
+            entry.role = "poll"
+            entry.key = None if key is None else (*key[:2], "poll")
+            if heard is not None:
+                self.bytes += heard.nbytes
+                self.machine.acquire(mask, heard)
         if self.bytes > LOG_BYTES or self.count > LOG_LENGTH:
             self.flush()
 
@@ -100,10 +113,15 @@ class GlobalRaces(Races):
         for entries in self.by_region.values():
             entries.append(WarpSync(mask, named))
 
-    def acquire(self, mask: Array | None) -> None:
-        """Log for every region that has accesses that lanes have polled."""
+    def acquire(self, mask: Array | None, fences: Array | None = None) -> None:
+        """Log for every region that has accesses that lanes have polled; fences: as of `Acquire`."""
         for entries in self.by_region.values():
-            self.note_acquire(entries, mask)
+            self.note_acquire(entries, mask, fences)
+
+    def fence(self, number: int) -> None:
+        """Log a fence for every region that has accesses."""
+        for entries in self.by_region.values():
+            entries.append(Fence(number))
 
     def barrier(self) -> None:
         """End the interval."""
@@ -380,7 +398,7 @@ class GlobalRaces(Races):
             rows = blocks if count == 1 else np.repeat(blocks, count)
             found = shadow.step(
                 entry.access, granules, lanes, rows * chunk.threads + lanes if exact else lanes, order, time,
-                entry.access.numbers["global"], self.value_name(entry.data), values,
+                entry.access.numbers["global"], self.value_name(entry.data), values, entry.role,
             )  # fmt: skip
             if found is None:
                 continue

@@ -67,13 +67,38 @@ class WarpSync:
 
 
 class Acquire(WarpSync):
-    """A logged end of a poll: what anybody did before is ordered before what the lanes of the mask do next."""
+    """A logged end of a poll: what anybody did before is ordered before what the lanes of the mask do next.
 
-    __slots__ = ()
+    fences: by lane (blocks, threads) the number of the fence before which it has to have been done; None: before now.
+    """
 
-    def __init__(self, mask: Array | None) -> None:
+    __slots__ = ("fences",)
+
+    def __init__(self, mask: Array | None, fences: Array | None = None) -> None:
         super().__init__(mask, None)
-        self.key = ("acquire", *self.key)
+        self.key = ("acquire", *self.key, None if fences is None else fences.tobytes())
+        self.fences = fences
+
+
+class Fence(WarpSync):
+    """A logged fence, by its number."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        super().__init__(None, None)
+        self.number = number
+        self.key = ("fence", number)
+
+
+def idles(access: MemoryOp, operands: Sequence[Array]) -> bool:
+    """Return whether an atomic leaves what it finds as it is: a maximum with 0, too, since flags are not negative."""
+    name = access.update
+    if name == "cas":
+        return bool((operands[0] == operands[1]).all())
+    if name == "and":
+        return bool((operands[0].view(f"i{access.width}") == -1).all())
+    return name in ("add", "or", "xor", "max") and not operands[0].any()
 
 
 class Conflict:
@@ -118,10 +143,13 @@ class Races:
         """Return None for a mask of all threads of the block, also where the last warp is not full."""
         return None if mask is self.chunk.root else mask
 
-    def note_acquire(self, entries: list[LogEntry | WarpSync], mask: Array | None) -> None:
+    def note_acquire(self, entries: list[LogEntry | WarpSync], mask: Array | None, fences: Array | None = None) -> None:
         """Log that the lanes of a mask have polled; nobody cares in which order lanes did with nothing in between."""
         mask = self.whole(mask)
-        if entries and isinstance(entries[-1], Acquire):
+        if fences is not None:
+            entries.append(Acquire(mask, fences))
+            return
+        if entries and isinstance(entries[-1], Acquire) and entries[-1].fences is None:
             before = entries[-1].mask
             if before is None or before is mask:
                 return
@@ -132,10 +160,28 @@ class Races:
     def order_by(self, order: WarpOrder, time: int, entry: WarpSync, mask: Array | None) -> None:
         """Apply a logged synchronisation of the lanes of a mask."""
         mask = self.whole(mask)
-        if isinstance(entry, Acquire):
-            order.acquire(time, mask)
+        if isinstance(entry, Fence):
+            order.fence(time, entry.number)
+        elif isinstance(entry, Acquire):
+            order.acquire(time, mask, entry.fences)
         else:
             order.sync(time, mask, entry.named)
+
+    def note_strong(
+        self, memory: int, words: int, access: MemoryOp, address: Value, offset: int, mask: Array | None,
+        data: Sequence[Value], own: int = 0,
+    ) -> tuple[bool, Array | None]:  # fmt: skip
+        """Note a strong access; return whether it is an atomic that polls, and what that hears, None for no news.
+
+        Which memory it is, how many words it has and how many of these a block has of its own: see `Releases`.
+        """
+        releases = self.machine.releases
+        if releases is None or not access.strong or access.kind == "load":
+            return False, None
+        if access.polls and idles(access, [as_array(value, access.dtype, self.chunk) for value in data]):
+            return True, releases.heard(memory, address, offset, mask, own)
+        releases.write(memory, words, access, address, offset, mask, own)
+        return False, None
 
     def value_name(self, data: Sequence[Value]) -> int:
         """Return a number for the value that an access writes: equal for equal uniform values."""

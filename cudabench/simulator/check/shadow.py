@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,15 +29,32 @@ class WarpOrder:
         self.pairs: Array | None = None
         self.acquired: Array | None = None  # by lane the time of its last poll, or of one that it was told of
         self.latest = 0  # of these
+        self.fences: list[int] = [0]  # their numbers, and when they were
+        self.fenced: list[int] = [0]
 
-    def acquire(self, time: int, mask: Array | None) -> None:
-        """Note that the lanes of the mask have polled: all that was done before is ordered before what they do."""
+    def fence(self, time: int, number: int) -> None:
+        """Note a fence of some thread."""
+        self.fences.append(number)
+        self.fenced.append(time)
+
+    def acquire(self, time: int, mask: Array | None, fences: Array | None = None) -> None:
+        """Note that the lanes of the mask have polled: all that was done before is ordered before what they do.
+
+        fences: by lane the fence before which it has to have been done (blocks, threads).
+        """
         rows, warps, _ = self.shape
         if self.acquired is None:
             self.acquired = np.zeros(self.shape, dtype=np.int32)
         lanes = True if mask is None else np.broadcast_to(mask, (rows, warps * 32)).reshape(self.shape)
-        np.copyto(self.acquired, np.int32(time), where=lanes)
-        self.latest = time
+        times: Any = np.int32(time)
+        if fences is not None:
+            if fences.shape[0] > rows:
+                fences = fences.min(axis=0, keepdims=True)  # one block stands for all
+            fences = np.broadcast_to(fences, (rows, warps * 32)).reshape(self.shape)
+            times = np.array(self.fenced, np.int32)[np.searchsorted(self.fences, fences, "right") - 1]
+            times = np.maximum(times, self.acquired)
+        np.copyto(self.acquired, times, where=lanes)
+        self.latest = max(self.latest, int(self.acquired.max()))
 
     def sync(self, time: int, mask: Array | None, named: Array | None) -> None:
         """Note that the lanes of the mask met those that they name (bits; None: the whole warp)."""
@@ -93,6 +110,7 @@ class Shadow:
         self.scratch = np.zeros(granules, dtype=np.int32)
         self.used = {"load": False, "store": False, "atomic": False, "poll": False}
         self.strong: set[int] = set()  # the strong stores, by the number of their access
+        self.taking: set[int] = set()  # the atomics that wait for a value and replace it, likewise
 
     def step(
         self,
@@ -112,14 +130,17 @@ class Shadow:
         granules, threads, lanes: one element for each lane and granule, lanes ascending; lanes: places in `order`,
         which tells who has synchronised with whom; value: names the value written if it is the same for all lanes,
         else it is unique. A copy sets out when its thread issues it, so it races with what that thread would race with
-        by then; but while it flies it is nobody's, also not its own thread's. A load that polls and a strong store or
-        an atomic are no race (PTX ISA, "Morally strong operations").
+        by then; but while it flies it is nobody's, also not its own thread's. What polls and a strong store or an
+        atomic are no race (PTX ISA, "Morally strong operations").
         """
-        kind = "poll" if access.polls else access.kind
+        kind = "poll" if role == "poll" or (access.polls and access.kind == "load") else access.kind
         strong = access.strong and kind == "store"
         if strong:
             self.strong.add(number)
-        if access.polls and "poll" not in self.kinds:
+        takes = access.polls and kind == "atomic"
+        if takes:
+            self.taking.add(number)
+        if kind == "poll" and "poll" not in self.kinds:
             self.kinds["poll"] = nobody(self.value.size)
         bad: Array | None = None
         other_threads: Array = None
@@ -137,8 +158,10 @@ class Shadow:
             conflict &= ~ordered
             if order.acquired is not None:
                 conflict &= when[granules] >= order.acquired.reshape(-1)[lanes]
-            if kind == "poll":
+            if past == "store" and (takes or kind == "poll"):
                 conflict &= ~np.isin(who[granules], [*self.strong])
+            if past == "atomic" and strong and self.taking:
+                conflict &= ~np.isin(who[granules], [*self.taking])
             if past == "store" and kind == "store":
                 conflict &= (self.value[granules] != value) | (highest >= ENGINE)
             if conflict.any():

@@ -11,6 +11,7 @@ from cudabench.simulator.check.races import (
     LOG_BYTES,
     LOG_LENGTH,
     Conflict,
+    Fence,
     LogEntry,
     Races,
     WarpSync,
@@ -18,6 +19,7 @@ from cudabench.simulator.check.races import (
     narrow_any,
     uniform,
 )
+from cudabench.simulator.check.releases import WORD
 from cudabench.simulator.check.shadow import Shadow, WarpOrder
 from cudabench.simulator.memory import flat
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value, broadcast
@@ -75,6 +77,10 @@ class SharedRaces(Races):
         """Log an access whose address is in bounds for all active lanes; name: an array of addresses as bytes."""
         if access.guess:
             return
+        polls, heard = False, None
+        if self.machine.releases is not None:
+            each = -(-self.size >> WORD)
+            polls, heard = self.note_strong(-1, each * self.chunk.blocks, access, address, offset, mask, data, each)
         if self.machine.locks is not None and access.kind != "atomic":
             mask = self.machine.locks.outside(mask)
             if not mask.any():
@@ -105,6 +111,12 @@ class SharedRaces(Races):
             self.flying.append(entry)
             entry.key = None if key is None else (*key, "copy")
             key = entry.key
+        if polls:
+            entry.role = "poll"
+            key = entry.key = None if key is None else (*key, "poll")
+            if heard is not None:
+                self.bytes += heard.nbytes
+                self.machine.acquire(mask, heard)
         self.told = self.told and key is not None
         for value in entry.data:
             if type(value) is np.ndarray:
@@ -130,10 +142,15 @@ class SharedRaces(Races):
         if self.entries or self.shadow is not None:
             self.entries.append(WarpSync(mask, named))
 
-    def acquire(self, mask: Array | None) -> None:
-        """Log that lanes have polled."""
+    def acquire(self, mask: Array | None, fences: Array | None = None) -> None:
+        """Log that lanes have polled; fences: as of `Acquire`."""
         if self.entries or self.shadow is not None:
-            self.note_acquire(self.entries, mask)
+            self.note_acquire(self.entries, mask, fences)
+
+    def fence(self, number: int) -> None:
+        """Log a fence."""
+        if self.entries or self.shadow is not None:
+            self.entries.append(Fence(number))
 
     def commit(self, mask: Array | None) -> None:
         """Close the active threads' groups of the asynchronous copies begun so far."""

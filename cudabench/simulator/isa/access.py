@@ -42,6 +42,7 @@ class MemoryOp:
         "shared_bounds",
         "size",
         "strong",
+        "update",
         "width",
     )
 
@@ -61,7 +62,8 @@ class MemoryOp:
         self.guess = False  # a load whose value a compare-and-swap puts to the test
         self.ordered = False  # volatile, or with an order of its own: other blocks may wait for it
         self.strong = kind == "atomic"  # volatile, or with an order of its own, in whatever memory
-        self.polls = False  # a load that goes round a loop until it finds what another thread writes
+        self.update = what.partition(".")[0]  # of an atomic: its operation
+        self.polls = False  # a load, or an atomic, that goes round a loop until it finds what another thread writes
         self.bounds: tuple[int, int] | None = None  # of the local array that it stays in, where that is known
         if "local" in spaces:
             builder.local_accesses.append((self, builder.address_register))

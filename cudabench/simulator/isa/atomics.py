@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cudabench.simulator.check.races import idles
 from cudabench.simulator.clusters import REMOTE, Remote
 from cudabench.simulator.count.atomics import served
 from cudabench.simulator.errors import KernelTrap
@@ -190,6 +191,8 @@ class Atomic:
         operand = ins.operands[place + 1]
         self.one = self.name == "add" and isinstance(operand, Immediate) and operand.value == 1
         self.combine = combination(self.name, self.type)
+        if target is not None and self.space != "local":
+            builder.strong = self.access
         self.target = target
         self.width = builder.width(target) if target is not None else 0
         self.dtype = dtype
@@ -199,7 +202,8 @@ class Atomic:
         if self.releases:
             machine.fence()
         if machine.locks is not None:
-            machine.locks.atomic(machine, self.swaps)
+            takes = self.swaps and not (self.access.polls and idles(self.access, self.operands(machine)))
+            machine.locks.atomic(machine, takes)
         address = machine.registers[self.address]
         if self.space != "generic":
             result = self.apply(machine, self.space, address, self.offset)
@@ -218,6 +222,10 @@ class Atomic:
                 machine.mask, machine._warps = mask, warps
         if self.target is not None:
             machine.put(self.target, Affine(0) if result is None else canonical(result))
+
+    def operands(self, machine: Machine) -> list[Array]:
+        """Return what it works with besides memory, for all lanes."""
+        return [as_array(machine.registers[source], self.dtype, machine.chunk) for source in self.sources]
 
     def apply(self, machine: Machine, space: str, address: Value, offset: int) -> Array | None:
         """Update one memory and return what the lanes found, (blocks, threads), or None if nobody wants it."""

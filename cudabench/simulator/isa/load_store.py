@@ -318,8 +318,11 @@ def build_st(builder: Builder, ins: Instruction) -> Run:
         dtype = UNSIGNED[16]
     access = MemoryOp(builder, "store", dtype, count, space)
     access.ordered, access.strong = ordered, not _ORDERS.isdisjoint(ins.modifiers)
+    releases = "release" in ins.modifiers
 
     def run(machine: Machine) -> None:
+        if releases and machine.releases is not None:
+            machine.fence(False)
         registers = machine.registers
         store(machine, access, space, registers[address], offset, [registers[source] for source in sources])
 

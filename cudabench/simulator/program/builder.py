@@ -523,7 +523,7 @@ class Builder:
         behind = {id(op): block.weight - place for block in blocks for place, op in enumerate(block.ops)}
         for op, before in self.clocks:
             before[0] = behind.get(id(op), 0)
-        mark_polls(blocks, self.strong_loads, Places(self.fixed, self.through_pointers(found)))
+        waits = mark_polls(blocks, self.strong_loads, Places(self.fixed, self.through_pointers(found)))
         find_live_registers(blocks)
         if entries:
             self.find_saved(blocks)
@@ -536,7 +536,7 @@ class Builder:
             tuple(self.refused), self.module.files,
             frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
             written, self.orders, self.swapping and self.fencing, bool(entries),
-            any(site.recursive for site in self.sites), self.proxies,
+            any(site.recursive for site in self.sites), self.proxies, waits,
         )  # fmt: skip
 
     def slots_of_pointers(self) -> dict[int, Slot]:

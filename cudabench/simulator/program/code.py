@@ -158,6 +158,7 @@ class Code(NamedTuple):
     """A kernel ready to run.
 
     calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
+    waits: whether atomics poll.
     """
 
     name: str
@@ -183,6 +184,7 @@ class Code(NamedTuple):
     calls: bool
     recursive: bool
     proxies: bool
+    waits: bool
 
     @property
     def cooperative(self) -> bool:

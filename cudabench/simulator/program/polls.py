@@ -4,6 +4,10 @@ A strong read (volatile, relaxed or acquire) polls where a loop reads one place 
 what it read. Once such a loop has ended, what others did before is ordered before what the thread does next, where they
 and it used fences (PTX ISA, "Causality Order"); whether they did is not looked for, so that no right kernel is accused.
 
+An atomic that returns what it finds polls likewise. Whether it changes that shows when it runs: one that adds 0, or
+swaps a value for itself, only waits, and what the writer of the place announced by a fence is ordered before what the
+thread does next (`check.releases`).
+
 A read ahead of the loop, of the same place, by which the loop is entered or left out, polls as well: compilers turn
 `while (flag == 0) work();` into `if (flag == 0) do work(); while (flag == 0);`. A loop with a barrier of the block in
 it does not poll: there threads wait for each other at the barrier.
@@ -14,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from cudabench.simulator.program.code import Block, Op, Run
+from cudabench.simulator.program.code import AccessKind, Block, Op, Run
 from cudabench.simulator.program.order import DEEPEST, strongly_connected, ways
 
 if TYPE_CHECKING:
@@ -23,8 +27,9 @@ if TYPE_CHECKING:
 
 
 class Poll(Protocol):
-    """A load that may poll."""
+    """A load or an atomic that may poll."""
 
+    kind: AccessKind
     polls: bool
 
 
@@ -53,13 +58,13 @@ class Places:
         return op.uses, op.defs
 
 
-def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Places) -> None:
-    """Mark the loads that poll, and let them say when they have read.
+def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Places) -> bool:
+    """Mark the loads that poll, and let them say when they have read; mark atomics, and return whether there are some.
 
-    loads: the strong ones of shared and global memory.
+    loads: the strong ones of shared and global memory, and the atomics that return what they find.
     """
     if not loads:
-        return
+        return False
     strong = {id(op): access for op, access in loads}
     found: dict[int, Op] = {}
     for members, head in _loops(blocks):
@@ -78,10 +83,12 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
     for op in found.values():
         strong[id(op)].polls = True
         assert op.run is not None
-        op.run = _polling(op.run)
+        if strong[id(op)].kind == "load":
+            op.run = _polling(op.run)
     for block in blocks:
         if not found.keys().isdisjoint(map(id, block.ops)):
             block.runs = [op.run for op in block.ops if op.run is not None]
+    return any(strong[one].kind == "atomic" for one in found)
 
 
 def _polling(run: Run) -> Run:
@@ -89,8 +96,7 @@ def _polling(run: Run) -> Run:
 
     def polled(machine: Machine) -> None:
         run(machine)
-        machine.shared_races.acquire(machine.mask)
-        machine.global_races.acquire(machine.mask)
+        machine.acquire(machine.mask)
 
     return polled
 
