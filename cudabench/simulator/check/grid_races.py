@@ -26,7 +26,7 @@ import numpy as np
 
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.memory import Region, flat, folded
-from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast
+from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -204,7 +204,7 @@ class GridRaces:
                 for stamps, own in zip(trail.stamps, (self.fences, self.atomics, self.signs), strict=True):
                     stamps[granules] = own[owners]
             if access.ordered:
-                self.signs[np.unique(blocks)] += 1
+                self.signs[different(blocks)] += 1
                 self.signed = True
         if free is not None:
             # Who may have waited for others races with no more than that, but what it writes is noted.
@@ -317,7 +317,7 @@ class GridRaces:
         index, thread = chunk.block_index(lane // chunk.threads), chunk.thread_index(lane % chunk.threads)
         store = self.machine.code.accesses[int(what[place])][0]
         self.machine.hazards.add(
-            "missing-fence", store, int(np.unique(granules[bad]).size), index, thread,
+            "missing-fence", store, int(different(granules[bad]).size), index, thread,
             f"{self.party(int(writers[place]))} writes byte {int(granules[place]) * self.width} of '{region.name}' and "
             f"then an atomic, without __threadfence() in between; thread {thread} of block {index} reads it in line "
             f"{access.location.line} and may get what was there before.",

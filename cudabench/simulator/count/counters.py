@@ -10,7 +10,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from operator import sub
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from cudabench.simulator.count import atomics, banks
 from cudabench.simulator.count.footprint import Footprints
 from cudabench.simulator.count.patterns import BROADCAST, LINE, ONE_PLACE, UNKNOWN, Look, look
 from cudabench.simulator.report import Executed
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadcast
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
@@ -87,8 +88,31 @@ def _lanes(mask: Array, chunk: Chunk) -> int:
     return int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
 
 
+class Layout(NamedTuple):
+    """Where the PTX lines of a kernel are: each line, the block in which it is first, and (line, block) of the others.
+
+    The copies of an inlined function have the same lines.
+    """
+
+    lines: tuple[int, ...]
+    blocks: tuple[int, ...]
+    again: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block]) -> Layout:
+        """Return it for the blocks of a kernel."""
+        first: dict[int, int] = {}
+        again = []
+        for block in blocks:
+            for line in block.lines:
+                if first.setdefault(line, block.number) != block.number:
+                    again.append((line, block.number))
+        return cls(tuple(first), tuple(first.values()), tuple(again))
+
+
 def executed_lines(
     blocks: Sequence[Block],
+    layout: Layout,
     executed: Sequence[Executed],
     turns: Mapping[int, Sequence[int]],
     detours: Mapping[int, Executed],
@@ -98,16 +122,19 @@ def executed_lines(
     turns: of the lines of atomics that are loops, their turns and the lanes that wait. detours: of divisions and roots,
     what called a subroutine.
     """
-    lines: dict[int, Executed] = {}
-    for block, times in zip(blocks, executed, strict=True):
-        own = Executed(times.warps, times.lanes) if times.taken or times.parted else times
-        for line in block.lines:
-            have = lines.get(line)
-            lines[line] = own if have is None else have.plus(*own) if own.warps else have
-        if times.taken or times.parted:
-            assert block.terminator is not None
-            line = block.terminator.line.ptx_line
-            lines[line] = lines[line].plus(taken=times.taken, parted=times.parted, taking=times.taking)
+    branching = [number for number, times in enumerate(executed) if times.taken or times.parted]
+    own = list(executed)
+    for number in branching:
+        own[number] = Executed(own[number].warps, own[number].lanes)
+    lines = dict(zip(layout.lines, map(own.__getitem__, layout.blocks), strict=True))
+    for line, number in layout.again:
+        if own[number].warps:
+            lines[line] = lines[line].plus(*own[number])
+    for number in branching:
+        end, times = blocks[number].terminator, executed[number]
+        assert end is not None
+        line = end.line.ptx_line
+        lines[line] = lines[line].plus(taken=times.taken, parted=times.parted, taking=times.taking)
     for line, (passes, waiting) in turns.items():
         lines[line] = lines[line].plus(turns=passes, waiting=waiting)
     for line, called in detours.items():
@@ -217,13 +244,21 @@ class Row:
             steps = self.steps = Counter()
         if steps.total() >= ENOUGH:
             return
-        lanes = range(LANES) if mask is None else np.flatnonzero(mask[:LANES]).tolist()
-        if not lanes:
+        if mask is None:
+            places = dict(enumerate(row[:LANES].tolist()))
+        else:
+            lanes = np.flatnonzero(mask[:LANES])
+            places = dict(zip(lanes.tolist(), row[lanes].tolist(), strict=True))
+        if not places:
             return
-        places = {lane: int(row[lane]) for lane in lanes}
-        moved = Counter(place - self.sent_to[lane] for lane, place in places.items() if lane in self.sent_to)
+        before = self.sent_to
+        if before.keys() == places.keys():
+            moved = list(map(sub, places.values(), before.values()))
+        else:
+            moved = [place - before[lane] for lane, place in places.items() if lane in before]
         if moved:
-            steps[moved.most_common(1)[0][0]] += 1
+            alike = moved.count(moved[0]) == len(moved)
+            steps[moved[0] if alike else Counter(moved).most_common(1)[0][0]] += 1
             step, times = steps.most_common(1)[0]
             self.step = step if 2 * times >= steps.total() else 0
         self.sent_to = places
@@ -557,7 +592,7 @@ class Counters:
         self.elsewhere.add(number)
         away = rows - np.arange(chunk.blocks).reshape(-1, 1)
         pieces = ideal = 0
-        for block in np.unique(away[on]):
+        for block in different(away[on]):
             lanes = (on & (away == block)).reshape(-1, 32)
             some = lanes.any(axis=1)
             places = offset.reshape(-1, 32)[some]

@@ -197,5 +197,17 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
         index = (lanes.address + row_starts(chunk, memory)) >> (width.bit_length() - 1)
         if reach is not None:
             reach.index[-width] = index
+    if reach is not None and mask is not None and mask.shape == index.shape:
+        chosen = reach.chosen.get(width)
+        if chosen is None:
+            lanes_on = np.flatnonzero(mask)
+            chosen = reach.chosen[width] = index.reshape(-1)[lanes_on], lanes_on
+        places, lanes_on = chosen
+        for place in range(access.count):
+            value = as_array(data[place], dtype, chunk)
+            if value.shape != mask.shape and value.size > 1:
+                value = broadcast(value, mask.shape)
+            view[places + place if place else places] = value.reshape(()) if value.size == 1 else value.take(lanes_on)
+        return
     for place in range(access.count):
         put(view, index + place if place else index, as_array(data[place], dtype, chunk), mask)
