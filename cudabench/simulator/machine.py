@@ -98,6 +98,7 @@ class Machine:
         self.global_races = GlobalRaces(self)
         self.exited: Array | None = None
         self.locks: Locks | None = None
+        self.settles = False
         # By atomic instruction: its addresses, and whether what it returns is used.
         self.contention: dict[int, tuple[Contention, bool]] = {}
         self.detours: dict[int, Executed] = {}  # by PTX line: what called a subroutine
@@ -226,6 +227,8 @@ class Machine:
         if self.code.calls:
             self.stack = Stack(chunk)
         self.locks = Locks(chunk) if self.code.locks else None
+        # Whether accesses to shared memory that come again count and are checked as before.
+        self.settles = self.trace is None and self.plan.cluster is None and not (self.code.locks or self.code.proxies)
         self.arrivals = clusters.Arrivals(chunk)
         self.proxies.start(chunk)
         self.cluster_races.start()

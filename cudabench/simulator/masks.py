@@ -20,7 +20,7 @@ class Masks:
 
     bytes: about how many are kept. root: the mask of all lanes, as an array or None. names: the bytes of the masks that
     are kept, by identity. counts: likewise what `counters.active` found. linear: arrays of affine values. reached,
-    counted: what accesses with such masks found.
+    counted, settled: what accesses with such masks found.
     """
 
     def __init__(self, root: Array | None) -> None:
@@ -34,6 +34,7 @@ class Masks:
         self.linear: dict[tuple[Any, ...], Array] = {}
         self.reached: dict[tuple[Any, ...], Any] = {}
         self.counted: dict[tuple[Any, ...], Any] = {}
+        self.settled: dict[tuple[Any, ...], Any] = {}
         self._same: dict[tuple[tuple[int, ...], bytes], Array] = {}
         self._parts: dict[tuple[Any, ...], tuple[Any, Any]] = {}
         self._unions: dict[tuple[int, int], Array | None] = {}

@@ -115,6 +115,24 @@ class SharedRaces(Races):
             key = entry.key
         if key is None:
             self.told = False
+        self.bound()
+
+    def append(self, entry: LogEntry, nbytes: int) -> None:
+        """Log an access as one before it; nbytes: what its address and mask take."""
+        self.entries.append(entry)
+        self.bytes += nbytes
+        self.bound()
+
+    def stored(self, like: LogEntry, data: Sequence[Value]) -> LogEntry:
+        """Return the entry of a store to the same places as another one."""
+        assert like.key is not None
+        for value in data:
+            if type(value) is np.ndarray:
+                self.held += value.nbytes
+        return LogEntry(like.access, like.address, like.offset, like.mask, data, (*like.key[:3], uniform(data)))
+
+    def bound(self) -> None:
+        """Examine a log that is too long."""
         if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
             # A log of which each entry can be looked up is examined for one block, and may be longer.
             if self.bytes <= LOG_BYTES and self.told and self.held <= LOG_BYTES and len(self.entries) <= LONG_LOG:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Place = int | tuple[int, ...]  # an array, see `Counters`
 Steps = tuple[int, int, int]  # bytes by axis of threadIdx
+Settles = tuple[int, int, int, Look]  # array, pieces, ideal pieces, what the lanes did, of an access that comes again
 Counted = tuple[int, int, Look]  # pieces, ideal pieces, what the lanes did
 NOWHERE = -1
 ENOUGH = 64  # executions of which a step is told
@@ -484,17 +485,17 @@ class Counters:
         chunk: Chunk,
         load: bool,
         known: dict[Key, Any] | None = None,
-    ) -> None:
+    ) -> Settles | None:
         """Count shared accesses; arguments as for `global_`, and whether they are loads.
 
-        known: where to find and keep what addresses and lanes count that come again.
+        known: where to find and keep what addresses and lanes count that come again. Return that where it is settled.
         """
         shift = 0
         if number in self.issued:
             shift, size = self.issued[number]
             if not size:
                 self.merged[number] += warps
-                return
+                return None
             offset += shift
             if not isinstance(address, Affine):
                 address = address + shift
@@ -502,9 +503,10 @@ class Counters:
         if type(address) is Affine and mask is not None and chunk.masks is not None and chunk.masks.keeps(mask):
             known, again = chunk.masks.counted, (*again, address.base + offset, address.coefficients, id(mask))
         if known is not None and again in known:
-            array, pieces, ideal, seen = known[again]
+            settled: Settles = known[again]
+            array, pieces, ideal, seen = settled
             self.add(number, warps, pieces, ideal, array, seen)
-            return
+            return settled
         key = None
         array = self.variable(address, offset, mask, chunk)
         # A word for all lanes takes one wavefront; wider, it takes one for each group of lanes that has an active one.
@@ -512,21 +514,23 @@ class Counters:
         axes: Steps | None = None
         if type(address) is Affine:
             if address.coefficients is None and narrow:
-                self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
-                return
+                seen = self.one_place(number, array, mask, warps, chunk)
+                self.add(number, warps, warps, warps, array, seen)
+                return (array, warps, warps, seen) if mask is None or mask is chunk.root else None
             if not (address.coefficients and any(address.coefficients[3:])) and (mask is None or mask is chunk.root):
                 # All banks turn alike with the base, so that only the coefficients matter.
                 key = ("shared", address.coefficients, size, load, array)
                 found = self.patterns.get(key)
                 if found is not None:
-                    self.add(number, warps, found[0] * chunk.blocks, found[1] * chunk.blocks, array, found[2])
-                    return
+                    settled = array, found[0] * chunk.blocks, found[1] * chunk.blocks, found[2]
+                    self.add(number, warps, *settled[1:3], array, found[2])
+                    return settled
             axes = thread_steps(address, chunk)
             address = address.array(chunk, INT64) + offset
         assert not isinstance(address, Affine)
         if address.shape[1] == 1 and narrow:
             self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
-            return
+            return None
         if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow:
             pieces, _, seen = self._shared(number, array, address, size, None, chunk, True, axes)
             if pieces == chunk.warps:
@@ -534,7 +538,7 @@ class Counters:
                 self.add(number, warps, warps, warps, array, seen)
                 if known is not None and address.nbytes <= MOST_PATTERN:
                     known[again] = (array, warps, warps, seen)
-                return
+                return None
         times = chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0])
         pieces, ideal, seen = self._shared(number, array, address, size, mask, chunk, load, axes)
         if key is not None:
@@ -542,6 +546,7 @@ class Counters:
         self.add(number, warps, pieces * times, ideal * times, array, seen)
         if known is not None and address.nbytes + (0 if mask is None else mask.nbytes) <= MOST_PATTERN:
             known[again] = (array, pieces * times, ideal * times, seen)
+        return None
 
     def shared_atomic(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, how: atomics.Served
