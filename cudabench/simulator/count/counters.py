@@ -30,6 +30,7 @@ Steps = tuple[int, int, int]  # bytes by axis of threadIdx
 Settles = tuple[int, int, int, Look]  # array, pieces, ideal pieces, what the lanes did, of an access that comes again
 Counted = tuple[int, int, Look]  # pieces, ideal pieces, what the lanes did
 NOWHERE = -1
+AWAY: Settles = (NOWHERE, 0, 0, UNKNOWN)  # merged with another access, which does its work
 ENOUGH = 64  # executions of which a step is told
 LANES = 32  # of a warp
 ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each time
@@ -495,7 +496,7 @@ class Counters:
             shift, size = self.issued[number]
             if not size:
                 self.merged[number] += warps
-                return None
+                return AWAY
             offset += shift
             if not isinstance(address, Affine):
                 address = address + shift

@@ -10,7 +10,7 @@ import numpy as np
 from cudabench.simulator import values
 from cudabench.simulator.check.races import LogEntry
 from cudabench.simulator.clusters import REMOTE, Remote
-from cudabench.simulator.count.counters import Settles
+from cudabench.simulator.count.counters import AWAY, Settles
 from cudabench.simulator.isa.access import Lanes, MemoryOp, Reach, aligned, check, put
 from cudabench.simulator.memory import (
     flat,
@@ -41,8 +41,12 @@ class Settled:
 
     def note(self, machine: Machine, access: MemoryOp, entry: LogEntry) -> None:
         """Count and log the access once more."""
-        array, pieces, ideal, look = self.counted
-        machine.counters.add(access.numbers["shared"], self.warps, pieces, ideal, array, look)
+        number = access.numbers["shared"]
+        if self.counted is AWAY:
+            machine.counters.merged[number] += self.warps
+        else:
+            array, pieces, ideal, look = self.counted
+            machine.counters.add(number, self.warps, pieces, ideal, array, look)
         machine.shared_races.append(entry, self.logged)
 
 
