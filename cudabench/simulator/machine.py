@@ -368,7 +368,8 @@ class Machine:
                 for number in numbers:
                     if number >= 0:
                         live |= self.code.blocks[number].live
-                found = kept[numbers] = frozenset(index for index in range(len(self.code.widths)) if live >> index & 1)
+                bits = bin(live)[:1:-1]  # from the lowest on
+                found = kept[numbers] = frozenset(index for index, bit in enumerate(bits) if bit == "1")
             kept[key] = found
         return found
 

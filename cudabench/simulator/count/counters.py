@@ -329,7 +329,7 @@ class Counters:
         base = address.base + offset
         coefficients = address.coefficients or (0, 0, 0, 0, 0, 0)
         threads = Affine(0, (*coefficients[:3], 0, 0, 0))
-        lanes = np.broadcast_to(threads.array(chunk, INT64), (1, chunk.threads))
+        lanes = broadcast(threads.array(chunk, INT64), (1, chunk.threads))
         residues = {base & (LINE - 1): chunk.blocks}
         part = None
         if any(coefficient & (SECTOR - 1) for coefficient in coefficients[3:]):
@@ -387,7 +387,7 @@ class Counters:
                 key = told("blocks", address, address.base + offset, size, mask, chunk)
                 found = None if due else recalled(key, chunk)
                 if found is None:
-                    some = np.broadcast_to(mask, (1, chunk.threads))
+                    some = broadcast(mask, (1, chunk.threads))
                     *counted, last[1] = self._linear(address, offset, size, chunk, some, None if due else last[1])
                     found = remembered(key, chunk, (counted[0], counted[1]))
                 pieces, ideal = found
