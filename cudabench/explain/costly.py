@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from cudabench.explain import executed, machine_code
@@ -52,7 +53,7 @@ def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[
     """
     if not executions or not machine_code.spill_bytes(functions, ptx):
         return None
-    places = _places(ptx, name)
+    places = _places(tuple(ptx), name)
     counts = executed.count(functions, executions, ptx)
     found = [one for one in machine_code.local_accesses(functions, ptx, counts) if one.spill and one.warps]
     lines = {places[one.ptx_line] for one in found if one.ptx_line in places}
@@ -68,10 +69,14 @@ def find(ptx: Sequence[str], executions: Executions, name: str) -> list[Costly]:
     """
     divided: dict[int, int] = {}
     doubles: dict[int, dict[str, int]] = {}
-    for number, line in _places(ptx, name).items():
-        text, times = ptx[number - 1], executions.get(number)
+    places = _places(tuple(ptx), name)
+    for number, times in executions.items():
+        line = places.get(number)
+        if line is None or not times.warps:
+            continue
+        text = ptx[number - 1]
         match = _OPCODE.match(text)
-        if match is None or times is None or not times.warps:
+        if match is None:
             continue
         opcode = match[1]
         if _DIVISION.match(opcode):
@@ -95,7 +100,8 @@ def find(ptx: Sequence[str], executions: Executions, name: str) -> list[Costly]:
     return found
 
 
-def _places(ptx: Sequence[str], name: str) -> dict[int, int]:
+@lru_cache(maxsize=8)
+def _places(ptx: tuple[str, ...], name: str) -> dict[int, int]:
     """Return by line of the PTX the line of the file `name` that it is for, both counted from 1."""
     files = {match[1]: match[2] for text in ptx if (match := _FILE.match(text))}
     found: dict[int, int] = {}

@@ -29,14 +29,16 @@ predication, a guarded instruction tells nothing of its block and is left out of
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from bisect import bisect_left, bisect_right
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from math import ceil, inf
 from typing import NamedTuple, Protocol
 
-from cudabench.explain.flow import Flow
+from cudabench.explain.flow import Flow, flow_around, heads_of
 from cudabench.toolchain.sass import Block, Function
 
 
@@ -113,6 +115,7 @@ _FIXED = {
     "stmatrix": ("STSM",),
 }
 _LOADS = {"ld": ("LD", "LDG", "LDS", "LDL"), "ldu": ("LDG",), "tex": ("TEX", "TLD"), "tld4": ("TLD4",)}
+MOST_COUNTED = 64  # kernels of a run whose counts are remembered
 _NARROWINGS = 100  # rounds at most
 _RANKS = 4  # structure, what stays, branches, loads
 # What ptxas makes one instruction of.
@@ -140,6 +143,7 @@ class _Equation:
     terms: dict[_Key, int]
     constant: float
     rank: int
+    told: bool = False  # whether it has said all that it can as it is
 
 
 @dataclass
@@ -147,7 +151,7 @@ class _System:
     """Equations over lanes, solved by substitution of what is known."""
 
     known: dict[_Key, float] = field(default_factory=dict)
-    equations: list[_Equation] = field(default_factory=list)
+    equations: list[list[_Equation]] = field(default_factory=lambda: [[] for _ in range(_RANKS)])  # by rank
     uses: dict[_Key, list[_Equation]] = field(default_factory=lambda: defaultdict(list))
     warps: dict[int, float] = field(default_factory=dict)  # of blocks whose warps are known besides
     entering: Mapping[int, Sequence[_Key]] = field(default_factory=dict)  # the edges that lead to each block
@@ -158,7 +162,7 @@ class _System:
         left = {key: value for key, value in terms.items() if key not in self.known}
         constant -= sum(value * self.known[key] for key, value in terms.items() if key in self.known)
         equation = _Equation(left, constant, rank)
-        self.equations.append(equation)
+        self.equations[rank].append(equation)
         for key in left:
             self.uses[key].append(equation)
         self.changed[id(equation)] = equation
@@ -170,8 +174,8 @@ class _System:
         while going:
             going = False
             for level in range(rank + 1):
-                for equation in self.equations:
-                    if equation.rank == level and equation.terms and self.step(equation):
+                for equation in self.equations[level]:
+                    if not equation.told and equation.terms and self.step(equation):
                         going = True
                 if going:
                     break
@@ -179,6 +183,7 @@ class _System:
     def step(self, equation: _Equation) -> bool:
         """Learn what one equation tells alone; whether it told anything."""
         terms, constant = equation.terms, equation.constant
+        equation.told = True
         if len(terms) == 1:
             ((key, coefficient),) = terms.items()
             value = constant / coefficient
@@ -202,6 +207,7 @@ class _System:
         for equation in self.uses[key]:
             coefficient = equation.terms.pop(key, 0)
             equation.constant -= coefficient * value
+            equation.told = False
             self.changed[id(equation)] = equation
 
     def narrow(self) -> bool:
@@ -244,12 +250,27 @@ class _System:
         return changed
 
 
+# What was counted last, by the identity of what it was counted from: several readers ask for it after one run.
+_counted: OrderedDict[tuple[int, int], tuple[Sequence[Function], Executions, list[list[Count]]]] = OrderedDict()
+
+
 def count(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> list[list[Count]]:
-    """Return the counts of the blocks of a kernel and of its subroutines, in their order.
+    """Return the counts of the blocks of a kernel and of its subroutines, in their order; nobody may change them.
 
     functions: the kernel first. executions: warps and lanes of each PTX line, the kernel's first line first. ptx: the
     lines of the PTX, from which instructions are told apart.
     """
+    key = id(functions), id(executions)
+    found = _counted.get(key)
+    if found is None:
+        # With what it was counted from, so that none of the identities becomes another's.
+        found = _counted[key] = functions, executions, _count(functions, executions, ptx)
+        if len(_counted) > MOST_COUNTED:
+            _counted.popitem(last=False)
+    return found[2]
+
+
+def _count(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> list[list[Count]]:
     if not executions:
         return [[Count(0, 0, True)] * len(function.blocks) for function in functions]
     calls: dict[str, Count] = {}
@@ -275,17 +296,17 @@ def count(functions: Sequence[Function], executions: Executions, ptx: Sequence[s
     return found
 
 
-_DECLARED = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
-
-
 def _entered(function: Function, executions: Executions, ptx: Sequence[str]) -> Count:
     """Return how often a function of the source was called: as often as the first line of its PTX ran."""
     lines = Counter(i.ptx_line for i in function.instructions if 0 < i.ptx_line <= len(ptx))
     starts: Counter[int] = Counter()
+    heads = heads_of(tuple(ptx))
     for line, times in lines.items():
-        starts[max((n for n in range(1, line + 1) if _DECLARED.match(ptx[n - 1])), default=0)] += times
+        before = bisect_right(heads, line)
+        starts[heads[before - 1] if before else 0] += times
     first = starts.most_common(1)[0][0] if starts else 0
-    end = next((n for n in range(first + 1, len(ptx) + 1) if _DECLARED.match(ptx[n - 1])), len(ptx) + 1)
+    behind = bisect_right(heads, first)
+    end = heads[behind] if behind < len(heads) else len(ptx) + 1
     ran = min((line for line in executions if first < line < end), default=0)
     return Count(executions[ran].warps, executions[ran].lanes, True) if ran else Count(0, 0, True)
 
@@ -345,7 +366,8 @@ _LABEL = re.compile(r"\s*([$\w]+):")
 _BRANCH = re.compile(r"\s*(?:@!?[\w$%]+\s+)?bra(?:\.uni)?\s+([$\w]+)\s*;")
 
 
-def _loops(ptx: Sequence[str]) -> list[_Loop]:
+@lru_cache(maxsize=8)
+def _loops(ptx: tuple[str, ...]) -> list[_Loop]:
     """Return the loops of all functions of a PTX text, whose labels are its own by NVIDIA's naming."""
     labels: dict[str, int] = {}
     back: dict[str, list[int]] = defaultdict(list)
@@ -454,10 +476,15 @@ class _Copies:
             self.fixed.pop(line, None)
             self.loads.pop(line, None)
         self.bodies = {line: self.bodies[line] for line in spoiled if line in self.bodies}
-        self.loops = _loops(ptx)
+        self.loops = _loops(tuple(ptx))
+        self._ran = sorted(executions)
+        self._trips: dict[int, _Trips | None] = {}
         self.arithmetic: dict[int, Counter[tuple[str, int]]] = {}
         self.unrolled: set[int] = set()  # the branches of the loops of which those lines are
         for loop in self.loops:
+            first = bisect_left(self._ran, loop.first)
+            if first == len(self._ran) or self._ran[first] > loop.last:
+                continue  # of another kernel
             inner = any(other != loop and loop.first <= other.first <= other.last <= loop.last for other in self.loops)
             told = any(loop.first <= line <= loop.last for group in (self.fixed, self.loads) for line in group)
             lines = [line for line in plain if loop.first <= line <= loop.last]
@@ -520,17 +547,23 @@ class _Copies:
         """Return the control flow of the PTX function around a line."""
         found = next((flow for flow in self._flows if line in flow.rows), None)
         if found is None:
-            found = Flow(self.ptx, line)
+            found = flow_around(self.ptx, line)
             self._flows.append(found)
         return found
 
     def trips(self, line: int) -> _Trips | None:
         """Return how often lanes and warps go through the innermost loop around a PTX line; None outside of loops."""
+        if line not in self._trips:
+            self._trips[line] = self._around(line)
+        return self._trips[line]
+
+    def _around(self, line: int) -> _Trips | None:
         around = [loop for loop in self.loops if loop.first <= line <= loop.last]
         if not around:
             return None
         loop = min(around, key=lambda loop: loop.last - loop.first)
-        first = min((number for number in self.executions if number >= loop.first), default=0)
+        place = bisect_left(self._ran, loop.first)
+        first = self._ran[place] if place < len(self._ran) else 0
         back = [self.executions[number] for number in loop.back if number in self.executions]
         entered = self.executions[first].lanes - sum(branch.taken for branch in back) if first else 0
         if not entered:
@@ -540,7 +573,7 @@ class _Copies:
         more = ran.lanes - least * entered
         lanes = ((least, entered - more), (least + 1, more))
         # A warp has as many trips as the lane with most. Those with lanes of both kinds part once, at the loop's end.
-        before = max((number for number in self.executions if number < loop.first), default=0)
+        before = self._ran[place - 1] if place else 0
         if not before or self.executions[before].lanes != entered:
             return _Trips(lanes, ())
         warps, both = self.executions[before].warps, sum(branch.parted for branch in back)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 _DECLARED = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
 _JUMP = re.compile(r"\s*(?P<guard>@!?[\w$%]+\s+)?(?P<op>bra|brx|ret|exit|trap)\b(?:\.\w+)*\s*(?P<to>[$\w]*)")
@@ -13,15 +14,32 @@ _HEAD = re.compile(r"\s*([$\w]+):")
 _WRITES = re.compile(r"\s*(?:@!?[\w$%]+\s+)?(?!st\b|red\b|bra\b)[a-z]\w*[\w.:]*\s+(\{[^}]*\}|[^,;\[]+)")
 
 
+def flow_around(ptx: Sequence[str], line: int) -> Flow:
+    """Return the control flow of the function of a PTX text around a line."""
+    text = tuple(ptx)
+    heads = heads_of(text)
+    before = bisect_right(heads, line)
+    return _flow(text, heads[before - 1] if before else 1, heads[before] if before < len(heads) else len(text) + 1)
+
+
+@lru_cache(maxsize=8)
+def heads_of(ptx: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the lines of a PTX text at which kernels and functions begin, ascending."""
+    return tuple(number for number, text in enumerate(ptx, 1) if _DECLARED.match(text))
+
+
+@lru_cache(maxsize=32)
+def _flow(ptx: tuple[str, ...], start: int, end: int) -> Flow:
+    return Flow(ptx, start, end)
+
+
 class Flow:
-    """The function of a PTX text around a line: which blocks of it follow which; a jump starts a block of its own.
+    """The function on some lines of a PTX text: which blocks of it follow which; a jump starts a block of its own.
 
     rows: the text of each line. block: the block of each line. after: the blocks that may follow each block.
     """
 
-    def __init__(self, ptx: Sequence[str], line: int) -> None:
-        start = max((number for number in range(1, line + 1) if _DECLARED.match(ptx[number - 1])), default=1)
-        end = next((n for n in range(line + 1, len(ptx) + 1) if _DECLARED.match(ptx[n - 1])), len(ptx) + 1)
+    def __init__(self, ptx: Sequence[str], start: int, end: int) -> None:
         self.rows = {number: ptx[number - 1] for number in range(start, end)}
         self.block: dict[int, int] = {}
         self.after: dict[int, set[int]] = defaultdict(set)
@@ -52,8 +70,12 @@ class Flow:
 
     def writes(self, register: str) -> int:
         """Return how many instructions of the function write a register."""
+        return self._writes[register]
+
+    @cached_property
+    def _writes(self) -> Counter[str]:
         found = (_WRITES.match(text) for text in self.rows.values())
-        return sum(register in re.findall(r"[\w$%]+", match[1]) for match in found if match)
+        return Counter(name for match in found if match for name in set(re.findall(r"[\w$%]+", match[1])))
 
     def always(self, first: int, then: int) -> bool:
         """Whether every way from the start to one line passes another."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from cudabench.explain import executed
@@ -21,6 +23,7 @@ from cudabench.simulator.report import Access
 from cudabench.toolchain import cubin, nvdisasm
 from cudabench.toolchain.sass import Function, Instruction
 
+MOST_ASM = 64  # lines of a piece of inline assembly
 PIPES = ("fma", "alu", "fp64", "xu", "lsu", "tensor", "uniform", "control")
 _OPCODES = {
     "fma": "FFMA FFMA2 FMUL FMUL2 FADD FADD2 FFMA32I FSWZADD IMAD IMUL IDP IDP4A VIADD HFMA2 HADD2 HMUL2",
@@ -84,7 +87,8 @@ def arithmetic(functions: Iterable[Function], ptx: Sequence[str]) -> tuple[str, 
         for instruction in function.instructions:
             lines.add(instruction.ptx_line)
             found |= _formats(instruction)
-    texts = ((ptx[line - 1], _in_asm(ptx, line)) for line in lines if 0 < line <= len(ptx))
+    marks = _asm_marks(tuple(ptx))
+    texts = ((ptx[line - 1], _in_asm(marks, line)) for line in lines if 0 < line <= len(ptx))
     if any(_approximate(text, by_hand) for text, by_hand in texts):
         found.add("approximate")
     return tuple(name for name in ORDER if name in found)
@@ -136,14 +140,17 @@ def _approximate(text: str, by_hand: bool) -> bool:
     return by_hand or match[1] in _ASKED or (match[1] in _ASKED_WITHOUT_FTZ and "ftz" not in modifiers)
 
 
-def _in_asm(ptx: Sequence[str], line: int) -> bool:
-    """Whether a line of PTX is inline assembly of the source."""
-    for number in range(line - 1, max(line - 64, 0), -1):
-        if "// begin inline asm" in ptx[number - 1]:
-            return True
-        if "// end inline asm" in ptx[number - 1]:
-            return False
-    return False
+def _in_asm(marks: Sequence[tuple[int, bool]], line: int) -> bool:
+    """Whether a line of PTX is inline assembly of the source; marks: of `_asm_marks`."""
+    before = bisect_left(marks, (line, False)) - 1
+    return before >= 0 and marks[before][0] > line - MOST_ASM and marks[before][1]
+
+
+@lru_cache(maxsize=8)
+def _asm_marks(ptx: tuple[str, ...]) -> tuple[tuple[int, bool], ...]:
+    """Return the lines of a PTX text at which inline assembly of the source begins (True) or ends, ascending."""
+    marks = ((number, "// begin inline asm" in text) for number, text in enumerate(ptx, 1) if " inline asm" in text)
+    return tuple((n, begins) for n, begins in marks if begins or "// end inline asm" in ptx[n - 1])
 
 
 # -------------------------------------------------------------------------------------------------------- local memory

@@ -9,11 +9,13 @@ first one's; and a load nobody uses is none.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from cudabench.explain.flow import Flow
+from cudabench.explain.flow import flow_around
 from cudabench.explain.machine_code import width
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.toolchain.sass import Function
@@ -82,13 +84,9 @@ _MOST = 32
 
 def accesses(ptx: Sequence[str], lines: Iterable[int]) -> list[Access]:
     """Return the loads and stores among lines of a PTX text; parameters and constants are none of them."""
-    wanted, found, block = set(lines), [], 0
-    for number, text in enumerate(ptx, 1):
-        if _CUTS.match(text):
-            block += 1
-        if number not in wanted:
-            continue
-        match = _ACCESS.match(text)
+    cuts, found = _cuts(tuple(ptx)), []
+    for number in sorted(set(lines)):
+        match = _ACCESS.match(ptx[number - 1]) if 0 < number <= len(ptx) else None
         if match is None:
             continue
         modifiers = match["modifiers"].replace("::", ".").split(".")
@@ -101,8 +99,14 @@ def accesses(ptx: Sequence[str], lines: Iterable[int]) -> list[Access]:
         times = next((int(part[1:]) for part in modifiers if part in ("v2", "v4", "v8")), 1)
         offset = int((match["offset"] or "0").replace(" ", ""), 0)
         op = "load" if match["op"] == "ld" else "store"
-        found.append(Access(number, space, op, match["base"], offset, bits * times // 8, block))
+        found.append(Access(number, space, op, match["base"], offset, bits * times // 8, bisect_right(cuts, number)))
     return found
+
+
+@lru_cache(maxsize=8)
+def _cuts(ptx: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the lines of a PTX text at which a basic block ends, ascending."""
+    return tuple(number for number, text in enumerate(ptx, 1) if _CUTS.match(text))
 
 
 def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int]) -> Merged:
@@ -157,7 +161,7 @@ def _loaded_before(
             taken = next((one for one in moves if _covers(one, access)), None)
             if taken is None:
                 continue
-            flow = Flow(ptx, access.ptx_line)
+            flow = flow_around(ptx, access.ptx_line)
             if flow.writes(access.base) <= 1 and flow.always(leaders[group.leader].ptx_line, access.ptx_line):
                 groups[at] = taken._replace(lines=(*group.lines, access.ptx_line))
                 break

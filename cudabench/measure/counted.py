@@ -133,7 +133,7 @@ def _executed(
             return None
         entries = [compiled.entry(function) for function in dict.fromkeys(one.function for one in part.launches)]
         kernels = [machine_code.Kernel(entry, counts[entry]) for entry in entries]
-        images.append(machine_code.Image(compiled.cubin, kernels, compiled.ptx.splitlines()))
+        images.append(machine_code.Image(compiled.cubin, kernels, compiled.lines))
     record = machine_code.describe_all(images, device.architecture, "")
     return record and replace(record, inexact=machine_code.inexact(images, accesses))
 

@@ -36,7 +36,7 @@ def merged_in(device: SimDevice, case: Case) -> Issued:
             if compiled.cubin is not None:
                 entry = compiled.entry(function)
                 code = nvdisasm.functions(compiled.cubin, entry)
-                found[function] = merged.merge(code, compiled.ptx.splitlines(), loaded.program.lines(entry)).issued()
+                found[function] = merged.merge(code, compiled.lines, loaded.program.lines(entry)).issued()
     return found
 
 
@@ -52,7 +52,7 @@ def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
             executions = run.report.executed.get(entry)
             if executions and compiled.cubin is not None:
                 code = nvdisasm.functions(compiled.cubin, entry)
-                accesses = moved.issued(accesses, entry, code, executions, compiled.ptx.splitlines())
+                accesses = moved.issued(accesses, entry, code, executions, compiled.lines)
     return replace(run, report=run.report._replace(accesses=accesses))
 
 
@@ -142,7 +142,7 @@ def work_of(device: SimDevice, case: Case, run: Run) -> list[limits.Work]:
         fits = occupancy(device.architecture, threads, needs.registers, shared, barriers=needs.barriers)
         found.append(
             limits.Work(
-                entry, launch.grid, launch.block, launched.times, launched.report, functions, compiled.ptx.splitlines(),
+                entry, launch.grid, launch.block, launched.times, launched.report, functions, compiled.lines,
                 fits.blocks_per_sm,
             )
         )  # fmt: skip

@@ -275,7 +275,7 @@ class SimulatedRun(RunContext):
         """Return what is to be said of arithmetic that costs more than it looks."""
         notes = []
         for part, one in compiled:
-            lines = one.ptx.splitlines()
+            lines = one.lines
             for entry in dict.fromkeys(one.entry(launch.function) for launch in part.launches):
                 executions = run.report.executed.get(entry, {})
                 found = costly.find(lines, executions, part.source.name)
@@ -305,7 +305,7 @@ class SimulatedRun(RunContext):
             if one.cubin is not None:
                 entries = dict.fromkeys(one.entry(launch.function) for launch in part.launches)
                 kernels = [machine_code.Kernel(entry, run.report.executed.get(entry)) for entry in entries]
-                images.append(machine_code.Image(one.cubin, kernels, one.ptx.splitlines()))
+                images.append(machine_code.Image(one.cubin, kernels, one.lines))
         ptx = "\n".join(one.ptx for _, one in compiled)
         record = machine_code.describe_all(images, self.device.architecture, ptx)
         return record and replace(record, inexact=machine_code.inexact(images, run.report.accesses))

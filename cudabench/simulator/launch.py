@@ -244,7 +244,7 @@ def run(
     return Report(
         machine.instructions, _accesses(code, machine), machine.hazards.records(), "".join(machine.output),
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
-        {kernel: executed_lines(code.blocks, executed, _turns(code, machine), machine.detours)},
+        {kernel: executed_lines(code.blocks, plan.layout, executed, _turns(code, machine), machine.detours)},
         branches(code, executed, plan), _contended(code, machine), _footprint(machine),
     )  # fmt: skip
 
@@ -303,8 +303,10 @@ def _accesses(code: Code, machine: Machine) -> tuple[Access, ...]:
         found[key] = access if have is None else have.plus(access)
     for number, (line, issued) in machine.counters.issued.items():
         away = machine.counters.merged[number]
+        if not away or issued:
+            continue
         leader = next((key for key, access in found.items() if access.instruction == line), None)
-        if away and not issued and leader:
+        if leader:
             found[leader] = found[leader]._replace(merged=found[leader].merged + away)
     return tuple(access for _, access in sorted(found.items(), key=itemgetter(0)))
 

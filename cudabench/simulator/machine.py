@@ -100,6 +100,7 @@ class Machine:
         self.exited: Array | None = None
         self.locks: Locks | None = None
         self.releases: Releases | None = None
+        self.settles = False
         # By atomic instruction: its addresses, and whether what it returns is used.
         self.contention: dict[int, tuple[Contention, bool]] = {}
         self.detours: dict[int, Executed] = {}  # by PTX line: what called a subroutine
@@ -238,6 +239,9 @@ class Machine:
             self.stack = Stack(chunk)
         self.locks = Locks(chunk) if self.code.locks else None
         self.releases = Releases(chunk) if self.code.waits else None
+        # Whether accesses to shared memory that come again count and are checked as before.
+        self.settles = self.trace is None and self.plan.cluster is None
+        self.settles = self.settles and not (self.code.locks or self.code.proxies or self.code.waits)
         self.arrivals = clusters.Arrivals(chunk)
         self.proxies.start(chunk)
         self.cluster_races.start()
@@ -261,10 +265,13 @@ class Machine:
         turn = BURST
         nothing: frozenset[int] = frozenset()
         kept = chunk.masks
+        clock, deadline = time.monotonic, self.deadline
+        timed = deadline < math.inf
+        everybody = chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
         while True:
             forced = False
             if ready:
-                awake: Collection[int] = self.watch.turn() if self.watch is not None else ()
+                awake: Collection[int] = () if self.watch is None else self.watch.turn()
                 if len(ready) == 1 and not waiting and not parked:
                     number, mask = ready.popitem()
                     self.keep = nothing
@@ -318,9 +325,12 @@ class Machine:
                     self.hazards.warp_barrier(self, block.ops[0], missing)
             weight = block.weight
             self.steps += weight
-            if self.steps > self.next_look or time.monotonic() > self.deadline:
+            if self.steps > self.next_look or (timed and clock() > deadline):
                 self.examine(block, number, mask)
-            count, active_ = active(mask, chunk)
+            if mask is None:
+                count, active_ = everybody
+            else:
+                count, active_ = (kept and kept.counts.get(id(mask))) or active(mask, chunk)
             self._warps = count
             self.instructions += weight * count
             times = executed[number]
@@ -337,15 +347,17 @@ class Machine:
             end = block.terminator
             if end is None:
                 self.arrive(number + 1, mask)
-            elif end.kind == "branch":
+                continue
+            kind = end.kind
+            if kind == "branch":
                 self.branch(end, number, mask)
-            elif end.kind == "exit":
+            elif kind == "exit":
                 self.exit(end, number, mask)
-            elif end.kind == "barrier":
+            elif kind == "barrier":
                 self.barrier(end, number, mask)
-            elif end.kind == "call":
+            elif kind == "call":
                 self.call(end, mask)
-            elif end.kind == "return":
+            elif kind == "return":
                 for following, lanes in self.stack.ways(self, mask):
                     self.arrive(following, lanes)
             else:
@@ -369,7 +381,8 @@ class Machine:
                 for number in numbers:
                     if number >= 0:
                         live |= self.code.blocks[number].live
-                found = kept[numbers] = frozenset(index for index in range(len(self.code.widths)) if live >> index & 1)
+                bits = bin(live)[:1:-1]  # from the lowest on
+                found = kept[numbers] = frozenset(index for index, bit in enumerate(bits) if bit == "1")
             kept[key] = found
         return found
 
@@ -426,10 +439,11 @@ class Machine:
         """Send lanes to a branch's target or past it."""
         yes, no = self.split(op, mask)
         if yes is not False:
-            taking = self.warps if no is False else active_warps(yes, self.chunk)
             times = self.executed[number]
-            times[2] += active_lanes(yes, self.chunk)
-            times[3] += 0 if no is False else taking + active_warps(no, self.chunk) - self.warps
+            taking, taken = active(yes, self.chunk)
+            times[2] += taken
+            if no is not False:
+                times[3] += taking + active_warps(no, self.chunk) - self.warps
             times[4] += taking
             self.arrive(op.targets[0], yes)
         if no is not False:

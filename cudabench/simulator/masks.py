@@ -20,7 +20,7 @@ class Masks:
 
     bytes: about how many are kept. root: the mask of all lanes, as an array or None. names: the bytes of the masks that
     are kept, by identity. counts: likewise what `counters.active` found. linear: arrays of affine values. reached,
-    counted: what accesses with such masks found.
+    counted, settled: what accesses with such masks found.
     """
 
     def __init__(self, root: Array | None) -> None:
@@ -34,6 +34,7 @@ class Masks:
         self.linear: dict[tuple[Any, ...], Array] = {}
         self.reached: dict[tuple[Any, ...], Any] = {}
         self.counted: dict[tuple[Any, ...], Any] = {}
+        self.settled: dict[tuple[Any, ...], Any] = {}
         self._same: dict[tuple[tuple[int, ...], bytes], Array] = {}
         self._parts: dict[tuple[Any, ...], tuple[Any, Any]] = {}
         self._unions: dict[tuple[int, int], Array | None] = {}
@@ -85,19 +86,20 @@ class Masks:
 def parted(yes: Array, mask: Array | None) -> tuple[Any, Any]:
     """Return (lanes of a mask that are in another, lanes that are not): masks, or False for no lane."""
     if mask is None:
-        if yes.all():
+        lanes = np.count_nonzero(yes)
+        if lanes == yes.size:
             return None, False
-        return (yes, ~yes) if yes.any() else (False, None)
+        return (yes, ~yes) if lanes else (False, None)
     no = mask & ~yes
     yes = mask & yes
-    if not no.any():
+    if not np.count_nonzero(no):
         return mask, False
-    return (yes, no) if yes.any() else (False, mask)
+    return (yes, no) if np.count_nonzero(yes) else (False, mask)
 
 
 def joined(x: Array, y: Array, root: Array | None) -> Array | None:
     """Return the lanes in either mask; all lanes are always the root itself."""
     merged = x | y
     if root is None:
-        return None if merged.all() else merged
+        return None if np.count_nonzero(merged) == merged.size else merged
     return root if (merged | ~root).all() else merged

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.values import INT64, Affine, Array, Chunk
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.heap import Heap
@@ -119,13 +119,13 @@ def folded(address: Affine, offset: int, mask: Array | None, chunk: Chunk) -> tu
         threads = threads.reshape(box)[first].reshape(1, -1)
     places = threads + Affine(address.base + offset, (0, 0, 0, *c[3:])).array(chunk, INT64)
     shape = (chunk.blocks, places.shape[1])
-    places = np.broadcast_to(places, shape)
+    places = broadcast(places, shape)
     if mask is None:
         return places.reshape(-1), np.repeat(np.arange(shape[0]), shape[1])
     known = chunk.folds.get((id(mask), same))
     if known is None:
-        on = np.broadcast_to(mask, (len(mask), chunk.threads)).reshape(-1, *box).any(axis=same).reshape(len(mask), -1)
-        chosen = np.flatnonzero(np.broadcast_to(on, shape))
+        on = broadcast(mask, (len(mask), chunk.threads)).reshape(-1, *box).any(axis=same).reshape(len(mask), -1)
+        chosen = np.flatnonzero(broadcast(on, shape))
         if len(chunk.folds) >= MOST_FOLDS:
             chunk.folds.clear()
         known = chunk.folds[id(mask), same] = mask, chosen, chosen // shape[1]

@@ -14,7 +14,7 @@ from typing import Any
 
 from cudabench.simulator.count import order
 from cudabench.simulator.count.branches import between, post_dominators
-from cudabench.simulator.count.counters import Counted, Place
+from cudabench.simulator.count.counters import Counted, Layout, Place
 from cudabench.simulator.program.code import Block, Code
 from cudabench.simulator.report import Access
 from cudabench.simulator.values import Array, Chunk, Index3, Key
@@ -59,6 +59,21 @@ class Plan:
         self.chunks = self._chunks(traced, sample)
         self.blocks = sum(chunk.blocks for _, chunk in self.chunks)
         self.forget()
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the lines of the PTX are."""
+        return Layout.of(self.code.blocks)
+
+    @cached_property
+    def ends(self) -> tuple[tuple[Block, tuple[str, int]], ...]:
+        """The blocks that end in a branch with a choice, with its file and line."""
+        found = []
+        for block in self.code.blocks:
+            end = block.terminator
+            if end is not None and end.kind in ("branch", "table") and len(block.successors) > 1:
+                found.append((block, (self.code.files.get(end.line.file, ""), end.line.line)))
+        return tuple(found)
 
     @cached_property
     def led_by_data(self) -> frozenset[int]:

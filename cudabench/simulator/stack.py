@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabench.simulator.errors import KernelTrap
-from cudabench.simulator.values import BOOL, INT64, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast
+from cudabench.simulator.values import (
+    BOOL,
+    INT64,
+    UNSIGNED,
+    Affine,
+    Array,
+    Chunk,
+    Value,
+    as_array,
+    broadcast,
+    different,
+)
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -78,7 +89,7 @@ class Stack:
                 return [(backs, mask)]
             here = machine.lanes() if lanes is None else lanes
             blocks = np.broadcast_to(np.asarray(backs), self.chunk.shape)
-            for block in np.unique(blocks[here]).tolist():
+            for block in different(blocks[here]).tolist():
                 part = here & (blocks == block)
                 found[block] = part if found.get(block) is None else found[block] | part
         if len(found) == 1:
@@ -104,7 +115,7 @@ class Stack:
             whole = machine.mask is None or machine.mask is self.chunk.root
             return [(self.depth, None if whole else machine.lanes())]
         lanes = machine.lanes()
-        depths = np.unique(self.depth[lanes]).tolist()
+        depths = different(self.depth[lanes]).tolist()
         return [(depth, lanes & (self.depth == depth)) for depth in depths]
 
     def _move(self, machine: Machine, by: int) -> None:

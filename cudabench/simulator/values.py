@@ -35,6 +35,7 @@ SIGNED: dict[int, np.dtype[Any]] = {
 }  # fmt: skip
 INT64: np.dtype[Any] = np.dtype(np.int64)
 BOOL: np.dtype[Any] = np.dtype(np.bool_)
+MANY = 1 << 14  # values, of which np.unique's table tells the different ones sooner
 HALF = {bits: 1 << (bits - 1) for bits in (8, 16, 32, 64)}
 FULL = {bits: 1 << bits for bits in (8, 16, 32, 64)}
 
@@ -291,6 +292,19 @@ def broadcast(array: Array, shape: tuple[int, int]) -> Array:
         down, along = array.strides
         return np.ndarray(shape, array.dtype, array, 0, (down if own[0] > 1 else 0, along if own[1] > 1 else 0))
     return np.broadcast_to(array, shape)
+
+
+def different(values: Array) -> Array:
+    """Return the different integers of an array in ascending order: np.unique, which first imports all of numpy.ma."""
+    if values.size > MANY:
+        return np.unique(values)
+    found = np.sort(values, axis=None)
+    if found.size < 2:
+        return found
+    first = np.empty(found.size, dtype=bool)
+    first[0] = True
+    np.not_equal(found[1:], found[:-1], out=first[1:])
+    return found[first]
 
 
 def canonical(value: Array) -> Value:

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Protocol
 
 from cudabench.errors import UsageError
@@ -55,6 +56,11 @@ class Compiled:
     version: tuple[int, int] = (0, 0)
     cubin: bytes | None = None
     resources: Mapping[str, Resources] = field(default_factory=dict)
+
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of the PTX, cut once: what is found in them is remembered by this very tuple."""
+        return tuple(self.ptx.splitlines())
 
     def entry(self, name: str) -> str:
         """Return the entry of a kernel; one that was not asked for by its C++ name is called as in the source."""

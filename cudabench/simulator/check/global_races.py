@@ -24,7 +24,7 @@ from cudabench.simulator.check.releases import WORD
 from cudabench.simulator.check.shadow import Shadow, WarpOrder
 from cudabench.simulator.memory import SLOT_BITS, Region, flat, folded
 from cudabench.simulator.program.code import SYMBOL_BIT
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value, broadcast
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -344,7 +344,7 @@ class GlobalRaces(Races):
                 events = self.expand(entry, shape, narrow_any(entry.mask))
                 assert events is not None
                 if (
-                    np.unique(events[0]).size != events[0].size
+                    different(events[0]).size != events[0].size
                     and self.lane_values(entry, self.chunk.shape) is not None
                 ):
                     return False

@@ -20,13 +20,14 @@ that write the same value do no harm.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.memory import Region, flat, folded
-from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast
+from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -43,12 +44,15 @@ AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "a
 class Trail:
     """For each granule of a region the last block, as its number from 1 on, that accessed it, and with what."""
 
-    def __init__(self, granules: int) -> None:
-        self.granules = granules
-        # Of the last store: how many fences, atomics and signs its block had behind it.
-        self.stamps: Array = np.zeros((3, granules), np.int32)
+    def __init__(self, granules: int, clusters: bool) -> None:
+        self.granules, self.clusters = granules, clusters
         # By kind of access: the block, the access, how many barriers of its cluster the block had passed.
         self.kinds: dict[str, tuple[Array, Array, Array]] = {}
+
+    @cached_property
+    def stamps(self) -> Array:
+        """Of the last store of each granule: how many fences, atomics and signs its block had behind it."""
+        return np.zeros((3, self.granules), np.int32)
 
     def others(self, kind: str, granules: Array, blocks: Array) -> Array | None:
         """Return whether another block did this to each granule, or None where none did."""
@@ -64,8 +68,10 @@ class Trail:
         passed: how many barriers of its cluster each block has passed; None for none.
         """
         if kind not in self.kinds:
-            blank = np.zeros((3, self.granules), np.int32)
-            self.kinds[kind] = (blank[0], blank[1], blank[2])
+            last, what = np.zeros((2, self.granules), np.int32)
+            never = np.int32(0)
+            when = np.zeros(self.granules, np.int32) if self.clusters else np.broadcast_to(never, self.granules)
+            self.kinds[kind] = (last, what, when)
         last, what, when = self.kinds[kind]
         if passed is not None:
             when[granules] = passed[blocks]
@@ -204,7 +210,7 @@ class GridRaces:
                 for stamps, own in zip(trail.stamps, (self.fences, self.atomics, self.signs), strict=True):
                     stamps[granules] = own[owners]
             if access.ordered:
-                self.signs[np.unique(blocks)] += 1
+                self.signs[different(blocks)] += 1
                 self.signed = True
         if free is not None:
             # Who may have waited for others races with no more than that, but what it writes is noted.
@@ -257,7 +263,9 @@ class GridRaces:
         """Return who accessed a region."""
         found = self.trails.get(region.base)
         if found is None:
-            found = self.trails[region.base] = Trail(-(-region.size // self.width))
+            found = self.trails[region.base] = Trail(
+                -(-region.size // self.width), self.machine.plan.cluster is not None
+            )
         return found
 
     def granules(self, start: Array, blocks: Array, each: int) -> tuple[Array, Array]:
@@ -317,7 +325,7 @@ class GridRaces:
         index, thread = chunk.block_index(lane // chunk.threads), chunk.thread_index(lane % chunk.threads)
         store = self.machine.code.accesses[int(what[place])][0]
         self.machine.hazards.add(
-            "missing-fence", store, int(np.unique(granules[bad]).size), index, thread,
+            "missing-fence", store, int(different(granules[bad]).size), index, thread,
             f"{self.party(int(writers[place]))} writes byte {int(granules[place]) * self.width} of '{region.name}' and "
             f"then an atomic, without __threadfence() in between; thread {thread} of block {index} reads it in line "
             f"{access.location.line} and may get what was there before.",

@@ -22,7 +22,7 @@ from cudabench.simulator.check.races import (
 from cudabench.simulator.check.releases import WORD
 from cudabench.simulator.check.shadow import Shadow, WarpOrder
 from cudabench.simulator.memory import flat
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value, broadcast
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -97,14 +97,22 @@ class SharedRaces(Races):
         else:
             place = None
         key: Key | None = None
+        written: Any = None
+        if access.kind != "store":
+            data = ()
+        else:
+            written = uniform(data)
+            for value in data:
+                if type(value) is np.ndarray:
+                    self.held += value.nbytes
         if place is not None:
-            key = (access.number, place, self.mask_key(mask), uniform(data) if access.kind == "store" else None)
+            key = (access.number, place, None if mask is None else self.mask_key(mask), written)
             self.bytes += 64 if type(address) is Affine else address.nbytes
         else:
             self.bytes += address.nbytes
         if mask is not None:
             self.bytes += mask.nbytes
-        entry = LogEntry(access, address, offset, mask, data if access.kind == "store" else (), key)
+        entry = LogEntry(access, address, offset, mask, data, key)
         self.entries.append(entry)
         if self.asynchronous:
             entry.role = "copy"
@@ -117,10 +125,26 @@ class SharedRaces(Races):
             if heard is not None:
                 self.bytes += heard.nbytes
                 self.machine.acquire(mask, heard)
-        self.told = self.told and key is not None
-        for value in entry.data:
+        if key is None:
+            self.told = False
+        self.bound()
+
+    def append(self, entry: LogEntry, nbytes: int) -> None:
+        """Log an access as one before it; nbytes: what its address and mask take."""
+        self.entries.append(entry)
+        self.bytes += nbytes
+        self.bound()
+
+    def stored(self, like: LogEntry, data: Sequence[Value]) -> LogEntry:
+        """Return the entry of a store to the same places as another one."""
+        assert like.key is not None
+        for value in data:
             if type(value) is np.ndarray:
                 self.held += value.nbytes
+        return LogEntry(like.access, like.address, like.offset, like.mask, data, (*like.key[:3], uniform(data)))
+
+    def bound(self) -> None:
+        """Examine a log that is too long."""
         if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
             # A log of which each entry can be looked up is examined for one block, and may be longer.
             if self.bytes <= LOG_BYTES and self.told and self.held <= LOG_BYTES and len(self.entries) <= LONG_LOG:
@@ -225,7 +249,7 @@ class SharedRaces(Races):
                     found = self.plan.clean_shared[key] = self.intern(self.after)
                     self.plan.remembered += logged
                 if found is not None:
-                    wide = any(
+                    wide = self.chunk.blocks > 1 and any(
                         isinstance(e, LogEntry)
                         and e.access.kind != "load"
                         and e.mask is not None
@@ -362,7 +386,7 @@ class SharedRaces(Races):
     def places_differ(self, entry: LogEntry) -> bool:
         """Return whether each lane of a store writes to a place of its own."""
         granules, _, _ = self.expand(entry, False)
-        return bool(np.unique(granules).size == granules.size)
+        return bool(different(granules).size == granules.size)
 
     def all_blocks(self, entries: list[LogEntry | WarpSync], ends: bool) -> None:
         """Examine the log exactly, block by block (in one go)."""

@@ -64,7 +64,7 @@ def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool 
     shape = addresses.shape[:-1]
     addresses = addresses.reshape(-1, 32)
     if mask is not None:
-        mask = np.broadcast_to(mask, (*shape, 32)).reshape(-1, 32)
+        mask = (mask if mask.shape == (*shape, 32) else np.broadcast_to(mask, (*shape, 32))).reshape(-1, 32)
     words = _words(addresses, width, mask)
     groups = 32 // lanes_together(width)
     taken, distinct = _wavefronts(words.reshape(-1, BANKS))

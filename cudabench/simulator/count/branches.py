@@ -18,10 +18,9 @@ def branches(code: Code, executed: Sequence[Executed], plan: Plan) -> tuple[Bran
     executed: how often each basic block ran. plan: that of the launch, which has the post-dominators.
     """
     lines: dict[tuple[str, int], list[Block]] = {}
-    for block, times in zip(code.blocks, executed, strict=True):
-        end = block.terminator
-        if times.warps and end is not None and end.kind in ("branch", "table") and len(block.successors) > 1:
-            lines.setdefault((code.files.get(end.line.file, ""), end.line.line), []).append(block)
+    for block, place in plan.ends:
+        if executed[block.number].warps:
+            lines.setdefault(place, []).append(block)
     regions: dict[tuple[str, int], set[int]] = {}
     loops, by_data = set(), set()
     for place, ends in lines.items():

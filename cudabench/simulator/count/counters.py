@@ -10,7 +10,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from operator import sub
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from cudabench.simulator.count import atomics, banks
 from cudabench.simulator.count.footprint import Footprints
 from cudabench.simulator.count.patterns import BROADCAST, LINE, ONE_PLACE, UNKNOWN, Look, look
 from cudabench.simulator.report import Executed
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadcast
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 
 Place = int | tuple[int, ...]  # an array, see `Counters`
 Steps = tuple[int, int, int]  # bytes by axis of threadIdx
+Settles = tuple[int, int, int, Look]  # array, pieces, ideal pieces, what the lanes did, of an access that comes again
 Counted = tuple[int, int, Look]  # pieces, ideal pieces, what the lanes did
 NOWHERE = -1
+AWAY: Settles = (NOWHERE, 0, 0, UNKNOWN)  # merged with another access, which does its work
 ENOUGH = 64  # executions of which a step is told
 LANES = 32  # of a warp
 ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each time
@@ -87,8 +90,31 @@ def _lanes(mask: Array, chunk: Chunk) -> int:
     return int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
 
 
+class Layout(NamedTuple):
+    """Where the PTX lines of a kernel are: each line, the block in which it is first, and (line, block) of the others.
+
+    The copies of an inlined function have the same lines.
+    """
+
+    lines: tuple[int, ...]
+    blocks: tuple[int, ...]
+    again: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block]) -> Layout:
+        """Return it for the blocks of a kernel."""
+        first: dict[int, int] = {}
+        again = []
+        for block in blocks:
+            for line in block.lines:
+                if first.setdefault(line, block.number) != block.number:
+                    again.append((line, block.number))
+        return cls(tuple(first), tuple(first.values()), tuple(again))
+
+
 def executed_lines(
     blocks: Sequence[Block],
+    layout: Layout,
     executed: Sequence[Executed],
     turns: Mapping[int, Sequence[int]],
     detours: Mapping[int, Executed],
@@ -98,16 +124,19 @@ def executed_lines(
     turns: of the lines of atomics that are loops, their turns and the lanes that wait. detours: of divisions and roots,
     what called a subroutine.
     """
-    lines: dict[int, Executed] = {}
-    for block, times in zip(blocks, executed, strict=True):
-        own = Executed(times.warps, times.lanes) if times.taken or times.parted else times
-        for line in block.lines:
-            have = lines.get(line)
-            lines[line] = own if have is None else have.plus(*own) if own.warps else have
-        if times.taken or times.parted:
-            assert block.terminator is not None
-            line = block.terminator.line.ptx_line
-            lines[line] = lines[line].plus(taken=times.taken, parted=times.parted, taking=times.taking)
+    branching = [number for number, times in enumerate(executed) if times.taken or times.parted]
+    own = list(executed)
+    for number in branching:
+        own[number] = Executed(own[number].warps, own[number].lanes)
+    lines = dict(zip(layout.lines, map(own.__getitem__, layout.blocks), strict=True))
+    for line, number in layout.again:
+        if own[number].warps:
+            lines[line] = lines[line].plus(*own[number])
+    for number in branching:
+        end, times = blocks[number].terminator, executed[number]
+        assert end is not None
+        line = end.line.ptx_line
+        lines[line] = lines[line].plus(taken=times.taken, parted=times.parted, taking=times.taking)
     for line, (passes, waiting) in turns.items():
         lines[line] = lines[line].plus(turns=passes, waiting=waiting)
     for line, called in detours.items():
@@ -217,13 +246,21 @@ class Row:
             steps = self.steps = Counter()
         if steps.total() >= ENOUGH:
             return
-        lanes = range(LANES) if mask is None else np.flatnonzero(mask[:LANES]).tolist()
-        if not lanes:
+        if mask is None:
+            places = dict(enumerate(row[:LANES].tolist()))
+        else:
+            lanes = np.flatnonzero(mask[:LANES])
+            places = dict(zip(lanes.tolist(), row[lanes].tolist(), strict=True))
+        if not places:
             return
-        places = {lane: int(row[lane]) for lane in lanes}
-        moved = Counter(place - self.sent_to[lane] for lane, place in places.items() if lane in self.sent_to)
+        before = self.sent_to
+        if before.keys() == places.keys():
+            moved = list(map(sub, places.values(), before.values()))
+        else:
+            moved = [place - before[lane] for lane, place in places.items() if lane in before]
         if moved:
-            steps[moved.most_common(1)[0][0]] += 1
+            alike = moved.count(moved[0]) == len(moved)
+            steps[moved[0] if alike else Counter(moved).most_common(1)[0][0]] += 1
             step, times = steps.most_common(1)[0]
             self.step = step if 2 * times >= steps.total() else 0
         self.sent_to = places
@@ -292,7 +329,7 @@ class Counters:
         base = address.base + offset
         coefficients = address.coefficients or (0, 0, 0, 0, 0, 0)
         threads = Affine(0, (*coefficients[:3], 0, 0, 0))
-        lanes = np.broadcast_to(threads.array(chunk, INT64), (1, chunk.threads))
+        lanes = broadcast(threads.array(chunk, INT64), (1, chunk.threads))
         residues = {base & (LINE - 1): chunk.blocks}
         part = None
         if any(coefficient & (SECTOR - 1) for coefficient in coefficients[3:]):
@@ -350,7 +387,7 @@ class Counters:
                 key = told("blocks", address, address.base + offset, size, mask, chunk)
                 found = None if due else recalled(key, chunk)
                 if found is None:
-                    some = np.broadcast_to(mask, (1, chunk.threads))
+                    some = broadcast(mask, (1, chunk.threads))
                     *counted, last[1] = self._linear(address, offset, size, chunk, some, None if due else last[1])
                     found = remembered(key, chunk, (counted[0], counted[1]))
                 pieces, ideal = found
@@ -449,17 +486,17 @@ class Counters:
         chunk: Chunk,
         load: bool,
         known: dict[Key, Any] | None = None,
-    ) -> None:
+    ) -> Settles | None:
         """Count shared accesses; arguments as for `global_`, and whether they are loads.
 
-        known: where to find and keep what addresses and lanes count that come again.
+        known: where to find and keep what addresses and lanes count that come again. Return that where it is settled.
         """
         shift = 0
         if number in self.issued:
             shift, size = self.issued[number]
             if not size:
                 self.merged[number] += warps
-                return
+                return AWAY
             offset += shift
             if not isinstance(address, Affine):
                 address = address + shift
@@ -467,9 +504,10 @@ class Counters:
         if type(address) is Affine and mask is not None and chunk.masks is not None and chunk.masks.keeps(mask):
             known, again = chunk.masks.counted, (*again, address.base + offset, address.coefficients, id(mask))
         if known is not None and again in known:
-            array, pieces, ideal, seen = known[again]
+            settled: Settles = known[again]
+            array, pieces, ideal, seen = settled
             self.add(number, warps, pieces, ideal, array, seen)
-            return
+            return settled
         key = None
         array = self.variable(address, offset, mask, chunk)
         # A word for all lanes takes one wavefront; wider, it takes one for each group of lanes that has an active one.
@@ -477,21 +515,23 @@ class Counters:
         axes: Steps | None = None
         if type(address) is Affine:
             if address.coefficients is None and narrow:
-                self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
-                return
+                seen = self.one_place(number, array, mask, warps, chunk)
+                self.add(number, warps, warps, warps, array, seen)
+                return (array, warps, warps, seen) if mask is None or mask is chunk.root else None
             if not (address.coefficients and any(address.coefficients[3:])) and (mask is None or mask is chunk.root):
                 # All banks turn alike with the base, so that only the coefficients matter.
                 key = ("shared", address.coefficients, size, load, array)
                 found = self.patterns.get(key)
                 if found is not None:
-                    self.add(number, warps, found[0] * chunk.blocks, found[1] * chunk.blocks, array, found[2])
-                    return
+                    settled = array, found[0] * chunk.blocks, found[1] * chunk.blocks, found[2]
+                    self.add(number, warps, *settled[1:3], array, found[2])
+                    return settled
             axes = thread_steps(address, chunk)
             address = address.array(chunk, INT64) + offset
         assert not isinstance(address, Affine)
         if address.shape[1] == 1 and narrow:
             self.add(number, warps, warps, warps, array, self.one_place(number, array, mask, warps, chunk))
-            return
+            return None
         if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow:
             pieces, _, seen = self._shared(number, array, address, size, None, chunk, True, axes)
             if pieces == chunk.warps:
@@ -499,7 +539,7 @@ class Counters:
                 self.add(number, warps, warps, warps, array, seen)
                 if known is not None and address.nbytes <= MOST_PATTERN:
                     known[again] = (array, warps, warps, seen)
-                return
+                return None
         times = chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0])
         pieces, ideal, seen = self._shared(number, array, address, size, mask, chunk, load, axes)
         if key is not None:
@@ -507,6 +547,7 @@ class Counters:
         self.add(number, warps, pieces * times, ideal * times, array, seen)
         if known is not None and address.nbytes + (0 if mask is None else mask.nbytes) <= MOST_PATTERN:
             known[again] = (array, pieces * times, ideal * times, seen)
+        return None
 
     def shared_atomic(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, how: atomics.Served
@@ -557,7 +598,7 @@ class Counters:
         self.elsewhere.add(number)
         away = rows - np.arange(chunk.blocks).reshape(-1, 1)
         pieces = ideal = 0
-        for block in np.unique(away[on]):
+        for block in different(away[on]):
             lanes = (on & (away == block)).reshape(-1, 32)
             some = lanes.any(axis=1)
             places = offset.reshape(-1, 32)[some]

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from cudabench.simulator.values import Array
 
 Kind = Literal["single", "broadcast", "contiguous", "rows", "stride", "permutation", "gather"]
@@ -134,24 +136,27 @@ def look(
         some = slice(0, None, -(-len(rows) // SOME_WARPS) | 1)  # odd, to meet all residues
         rows, mask = rows[some], None if mask is None else mask[some]
     shapes: Counter[tuple[Shape, int, bool]] = Counter()
-    known: dict[tuple[tuple[int, ...], tuple[int, ...]], Shape] = {}
+    known: dict[tuple[bytes, bytes], tuple[Shape, int, bool]] = {}  # by what is told of a warp
     places: dict[tuple[Shape, int, bool], int] = {}
     lowest: int | None = None
-    for place, row in enumerate(rows.tolist()):
-        apart: tuple[int, ...] = ()  # the active lanes, where others between them are off
-        if mask is not None:
-            on = [lane for lane, active in enumerate(mask[place].tolist()) if active]
-            if not on:
-                continue
-            row = [row[lane] for lane in on]
-            apart = tuple(on) if on[-1] - on[0] >= len(on) else ()
-        if lowest is None:
-            lowest = min(row)
-        key = tuple(address - row[0] for address in row), apart
-        found = known.get(key)
-        if found is None:
-            found = known[key] = shape(row, size, apart)
-        told = found, len(row), bool(apart)
+    starts_at = rows[:, :1] if mask is None else np.take_along_axis(rows, mask.argmax(axis=1)[:, None], axis=1)
+    steps = rows - starts_at if mask is None else np.where(mask, rows - starts_at, 0)
+    for place in range(len(rows)):
+        lanes_on = b"" if mask is None else mask[place].tobytes()
+        if mask is not None and b"\1" not in lanes_on:
+            continue
+        key = steps[place].tobytes(), lanes_on
+        told = known.get(key)
+        if told is None:
+            row = rows[place].tolist()
+            apart: tuple[int, ...] = ()  # the active lanes, where others between them are off
+            if mask is not None:
+                on = [lane for lane, active in enumerate(lanes_on) if active]
+                row = [row[lane] for lane in on]
+                apart = tuple(on) if on[-1] - on[0] >= len(on) else ()
+            if lowest is None:
+                lowest = min(row)
+            told = known[key] = shape(row, size, apart), len(row), bool(apart)
         shapes[told] += 1
         places.setdefault(told, place)
     if lowest is None:

@@ -185,7 +185,7 @@ def active_places(mask: Array | None, address: Array) -> Array | None:
     if mask is None:
         return None
     places = narrow(mask, address.shape)
-    return None if places.all() else places
+    return None if np.count_nonzero(places) == places.size else places
 
 
 def check(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int, size: int) -> bool:

@@ -17,7 +17,7 @@ from cudabench.simulator.memory import HALF_SLOT, SLOT_BITS, Region, flat
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import Instruction
-from cudabench.simulator.values import INT64, UNSIGNED, Array, as_array, broadcast
+from cudabench.simulator.values import INT64, UNSIGNED, Array, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -73,7 +73,7 @@ def build_bulk(builder: Builder, ins: Instruction) -> Run | None:
             rows = np.flatnonzero(lanes.any(axis=1))
             first[rows, lanes.argmax(axis=1)[rows]] = True
             lanes = lanes & ~first
-            for nbytes in np.unique(sizes[first]).tolist():
+            for nbytes in different(sizes[first]).tolist():
                 chosen = first & (sizes == nbytes)
                 _copy(machine, chosen, nbytes, inside, outside, shared_op, global_op, into_shared)
             if place is not None:

@@ -19,7 +19,7 @@ from cudabench.simulator.memory import (
     Region,
     flat,
 )
-from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array
+from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -45,7 +45,7 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> list[tuple[Region,
     chosen = owners if lanes.mask is None else owners[np.broadcast_to(lanes.mask, owners.shape)]
     original = lanes.mask
     keep = np.zeros(address.shape, dtype=bool)
-    for number in np.unique(chosen).tolist():
+    for number in different(chosen).tolist():
         part = owners == number
         if original is not None:
             part = part & original

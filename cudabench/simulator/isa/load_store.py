@@ -185,6 +185,15 @@ def build_ld(builder: Builder, ins: Instruction) -> Run:
         width = builder.width(target)
         wide.append((SIGNED if type_[0] == "s" else UNSIGNED)[width] if width > BITS[type_] else None)
 
+    if space != "generic" and len(targets) == 1 and wide[0] is None:
+        read, (target,) = _LOAD[space], targets
+
+        def run_one(machine: Machine) -> None:
+            found = read(machine, access, machine.registers[address], offset)
+            machine.put(target, Affine(0) if found is None else canonical(found[0]))
+
+        return run_one
+
     def run(machine: Machine) -> None:
         found = load(machine, access, space, machine.registers[address], offset)
         for place, target in enumerate(targets):
@@ -319,6 +328,13 @@ def build_st(builder: Builder, ins: Instruction) -> Run:
     access = MemoryOp(builder, "store", dtype, count, space)
     access.ordered, access.strong = ordered, not _ORDERS.isdisjoint(ins.modifiers)
     releases = "release" in ins.modifiers
+    if space != "generic" and len(sources) == 1 and not releases:
+        write, (source,) = _STORE[space], sources
+
+        def run_one(machine: Machine) -> None:
+            write(machine, access, machine.registers[address], offset, [machine.registers[source]])
+
+        return run_one
 
     def run(machine: Machine) -> None:
         if releases and machine.releases is not None:

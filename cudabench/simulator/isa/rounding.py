@@ -76,13 +76,16 @@ def fma32(x: Array, y: Array, z: Array) -> Array:
 def _fma32(x: Array, y: Array, z: Array, result: Array) -> Array:
     total = np.multiply(x, y, dtype=F64)
     if total.shape != result.shape:
-        total = np.broadcast_to(total, result.shape) + z
+        total = broadcast(total, result.shape) + z
     else:
         np.add(total, z, out=total)
     np.copyto(result, total, casting="same_kind")
     suspect = (total.view(np.uint64) & _LOW29) == _HALFWAY
-    np.logical_or(suspect, np.abs(result) < _SMALLEST, out=suspect)
-    if suspect.any():
+    small = np.abs(result) < _SMALLEST
+    few = np.count_nonzero(small)
+    # Zeros are small, and most often all that is.
+    if np.count_nonzero(suspect) or (few and few != total.size - np.count_nonzero(total)):
+        suspect |= small
         suspect &= (total != 0) & np.isfinite(total)
         if suspect.any():
             _mend(result, x, y, z, suspect)

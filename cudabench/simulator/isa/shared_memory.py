@@ -3,20 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator import values
+from cudabench.simulator.check.races import LogEntry
 from cudabench.simulator.clusters import REMOTE, Remote
+from cudabench.simulator.count.counters import AWAY, Settles
 from cudabench.simulator.isa.access import Lanes, MemoryOp, Reach, aligned, check, put
 from cudabench.simulator.memory import (
     flat,
 )
-from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast
+from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, as_array, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
+
+
+class Settled:
+    """An access that came to linear addresses with a mask before: what was checked and counted then holds again.
+
+    counted: array, wavefronts, ideal ones and pattern, as `Counters.add` takes them; warps: of the mask. entry: what
+    was logged; logged: the bytes that the log grew by. start, shape, strides: where in the shared memory of a chunk a
+    load reads whole blocks; index: else the places of all lanes; chosen: those that a store writes, and which lanes do.
+    """
+
+    __slots__ = ("chosen", "counted", "entry", "index", "logged", "shape", "start", "strides", "warps")
+
+    def __init__(self, counted: Settles, warps: int, entry: LogEntry, logged: int) -> None:
+        self.counted, self.warps, self.entry, self.logged = counted, warps, entry, logged
+        self.start = 0
+        self.shape: tuple[int, ...] = ()
+        self.strides: tuple[int, ...] = ()
+        self.index: Array = None
+        self.chosen: tuple[Array, Array] | None = None
+
+    def note(self, machine: Machine, access: MemoryOp, entry: LogEntry) -> None:
+        """Count and log the access once more."""
+        number = access.numbers["shared"]
+        if self.counted is AWAY:
+            machine.counters.merged[number] += self.warps
+        else:
+            array, pieces, ideal, look = self.counted
+            machine.counters.add(number, self.warps, pieces, ideal, array, look)
+        machine.shared_races.append(entry, self.logged)
+
+
+def name_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Key | None:
+    """Return what a settled access is kept under; None where each is looked at by itself."""
+    kept, mask = machine.chunk.masks, machine.mask
+    if kept is None or not machine.settles or type(address) is not Affine or machine.shared_races.asynchronous:
+        return None
+    if mask is not None and id(mask) not in kept.names:
+        return None
+    issued = machine.counters.issued.get(access.numbers["shared"]) if machine.counters.issued else None
+    return access.number, issued, address.base + offset, address.coefficients, address.low, address.high, id(mask)
+
+
+def settle(machine: Machine, access: MemoryOp, name: Key | None, counted: Settles | None) -> Settled | None:
+    """Keep an access that was just counted and logged, where it will count the same again."""
+    entries, kept = machine.shared_races.entries, machine.chunk.masks
+    if name is None or counted is None or kept is None or not entries:
+        return None
+    entry = entries[-1]
+    if not isinstance(entry, LogEntry) or entry.access is not access or entry.key is None:
+        return None
+    logged = 64 if type(entry.address) is Affine else entry.address.nbytes
+    logged += 0 if entry.mask is None else entry.mask.nbytes
+    found = kept.settled[name] = Settled(counted, machine.warps, entry, logged)
+    kept.note(256)
+    return found
 
 
 def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
@@ -24,6 +81,19 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
     chunk = machine.chunk
     memory = machine.shared
     dtype, width = access.dtype, access.width
+    name = name_of(machine, access, address, offset)
+    if name is not None:
+        settled = chunk.masks.settled.get(name)
+        if settled is not None:
+            settled.note(machine, access, settled.entry)
+            if settled.index is not None:
+                return taken(memory, dtype, settled.index, access.count)
+            return [
+                np.ndarray(settled.shape, dtype, memory, settled.start + place * width, settled.strides)
+                .copy("C")
+                .reshape(chunk.blocks, -1)
+                for place in range(access.count)
+            ]
     least, most = access.shared_bounds or (0, machine.shared_size)
     if type(address) is Affine and address.low + offset >= 1 << 31:  # not a generic one, whose window is in `offset`
         address = values.signed(address, 32) or address
@@ -35,24 +105,18 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
             and (c is None or not (c[3] or c[4] or c[5] or chunk.ragged))
             and aligned(address, offset, access.size)
         ):
-            _note_shared(machine, access, address, offset, machine.mask, ())
+            counted = _note_shared(machine, access, address, offset, machine.mask, ())
             start = address.base + offset
             row = memory.shape[1]
-            if c is None:
-                return [
-                    np.ndarray((chunk.blocks, 1), dtype, memory, start + place * width, (row, 0)).copy()
-                    for place in range(access.count)
-                ]
+            shape: tuple[int, ...] = (chunk.blocks, 1)
+            strides: tuple[int, ...] = (row, 0)
+            if c is not None:
+                shape, strides = (chunk.blocks, *chunk.box[3:]), (row, c[2], c[1], c[0])
+            settled = settle(machine, access, name, counted)
+            if settled is not None:
+                settled.start, settled.shape, settled.strides = start, shape, strides
             return [
-                np.ndarray(
-                    (chunk.blocks, *chunk.box[3:]),
-                    dtype,
-                    memory,
-                    start + place * width,
-                    (row, c[2], c[1], c[0]),
-                )
-                .copy("C")
-                .reshape(chunk.blocks, -1)
+                np.ndarray(shape, dtype, memory, start + place * width, strides).copy("C").reshape(chunk.blocks, -1)
                 for place in range(access.count)
             ]
     lanes = Lanes(machine, address, offset)
@@ -64,8 +128,8 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
     ):
         return None
     mask = lanes.exact(machine)
-    _note_shared(machine, access, lanes.address, 0, mask, (), lanes.reach)
     reach = lanes.reach
+    counted = _note_shared(machine, access, lanes.address, 0, mask, (), reach)
     index = None if reach is None else reach.index.get(width)
     if index is None:
         index = lanes.fill(0)
@@ -74,11 +138,20 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
         index = index >> (width.bit_length() - 1)
         if reach is not None:
             reach.index[width] = index
+    if reach is not None:
+        settled = settle(machine, access, name, counted)
+        if settled is not None:
+            settled.index = index
+    return taken(memory, dtype, index, access.count)
+
+
+def taken(memory: Array, dtype: np.dtype[Any], index: Array, count: int) -> list[Array]:
+    """Return what lanes read from places of their blocks' memory, or with one row of them in each block's row."""
     if index.shape[0] == 1:
         view, index = memory.view(dtype), index[0]
-        return [view.take(index + place if place else index, axis=1) for place in range(access.count)]
+        return [view.take(index + place if place else index, axis=1) for place in range(count)]
     view = memory.reshape(-1).view(dtype)
-    return [view.take(index + place if place else index) for place in range(access.count)]
+    return [view.take(index + place if place else index) for place in range(count)]
 
 
 def load_remote(machine: Machine, access: MemoryOp, lanes: Lanes) -> list[Array] | None:
@@ -121,9 +194,10 @@ def _note_shared(
     mask: Array | None,
     data: Sequence[Value],
     reach: Reach | None = None,
-) -> None:
+) -> Settles | None:
+    counted = None
     if not machine.shared_races.asynchronous:  # the hardware counts no shared store for an asynchronous copy (LDGSTS)
-        machine.counters.shared(
+        counted = machine.counters.shared(
             access.numbers["shared"],
             address,
             offset,
@@ -144,6 +218,7 @@ def _note_shared(
         machine.cluster_races.log(access, own, broadcast(flat(address, offset, chunk), chunk.shape), lanes, access.size)
     if machine.trace is not None:
         machine.trace.record(machine, access, "shared", flat(address, offset, machine.chunk), mask)
+    return counted
 
 
 def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int, data: list[Value]) -> None:
@@ -151,6 +226,13 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
     chunk = machine.chunk
     memory = machine.shared
     dtype, width = access.dtype, access.width
+    name = name_of(machine, access, address, offset)
+    if name is not None:
+        settled = chunk.masks.settled.get(name)
+        if settled is not None and settled.chosen is not None:
+            settled.note(machine, access, machine.shared_races.stored(settled.entry, data))
+            scatter(machine, access, settled.chosen, machine.mask, data)
+            return
     least, most = access.shared_bounds or (0, machine.shared_size)
     if type(address) is Affine and address.low + offset >= 1 << 31:  # not a generic one, whose window is in `offset`
         address = values.signed(address, 32) or address
@@ -190,12 +272,39 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
     # A uniform address has a mask of one place; which lanes write still matters for the value.
     mask = lanes.exact(machine)
     reach = lanes.reach
-    _note_shared(machine, access, lanes.address, 0, mask, data, reach)
+    counted = _note_shared(machine, access, lanes.address, 0, mask, data, reach)
     view = memory.reshape(-1).view(dtype)
     index = None if reach is None else reach.index.get(-width)
     if index is None:
         index = (lanes.address + row_starts(chunk, memory)) >> (width.bit_length() - 1)
         if reach is not None:
             reach.index[-width] = index
+    if reach is not None and mask is not None and mask.shape == index.shape:
+        chosen = reach.chosen.get(width)
+        if chosen is None:
+            lanes_on = np.flatnonzero(mask)
+            chosen = reach.chosen[width] = index.reshape(-1)[lanes_on], lanes_on
+        if mask is machine.mask:
+            settled = settle(machine, access, name, counted)
+            if settled is not None:
+                settled.chosen = chosen
+        scatter(machine, access, chosen, mask, data)
+        return
     for place in range(access.count):
         put(view, index + place if place else index, as_array(data[place], dtype, chunk), mask)
+
+
+def scatter(
+    machine: Machine, access: MemoryOp, chosen: tuple[Array, Array], mask: Array | None, data: Sequence[Value]
+) -> None:
+    """Write elements to the places in shared memory of the lanes of a full mask, each given as flat indices."""
+    places, lanes = chosen
+    view = machine.shared.reshape(-1).view(access.dtype)
+    assert mask is not None
+    for place in range(access.count):
+        value = as_array(data[place], access.dtype, machine.chunk)
+        if value.size == 1:
+            value = value.reshape(())
+        else:
+            value = (value if value.shape == mask.shape else broadcast(value, mask.shape)).take(lanes)
+        view[places + place if place else places] = value

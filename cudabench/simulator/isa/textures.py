@@ -19,7 +19,7 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import Instruction, Operand, Vector
 from cudabench.simulator.textures import Texture
-from cudabench.simulator.values import DTYPES, INT64, UNSIGNED, Affine, Array, as_array, broadcast, canonical
+from cudabench.simulator.values import DTYPES, INT64, UNSIGNED, Affine, Array, as_array, broadcast, canonical, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -61,7 +61,7 @@ def bound(machine: Machine, handle: int, ins: Instruction, dimensions: int, laye
         numbers = [value.base]
     else:
         lanes = machine.lanes()
-        numbers = np.unique(broadcast(as_array(value, INT64, machine.chunk), machine.chunk.shape)[lanes]).tolist()
+        numbers = different(broadcast(as_array(value, INT64, machine.chunk), machine.chunk.shape)[lanes]).tolist()
     place = f"{machine.code.files.get(ins.location.file, '')}:{ins.location.line}"
     if len(numbers) > 1:
         raise KernelTrap(f"the lanes of a fetch at {place} use {len(numbers)} textures at once, which is undefined.")

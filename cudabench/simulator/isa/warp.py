@@ -59,7 +59,7 @@ def build_warp_sync(builder: Builder, ins: Instruction) -> Op:
 def by_warp(machine: Machine, array: Array) -> Array:
     """Return an array broadcast to (blocks or 1, warps, 32)."""
     chunk = machine.chunk
-    full = np.broadcast_to(array, (array.shape[0], chunk.threads))
+    full = broadcast(array, (array.shape[0], chunk.threads))
     return full.reshape(array.shape[0], chunk.warps, 32)
 
 
@@ -168,7 +168,8 @@ def _undefined(machine: Machine, location: Location, members: int | None, other:
 def _per_warp(machine: Machine, result: Array) -> Array:
     """Return (blocks, warps, 1) or (blocks, warps, 32) as (blocks, threads)."""
     shape = (result.shape[0], machine.chunk.warps, 32)
-    return np.ascontiguousarray(np.broadcast_to(result, shape)).reshape(result.shape[0], -1)
+    full = result if result.shape == shape else np.broadcast_to(result, shape)
+    return np.ascontiguousarray(full).reshape(result.shape[0], -1)
 
 
 @instruction("vote")

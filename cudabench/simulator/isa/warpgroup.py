@@ -32,7 +32,7 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse
 from cudabench.simulator.program.ptx import Immediate, Instruction, Operand, Vector
 from cudabench.simulator.program.warpgroups import Step
-from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Array, as_array, broadcast
+from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Array, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -103,7 +103,7 @@ class Matrix:
         if (words[mine] == first).all():
             return self.gather(machine, int(first), slice(None), mine, warps)[:, None]
         found: Array = np.zeros((chunk.blocks, len(warps), self.outer, self.depth), self.numbers(1).dtype)
-        for bits in np.unique(words[mine]).tolist():
+        for bits in different(words[mine]).tolist():
             for place in range(len(warps)):
                 chosen = mine[:, place] & (words[:, place] == bits)
                 if chosen.any():
@@ -132,7 +132,7 @@ class Matrix:
     def note(self, machine: Machine, places: Array, mine: Array, warps: Array) -> None:
         """Log the reads, 16 bytes a lane, each chunk for one lane of each warp group that multiplies."""
         chunk = machine.chunk
-        groups = np.unique(warps // _GROUP)
+        groups = different(warps // _GROUP)
         flat = places.reshape(-1)
         for group in groups.tolist():
             own = warps // _GROUP == group
