@@ -13,7 +13,7 @@ import numpy as np
 
 from cudabench.toolchain import includes, source
 from cudabench.toolchain.named import likely_argument
-from cudabench.toolchain.signatures import types_listed, types_of
+from cudabench.toolchain.signatures import TemplateParameter, types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.toolchain.tokens import spell, split, words_of
 from cudabench.userkernel import constants, host_launch, pointers, rows, tensor_maps, textures
@@ -27,7 +27,7 @@ from cudabench.userkernel.type_names import aliases_of
 ELEMENTS = "1048576"
 CHECKED = "10007"  # of `check`: arrays end within a block, where faults are
 SIDES = {2: "256", 3: "64"}  # of a problem with so many dimensions, or more
-SMALLER = ("4096", "1024", "256", "64")  # where a thread would loop, or an array reach, too far
+SMALLER = ("4096", "1024", "256", "64", "16")  # where a thread would loop, or an array reach, too far
 MOST_TRIPS, MOST_REACHED = 1 << 13, 1 << 24
 LEAST_PASSED_ON = 64  # elements of an array that a function is given, which may index it anyhow
 FEW_THREADS, FEW_THREADS_SIDE = 64, 16384  # a host's launch of so few takes as long as the problem has elements
@@ -69,14 +69,30 @@ def instance(kernel: KernelSource, file: SourceFile, launch: HostLaunch | None =
         for match in re.finditer(rf"\b{last}\s*<([\w\s,:]+)>\s*(?:<\s*<\s*<|\()", file.text)
     ]
     variadic = any(one.type.endswith("...") for one in kernel.template_parameters)
+    chosen = [one.default or _likely(one, kernel, file.text) for one in kernel.template_parameters]
     for words in named:
-        known = (
-            word in ("true", "false") or re.fullmatch(r"-?\d+", word) or source.numpy_dtype(word) for word in words
-        )
+        known = [bool(re.fullmatch(r"true|false|-?\d+", word) or source.numpy_dtype(word)) for word in words]
         if (len(words) == places or (variadic and len(words) >= places)) and all(known):
             return f"{name}<{', '.join(words)}>"
-    chosen = (one.default or likely_argument(one.type, file.text) for one in kernel.template_parameters)
+        if len(words) == places and any(known):  # in a function that is a template itself
+            chosen = [word if sure else one for word, sure, one in zip(words, known, chosen, strict=True)]
+            break
     return f"{name}<{', '.join(chosen)}>"
+
+
+def _likely(parameter: TemplateParameter, kernel: KernelSource, text: str) -> str:
+    """Return what a template may be given for a parameter: for a type that the kernel calls, a functor of the file."""
+    own = re.escape(parameter.name or "")
+    if own and parameter.type in ("typename", "class"):
+        member = re.search(rf"\b{own}\s*::\s*(\w+)\s*\(", kernel.text)
+        called = rf"\b{member[1]}" if member else r"\boperator\s*\(\s*\)"
+        if member or re.search(rf"\b{own}\s*(?:\(\s*\)|\{{\s*\}})\s*\(", kernel.text):
+            body = rf"\b(?:struct|class)\s+(\w+)\s*\{{[^{{}}]*{called}\s*\("
+            functor = re.search(body, text)
+            if functor:
+                space = kernel.qualified_name.rpartition("::")[0]
+                return f"{space}::{functor[1]}" if space else functor[1]
+    return likely_argument(parameter.type, text)
 
 
 def example_line(
@@ -112,9 +128,12 @@ def example_line(
         if (text := _number(at, p, launch, aliases, own := p.name or f"arg{at}"))
     }
     passed |= {k: v for k, v in given.items() if k in extents}
-    side, reach = _side(side, kernel, name, file.text, extents, passed, _block(request, kernel, extents, launch, file.text))
+    side, reach = _side(
+        side, kernel, name, file.text, extents, passed, _block(request, kernel, extents, launch, file.text)
+    )
     values = {**dict.fromkeys(extents, side), **passed}
     sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
+    extents = [own for own in extents if sizes.get(own) != 0]  # none of an array
     threads = math.prod(launch.grid) * math.prod(launch.block) if launch and launch.grid and launch.block else 0
     words = []
     outputs = _outputs(kernel)
@@ -280,6 +299,8 @@ def _side(
     words = [spell(part) for part in split(words_of(name.partition("<")[2].rpartition(">")[0]), ",")]
     template = {one.name: word for one, word in zip(kernel.template_parameters, words, strict=False)}
     free = [own for own in extents if own not in passed]
+    if _rows(kernel.text, extents) == "1" and int(side) > int(SMALLER[0]):
+        side = SMALLER[0]
     for smaller in [side, *(one for one in SMALLER if int(one) < int(side))]:
         values = {**template, **dict.fromkeys(extents, smaller), **passed}
         sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
@@ -355,6 +376,8 @@ def _launch(
     block = own + [1] * (wide - len(own)) if launch and launch.block else own
     if launch and launch.grid and launch.block:
         grid = _grid(launch.grid, block, sizes)
+    elif rows_ := _rows(kernel.text, extents) if wide == deep == 1 else "":
+        grid = rows_
     elif wide > 1 and len(extents) >= wide:
         sides = [*block, 1, 1]
         grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(extents[:wide], sides, strict=False))
@@ -378,6 +401,22 @@ def _block(
     block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if len(extents) >= deep else 1]
     room = _shared_room(kernel.text, text) if block == [256] else None
     return [room] if room else block
+
+
+def _rows(text: str, extents: Sequence[str]) -> str:
+    """Return the extent that a kernel takes a block each for, '' for one that takes a thread for each element."""
+    if not re.search(r"\bblockIdx\s*\.\s*x\b", text) or re.search(
+        r"\bblockIdx\s*\.\s*x\s*\)?\s*\*\s*\(?\s*(?:blockDim\b|\w+\s*\)?\s*\+\s*threadIdx)|\bblockDim\s*\.\s*x\s*\*",
+        text,
+    ):
+        return ""
+    own = ["blockIdx\\s*\\.\\s*x", *re.findall(r"\b(\w+)\s*=\s*blockIdx\s*\.\s*x\s*;", text)]
+    block = "|".join(own)
+    guarded = [one for one in extents if re.search(rf"\b(?:{block})\s*(?:<|>=)\s*{one}\b", text)]
+    lengths = [one for one in extents if re.search(rf"\b(?:{block})\s*\*\s*{one}\b|\b{one}\s*\*\s*(?:{block})\b", text)]
+    if lengths == list(extents):
+        return "1"
+    return (guarded or ([one for one in extents if one not in lengths] if lengths else []) or [""])[0]
 
 
 def _shared_room(kernel: str, text: str) -> int | None:

@@ -1,8 +1,8 @@
 """How far a kernel indexes its arrays, by the bounds that its own text sets: for lines that messages suggest.
 
 Indices are intervals: a number that is passed has its value, a name is bounded by what it is compared with (`i < n`, a
-loop's condition, `if (i >= n) return`) and by what it is set to. Where a block lies in the grid bounds nothing: a kernel
-without a guard shall be found out of bounds, not be given more room. What cannot be read needs nothing.
+loop's condition, `if (i >= n) return`) and by what it is set to. Where a block lies in the grid bounds nothing: a
+kernel without a guard shall be found out of bounds, not be given more room. What cannot be read needs nothing.
 """
 
 from __future__ import annotations
@@ -66,8 +66,10 @@ class Reach:
         return most
 
     def _loops(self) -> Iterator[tuple[int, int, str, str, str]]:
-        """Yield the loops that count up by one: where they start and end, their name, what it starts at, its condition."""
-        head = re.compile(r"\bfor \( ?(?:[\w:]+ )*?(\w+) ?= ?([^;]+?) ?; ?([^;]+?) ?; ?(?:\+\+ ?\1|\1 ?\+\+|\1 ?\+= ?1) ?\)")
+        """Yield the loops that count up by one: where they start and end, their name, its start, their condition."""
+        head = re.compile(
+            r"\bfor \( ?(?:[\w:]+ )*?(\w+) ?= ?([^;]+?) ?; ?([^;]+?) ?; ?(?:\+\+ ?\1|\1 ?\+\+|\1 ?\+= ?1) ?\)"
+        )
         for match in head.finditer(self.text.replace("for(", "for (")):
             stop = match.end()
             body = self.text.replace("for(", "for (")[stop:].lstrip()
@@ -129,19 +131,21 @@ class Reach:
             return {"threadIdx": (0, side - 1), "blockDim": (side, side)}.get(place[1])
         if name in self.sizes:
             return self.sizes[name], self.sizes[name]
-        constant = re.search(rf"(?:#\s*define\s+{name}\s+|\b(?:const|constexpr)\b[^;=(){{}}]*\b{name}\s*=\s*)\(?(\d+)\b", self.file)
+        constant = re.search(
+            rf"(?:#\s*define\s+{name}\s+|\b(?:const|constexpr)\b[^;=(){{}}]*\b{name}\s*=\s*)\(?(\d+)\b", self.file
+        )
         if constant:
             return int(constant[1]), int(constant[1])
-        bounds = [found for condition in self._conditions(name) if (found := self._tried(lambda c=condition: self._below(name, c)))]
-        set_ = [found for words in self._definitions(name) if (found := self._tried(lambda w=words: self.interval(w)))]
+        bounds = [found for words in self._conditions(name) if (found := self._tried(self._below, name, words))]
+        set_ = [found for words in self._definitions(name) if (found := self._tried(self.interval, words))]
         low = min([low for low, _ in set_] or [0])
         if bounds:
             return max(low, 0), max(high for _, high in bounds)
         return (low, max(high for _, high in set_)) if set_ and len(set_) == len(self._definitions(name)) else None
 
-    def _tried(self, read: Callable[[], Interval]) -> Interval | None:
+    def _tried(self, read: Callable[..., Interval], *words: str) -> Interval | None:
         try:
-            return read()
+            return read(*words)
         except Unread:
             return None
 
