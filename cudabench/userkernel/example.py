@@ -29,6 +29,8 @@ CHECKED = "10007"  # of `check`: arrays end within a block, where faults are
 SIDES = {2: "256", 3: "64"}  # of a problem with so many dimensions, or more
 SMALLER = ("4096", "1024", "256", "64", "16")  # where a thread would loop, or an array reach, too far
 MOST_TRIPS, MOST_REACHED = 1 << 13, 1 << 24
+MOST_OF_A_BLOCK = 1024
+TOGETHER = "32"  # blocks that wait for each other
 LEAST_PASSED_ON = 64  # elements of an array that a function is given, which may index it anyhow
 FEW_THREADS, FEW_THREADS_SIDE = 64, 16384  # a host's launch of so few takes as long as the problem has elements
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
@@ -83,15 +85,17 @@ def instance(kernel: KernelSource, file: SourceFile, launch: HostLaunch | None =
 def _likely(parameter: TemplateParameter, kernel: KernelSource, text: str) -> str:
     """Return what a template may be given for a parameter: for a type that the kernel calls, a functor of the file."""
     own = re.escape(parameter.name or "")
+    space = kernel.qualified_name.rpartition("::")[0]
     if own and parameter.type in ("typename", "class"):
         member = re.search(rf"\b{own}\s*::\s*(\w+)\s*\(", kernel.text)
         called = rf"\b{member[1]}" if member else r"\boperator\s*\(\s*\)"
         if member or re.search(rf"\b{own}\s*(?:\(\s*\)|\{{\s*\}})\s*\(", kernel.text):
-            body = rf"\b(?:struct|class)\s+(\w+)\s*\{{[^{{}}]*{called}\s*\("
-            functor = re.search(body, text)
-            if functor:
-                space = kernel.qualified_name.rpartition("::")[0]
-                return f"{space}::{functor[1]}" if space else functor[1]
+            call = re.search(rf"\b{own}\s*(?:\(\s*\)|\{{\s*\}})\s*\(([^;]*)\)\s*;", kernel.text)
+            wanted = len(split(words_of(call[1]), ",")) if call else 0
+            body = rf"\b(?:struct|class)\s+(\w+)\s*\{{[^{{}}]*{called}\s*\(([^()]*)\)"
+            for functor, taken in re.findall(body, text):
+                if not wanted or len(split(words_of(taken), ",")) == wanted:
+                    return f"{space}::{functor}" if space else functor
     return likely_argument(parameter.type, text)
 
 
@@ -120,6 +124,9 @@ def example_line(
     if unknown:
         extents = _extents(kernel, file.text, aliases)
         side = SIDES.get(min(len(extents), 3), CHECKED if command == "check" else ELEMENTS)
+        launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
+    if launch and launch.block and math.prod(launch.block) > MOST_OF_A_BLOCK:  # a thread for each element of a block
+        side = SIDES[2]
         launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     given = dict(text.partition("=")[::2] for text in request.arguments)
     passed = {
@@ -374,7 +381,9 @@ def _launch(
         wide = 1
     own = _block(request, kernel, extents, launch, text)
     block = own + [1] * (wide - len(own)) if launch and launch.block else own
-    if launch and launch.grid and launch.block:
+    if re.search(r"\bthis_grid\s*\(|\bgrid_group\b", kernel.text):
+        grid = TOGETHER  # all of them must run at once
+    elif launch and launch.grid and launch.block:
         grid = _grid(launch.grid, block, sizes)
     elif rows_ := _rows(kernel.text, extents) if wide == deep == 1 else "":
         grid = rows_
