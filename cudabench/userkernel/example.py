@@ -111,7 +111,7 @@ def example_line(
     request, file, kernel, aliases = _with_headers_nearby(request, file, kernel, aliases)
     name = kernel.expression or kernel.qualified_name
     extents = _extents(kernel, file.text, aliases)
-    side = SIDES.get(min(len(extents), 3), CHECKED if command == "check" else ELEMENTS)
+    side = SIDES.get(min(_dimensions(kernel, extents), 3), CHECKED if command == "check" else ELEMENTS)
     launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     if kernel.template_parameters and "<" not in name:
         name = instance(kernel, file, launch)
@@ -123,7 +123,7 @@ def example_line(
     aliases = {**aliases, **unknown}
     if unknown:
         extents = _extents(kernel, file.text, aliases)
-        side = SIDES.get(min(len(extents), 3), CHECKED if command == "check" else ELEMENTS)
+        side = SIDES.get(min(_dimensions(kernel, extents), 3), CHECKED if command == "check" else ELEMENTS)
         launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     if launch and launch.block and math.prod(launch.block) > MOST_OF_A_BLOCK:  # a thread for each element of a block
         side = SIDES[2]
@@ -387,9 +387,10 @@ def _launch(
         grid = _grid(launch.grid, block, sizes)
     elif rows_ := _rows(kernel.text, extents) if wide == deep == 1 else "":
         grid = rows_
-    elif wide > 1 and len(extents) >= wide:
+    elif wide > 1 and _dimensions(kernel, extents) >= wide:
         sides = [*block, 1, 1]
-        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(extents[:wide], sides, strict=False))
+        every = extents[:wide] if len(extents) > 1 else [*extents] * wide
+        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(every, sides, strict=False))
     else:
         grid = f"cdiv({count},{block[0]})"
     return ["--grid", request.grid or grid, "--block", request.block or ",".join(map(str, own))]
@@ -407,7 +408,7 @@ def _block(
             own.pop()
         return own
     deep = _axes(kernel.text, "threadIdx")
-    block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if len(extents) >= deep else 1]
+    block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if _dimensions(kernel, extents) >= deep else 1]
     room = _shared_room(kernel.text, text) if block == [256] else None
     return [room] if room else block
 
@@ -426,6 +427,11 @@ def _rows(text: str, extents: Sequence[str]) -> str:
     if lengths == list(extents):
         return "1"
     return (guarded or ([one for one in extents if one not in lengths] if lengths else []) or [""])[0]
+
+
+def _dimensions(kernel: KernelSource, extents: Sequence[str]) -> int:
+    """Return how many dimensions a problem has: its extents, or the threads' axes where one extent is all sides."""
+    return len(extents) if len(extents) != 1 else max(1, _axes(kernel.text, "threadIdx"))
 
 
 def _shared_room(kernel: str, text: str) -> int | None:
