@@ -91,6 +91,70 @@ FILES = {
         "  count<<<n / 64, 64>>>(b, d, n); }",
         ["bins=int32[8]:zeros", "data=int32[n]:random", "--grid cdiv(n,64)"],
     ),
+    "offsets of rows, which rise, and the columns between them": (
+        "__global__ void rows(const int *first, const int *column, const float *x, float *y, int n) {\n"
+        "  int row = blockIdx.x * blockDim.x + threadIdx.x; if (row >= n) return; float sum = 0;\n"
+        "  for (int at = first[row]; at < first[row + 1]; at++) sum += x[column[at]]; y[row] = sum; }",
+        ["first=int32[n+1]:i0", "column=int32[n]:random", "y=float32[n]:zeros"],
+    ),
+    "an index that goes a step further than the product of the extents": (
+        "__global__ void walk(const float *noise, float *path, int length, int walkers) {\n"
+        "  int who = blockIdx.x * blockDim.x + threadIdx.x; if (who >= walkers) return; path[who] = 0;\n"
+        "  for (int t = 0; t < length; t++)\n"
+        "    path[(t + 1) * walkers + who] = path[t * walkers + who] + noise[t * walkers + who]; }",
+        ["path=float32[(length+1)*walkers]", "noise=float32[length*walkers]:random"],
+    ),
+    "a square of the one extent": (
+        "__global__ void product(const float *a, const float *b, float *c, int n) {\n"
+        "  int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n && j < n) { float s = 0; for (int k = 0; k < n; k++) s += a[i * n + k] * b[k * n + j];\n"
+        "    c[i * n + j] = s; } }",
+        ["a=float32[n*n]:random", "c=float32[n*n]:zeros", "n=256"],
+    ),
+    "a block for each row": (
+        "__global__ void centre(float *x, int rows, int columns) { __shared__ float s[256]; int row = blockIdx.x;\n"
+        "  float sum = 0; for (int j = threadIdx.x; j < columns; j += 256) sum += x[row * columns + j];\n"
+        "  s[threadIdx.x] = sum; __syncthreads();\n"
+        "  if (threadIdx.x == 0) { for (int k = 1; k < 256; k++) sum += s[k]; x[row * columns] -= sum; } }",
+        ["--grid rows", "--block 256", "x=float32[rows*columns]"],
+    ),
+    "a launch by a pointer to the kernel": (
+        "template <int K> __global__ void wide(float *x, int n) { __shared__ float s[96]; s[threadIdx.x] = K;\n"
+        "  int i = blockIdx.x * 96 + threadIdx.x; __syncthreads(); if (i < n) x[i] = x[i] + s[95 - threadIdx.x]; }\n"
+        "typedef void (*chosen_t)(float *, int);\nstatic chosen_t choose(int k) { if (k == 1) return wide<1>;\n"
+        "  return wide<2>; }\nvoid go(float *x, int n) { chosen_t chosen = choose(2); dim3 block(96);\n"
+        "  dim3 grid((n + 95) / 96); chosen<<<grid, block>>>(x, n); }",
+        ["--block 96", "--grid cdiv(n,96)"],
+    ),
+    "the functor that takes as many as the kernel gives": (
+        "namespace ops { struct Negate { __device__ float operator()(float a) { return -a; } };\n"
+        "struct Add { __device__ float operator()(float a, float b) { return a + b; } };\n"
+        "template <typename F> __global__ void map(float *x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) x[i] = F()(x[i], 1.f); }\n}",
+        ["--kernel ops::map<ops::Add>"],
+    ),
+    "constants of a length that a constant has": (
+        "const unsigned MOST = 64u;\n__constant__ float taps[MOST];\n"
+        "__global__ void fir(float *x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) x[i] = x[i] * taps[i % MOST]; }",
+        ["--const taps=float32[64]:random"],
+    ),
+    "a block that the number of elements would be too large for": (
+        "__global__ void show(int n, float *x) { if (threadIdx.x < n) x[threadIdx.x] = x[threadIdx.x] + n; }\n"
+        "void go(int n, float *x) { show<<<1, 2 * n>>>(n, x); }",
+        ["--grid 1", "--block 512", "n=256"],
+    ),
+    "an array that a function is given": (
+        "__device__ void rotate(float *p) { float t = p[0]; p[0] = p[1]; p[1] = p[2]; p[2] = t; }\n"
+        "__global__ void turn(float *p) { rotate(p); }\nvoid go(float *p) { turn<<<1, 1>>>(p); }",
+        ["--grid 1", "--block 1", "p=float32[64]"],
+    ),
+    "all blocks at once": (
+        "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
+        "__global__ void twice(float *x, int n) { cg::grid_group all = cg::this_grid();\n"
+        "  for (int i = all.thread_rank(); i < n; i += all.size()) x[i] *= 2; all.sync(); }",
+        ["--grid 32"],
+    ),
 }
 
 

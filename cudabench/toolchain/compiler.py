@@ -232,6 +232,8 @@ def _may_be_languages(refused: Refused) -> bool:
     faults = diagnostics.faults(refused.log)
     if any(word in fault.shown for fault in faults for word in (*new, "<=>", "explicit(")):
         return True
+    if refused.emptied and faults and undefined.match(faults[0].message):
+        return False  # a name of a header that is missing, and the rest follows from it
     return not all(undefined.match(fault.message) or plain.match(fault.message) for fault in faults)
 
 

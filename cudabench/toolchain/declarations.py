@@ -88,7 +88,8 @@ class _Reader(Scan):
             macro_end = self._definition_by_macro(position, macros)
             if macro_end is not None:
                 head, last = self.tokens[position : macro_end + 1], macro_end
-                found.append(self._declaration(head, head, macros, function=True))
+                function = bool({"{", "template"} & macros[head[0].text])
+                found.append(self._declaration(head, head, macros, function=function))
                 position = last + 1
                 continue
             head, closing = self.head(position)
@@ -128,9 +129,9 @@ class _Reader(Scan):
         return Declaration(head[0].start, whole[-1].end, first, every, function, members)
 
     def _definition_by_macro(self, position: int, macros: Mapping[str, frozenset[str]]) -> int | None:
-        """The closing bracket of `MACRO(...)` where the macro writes bodies and so needs no semicolon, else None."""
+        """The closing bracket of `MACRO(...)` where the macro writes bodies or semicolons and needs none, else None."""
         words = [token.text for token in self.tokens[position : position + 2]]
-        if words[1:] != ["("] or "{" not in macros.get(words[0], ()):
+        if words[1:] != ["("] or not {"{", ";"} & set(macros.get(words[0], ())):
             return None
         depth = 0
         for index in range(position + 1, len(self.tokens)):

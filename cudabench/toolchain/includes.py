@@ -34,13 +34,13 @@ class Included:
 def nearby(name: str, path: str | Path) -> Path | None:
     """Return the folder that has a header, of those that lie around a source as projects have them; None if none has.
 
-    These are the source's own, the three above it, and their `include`, `inc`, `common` and `src`.
+    These are the source's own, the three above it, and their `include`, `includes`, `inc`, `common` and `src`.
     """
     if Path(name).is_absolute():
         return None
     own = Path(path).parent
     for folder in (own, own / "..", own / ".." / "..", own / ".." / ".." / ".."):
-        for below in ("", "include", "inc", "common", "Common", "src"):
+        for below in ("", "include", "includes", "inc", "common", "Common", "src"):
             if (folder / below / name).is_file():
                 return Path(os.path.normpath(folder / below))
     return None

@@ -208,7 +208,15 @@ def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
     texts["cudaTypedefs.h"] = '#include "cuda.h"\n'
     for name in _FORWARDED.split():
         texts[name] = f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n" if forward else ""
-    members = [*_STANDARD_MATHS.split(), *re.findall(r"(\w+_t);", _INTEGERS), "size_t", "ptrdiff_t"]
+    members = [
+        *_STANDARD_MATHS.split(),
+        *re.findall(r"(\w+_t);", _INTEGERS),
+        "size_t",
+        "ptrdiff_t",
+        "printf",
+        "memcpy",
+        "memset",
+    ]
     standard = "namespace std {\n" + "".join(f"using ::{member};\n" for member in members) + "}\n"
     # Each macro guarded, so that a file may define its own.
     macros = re.sub(r"^(#define (\w+).*)$", r"#ifndef \2\n\1\n#endif", _FIXED + _LIMITS + _FLOATS + _MATHS, flags=re.M)

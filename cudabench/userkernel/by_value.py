@@ -153,7 +153,8 @@ def _body(text: str, start: int) -> str | None:
 def _struct(ctype: str, body: str, asked: int, text: str, aliases: Mapping[str, str], depth: int) -> Layout | None:
     members: list[tuple[str, int, Layout]] = []
     offset, align = 0, max(asked, 1)
-    body = _members_alone(body)
+    body, named = _own_names(_members_alone(body))
+    aliases = {**aliases, **named}
     if re.search(r"\b(virtual|union|struct|class|template|using|typedef|enum|friend)\b|[(){}]|:[^:]", body):
         return None  # tables of functions, unions, nested declarations: the bytes of a file
     for line in filter(None, (part.strip() for part in body.split(";"))):
@@ -201,6 +202,18 @@ def _struct(ctype: str, body: str, asked: int, text: str, aliases: Mapping[str, 
     if not members:
         return None
     return Layout(ctype, -(-offset // align) * align, align, members=tuple(members))
+
+
+def _own_names(body: str) -> tuple[str, dict[str, str]]:
+    """Return the body of a struct without its plain typedefs, and what they make of names."""
+    own = {}
+    for pattern, order in ((r"\busing\s+(\w+)\s*=\s*([\w:\s]+?)\s*;", 1), (r"\btypedef\s+([\w:\s]+?)\s+(\w+)\s*;", -1)):
+        for match in re.finditer(pattern, body):
+            name, meaning = match.groups()[::order]
+            if not re.match(r"(?:struct|union|enum|typename)\b", meaning):
+                own[name] = meaning
+                body = body.replace(match[0], ";", 1)
+    return body, own
 
 
 def _members_alone(body: str) -> str:

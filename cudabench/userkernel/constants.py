@@ -121,7 +121,7 @@ def like(name: str, file: SourceFile, aliases: Mapping[str, str], value: str = "
     """Return a value that --const would take for a variable: `value` for a number, random contents for an array."""
     ctype, extents, _ = declared(file)[name]
     dtype, vector = source.numpy_dtype(ctype, aliases), source.vector_type(ctype, aliases)
-    shape = ",".join(part for part in re.split(r"[\[\]]+", extents) if part)
+    shape = ",".join(_extent(part, file.text, aliases) for part in re.split(r"[\[\]]+", extents) if part)
     if dtype and not extents:
         return value or ("2.5" if np.dtype(dtype).kind == "f" else "1")
     if dtype:
@@ -131,6 +131,18 @@ def like(name: str, file: SourceFile, aliases: Mapping[str, str], value: str = "
         return f"{one}[{f'{shape},' if shape else ''}{many}]:random"
     layout = layout_of(ctype, file.text, aliases)
     return f"uint8[{f'{shape},' if shape else ''}{layout.size if layout else 'BYTES'}]:zeros"
+
+
+def _extent(text: str, file: str, aliases: Mapping[str, str]) -> str:
+    """Return an extent of a declaration with the file's own constants in numbers, as far as they are plain."""
+    for _ in range(4):
+        for name in re.findall(r"[^\W\d]\w*", text):
+            macro = rf"#[ \t]*define[ \t]+{name}[ \t]+\(?([\w+*-]+)"
+            known = re.search(rf"{macro}|\b(?:const|constexpr)\b[^;=(){{}}]*\b{name}\s*[={{]\s*([\w+*-]+)", file)
+            number = (known[1] or known[2]) if known else aliases.get(name, "")
+            if re.match(r"\d|\w+$", number) and number != name:
+                text = re.sub(rf"\b{name}\b", f"({number})" if re.search(r"[+*-]", number) else number, text)
+    return re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text)
 
 
 def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:

@@ -13,18 +13,25 @@ import numpy as np
 
 from cudabench.toolchain import includes, source
 from cudabench.toolchain.named import likely_argument
-from cudabench.toolchain.signatures import types_listed, types_of
+from cudabench.toolchain.signatures import TemplateParameter, types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
+from cudabench.toolchain.tokens import spell, split, words_of
 from cudabench.userkernel import constants, host_launch, pointers, rows, tensor_maps, textures
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.host_launch import HostLaunch
+from cudabench.userkernel.reach import Reach, is_offsets
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.type_names import aliases_of
 
 ELEMENTS = "1048576"
 CHECKED = "10007"  # of `check`: arrays end within a block, where faults are
 SIDES = {2: "256", 3: "64"}  # of a problem with so many dimensions, or more
+SMALLER = ("4096", "1024", "256", "64", "16")  # where a thread would loop, or an array reach, too far
+MOST_TRIPS, MOST_REACHED = 1 << 13, 1 << 24
+MOST_OF_A_BLOCK = 1024
+TOGETHER = "32"  # blocks that wait for each other
+LEAST_PASSED_ON = 64  # elements of an array that a function is given, which may index it anyhow
 FEW_THREADS, FEW_THREADS_SIDE = 64, 16384  # a host's launch of so few takes as long as the problem has elements
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
 SHARED_BYTES = "16384"  # where the kernel declares dynamic shared memory
@@ -64,14 +71,32 @@ def instance(kernel: KernelSource, file: SourceFile, launch: HostLaunch | None =
         for match in re.finditer(rf"\b{last}\s*<([\w\s,:]+)>\s*(?:<\s*<\s*<|\()", file.text)
     ]
     variadic = any(one.type.endswith("...") for one in kernel.template_parameters)
+    chosen = [one.default or _likely(one, kernel, file.text) for one in kernel.template_parameters]
     for words in named:
-        known = (
-            word in ("true", "false") or re.fullmatch(r"-?\d+", word) or source.numpy_dtype(word) for word in words
-        )
+        known = [bool(re.fullmatch(r"true|false|-?\d+", word) or source.numpy_dtype(word)) for word in words]
         if (len(words) == places or (variadic and len(words) >= places)) and all(known):
             return f"{name}<{', '.join(words)}>"
-    chosen = (one.default or likely_argument(one.type, file.text) for one in kernel.template_parameters)
+        if len(words) == places and any(known):  # in a function that is a template itself
+            chosen = [word if sure else one for word, sure, one in zip(words, known, chosen, strict=True)]
+            break
     return f"{name}<{', '.join(chosen)}>"
+
+
+def _likely(parameter: TemplateParameter, kernel: KernelSource, text: str) -> str:
+    """Return what a template may be given for a parameter: for a type that the kernel calls, a functor of the file."""
+    own = re.escape(parameter.name or "")
+    space = kernel.qualified_name.rpartition("::")[0]
+    if own and parameter.type in ("typename", "class"):
+        member = re.search(rf"\b{own}\s*::\s*(\w+)\s*\(", kernel.text)
+        called = rf"\b{member[1]}" if member else r"\boperator\s*\(\s*\)"
+        if member or re.search(rf"\b{own}\s*(?:\(\s*\)|\{{\s*\}})\s*\(", kernel.text):
+            call = re.search(rf"\b{own}\s*(?:\(\s*\)|\{{\s*\}})\s*\(([^;]*)\)\s*;", kernel.text)
+            wanted = len(split(words_of(call[1]), ",")) if call else 0
+            body = rf"\b(?:struct|class)\s+(\w+)\s*\{{[^{{}}]*{called}\s*\(([^()]*)\)"
+            for functor, taken in re.findall(body, text):
+                if not wanted or len(split(words_of(taken), ",")) == wanted:
+                    return f"{space}::{functor}" if space else functor
+    return likely_argument(parameter.type, text)
 
 
 def example_line(
@@ -86,7 +111,7 @@ def example_line(
     request, file, kernel, aliases = _with_headers_nearby(request, file, kernel, aliases)
     name = kernel.expression or kernel.qualified_name
     extents = _extents(kernel, file.text, aliases)
-    side = SIDES.get(min(len(extents), 3), CHECKED if command == "check" else ELEMENTS)
+    side = SIDES.get(min(_dimensions(kernel, extents), 3), CHECKED if command == "check" else ELEMENTS)
     launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     if kernel.template_parameters and "<" not in name:
         name = instance(kernel, file, launch)
@@ -98,16 +123,24 @@ def example_line(
     aliases = {**aliases, **unknown}
     if unknown:
         extents = _extents(kernel, file.text, aliases)
-        side = SIDES.get(min(len(extents), 3), CHECKED if command == "check" else ELEMENTS)
+        side = SIDES.get(min(_dimensions(kernel, extents), 3), CHECKED if command == "check" else ELEMENTS)
+        launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
+    if launch and launch.block and math.prod(launch.block) > MOST_OF_A_BLOCK:  # a thread for each element of a block
+        side = SIDES[2]
         launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     given = dict(text.partition("=")[::2] for text in request.arguments)
-    values = {
+    passed = {
         own: text
         for at, p in enumerate(kernel.parameters)
         if (text := _number(at, p, launch, aliases, own := p.name or f"arg{at}"))
     }
-    values = {**dict.fromkeys(extents, side), **values, **{k: v for k, v in given.items() if k in extents}}
+    passed |= {k: v for k, v in given.items() if k in extents}
+    side, reach = _side(
+        side, kernel, name, file.text, extents, passed, _block(request, kernel, extents, launch, file.text)
+    )
+    values = {**dict.fromkeys(extents, side), **passed}
     sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
+    extents = [own for own in extents if sizes.get(own) != 0]  # none of an array
     threads = math.prod(launch.grid) * math.prod(launch.block) if launch and launch.grid and launch.block else 0
     words = []
     outputs = _outputs(kernel)
@@ -123,10 +156,19 @@ def example_line(
             many = _elements(parameter, file.text, aliases)
             like = pointers.like(parameter, aliases)
             nbytes = launch.nbytes.get(at) if launch else None
+            offsets = np.dtype(like).kind in "iu" if like != "bfloat16" else False
+            offsets = offsets and is_offsets(kernel.text, own)
             if nbytes and nbytes >= _itemsize(like):
                 shape = _named(nbytes // _itemsize(like), sizes)
             else:
                 shape = _shape(many * _spread(kernel.text, own), extents, sizes, threads, int(side))
+                least = max(many * reach.elements(own), LEAST_PASSED_ON if _passed_on(kernel.text, own) else 0)
+                if least > _count(shape, sizes):
+                    shape = _named(least, sizes)
+                elif offsets:
+                    shape += "+1"
+            if offsets:
+                start = "i0"  # rows of one element each
             if by_rows:
                 shape = ",".join(_sides(kernel.text, own, extents))
             value = f"{like}[{shape}]:{start}"
@@ -240,7 +282,45 @@ def _spread(text: str, name: str) -> int:
     """Return how many elements of an array lie between those of neighbours: 4 in `name[4 * i + 1]`."""
     inside = re.findall(rf"\b{name}\s*\[([^\[\];]*)\]", text)
     factors = [int(one) for part in inside for one in re.findall(r"(?:^|[\w)]\s*\*)\s*(\d+)\s*(?=$|[+*])", part)]
-    return max([one for one in factors if one <= 16] or [1])
+    return max([one for one in factors if 1 <= one <= 16] or [1])
+
+
+def _passed_on(text: str, name: str) -> bool:
+    """Return whether a kernel gives an array to a function as a whole."""
+    return bool(re.search(rf"[(,]\s*{name}\s*[,)]", text.partition("{")[2]))
+
+
+def _side(
+    side: str,
+    kernel: KernelSource,
+    name: str,
+    text: str,
+    extents: Sequence[str],
+    passed: Mapping[str, str],
+    block: Sequence[int],
+) -> tuple[str, Reach]:
+    """Return the extents that host code does not say, and how far arrays are reached with them.
+
+    A thread that loops over an extent, and an array that has its square, want a smaller one.
+    """
+    words = [spell(part) for part in split(words_of(name.partition("<")[2].rpartition(">")[0]), ",")]
+    template = {one.name: word for one, word in zip(kernel.template_parameters, words, strict=False)}
+    free = [own for own in extents if own not in passed]
+    if _rows(kernel.text, extents) == "1" and int(side) > int(SMALLER[0]):
+        side = SMALLER[0]
+    for smaller in [side, *(one for one in SMALLER if int(one) < int(side))]:
+        values = {**template, **dict.fromkeys(extents, smaller), **passed}
+        sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
+        reach = Reach(kernel.text, text, sizes, block)
+        reached = (reach.elements(p.name) for p in kernel.parameters if p.pointer and p.name)
+        if not free or (reach.trips() <= MOST_TRIPS and max(reached, default=0) <= MOST_REACHED):
+            return smaller, reach
+    return side, Reach(kernel.text, text, {}, block)
+
+
+def _count(shape: str, sizes: Mapping[str, int]) -> int:
+    """Return the elements of a shape as this module writes them."""
+    return math.prod(int(word) if word.isdigit() else sizes.get(word, 1) for word in shape.split("*"))
 
 
 def _named(count: int, sizes: Mapping[str, int]) -> str:
@@ -256,7 +336,10 @@ def _named(count: int, sizes: Mapping[str, int]) -> str:
     for name, value in large.items():
         if value >= 64 and count % value == 0 and count // value <= 16:
             return f"{count // value}*{name}"
-    return str(count)
+    for (first, one), (second, two) in pairs:
+        if (one + 1) * two == count:
+            return f"({first}+1)*{second}"
+    return next((f"{name}+1" for name, value in large.items() if value + 1 == count), str(count))
 
 
 def _shape(many: int, extents: Sequence[str], sizes: Mapping[str, int], threads: int, side: int) -> str:
@@ -296,23 +379,59 @@ def _launch(
     # `(blockIdx.x + blockIdx.y * gridDim.x) * blockDim.x + threadIdx.x` counts blocks in one row, however they lie.
     if deep == 1 and re.search(r"\bgridDim\s*\.\s*x\b", kernel.text):
         wide = 1
+    own = _block(request, kernel, extents, launch, text)
+    block = own + [1] * (wide - len(own)) if launch and launch.block else own
+    if re.search(r"\bthis_grid\s*\(|\bgrid_group\b", kernel.text):
+        grid = TOGETHER  # all of them must run at once
+    elif launch and launch.grid and launch.block:
+        grid = _grid(launch.grid, block, sizes)
+    elif rows_ := _rows(kernel.text, extents) if wide == deep == 1 else "":
+        grid = rows_
+    elif wide > 1 and _dimensions(kernel, extents) >= wide:
+        sides = [*block, 1, 1]
+        every = extents[:wide] if len(extents) > 1 else [*extents] * wide
+        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(every, sides, strict=False))
+    else:
+        grid = f"cdiv({count},{block[0]})"
+    return ["--grid", request.grid or grid, "--block", request.block or ",".join(map(str, own))]
+
+
+def _block(
+    request: UserRequest, kernel: KernelSource, extents: Sequence[str], launch: HostLaunch | None, text: str
+) -> list[int]:
+    """Return the threads of a block along its axes: as the host launches, or as the kernel has room for."""
+    if request.block and all(side.isdigit() for side in request.block.split(",")):
+        return [int(side) for side in request.block.split(",")]
     own = list(launch.block) if launch and launch.block else []
     if own:
         while own[-1:] == [1] and len(own) > 1:
             own.pop()
-        block = own + [1] * (wide - len(own))
-    else:
-        block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if len(extents) >= deep else 1]
-        room = _shared_room(kernel.text, text) if block == [256] else None
-        block = [room] if room else block
-    if launch and launch.grid and launch.block:
-        grid = _grid(launch.grid, block, sizes)
-    elif wide > 1 and len(extents) >= wide:
-        sides = [*block, 1, 1]
-        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(extents[:wide], sides, strict=False))
-    else:
-        grid = f"cdiv({count},{block[0]})"
-    return ["--grid", request.grid or grid, "--block", request.block or ",".join(map(str, own or block))]
+        return own
+    deep = _axes(kernel.text, "threadIdx")
+    block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if _dimensions(kernel, extents) >= deep else 1]
+    room = _shared_room(kernel.text, text) if block == [256] else None
+    return [room] if room else block
+
+
+def _rows(text: str, extents: Sequence[str]) -> str:
+    """Return the extent that a kernel takes a block each for, '' for one that takes a thread for each element."""
+    if not re.search(r"\bblockIdx\s*\.\s*x\b", text) or re.search(
+        r"\bblockIdx\s*\.\s*x\s*\)?\s*\*\s*\(?\s*(?:blockDim\b|\w+\s*\)?\s*\+\s*threadIdx)|\bblockDim\s*\.\s*x\s*\*",
+        text,
+    ):
+        return ""
+    own = ["blockIdx\\s*\\.\\s*x", *re.findall(r"\b(\w+)\s*=\s*blockIdx\s*\.\s*x\s*;", text)]
+    block = "|".join(own)
+    guarded = [one for one in extents if re.search(rf"\b(?:{block})\s*(?:<|>=)\s*{one}\b", text)]
+    lengths = [one for one in extents if re.search(rf"\b(?:{block})\s*\*\s*{one}\b|\b{one}\s*\*\s*(?:{block})\b", text)]
+    if lengths == list(extents):
+        return "1"
+    return (guarded or ([one for one in extents if one not in lengths] if lengths else []) or [""])[0]
+
+
+def _dimensions(kernel: KernelSource, extents: Sequence[str]) -> int:
+    """Return how many dimensions a problem has: its extents, or the threads' axes where one extent is all sides."""
+    return len(extents) if len(extents) != 1 else max(1, _axes(kernel.text, "threadIdx"))
 
 
 def _shared_room(kernel: str, text: str) -> int | None:

@@ -54,11 +54,12 @@ def find(
     it, and for all where the launch shall be `ragged`. A launch that is too large for a first look is made smaller by
     halving the numbers that it hangs on.
     """
-    if "<" not in text or not re.search(rf"\b{re.escape(kernel.name)}\b[^;{{}}]*?<\s*<\s*<", text):
+    by_name = re.search(rf"\b{re.escape(kernel.name)}\b[^;{{}}]*?<\s*<\s*<", text)
+    if not by_name and not re.search(rf"\b{re.escape(kernel.name)}\s*[<;,)][^;{{}}]*[;,}}]", text[kernel.end :]):
         return None
     host = _Host(Scan(text), aliases)
     best: HostLaunch | None = None
-    for at in host.launches(kernel.name):
+    for at in host.launches(kernel.name) or host.launches_by_pointer(len(kernel.parameters)):
         launch = host.read(at, kernel, assumed, ragged)
         if launch and (best is None or _known(launch) > _known(best)):
             best = launch
@@ -108,6 +109,20 @@ class _Host:
             else:
                 position = stop + 1
         self.outside.sort()
+
+    def launches_by_pointer(self, parameters: int) -> list[_Site]:
+        """Return the launches through a variable that holds a kernel, with as many arguments as one takes."""
+        heads = {at - 1 for at, word in enumerate(self.words) if word == "<" and self._is(at, "<<<")}
+        names = {self.words[at] for at in heads if _NAME.fullmatch(self.words[at])}
+        held = {one for one in names if self._is_declared(one)}
+        return [site for name in sorted(held) for site in self.launches(name) if len(site.arguments) == parameters]
+
+    def _is_declared(self, name: str) -> bool:
+        """Return whether a name is a variable: `name = words`, or a function's parameter."""
+        return any(
+            word == name and self.words[at + 1 : at + 2] in (["="], [";"], [","], [")"])
+            for at, word in enumerate(self.words)
+        )
 
     def launches(self, name: str) -> list[_Site]:
         """Return the launches of a kernel in the order of the text."""

@@ -65,7 +65,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     picked = [
         (source.resolved(kernel, aliases), name, outright, each)
         for each in requests
-        for kernel, name, outright in selected(file, written, each)
+        for kernel, name, outright in selected(file, written, each, command)
     ]
     kernels = [kernel for kernel, *_ in picked]
     for kernel in kernels:
@@ -220,21 +220,23 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 # Which kernels -------------------------------------------------------------------------------------------------------
 
 
-def selected(file: SourceFile, written: SourceFile, request: UserRequest) -> list[tuple[KernelSource, str, bool]]:
+def selected(
+    file: SourceFile, written: SourceFile, request: UserRequest, command: str = "run"
+) -> list[tuple[KernelSource, str, bool]]:
     """Return `select` of a file as the compiler reads it; a kernel that only its text shows is for the compiler."""
     try:
-        return select(file, request)
+        return select(file, request, command)
     except UsageError:
         if not request.kernels or file is written:
             raise
         try:
-            return select(written, request)
+            return select(written, request, command)
         except UsageError:
             pass
         raise
 
 
-def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, str, bool]]:
+def select(file: SourceFile, request: UserRequest, command: str = "run") -> list[tuple[KernelSource, str, bool]]:
     """Return the kernels of a file that are asked for, each with the name in the report and whether it was named."""
     if not request.kernels:
         try:
@@ -244,14 +246,14 @@ def select(file: SourceFile, request: UserRequest) -> list[tuple[KernelSource, s
                 raise
             aliases = aliases_of(file, request.defines, request.include)
             easy = (k for k in file.kernels if _easy(k, file, aliases))
-            example = example_line(request, file, next(easy, file.kernels[0]), aliases)
+            example = example_line(request, file, next(easy, file.kernels[0]), aliases, command)
             raise UsageError(_with_line(str(error), example)) from None
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[KernelSource, str, bool]] = {}
     for name in request.kernels:
         glob = not set(name) & set("<(") and bool(set(name) & set("*?["))
         if name != "all" and not glob:
-            kernel = _found(file, name, request)
+            kernel = _found(file, name, request, command)
             picked[kernel.expression] = (kernel, name.strip(), True)
             continue
         found = [
@@ -282,7 +284,7 @@ def _easy(kernel: KernelSource, file: SourceFile, aliases: Mapping[str, str]) ->
     )
 
 
-def _found(file: SourceFile, name: str, request: UserRequest) -> KernelSource:
+def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> KernelSource:
     """Return `source.find`; where it names a template without its arguments, the error has a line with them."""
     try:
         return source.find(file, name)
@@ -290,7 +292,7 @@ def _found(file: SourceFile, name: str, request: UserRequest) -> KernelSource:
         own = [kernel for kernel in file.kernels if name.strip() in (kernel.name, kernel.qualified_name)]
         if len(own) != 1 or not own[0].template_parameters:
             raise
-        example = example_line(request, file, own[0], aliases_of(file, request.defines, request.include))
+        example = example_line(request, file, own[0], aliases_of(file, request.defines, request.include), command)
         raise UsageError(_with_line(str(error), example)) from None
 
 

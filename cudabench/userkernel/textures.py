@@ -50,6 +50,10 @@ class TextureArray(Array):
 def check_no_reference(file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]) -> None:
     """Raise CudabenchError where a kernel, or a function that it calls, reads a texture reference of the file."""
     references = {match[2]: match[1].split(",") for match in _REFERENCE.finditer(file.text)}
+    for named in re.finditer(r"\btypedef\s+texture\s*<([^;<>{}]*)>\s*(\w+)\s*;", file.text):
+        references.pop(named[2], None)
+        for one in re.findall(rf"(?<![\w<]){named[2]}\s+(\w+)\s*;", file.text):
+            references[one] = named[1].split(",")
     if not references:
         return
     read = sorted(reached.names(file.text, kernel) & set(references))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 FLOATS = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2", "f32x2")
+SPARSE = 8  # one lane of so many active, and a costly function is computed for those alone
 _F32, _F64 = rounding.F32, rounding.F64
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 Function = Callable[..., Array]
@@ -122,7 +123,18 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
         registers, chunk = machine.registers, machine.chunk
         machine.put(target, compute(*[as_array(registers[source], dtype, chunk) for source in sources]))
 
-    return run
+    def run_where_active(machine: Machine) -> None:
+        mask = machine.mask
+        values = [as_array(machine.registers[source], dtype, machine.chunk) for source in sources]
+        shape = np.broadcast_shapes(*(value.shape for value in values))
+        if mask is None or mask.shape != shape or SPARSE * np.count_nonzero(mask) > mask.size:
+            machine.put(target, compute(*values))
+            return
+        result = np.zeros(mask.shape, dtype=dtype)
+        result[mask] = compute(*[np.broadcast_to(value, mask.shape)[mask] for value in values])
+        machine.put(target, result)
+
+    return run_where_active if function is rounding.fma64 else run
 
 
 def counted(builder: Builder, ins: Instruction, run: Run) -> Run:

@@ -6,6 +6,7 @@ rounded once; where float64 ends, in whole numbers (`exact`).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,24 @@ def _mend(result: Array, x: Array, y: Array, z: Array, where: Array) -> None:
 
 
 def fma64(x: Array, y: Array, z: Array) -> Array:
-    """Return x * y + z with one rounding; float64 arrays that broadcast (Boldo, Melquiond, IEEE Trans. Comp. 2008)."""
+    """Return x * y + z with one rounding; float64 arrays that broadcast (Boldo, Melquiond, IEEE Trans. Comp. 2008).
+
+    Large arrays go through in pieces that stay in the cache.
+    """
+    shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
+    size = math.prod(shape)
+    if size <= TILE or len(shape) != 2:
+        return _fma64(x, y, z)
+    x, y, z = (broadcast(value, shape) for value in (x, y, z))
+    result: Array = np.empty(shape, dtype=F64)
+    rows = max(1, TILE // shape[1])
+    for start in range(0, shape[0], rows):
+        piece = slice(start, start + rows)
+        result[piece] = _fma64(x[piece], y[piece], z[piece])
+    return result
+
+
+def _fma64(x: Array, y: Array, z: Array) -> Array:
     high, low = two_product(x, y)
     plain = high + z
     top, rest = two_sum(np.broadcast_to(z, high.shape) if z.shape != high.shape and z.size < high.size else z, low)
