@@ -149,7 +149,7 @@ def brief() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def one_look_at_the_checkout() -> Iterator[None]:
-    """Ask git once of the checkout, and of a file that it does not hold: two processes less for each of a thousand runs."""
+    """Ask git once of the checkout, and of each file that it does not hold: two processes less for most runs."""
     root = Path(__file__).resolve().parent.parent
     ask, known = provenance.git, dict[Path | None, Any]()
     words = ["git", "-C", str(root), "ls-files", "-z"]
