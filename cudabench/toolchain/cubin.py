@@ -12,10 +12,11 @@ import io
 import re
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from elftools.elf.elffile import ELFFile
 
@@ -73,10 +74,9 @@ def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
     Line information, file names and the rest of the file do not count. An entry without code of its own counts as
     empty.
     """
-    elf, digest = _open(cubin), hashlib.sha256()
+    digest = hashlib.sha256()
     for entry in wanted:
-        section = elf.get_section_by_name(f".text.{entry}")
-        code = section.data() if section is not None else b""
+        code = _code(cubin).get(entry, b"")
         digest.update(len(code).to_bytes(8, "little") + code)
     return digest.hexdigest()
 
@@ -127,12 +127,25 @@ def registers(cubin: bytes, entry: str) -> int | None:
     They stand in `.nv.info`, a list of attributes: a byte of format, a byte of kind, and for the format of sized values
     two bytes of size and the value; the kind 0x2f has the number of a symbol and the registers of its code.
     """
+    return _registers(cubin).get(entry)
+
+
+@lru_cache(maxsize=16)
+def _code(cubin: bytes) -> Mapping[str, bytes]:
+    """Return the machine code of each entry; a cubin is asked again and again for its parts."""
+    prefix = ".text."
+    return {s.name.removeprefix(prefix): s.data() for s in _open(cubin).iter_sections() if s.name.startswith(prefix)}
+
+
+@lru_cache(maxsize=16)
+def _registers(cubin: bytes) -> Mapping[str, int]:
     from elftools.elf.sections import SymbolTableSection
 
     elf = _open(cubin)
     section, table = elf.get_section_by_name(".nv.info"), elf.get_section_by_name(".symtab")
+    found: dict[str, int] = {}
     if section is None or not isinstance(table, SymbolTableSection):
-        return None
+        return found
     data, at = section.data(), 0
     while at + 4 <= len(data):
         form, kind, size = struct.unpack_from("<BBH", data, at)
@@ -141,10 +154,9 @@ def registers(cubin: bytes, entry: str) -> int | None:
             continue  # the value stands in place of the size
         if kind == _REGISTERS and size == 8:
             symbol, count = struct.unpack_from("<II", data, at)
-            if table.get_symbol(symbol).name == entry:
-                return int(count)
+            found.setdefault(table.get_symbol(symbol).name, int(count))
         at += size
-    return None
+    return found
 
 
 def plain_name(symbol: str) -> str:

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudabench import simulator
-from cudabench.simulator.count import atomics, banks
+from cudabench.simulator import values
+from cudabench.simulator.count import atomics, banks, counters
 
 
 def brute(addresses: list[int], width: int) -> tuple[int, int]:
@@ -180,3 +181,24 @@ def test_column_reads_of_a_padded_tile(launch: Callable[..., Any], pad: int, wav
     column = next(access for access in report.accesses if access.space == "shared" and access.op == "load")
     assert column[5:10] == (32, None, None, 32 * wavefronts, 32)
     assert column.line == 5
+
+
+@given(
+    size=st.sampled_from([1, 2, 4, 8, 16, 32]),
+    places=st.lists(st.integers(0, 40), min_size=32, max_size=32),
+    on=st.lists(st.booleans(), min_size=32, max_size=32),
+)
+def test_a_warp_alone_counts_as_one_of_several(size: int, places: list[int], on: list[bool]) -> None:
+    """The few addresses of one warp are counted in another way than those of many, and the same."""
+    addresses, mask = np.array([places]) * size, np.array([on])
+    pieces, ideal = counters.sectors(addresses, size, mask)
+    assert counters.sectors(np.tile(addresses, 3), size, np.tile(mask, 3)) == (3 * pieces, 3 * ideal)
+    whole, packed = counters.sectors(addresses, size, None)
+    assert counters.sectors(np.tile(addresses, 2), size, None) == (2 * whole, 2 * packed)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, values.MANY + 1])
+def test_different_integers_are_those_of_numpy(count: int) -> None:
+    """Of few and of many values the different ones come in ascending order, each once."""
+    found = np.random.default_rng(count).integers(-9, 9, (1, count))
+    assert values.different(found).tolist() == np.unique(found).tolist()

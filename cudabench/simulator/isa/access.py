@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
+FEW = 32  # addresses, which a list tells more of sooner than an array
 SPACES = ("global", "shared", "local", "const", "param")
 COUNTED_AS = {"const": "constant", "param": "global"}
 
@@ -171,6 +174,9 @@ class Lanes:
                 shape = np.broadcast_shapes(address.shape, mask.shape)
                 address, mask = broadcast(address, shape), broadcast(mask, shape)
             address = address[mask]
+        if 0 < address.size <= FEW:
+            places = address.reshape(-1).tolist()
+            return min(places), max(places), reduce(or_, places)
         return int(address.min()), int(address.max()), int(np.bitwise_or.reduce(address, axis=None))
 
     def fill(self, value: int) -> Array:

@@ -12,6 +12,7 @@ from cudabench.simulator.check.races import LogEntry
 from cudabench.simulator.clusters import REMOTE, Remote
 from cudabench.simulator.count.counters import AWAY, Settles
 from cudabench.simulator.isa.access import Lanes, MemoryOp, Reach, aligned, check, put
+from cudabench.simulator.masks import Masks
 from cudabench.simulator.memory import (
     flat,
 )
@@ -50,10 +51,10 @@ class Settled:
         machine.shared_races.append(entry, self.logged)
 
 
-def name_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Key | None:
+def name_of(machine: Machine, kept: Masks, access: MemoryOp, address: Value, offset: int) -> Key | None:
     """Return what a settled access is kept under; None where each is looked at by itself."""
-    kept, mask = machine.chunk.masks, machine.mask
-    if kept is None or not machine.settles or type(address) is not Affine or machine.shared_races.asynchronous:
+    mask = machine.mask
+    if not machine.settles or type(address) is not Affine or machine.shared_races.asynchronous:
         return None
     if mask is not None and id(mask) not in kept.names:
         return None
@@ -69,7 +70,7 @@ def settle(machine: Machine, access: MemoryOp, name: Key | None, counted: Settle
     entry = entries[-1]
     if not isinstance(entry, LogEntry) or entry.access is not access or entry.key is None:
         return None
-    logged = 64 if type(entry.address) is Affine else entry.address.nbytes
+    logged = 64 if isinstance(entry.address, Affine) else entry.address.nbytes
     logged += 0 if entry.mask is None else entry.mask.nbytes
     found = kept.settled[name] = Settled(counted, machine.warps, entry, logged)
     kept.note(256)
@@ -81,9 +82,10 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
     chunk = machine.chunk
     memory = machine.shared
     dtype, width = access.dtype, access.width
-    name = name_of(machine, access, address, offset)
-    if name is not None:
-        settled = chunk.masks.settled.get(name)
+    kept = chunk.masks
+    name = None if kept is None else name_of(machine, kept, access, address, offset)
+    if kept is not None and name is not None:
+        settled = kept.settled.get(name)
         if settled is not None:
             settled.note(machine, access, settled.entry)
             if settled.index is not None:
@@ -226,9 +228,10 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
     chunk = machine.chunk
     memory = machine.shared
     dtype, width = access.dtype, access.width
-    name = name_of(machine, access, address, offset)
-    if name is not None:
-        settled = chunk.masks.settled.get(name)
+    kept = chunk.masks
+    name = None if kept is None else name_of(machine, kept, access, address, offset)
+    if kept is not None and name is not None:
+        settled = kept.settled.get(name)
         if settled is not None and settled.chosen is not None:
             settled.note(machine, access, machine.shared_races.stored(settled.entry, data))
             scatter(machine, access, settled.chosen, machine.mask, data)
