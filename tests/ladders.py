@@ -180,7 +180,7 @@ def repeated(name: str, *kernels: str, runs: int = 2, **request: Any) -> list[st
         expected = operation.right(case.expects, case.problem, inputs)
         held = replace(case, constants=constants_of(operation, inputs))
         for run in range(1, runs + 1):
-            report = simulator().run(held, arrays, trace=False, progress=lambda fraction: None).report
+            report = simulator(assembled=False).run(held, arrays, trace=False, progress=lambda fraction: None).report
             wrong += [f"{case.kernel}, run {run}: {hazard.kind}, {hazard.message}" for hazard in report.hazards]
             wrong += [f"{text}, run {run}" for text in mismatches(operation, case, expected, arrays)]
             for buffer in operation.buffers(case.problem):

@@ -44,8 +44,8 @@ AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "a
 class Trail:
     """For each granule of a region the last block, as its number from 1 on, that accessed it, and with what."""
 
-    def __init__(self, granules: int, clusters: bool) -> None:
-        self.granules, self.clusters = granules, clusters
+    def __init__(self, granules: int) -> None:
+        self.granules = granules
         # By kind of access: the block, the access, how many barriers of its cluster the block had passed.
         self.kinds: dict[str, tuple[Array, Array, Array]] = {}
 
@@ -70,10 +70,12 @@ class Trail:
         if kind not in self.kinds:
             last, what = np.zeros((2, self.granules), np.int32)
             never = np.int32(0)
-            when = np.zeros(self.granules, np.int32) if self.clusters else np.broadcast_to(never, self.granules)
-            self.kinds[kind] = (last, what, when)
+            self.kinds[kind] = (last, what, np.broadcast_to(never, self.granules))
         last, what, when = self.kinds[kind]
         if passed is not None:
+            if not when.flags.writeable:  # the first since a block passed a barrier of its cluster
+                when = when.copy()
+                self.kinds[kind] = (last, what, when)
             when[granules] = passed[blocks]
         before = last[granules] if kind != "store" else None
         last[granules] = blocks
@@ -263,9 +265,7 @@ class GridRaces:
         """Return who accessed a region."""
         found = self.trails.get(region.base)
         if found is None:
-            found = self.trails[region.base] = Trail(
-                -(-region.size // self.width), self.machine.plan.cluster is not None
-            )
+            found = self.trails[region.base] = Trail(-(-region.size // self.width))
         return found
 
     def granules(self, start: Array, blocks: Array, each: int) -> tuple[Array, Array]:
