@@ -15,7 +15,7 @@ import re
 import stat
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -76,6 +76,10 @@ class Named:
         if other != option:
             raise UsageError(f"{option} {_short(path)} is the file that {other} writes too: name another file.")
 
+    def names(self) -> set[str]:
+        """Return the names, without their folders, of the files that options are to replace."""
+        return {file.name for file in self._replaced}
+
     def written(self, file: Path) -> None:
         """Note a file that is written from now on, and may be read back."""
         if file in self._replaced:
@@ -99,6 +103,16 @@ def note_read(path: str | Path) -> None:
     """Note a file that a command line reads. Raises UsageError where one of its options is to replace it."""
     if _named is not None:
         _named.reads(path)
+
+
+def note_shards(folder: Path, names: Iterable[str]) -> None:
+    """Note files of a folder that a command line has read, of which there may be many.
+
+    Raises UsageError where an option is to replace one.
+    """
+    if _named is not None:
+        for name in _named.names().intersection(names):
+            _named.reads(folder / name)
 
 
 def note_taken_up(path: Path) -> None:

@@ -225,6 +225,41 @@ def test_a_crash_of_the_compiler_is_a_failed_compile(
     assert compile_ptx(EMPTY, "k.cu", backend="nvrtc").ptx
 
 
+@needs_compiler
+def test_attempts_at_a_file_share_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text that is refused again and again, each time with less of it, and each time late, is not tried on and on."""
+    now, attempts = [0.0], []
+
+    def refuses(self: Any, job: Any, source: str, *_: Any, **__: Any) -> Any:
+        attempts.append(source)
+        now[0] += 0.4 * limits.compile_seconds()
+        at = 1 + next(number for number, line in enumerate(source.split("\n")) if "host" in line)
+        raise Refused(f'k.cu({at}): error: identifier "absent" is undefined\n\n1 error detected.')
+
+    monkeypatch.setattr(compiler.nvrtc.Nvrtc, "compile", refuses)
+    monkeypatch.setattr(compiler.time, "monotonic", lambda: now[0])
+    lines = "\n".join(f"static int host{number} = absent{number};" for number in range(30))
+    with pytest.raises(CompilerError, match="undefined"):
+        compile_ptx(f"{lines}\n{EMPTY}", "k.cu", backend="nvrtc")
+    assert len(attempts) == 3
+
+
+@needs_compiler
+def test_a_compiler_out_of_memory_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What macros make too large for NVRTC is said so, at once."""
+    log = b"k.cu(3): catastrophic error: out of memory\n"
+    asked = []
+
+    def answer(self: Any, request: Any, filename: str) -> dict[str, Any]:
+        asked.append(filename)
+        return {"log": log, "fault": "NVRTC_ERROR_COMPILATION"}
+
+    monkeypatch.setattr(nvrtc._Process, "answer", answer)
+    with pytest.raises(CompilerError, match="NVRTC ran out of memory"):
+        compile_ptx(EMPTY + "int main() { return 0; }", "k.cu", backend="nvrtc")
+    assert asked == ["k.cu"]
+
+
 @pytest.mark.parametrize("text", ["x", "0", "-1", "nan"])
 def test_a_time_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """A limit that is no number of seconds is refused."""

@@ -24,9 +24,21 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "k.cu").write_text(SOURCE)
     (folder / "link.cu").symlink_to("k.cu")
+    (folder / "with.cu").write_text('#include "half.h"\n' + SOURCE)
+    (folder / "half.h").write_text("static const float half_of_one = 0.5f;\n")
+    (folder / "far.cu").write_text('#include "far.h"\n' + SOURCE)
+    (folder / "inc").mkdir()
+    (folder / "inc" / "far.h").write_text("static const float half_of_one = 0.5f;\n")
+    (folder / "shards").mkdir()
     np.save(folder / "x.npy", np.ones(8, np.float32))
     assert cli.invoke(["vecadd", "-k", "naive", "-s", "64", *SIMULATED, "--json", str(folder / "base.json")]) == 0
+    shutil.copy(folder / "base.json", folder / "shards" / "one.json")
     return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return what the files below a folder hold."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -37,6 +49,22 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("run", *RUN, "--report", "k.cu"),
         ("run", *RUN, "--save", "x=k.cu"),
         ("run", *RUN, "--save", "x=x.npy"),
+        ("run", "with.cu", *RUN[1:5], "--arg", "x=@x.npy", "--arg", "n=8", *SIMULATED, "--json", "half.h"),
+        (
+            "run",
+            "far.cu",
+            "-I",
+            "inc",
+            *RUN[1:5],
+            "--arg",
+            "x=@x.npy",
+            "--arg",
+            "n=8",
+            *SIMULATED,
+            "--json",
+            "inc/far.h",
+        ),
+        ("fleet", "report", "shards", "--json", "shards/one.json"),
         ("check", *RUN, "--json", "./k.cu"),
         ("explain", *RUN[:-1], "--json", "k.cu"),
         ("vecadd", "--source", "k.cu", "-s", "64", *SIMULATED, "--json", "k.cu"),
@@ -58,8 +86,8 @@ def test_an_output_replaces_no_input(
     folder = tmp_path / "there"
     shutil.copytree(whole, folder, symlinks=True)
     monkeypatch.chdir(folder)
-    before = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    before = contents(folder)
     ran = cudabench(*words)
     assert ran.code == 2, ran.err
     assert re.search("would replace a file|writes too|name one file", ran.err), ran.err
-    assert {path.name: path.read_bytes() for path in sorted(folder.iterdir())} == before
+    assert contents(folder) == before

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from cudabench import children, interrupts
+from cudabench import children, interrupts, outputs
 from cudabench.cards import KINDS
 from cudabench.cards.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.errors import CudabenchError
@@ -125,7 +125,16 @@ def listed(folder: Path) -> list[str]:
 
 
 def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
-    """Yield what a folder's files hold, some hundred files at a time; many files are read by several processes."""
+    """Yield what a folder's files hold, some hundred files at a time; many files are read by several processes.
+
+    Raises UsageError where an option of the command line is to replace a shard.
+    """
+    for chunk in _read(folder, names):
+        outputs.note_shards(folder, (found.file for found in chunk.cards))
+        yield chunk
+
+
+def _read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
     processes = min(_processors(), len(chunks)) if children.POOLS else 1
     if len(names) < MANY or processes < 2:

@@ -19,6 +19,7 @@ from cudabench.simulator.values import (
     broadcast,
     different,
 )
+from cudabench.toolchain.diagnostics import readable
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -140,7 +141,7 @@ class Stack:
         return np.where(lanes, as_array(new, dtype, self.chunk), as_array(old, dtype, self.chunk))
 
     def _refuse(self, machine: Machine, site: Site) -> None:
-        names = " or ".join(sorted({callee.function.name for callee in site.callees}))
+        names = " or ".join(sorted({readable(callee.function.name) for callee in site.callees}))
         raise KernelTrap(
             f"kernel {machine.code.name} calls {names} in itself more than {DEEPEST} times: no GPU's stack holds that "
             "unless cudaLimitStackSize is raised far; does the recursion end?"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from cudabench.toolchain import (
     cache,
     diagnostics,
     includes,
+    limits,
     names,
     nvcc,
     nvrtc,
@@ -175,10 +177,10 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     """Return what the first attempt gives that a compiler takes: in C++17, then in C++20, unless `--std` says which.
 
     The error is that of the first language's last attempt. What ptxas refuses for an architecture's lack of what its
-    GPUs have is compiled for those.
+    GPUs have is compiled for those. No attempt begins once all of them took as long as one may.
     """
     try:
-        return _in_some_language(compilers, job)
+        return _in_some_language(compilers, job, time.monotonic() + limits.compile_seconds())
     except _AllRefused as refused:
         last = refused
     if architecture.refused_for_it(last.refusal.log, job):
@@ -194,21 +196,21 @@ class _AllRefused(Exception):
         self.refusal, self.tried = refusal, tried
 
 
-def _in_some_language(compilers: Sequence[Compiler], job: Job) -> Compiled:
+def _in_some_language(compilers: Sequence[Compiler], job: Job, ends: float) -> Compiled:
     languages = [job] if job.std else [job, replace(job, std="c++20")]
     if not job.std and re.search(r"\b(concept|requires)\b", job.source):
         languages.reverse()  # some NVRTC crash over a concept in C++17
     failed: list[tuple[Refused, Backend]] = []
     last: tuple[Refused, Backend] | None = None
     for language in languages:
-        if failed and not any(_may_be_languages(refused) for refused, _ in failed):
+        if failed and (time.monotonic() > ends or not any(_may_be_languages(refused) for refused, _ in failed)):
             break
         for compiler in compilers:
             try:
-                return _with(compiler, language)
+                return _with(compiler, language, ends)
             except Refused as refused:
                 failed.append((refused, compiler.backend))
-            if not _may_be_hosts(failed[-1][0], job):
+            if time.monotonic() > ends or not _may_be_hosts(failed[-1][0], job):
                 break  # the user's own fault, which no other compiler mends
         last = last or min(reversed(failed), key=lambda one: _strangeness(one[0]))
     assert last is not None
@@ -244,21 +246,21 @@ def _may_be_hosts(refused: Refused, job: Job) -> bool:
     return bool(refused.emptied) or without_host_code(job.source) != job.source
 
 
-def _with(compiler: Compiler, job: Job) -> Compiled:
+def _with(compiler: Compiler, job: Job, ends: float) -> Compiled:
     """Compile the file as it is and, as long as it is refused, with less and less of what no kernel asked for needs.
 
     CUDA's standard library comes in only where nothing else helps: it takes seconds, and most often it is the host that
     wants one. Raises Refused with the errors that no attempt mended.
     """
     try:
-        return _with_less_and_less(compiler, job, standard=False)
+        return _with_less_and_less(compiler, job, ends, standard=False)
     except Refused as refused:
-        if compiler.backend != "nvrtc" or not refused.misses_standard:
+        if compiler.backend != "nvrtc" or not refused.misses_standard or time.monotonic() > ends:
             raise
-    return _with_less_and_less(compiler, job, standard=True)
+    return _with_less_and_less(compiler, job, ends, standard=True)
 
 
-def _with_less_and_less(compiler: Compiler, job: Job, *, standard: bool) -> Compiled:
+def _with_less_and_less(compiler: Compiler, job: Job, ends: float, *, standard: bool) -> Compiled:
     files = {job.filename: job.source, **includes.read(job).texts}
     macros: Mapping[str, frozenset[str]] | None = None  # read where a first attempt is refused
     kept = {name for name in map(names.plain, job.names) if name}
@@ -271,6 +273,8 @@ def _with_less_and_less(compiler: Compiler, job: Job, *, standard: bool) -> Comp
         except Refused as refused:
             misses_standard = misses_standard or diagnostics.misses_standard(refused.log)
             last = Refused(refused.log, attempt.emptied, misses_standard=misses_standard)
+        if time.monotonic() > ends:
+            break
         if not job.older and older.needed(last.log):
             job = replace(job, older=True)
             continue

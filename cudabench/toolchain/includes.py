@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cudabench import outputs
 from cudabench.toolchain.record import Job
 
 MAX_HEADERS = 64  # beside a source: more are no single kernel's
@@ -73,7 +74,10 @@ def named(text: str) -> list[str]:
 
 
 def read(job: Job) -> Included:
-    """Return what a job's source includes from the job's folders, and what that includes in turn."""
+    """Return what a job's source includes from the job's folders, and what that includes in turn.
+
+    Raises UsageError where an option of the command line is to replace one of these headers.
+    """
     found: dict[str, Path] = {}
     texts: dict[str, str] = {}
     complete = True
@@ -90,6 +94,7 @@ def read(job: Job) -> Included:
             if name in found or len(found) >= MAX_HEADERS:  # one name for two files: which is meant is the compiler's
                 complete = False
                 continue
+            outputs.note_read(path)
             try:
                 texts[name] = path.read_text(encoding="utf-8", errors="replace")
             except OSError:

@@ -103,6 +103,7 @@ class _Reader(Scan):
     def _declarations(self) -> tuple[tuple[KernelSource, ...], dict[str, str]]:
         kernels: list[KernelSource] = []
         specialised: list[KernelSource] = []
+        known: set[tuple[str, tuple[str, ...]]] = set()  # what tells the kernels apart
         announced: dict[tuple[str, tuple[str, ...]], str] = {}  # comments of forward declarations
         aliases: dict[str, str] = {}
         scopes: list[tuple[str, bool]] = []  # namespace or '', within extern "C"
@@ -136,15 +137,16 @@ class _Reader(Scan):
                         announced.setdefault(key, kernel.comment)
                 elif words[:3] == ["template", "<", ">"]:
                     specialised.append(kernel)
-                elif key not in {(one.qualified_name, types_of(one.parameters)) for one in kernels}:
+                elif key not in known:
+                    known.add(key)
                     kernels.append(replace(kernel, comment=kernel.comment or announced.get(key, "")))
             elif words[:1] == ["typedef"] and len(words) > 2 and closer == ";":
                 aliases.setdefault(words[-1], spell(words[1:-1]))
             elif words[:1] == ["using"] and words[2:3] == ["="]:
                 aliases.setdefault(words[1], spell(words[3:]))
         # A specialisation is reached through its primary template; alone in the file it stands for itself.
-        known = {kernel.qualified_name for kernel in kernels}
-        kernels += [kernel for kernel in specialised if kernel.qualified_name not in known]
+        primary = {kernel.qualified_name for kernel in kernels}
+        kernels += [kernel for kernel in specialised if kernel.qualified_name not in primary]
         counts = Counter(kernel.qualified_name for kernel in kernels)
         marked = (replace(kernel, overloaded=counts[kernel.qualified_name] > 1) for kernel in kernels)
         return tuple(sorted(marked, key=lambda kernel: kernel.start)), aliases

@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import functools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -110,7 +111,7 @@ class Library:
             raise toolkit.unloadable(answer["unloadable"])
         log = answer["log"].decode(errors="replace")
         if "fault" in answer:
-            if "OUT_OF_MEMORY" in answer["fault"]:
+            if "OUT_OF_MEMORY" in answer["fault"] or re.search(r"(?m)error: out of memory$", log):
                 raise limits.too_much(filename, "NVRTC")
             raise Refused(log or f"nvrtc: {answer['fault']}")
         lowered = {key.decode(): entry.decode() for key, entry in answer["lowered"].items()}

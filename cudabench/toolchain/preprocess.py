@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cudabench import outputs
+
 MOST_WORDS = 500_000  # of the result: some thirty thousand lines
 MOST_FILES = 64
 _DEPTH = 100  # of macros in macros, and of files in files
@@ -161,6 +163,7 @@ def _include(state: _State, rest: Sequence[str], path: Path, depth: int) -> None
     state.files += 1
     if state.files > MOST_FILES or depth >= _DEPTH:
         raise TooMuch
+    outputs.note_read(found)
     try:
         text = found.read_bytes().decode("utf-8-sig", errors="replace")
     except OSError:

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from cudabench.errors import CudabenchError, no_such_file
 from cudabench.reading import open_bytes
-from cudabench.toolchain import preprocess
+from cudabench.toolchain import includes, preprocess
 from cudabench.toolchain.c_types import numpy_dtype, vector_type
 from cudabench.toolchain.comments import first_sentence
 from cudabench.toolchain.kernels import KernelSource, SourceFile, parse
 from cudabench.toolchain.named import find
+from cudabench.toolchain.record import Job
 from cudabench.toolchain.signatures import Parameter, pointer_resolved
 
 __all__ = [
@@ -42,7 +43,8 @@ MOST_BYTES = 16 << 20  # of a source file
 def read(path: str | Path) -> SourceFile:
     """Read and parse a file; CudabenchError where it is missing, a directory, unreadable or no text.
 
-    What is not UTF-8 is taken as Latin-1, whose every byte is a character: such bytes stand in comments and strings.
+    The headers that it includes from its own folder count as read by this command line, too. What is not UTF-8 is
+    taken as Latin-1, whose every byte is a character: such bytes stand in comments and strings.
     """
     path = Path(path)
     try:
@@ -64,6 +66,7 @@ def read(path: str | Path) -> SourceFile:
         text = raw.decode("latin-1")
     if "\0" in text:
         raise CudabenchError(f"{path} is not a source file: it holds NUL bytes.")
+    includes.read(Job(text, str(path), "", (), (str(path.parent),), ()))
     return parse(text, path)
 
 
