@@ -326,3 +326,20 @@ def test_utf_16_is_refused_by_name(cudabench: Callable[..., Ran]) -> None:
         1,
         "Error: k.cu is written in UTF-16, which no compiler of CUDA's reads: save it as UTF-8.\n",
     )
+
+
+@needs_simulator
+def test_an_array_that_is_too_small_is_said_to_be_as_given(cudabench: Callable[..., Ran]) -> None:
+    """Out of bounds where nothing holds the output: --arg may be at fault, which a warning says; else it does not."""
+    Path("pairs.cu").write_text(
+        "__global__ void pairs(float *out, const float *in, int n) { int i = threadIdx.x;\n"
+        "  if (i < n) { out[2 * i] = in[i]; out[2 * i + 1] = 0; } }\n"
+    )
+    line = ["run", "pairs.cu", "-g", 1, "-b", 32, "--arg", "out=float32[n]:zeros", "--arg", "in=float32[n]:random"]
+    line += ["--arg", "n=32", "-d", "sim", "--no-cpu"]
+    ran = cudabench(*line)
+    assert ran.code == 3
+    said = "out is as large as --arg says: if callers give the kernel more, give out more elements"
+    assert said in " ".join(ran.err.split())
+    assert said not in " ".join(cudabench(*line, "--expect", "out=out0").err.split())
+    assert said in " ".join(cudabench("check", *line[1:-1]).out.split())
