@@ -149,6 +149,11 @@ FILES = {
         "__global__ void turn(float *p) { rotate(p); }\nvoid go(float *p) { turn<<<1, 1>>>(p); }",
         ["--grid 1", "--block 1", "p=float32[64]"],
     ),
+    "an enumeration by a typedef": (
+        "typedef enum { SUM, LARGEST } how_t;\ntemplate <how_t HOW, typename T> __global__ void join(T *x, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = HOW == SUM ? x[i] + 1 : max(x[i], T(1)); }",
+        ["--kernel join<SUM, float>"],
+    ),
     "all blocks at once": (
         "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
         "__global__ void twice(float *x, int n) { cg::grid_group all = cg::this_grid();\n"

@@ -415,12 +415,12 @@ def _with_less(
 
 def _unchosen(log: str, job: Job) -> list[str]:
     """Return the macros of the #if, of the source itself, whose #else is the #error that a log has first."""
-    fault = next(iter(diagnostics.faults(log)), None)
-    if fault is None or "#error" not in fault.message or fault.file != job.filename:
+    fault = re.search(rf"^{re.escape(job.filename)}[:(](\d+)[^\n]*\berror: #error\b", log, re.M)
+    if fault is None:
         return []
     found: list[str] = []
     depth, in_else = 0, False
-    for line in reversed(job.source.splitlines()[: fault.line - 1]):
+    for line in reversed(job.source.splitlines()[: int(fault[1]) - 1]):
         directive = re.match(r"\s*#\s*(if\w*|el\w+|endif)\b(.*)", line)
         if not directive:
             continue
