@@ -348,3 +348,13 @@ def test_an_array_that_is_too_small_is_said_to_be_as_given(cudabench: Callable[.
     assert said in " ".join(ran.err.split())
     assert said not in " ".join(cudabench(*line, "--expect", "out=out0").err.split())
     assert said in " ".join(cudabench("check", *line[1:-1]).out.split())
+
+
+def test_names_that_lead_to_each_other_end_the_search(cudabench: Callable[..., Ran]) -> None:
+    """Sizes that host code sets in turn from one another are left unread, in no time."""
+    turns = " ".join(f"a{k} = a{(k + 1) % 8} + a{(k + 3) % 8} + b; a{k} = a{(k + 5) % 8} * 2 + b;" for k in range(8))
+    Path("k.cu").write_text(
+        "__global__ void fill(float *x, int n) { int i = blockIdx.x * 64 + threadIdx.x; if (i < n) x[i] = i; }\n"
+        f"void go(float *x, int b) {{ int a0, a1, a2, a3, a4, a5, a6, a7; {turns * 4} fill<<<a0, a1>>>(x, a2); }}\n"
+    )
+    assert suggested(cudabench("run", "k.cu").err)[3] == "fill"

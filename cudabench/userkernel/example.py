@@ -143,7 +143,7 @@ def example_line(
         if reach.trips() <= MOST_TRIPS and max(reached, default=0) <= MOST_REACHED:
             break  # no thread loops for long, and no array is the square of many
     sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
-    extents = [own for own in extents if sizes.get(own) != 0]  # none of an array
+    extents = [own for own in extents if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
     threads = math.prod(launch.grid) * math.prod(launch.block) if launch and launch.grid and launch.block else 0
     words = []
     outputs = _outputs(kernel)
