@@ -149,6 +149,11 @@ FILES = {
         "__global__ void turn(float *p) { rotate(p); }\nvoid go(float *p) { turn<<<1, 1>>>(p); }",
         ["--grid 1", "--block 1", "p=float32[64]"],
     ),
+    "an enumeration by a typedef": (
+        "typedef enum { SUM, LARGEST } how_t;\ntemplate <how_t HOW, typename T> __global__ void join(T *x, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = HOW == SUM ? x[i] + 1 : max(x[i], T(1)); }",
+        ["--kernel join<SUM, float>"],
+    ),
     "all blocks at once": (
         "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
         "__global__ void twice(float *x, int n) { cg::grid_group all = cg::this_grid();\n"
@@ -326,3 +331,30 @@ def test_utf_16_is_refused_by_name(cudabench: Callable[..., Ran]) -> None:
         1,
         "Error: k.cu is written in UTF-16, which no compiler of CUDA's reads: save it as UTF-8.\n",
     )
+
+
+@needs_simulator
+def test_an_array_that_is_too_small_is_said_to_be_as_given(cudabench: Callable[..., Ran]) -> None:
+    """Out of bounds where nothing holds the output: --arg may be at fault, which a warning says; else it does not."""
+    Path("pairs.cu").write_text(
+        "__global__ void pairs(float *out, const float *in, int n) { int i = threadIdx.x;\n"
+        "  if (i < n) { out[2 * i] = in[i]; out[2 * i + 1] = 0; } }\n"
+    )
+    line = ["run", "pairs.cu", "-g", 1, "-b", 32, "--arg", "out=float32[n]:zeros", "--arg", "in=float32[n]:random"]
+    line += ["--arg", "n=32", "-d", "sim", "--no-cpu"]
+    ran = cudabench(*line)
+    assert ran.code == 3
+    said = "out is as large as --arg says: if callers give the kernel more, give out more elements"
+    assert said in " ".join(ran.err.split())
+    assert said not in " ".join(cudabench(*line, "--expect", "out=out0").err.split())
+    assert said in " ".join(cudabench("check", *line[1:-1]).out.split())
+
+
+def test_names_that_lead_to_each_other_end_the_search(cudabench: Callable[..., Ran]) -> None:
+    """Sizes that host code sets in turn from one another are left unread, in no time."""
+    turns = " ".join(f"a{k} = a{(k + 1) % 8} + a{(k + 3) % 8} + b; a{k} = a{(k + 5) % 8} * 2 + b;" for k in range(8))
+    Path("k.cu").write_text(
+        "__global__ void fill(float *x, int n) { int i = blockIdx.x * 64 + threadIdx.x; if (i < n) x[i] = i; }\n"
+        f"void go(float *x, int b) {{ int a0, a1, a2, a3, a4, a5, a6, a7; {turns * 4} fill<<<a0, a1>>>(x, a2); }}\n"
+    )
+    assert suggested(cudabench("run", "k.cu").err)[3] == "fill"

@@ -19,6 +19,7 @@ from cudabench.model import (
     Case,
     CpuTime,
     DeviceInfo,
+    Hazard,
     MachineCode,
     Operation,
     Problem,
@@ -354,3 +355,14 @@ def unverified_warnings(
         verb = "is" if len(names) == 1 else "are"
         return [warning("not-compared", names=", ".join(names), verb=verb, first=names[0])]
     return [warning("unverified")]
+
+
+def extent_warnings(
+    verification: Verification | None, hazards: Sequence[Hazard], buffers: Sequence[Buffer]
+) -> list[Warning]:
+    """Return what is to be said of an array that a kernel went beyond, where nothing holds its output."""
+    if verification is not None:
+        return []
+    beyond = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
+    names = [one.name for one in buffers if any(f"past the end of '{one.name}'" in message for message in beyond)]
+    return [warning("extent", name=names[0])] if names else []

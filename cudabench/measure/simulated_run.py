@@ -23,6 +23,7 @@ from cudabench.measure.context import (
     compare,
     constants_of,
     describe,
+    extent_warnings,
     kept_sentence,
     launch_warnings,
     other_architecture,
@@ -173,7 +174,9 @@ class SimulatedRun(RunContext):
                 result = replace(result, banks=recorded.banks(run.report.trace, tiles))
             if self.record:
                 result = replace(result, steps=recorded.steps(run.report.trace, case, buffers, tiles))
-        notes = [*unverified_warnings(verification, expected, self.operation.buffers(self.problem))]
+        buffers = self.operation.buffers(self.problem)
+        notes = [*unverified_warnings(verification, expected, buffers)]
+        notes += extent_warnings(verification, result.hazards or (), buffers)
         stored = [buffer.dtype for buffer in self.operation.buffers(self.problem)]
         notes += arithmetic_warnings(result.machine_code, self.output_type(), verification, stored)
         notes += tolerance_warnings(expected, tolerance)

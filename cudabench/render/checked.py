@@ -33,7 +33,7 @@ def show(out: Console, results: Sequence[Result], left_out: Sequence[str], wante
         for row in result.hazards or ():
             hazard(out, row, indent="      ")
         for warning in result.warnings:
-            if warning.code == "constant":  # what a kernel does with zeros says little of what it does
+            if warning.code in ("constant", "extent"):  # what the kernel was given says little of what it does
                 out.print(Text(f"      {warning.message}", style="yellow"))
     out.print(Text(summary(results, wanted)))
     if left_out:

@@ -149,6 +149,13 @@ KINDS = {
             "--expect",
         ),
         Kind(
+            "extent",
+            "A kernel whose output nothing holds goes beyond an array: that may be as large as no caller makes it.",
+            "{name} is as large as --arg says: if callers give the kernel more, give {name} more elements, or smaller "
+            "numbers to what bounds its indices",
+            "--arg",
+        ),
+        Kind(
             "not-compared",
             "Some of the outputs were compared with nothing.",
             "{names} {verb} compared with nothing: add --expect '{first}=EXPRESSION'",

@@ -76,7 +76,7 @@ def vector_type(ctype: str, aliases: Mapping[str, str] | None = None) -> tuple[s
 def canonical(ctype: str, aliases: Mapping[str, str] | None = None) -> str:
     """One spelling for each type: no const, 'long unsigned int' -> 'unsigned long', aliases followed, no spaces."""
     for _ in range(8):  # an alias of an alias; the bound ends a circle
-        words = [word for word in words_of(ctype) if word not in ("const", "volatile", "struct", "typename")]
+        words = [word for word in words_of(ctype) if word not in ("const", "volatile", "struct", "enum", "typename")]
         if words[:2] == ["std", "::"] and len(words) == 3:
             words = words[2:]
         if words[:1] == ["::"]:

@@ -417,6 +417,29 @@ def _with_less(
     return replace(attempt, source=source, headers=headers, bare=True)
 
 
+def _unchosen(log: str, job: Job) -> list[str]:
+    """Return the macros of the #if, of the source itself, whose #else is the #error that a log has first."""
+    fault = re.search(rf"^{re.escape(job.filename)}[:(](\d+)[^\n]*\berror: #error\b", log, re.M)
+    if fault is None:
+        return []
+    found: list[str] = []
+    depth, in_else = 0, False
+    for line in reversed(job.source.splitlines()[: int(fault[1]) - 1]):
+        directive = re.match(r"\s*#\s*(if\w*|el\w+|endif)\b(.*)", line)
+        if not directive:
+            continue
+        word, rest = directive.groups()
+        depth += (word == "endif") - (word.startswith("if") and depth > 0)
+        if depth > 0 or (word.startswith("if") and found and not in_else):
+            continue
+        in_else = in_else or word == "else"
+        if in_else and word != "else":
+            found += [one for one in re.findall(r"[A-Za-z_]\w*", rest) if one != "defined"]
+        if word.startswith("if"):
+            break
+    return list(dict.fromkeys(reversed(found)))[:4]
+
+
 def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     """Raise the error for a file that no compiler took, with what mends it."""
     if error := architecture.missing(refused.log, job):
@@ -442,6 +465,8 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     if undefined:
         given = " ".join(f"-D {name}=VALUE" for name in sorted(undefined)[:4])
         remedies.append(f"give the macros that a build would: {given}")
+    if unchosen := _unchosen(refused.log, job):
+        remedies.append(f"it is one of its builds that a macro chooses: {' or '.join(f'-D {one}' for one in unchosen)}")
     lacks_nvcc = tried == "nvrtc" and of_the_host and toolkit.nvcc() is None
     if lacks_nvcc:
         remedies.append("NVRTC takes device code only: install the CUDA toolkit (nvcc) and g++")

@@ -85,6 +85,9 @@ def likely_argument(kind: str, text: str = "") -> str:
     enumeration = re.search(rf"\benum\s+(class\s+|struct\s+)?{re.escape(kind)}\b[^{{;]*\{{\s*(\w+)", text)
     if enumeration:
         return f"{kind}::{enumeration[2]}" if enumeration[1] else enumeration[2]
+    unnamed = re.search(rf"\btypedef\s+enum\b[^{{;]*\{{\s*(\w+)[^{{}}]*\}}\s*{re.escape(kind)}\s*;", text)
+    if unnamed:
+        return unnamed[1]
     return "32"
 
 

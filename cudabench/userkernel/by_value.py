@@ -154,7 +154,8 @@ def _struct(ctype: str, body: str, asked: int, text: str, aliases: Mapping[str, 
     members: list[tuple[str, int, Layout]] = []
     offset, align = 0, max(asked, 1)
     body, named = _own_names(_members_alone(body))
-    aliases = {**aliases, **named}
+    for alias, meaning in named.items():
+        body = re.sub(rf"\b{alias}\b", meaning, body)
     if re.search(r"\b(virtual|union|struct|class|template|using|typedef|enum|friend)\b|[(){}]|:[^:]", body):
         return None  # tables of functions, unions, nested declarations: the bytes of a file
     for line in filter(None, (part.strip() for part in body.split(";"))):

@@ -27,8 +27,8 @@ from cudabench.userkernel.type_names import aliases_of
 ELEMENTS = "1048576"
 CHECKED = "10007"  # of `check`: arrays end within a block, where faults are
 SIDES = {2: "256", 3: "64"}  # of a problem with so many dimensions, or more
-SMALLER = ("4096", "1024", "256", "64", "16")  # where a thread would loop, or an array reach, too far
-MOST_TRIPS, MOST_REACHED = 1 << 13, 1 << 24
+SMALLER = ("2048", "512", "256", "64", "16")  # where a thread would loop, or an array reach, too far
+MOST_TRIPS, MOST_REACHED = 1 << 11, 1 << 24
 MOST_OF_A_BLOCK = 1024
 TOGETHER = "32"  # blocks that wait for each other
 LEAST_PASSED_ON = 64  # elements of an array that a function is given, which may index it anyhow
@@ -43,7 +43,7 @@ _GUESSES = (
 )
 _FLAGS = re.compile(
     r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps?|turns|level|axis|pad(?:ding)?|stride|"
-    r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?)$"
+    r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?|^[spd]\d)$"
 )
 
 
@@ -127,20 +127,23 @@ def example_line(
         launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     if launch and launch.block and math.prod(launch.block) > MOST_OF_A_BLOCK:  # a thread for each element of a block
         side = SIDES[2]
-        launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
+    elif _rows(kernel.text, extents) == "1" and int(side) > int(SMALLER[0]):
+        side = SMALLER[0]
     given = dict(text.partition("=")[::2] for text in request.arguments)
-    passed = {
-        own: text
-        for at, p in enumerate(kernel.parameters)
-        if (text := _number(at, p, launch, aliases, own := p.name or f"arg{at}"))
-    }
-    passed |= {k: v for k, v in given.items() if k in extents}
-    side, reach = _side(
-        side, kernel, name, file.text, extents, passed, _block(request, kernel, extents, launch, file.text)
-    )
-    values = {**dict.fromkeys(extents, side), **passed}
+    sides = [side, *(one for one in SMALLER if int(one) < int(side))]
+    for side in sides:
+        launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
+        values = dict.fromkeys(extents, side)
+        for at, one in enumerate(kernel.parameters):
+            own = one.name or f"arg{at}"
+            values |= {own: text} if (text := _number(at, one, launch, aliases)) else {}
+        values |= {own: text for own, text in given.items() if own in extents}
+        reach = _reach(kernel, file.text, values, _block(request, kernel, extents, launch, file.text))
+        reached = (reach.elements(one.name) for one in kernel.parameters if one.pointer and one.name)
+        if reach.trips() <= MOST_TRIPS and max(reached, default=0) <= MOST_REACHED:
+            break  # no thread loops for long, and no array is the square of many
     sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
-    extents = [own for own in extents if sizes.get(own) != 0]  # none of an array
+    extents = [own for own in extents if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
     threads = math.prod(launch.grid) * math.prod(launch.block) if launch and launch.grid and launch.block else 0
     words = []
     outputs = _outputs(kernel)
@@ -250,7 +253,7 @@ def _with_headers_nearby(
     return wider, file, source.resolved(found, wide), wide
 
 
-def _number(at: int, parameter: Parameter, launch: HostLaunch | None, aliases: Mapping[str, str], own: str) -> str:
+def _number(at: int, parameter: Parameter, launch: HostLaunch | None, aliases: Mapping[str, str]) -> str:
     """Return the number that host code passes for a parameter, '' where none is known."""
     value = launch.numbers.get(at) if launch else None
     dtype = source.numpy_dtype(parameter.type, aliases)
@@ -290,32 +293,10 @@ def _passed_on(text: str, name: str) -> bool:
     return bool(re.search(rf"[(,]\s*{name}\s*[,)]", text.partition("{")[2]))
 
 
-def _side(
-    side: str,
-    kernel: KernelSource,
-    name: str,
-    text: str,
-    extents: Sequence[str],
-    passed: Mapping[str, str],
-    block: Sequence[int],
-) -> tuple[str, Reach]:
-    """Return the extents that host code does not say, and how far arrays are reached with them.
-
-    A thread that loops over an extent, and an array that has its square, want a smaller one.
-    """
-    words = [spell(part) for part in split(words_of(name.partition("<")[2].rpartition(">")[0]), ",")]
-    template = {one.name: word for one, word in zip(kernel.template_parameters, words, strict=False)}
-    free = [own for own in extents if own not in passed]
-    if _rows(kernel.text, extents) == "1" and int(side) > int(SMALLER[0]):
-        side = SMALLER[0]
-    for smaller in [side, *(one for one in SMALLER if int(one) < int(side))]:
-        values = {**template, **dict.fromkeys(extents, smaller), **passed}
-        sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
-        reach = Reach(kernel.text, text, sizes, block)
-        reached = (reach.elements(p.name) for p in kernel.parameters if p.pointer and p.name)
-        if not free or (reach.trips() <= MOST_TRIPS and max(reached, default=0) <= MOST_REACHED):
-            return smaller, reach
-    return side, Reach(kernel.text, text, {}, block)
+def _reach(kernel: KernelSource, text: str, values: Mapping[str, str], block: Sequence[int]) -> Reach:
+    """Return how far the arrays of an instance of a kernel are reached with values of its parameters."""
+    sizes = {own: int(value) for own, value in {**_templates(kernel), **values}.items() if value.isdigit()}
+    return Reach(kernel.text, text, sizes, block)
 
 
 def _count(shape: str, sizes: Mapping[str, int]) -> int:
@@ -410,7 +391,17 @@ def _block(
     deep = _axes(kernel.text, "threadIdx")
     block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if _dimensions(kernel, extents) >= deep else 1]
     room = _shared_room(kernel.text, text) if block == [256] else None
+    bound = re.search(r"\b__launch_bounds__\s*\(\s*(\w+)", kernel.text)
+    most = _templates(kernel).get(bound[1], bound[1]) if bound else ""
+    if most.isdigit() and math.prod(block) > int(most) > 0:
+        room = min(room or int(most), int(most))
     return [room] if room else block
+
+
+def _templates(kernel: KernelSource) -> dict[str, str]:
+    """Return what an instance of a template is given, by the names of its parameters."""
+    words = split(words_of(kernel.expression.partition("<")[2].rpartition(">")[0]), ",")
+    return {one.name: spell(part) for one, part in zip(kernel.template_parameters, words, strict=False)}
 
 
 def _rows(text: str, extents: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from cudabench.toolchain.tokens import Scan, Token, closing_angle, closing_brack
 MOST_THREADS = 1 << 20  # of a launch that a message suggests: some seconds in the simulator
 MOST_BYTES = 1 << 30  # of an array
 _DEPTH = 40  # of names that lead to names
+_LOOKS = 1000  # at names of one launch: each may be set in several places, whose names may too
 _ALLOCATORS = frozenset(["cudaMalloc", "cudaMallocManaged", "cudaMallocAsync", "cudaMallocHost", "cudaHostAlloc"])
 _NAME = re.compile(r"[^\W\d]\w*")
 
@@ -496,6 +497,7 @@ class _Reader:
         self.site = site
         self.fixed = fixed
         self.depth = 0
+        self.looks = 0
 
     def number(self, words: list[str]) -> Number | None:
         """Return an expression's value, None where it cannot be read or is no number."""
@@ -536,8 +538,9 @@ class _Reader:
         if name == "argc":
             return 1
         self.depth += 1
+        self.looks += 1
         try:
-            if self.depth > _DEPTH:
+            if self.depth > _DEPTH or self.looks > _LOOKS:
                 raise Unknown
             if self.host.counted_up(name, self.site, before):
                 raise Unknown

@@ -8,6 +8,7 @@ kernel without a guard shall be found out of bounds, not be given more room. Wha
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -31,7 +32,7 @@ class Reach:
     """A kernel's text with the numbers that it is given."""
 
     def __init__(self, kernel: str, file: str, sizes: Mapping[str, int], block: Sequence[int]) -> None:
-        self.text = re.sub(r"\s+", " ", kernel)
+        self.text = _joined(kernel)
         self.file = file
         self.sizes = sizes
         self.block = [*block, 1, 1]
@@ -48,33 +49,33 @@ class Reach:
         return most
 
     def trips(self) -> int:
-        """Return how often the innermost of loops that count up by one runs for a thread, as far as can be read."""
+        """Return how often the innermost of loops that count up runs for a thread, as far as can be read."""
         most = 1
         open_: list[tuple[int, int]] = []
-        for start, stop, name, first, last in self._loops():
+        for start, stop, name, first, last, step in self._loops():
             open_ = [(end, times) for end, times in open_ if end > start]
             try:
-                if not _PLACE.search(first) and not self._of_thread(first):
-                    times = max(1, self._below(name, last)[1] + 1)
-                    open_.append((stop, times))
+                if step or not (_PLACE.search(first) or self._of_thread(first)):
+                    stride = max(1, self.interval(step)[0]) if step else 1
+                    open_.append((stop, max(1, (self._below(name, last)[1] + 1) // stride)))
             except Unread:
                 continue
-            product = 1
-            for _, times in open_:
-                product *= times
-            most = max(most, product)
+            most = max(most, math.prod(times for _, times in open_))
         return most
 
-    def _loops(self) -> Iterator[tuple[int, int, str, str, str]]:
-        """Yield the loops that count up by one: where they start and end, their name, its start, their condition."""
+    def _loops(self) -> Iterator[tuple[int, int, str, str, str, str]]:
+        """Yield the loops that count up: where they start and end, their name, its start, their condition, what is
+        added each time, '' for one."""
+        text = self.text.replace("for(", "for (")
         head = re.compile(
-            r"\bfor \( ?(?:[\w:]+ )*?(\w+) ?= ?([^;]+?) ?; ?([^;]+?) ?; ?(?:\+\+ ?\1|\1 ?\+\+|\1 ?\+= ?1) ?\)"
+            r"\bfor \( ?(?:[\w:]+ )*?(\w+) ?= ?([^;]+?) ?; ?([^;]+?) ?; ?(?:\+\+ ?\1|\1 ?\+\+|\1 ?\+= ?([\w.* ]+?)) ?\)"
         )
-        for match in head.finditer(self.text.replace("for(", "for (")):
+        for match in head.finditer(text):
             stop = match.end()
-            body = self.text.replace("for(", "for (")[stop:].lstrip()
+            body = text[stop:].lstrip()
             length = _closing(body, "{", "}") if body.startswith("{") else body.find(";")
-            yield match.start(), stop + max(length, 0) + 1, match[1], match[2], match[3]
+            step = "" if match[4] in (None, "1") else match[4]
+            yield match.start(), stop + max(length, 0) + 1, match[1], match[2], match[3], step
 
     def _of_thread(self, words: str) -> bool:
         """Return whether an expression hangs on the thread, by its names' own definitions."""
@@ -165,6 +166,14 @@ class Reach:
 
     def _definitions(self, name: str) -> list[str]:
         return re.findall(rf"(?<![\w.\]>]){name} ?=(?!=) ?([^;=]+?) ?(?:;|,(?= ?\w+ ?=))", self.text)
+
+
+def _joined(text: str) -> str:
+    """Return a text in one line with its operators as written: a preprocessor puts spaces into them."""
+    text = re.sub(r"\s+", " ", text)
+    return re.sub(
+        r"(?<=[-+*/%&|^<>=!]) (?==)|(?<=\+) (?=\+)|(?<=<) (?=<)|(?<=>) (?=>)|(?<=&) (?=&)|(?<=\|) (?=\|)", "", text
+    )
 
 
 def subscripts(text: str, array: str) -> list[str]:

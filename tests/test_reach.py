@@ -1,0 +1,47 @@
+"""How far a kernel indexes its arrays, read from its text."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudabench.userkernel.reach import Reach, is_offsets
+
+SIZES = {"n": 100, "m": 7}
+# The body of a kernel, and how many elements of x its indices reach over; 0 where nothing bounds them.
+BODIES = {
+    "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = 0;": 100,
+    "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; x[2 * i + 1] = 0;": 200,
+    "int i = blockIdx.x * blockDim.x + threadIdx.x; x[i] = 0;": 0,
+    "x[threadIdx.x] = x[threadIdx.x + 1];": 33,
+    "for (int i = threadIdx.x; i <= n; i += blockDim.x) x[i * m] = 0;": 701,
+    "for (int t = 0; t < m; t++) for (int i = 0; i < n; ++i) x[(t + 1) * n + i] = 0;": 800,
+    "for ( int i = threadIdx . x ; i < n * m ; i + = 32 ) x [ i ] + = 1 ;": 700,
+    "size_t i = n / 8u; x[static_cast<int>(i) % m] = x[(int)threadIdx.x >> 2];": 8,
+    "int i = threadIdx.x & 15; x[min(i, m)] = x[WIDE];": 65,
+    "x[y[threadIdx.x]] = 0;": 100,
+    "x[unknown(3)] = x[i] = 0; while (i) i = i + 1;": 0,
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_indices_reach_over_what_bounds_them(body: str) -> None:
+    """Guards, loops, definitions, casts and the file's constants bound an index; a block's place does not."""
+    file = f"#define WIDE 64\n__global__ void k(float *x, int *y, int n, int m) {{ {body} }}"
+    assert Reach(file, file, SIZES, [32]).elements("x") == BODIES[body]
+
+
+def test_loops_that_a_thread_runs_are_multiplied() -> None:
+    """Nested loops count together, those beside each other do not; one that starts at the thread is the launch's."""
+    text = (
+        "__global__ void k(int n, int m) { for (int i = threadIdx.x; i < n; i++) f(i);\n"
+        "  for (int a = 0; a < n; a++) { for (int b = 0; b < m; b += 2) f(b); for (int c = 0; c < m; c++) f(c); }\n"
+        "  for (int i = threadIdx.x; i < n; i += blockDim.x) f(i); }"
+    )
+    assert Reach(text, text, SIZES, [32]).trips() == 700
+
+
+def test_offsets_are_read_at_neighbours_and_not_written() -> None:
+    """An array is one of offsets where an index and the next are both read; one that is written is not."""
+    assert is_offsets("for (int j = p[r]; j < p[r + 1]; j++) s += x[j];", "p")
+    assert not is_offsets("p[i] = p[i + 1];", "p")
+    assert not is_offsets("s = p[i] + p[i + 2];", "p")
