@@ -291,7 +291,10 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
 #define STRIP_ROWS (STRIP_TURNS * (int)TURN - (K - 1))
 #define MARGIN (REACH + SPAN)                    // columns at each end of a row that the strips may leave out
 #define ALL_LANES 0xFFFFFFFF
-#define BORDER_ROWS (RADIUS > 1 ? 8 : 4)         // of a column at the edge that a thread slides down
+#ifndef BORDER_ROWS
+#define BORDER_ROWS (RADIUS > 1 ? 8 : 14)        // of a column at the edge that a thread has at a time
+#endif
+const int BORDER_AHEAD = K > 3 ? 2 : 4;          // of those under way at once, as registers allow
 #ifndef BORDER_BLOCKS
 #define BORDER_BLOCKS 264                        // the first ones, for the edge: the host's choice
 #endif
@@ -392,10 +395,17 @@ __device__ __forceinline__ Words means(const unsigned sums[SPAN])
     return result;
 }
 
-// Slides a warp down rows begin to end. Aligned: every row begins at a multiple of BYTES.
+// A warp's strip: where a lane's columns begin, the rows that it writes, and whether this lane does.
+struct Strip {
+    int x, begin, end;
+    bool ragged, writes;
+};
+
+// Slides a warp down its strip. ALIGNED: every row begins at a multiple of BYTES.
 template <bool ALIGNED>
-__device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, int x, int begin, int end, bool writes)
+__device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, Strip strip)
 {
+    const int x = strip.x, begin = strip.begin, end = strip.end;
     const int last = end + RADIUS - 1;
     const int from = min(max(x, 0), (nx - 1) / SPAN * SPAN + SPAN);  // lanes beyond the row read in it, too
     S ring[TURN][SPAN] = {};
@@ -432,43 +442,50 @@ __device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, int x, i
                 unsigned by = ALIGNED ? 0 : -((unsigned)to * nx) % SPAN;  // to the next multiple of BYTES
                 words = ALIGNED ? means(sums) : shifted(means(sums), by);
                 int start = x + by;
-                if (writes && start >= REACH && start + SPAN <= nx - REACH)
+                if (strip.writes && start >= REACH && start + SPAN <= nx - REACH)
                     *(Words *)(out + (size_t)to * nx + start) = words;
             }
         }
 }
 
-// Returns the sum of the neighbours along row y that are inside.
-__device__ __forceinline__ S sum_along(const T *in, int nx, int x, int y)
+// Returns the sum of the neighbours along row y that are inside: of none, where the row is outside.
+__device__ __forceinline__ S sum_along(const T *in, int nx, int ny, int x, int y)
 {
     S sum = 0;
 #pragma unroll
     for (int dx = -REACH; dx <= REACH; dx += CHANNELS)
-        if (x + dx >= 0 && x + dx < nx)
+        if (x + dx >= 0 && x + dx < nx && y >= 0 && y < ny)
             sum += in[(size_t)y * nx + x + dx];
     return sum;
 }
 
 // Fills in what the strips leave out: the first and last rows and, at both ends of the others, MARGIN columns but for
-// those that a strip writes. Threads slide down those columns, BORDER_ROWS rows each: K loads an element, not K * K. A
-// narrow picture is all edge. Thread `at` of `threads`.
+// those that a strip writes. A small picture is all edge. A thread has up to BORDER_ROWS rows of a column at a time: it
+// adds up all rows around before it needs the first of them, so that it waits for the memory once, and it loads K
+// elements for one, not K * K. Thread `at` of `threads`.
 __device__ __forceinline__ void fill_edge(const T *in, T *out, int width, int height, size_t at, size_t threads)
 {
     int nx = width * CHANNELS;
-    int rows = nx < 2 * MARGIN ? height : min(height, 2 * RADIUS + 1);  // one more than strips miss, see blur_strip
-    size_t slides = (size_t)((height - rows + BORDER_ROWS - 1) / BORDER_ROWS) * 2 * MARGIN;
+    int inner = height - 2 * RADIUS - 1;  // rows that strips write; one more at the bottom is left out, see strip_of
+    bool small = nx < 2 * MARGIN || inner <= 0;
+    size_t sides = small ? 0 : (size_t)((inner + BORDER_ROWS - 1) / BORDER_ROWS) * 2 * MARGIN;
+    size_t all = sides + (size_t)(small ? (height + BORDER_ROWS - 1) / BORDER_ROWS : 2) * nx;
 
-    for (size_t i = at; i < slides; i += threads) {
-        int x = i % (2 * MARGIN);
-        int begin = RADIUS + i / (2 * MARGIN) * BORDER_ROWS;
-        int end = min(begin + BORDER_ROWS, height - RADIUS - 1);
+    for (size_t i = at; i < all; i += threads) {
+        bool side = i < sides;
+        int x = side ? i % (2 * MARGIN) : (i - sides) % nx;
+        int piece = side ? i / (2 * MARGIN) : (i - sides) / nx;
+        int begin = piece * BORDER_ROWS, end = height;
+        if (side)
+            x += x < MARGIN ? 0 : nx - 2 * MARGIN, begin += RADIUS, end -= RADIUS + 1;
+        else if (!small)
+            begin = piece == 0 ? 0 : height - RADIUS - 1, end = piece == 0 ? RADIUS : height;
         S ring[K] = {};
 
-        x += x < MARGIN ? 0 : nx - 2 * MARGIN;
-        unsigned count = K * inside(x / CHANNELS, width);
-#pragma unroll 1
-        for (int y = begin - 2 * RADIUS; y < end; y++) {
-            S sum = sum_along(in, nx, x, y + RADIUS);
+#pragma unroll BORDER_AHEAD
+        for (int r = 0; r < BORDER_ROWS + 2 * RADIUS; r++) {
+            int y = begin + r - 2 * RADIUS, start = x - (int)(((size_t)y * nx + x) % SPAN);
+            S sum = sum_along(in, nx, min(height, end + RADIUS), x, y + RADIUS);
 #pragma unroll
             for (int k = 0; k < K - 1; k++)
                 ring[k] = ring[k + 1];
@@ -476,16 +493,25 @@ __device__ __forceinline__ void fill_edge(const T *in, T *out, int width, int he
 #pragma unroll
             for (int k = 0; k < K - 1; k++)
                 sum += ring[k];
-            int start = x - (int)(((size_t)y * nx + x) % SPAN);
-            if (y >= begin && (start < REACH || start + SPAN > nx - REACH))
-                out[(size_t)y * nx + x] = mean(sum, count);
+            if (y >= begin && y < end && (!side || start < REACH || start + SPAN > nx - REACH))
+                out[(size_t)y * nx + x] = mean(sum, inside(x / CHANNELS, width) * inside(y, height));
         }
     }
-    for (size_t i = at; i < (size_t)rows * nx; i += threads) {
-        int x = i % nx, y = i / nx;
-        y += y < RADIUS ? 0 : height - rows;
-        out[(size_t)y * nx + x] = mean_around(in, nx, height, x, y);
-    }
+}
+
+// Returns the strip of `rows` rows that a thread's warp has; it has none where begin is no less than end.
+__device__ __forceinline__ Strip strip_of(int thread, int nx, int height, int rows)
+{
+    // The same in all lanes: the shuffle says so to the compiler, which then expects no lane to go another way.
+    int warp = (blockIdx.x - BORDER_BLOCKS) * WARPS + __shfl_sync(ALL_LANES, thread / WARP, 0);
+    int ragged = nx % SPAN ? 1 : 0;
+    int writers = WARP - 2 * SIDE - 2 * ragged;  // each shift leaves the last lane without its right half
+    int strips = ((nx + SPAN - 1) / SPAN + ragged + writers - 1) / writers;
+    int lane = thread % WARP - SIDE;
+    int x = (warp % strips * writers + lane - ragged) * SPAN;  // results are shifted to the right
+    int begin = warp / strips * rows + RADIUS;
+    int end = min(begin + rows, height - RADIUS - 1);  // groups of the last row may end beyond the picture
+    return {x, begin, end, ragged != 0, lane >= 0 && lane < writers};
 }
 
 // Gives each warp a strip, whose lanes read a row once, BYTES each, and get their neighbours' columns by shuffles.
@@ -500,22 +526,12 @@ extern "C" __global__ void blur_strip(const T *__restrict__ in, T *__restrict__ 
     if (blockIdx.x < BORDER_BLOCKS)
         fill_edge(in, out, width, height, (size_t)blockIdx.x * BLOCK + thread, (size_t)BORDER_BLOCKS * BLOCK);
     else if (BLOCK % WARP == 0 || thread / WARP < WARPS) {
-        // The same in all lanes: the shuffle says so to the compiler, which then expects no lane to go another way.
-        int warp = (blockIdx.x - BORDER_BLOCKS) * WARPS + __shfl_sync(ALL_LANES, thread / WARP, 0);
-        int ragged = nx % SPAN ? 1 : 0;
-        int writers = WARP - 2 * SIDE - 2 * ragged;  // each shift leaves the last lane without its right half
-        int strips = ((nx + SPAN - 1) / SPAN + ragged + writers - 1) / writers;
-        int lane = thread % WARP - SIDE;
-        int x = (warp % strips * writers + lane - ragged) * SPAN;  // results are shifted to the right
-        int begin = warp / strips * STRIP_ROWS + RADIUS;
-        int end = min(begin + STRIP_ROWS, height - RADIUS - 1);  // groups of the last row may end beyond the picture
-        bool writes = lane >= 0 && lane < writers;
-
-        if (nx >= 2 * MARGIN && begin < end) {
-            if (!ragged)
-                slide_warp<true>(in, out, nx, x, begin, end, writes);
+        Strip strip = strip_of(thread, nx, height, STRIP_ROWS);
+        if (nx >= 2 * MARGIN && strip.begin < strip.end) {
+            if (!strip.ragged)
+                slide_warp<true>(in, out, nx, strip);
             else
-                slide_warp<false>(in, out, nx, x, begin, end, writes);
+                slide_warp<false>(in, out, nx, strip);
         }
     }
 }
@@ -557,13 +573,15 @@ __device__ __forceinline__ unsigned means_of_nine(unsigned six, unsigned three)
     return fma_halves(fma_halves(three, 0x78007800, part), 0x531C531C, 0x64806480);
 }
 
-// Returns the same for any K. A whole number is the bit pattern of itself times 2^-149 as a float, and a product as
-// small as that is rounded to a whole number of them, to the nearest.
+// Returns the same for any K, of sums that have K * K / 2 for the rounding in them. As in `means` of strip, for the lower
+// column; the upper one takes the higher half of the product, whose second byte is the quotient: what the lower column
+// adds to it is under one in a sum of 65536, too little to matter up to a K of 13.
 __device__ __forceinline__ unsigned means_of_pair(unsigned sums)
 {
-    unsigned low = __float_as_uint(__uint_as_float(sums & 0xFFFF) * (1.0f / (K * K)));
-    unsigned high = __float_as_uint(__uint_as_float(sums >> 16) * (1.0f / (K * K)));
-    return __byte_perm(low, high, 0x5410);
+    const unsigned inverse = (1 << 24) / (K * K) + 1;
+    unsigned low = (sums & 0xFFFF) * inverse;
+    unsigned high = __umulhi(K < 15 ? sums : sums & 0xFFFF0000, inverse);
+    return __byte_perm(low, high, 0x0503);
 }
 
 // Adds neighbours along the row to the sums over K rows, and returns the means.
@@ -601,7 +619,7 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
             if (K == 3) {
                 means[b] = means_of_nine(pair(c - CHANNELS) + pair(c), pair(c + CHANNELS));
             } else {
-                unsigned sums = pair(c - REACH);
+                unsigned sums = pair(c - REACH) + K * K / 2 * 0x10001;
 #pragma unroll
                 for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
                     sums += pair(c + dx);
@@ -613,10 +631,32 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
     return result;
 }
 
-// Slides a warp down rows begin to end, as slide_warp does.
-template <bool ALIGNED>
-__device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int x, int begin, int end, bool writes)
+// The same for four words of bytes, where the warp goes one of four ways together, as `by` is the same in all lanes: that
+// takes fewer instructions than choosing each word.
+__device__ __forceinline__ Words shifted_together(Words mine, unsigned by)
 {
+    auto next = [&](int w) { return __shfl_down_sync(ALL_LANES, mine.at[w], 1); };
+    auto joined = [&](unsigned a, unsigned b, unsigned c, unsigned d, unsigned e) {
+        return Words{{__funnelshift_r(a, b, 8 * by), __funnelshift_r(b, c, 8 * by), __funnelshift_r(c, d, 8 * by),
+                      __funnelshift_r(d, e, 8 * by)}};
+    };
+    if (by < 8) {
+        unsigned first = next(0);
+        if (by < 4)
+            return joined(mine.at[0], mine.at[1], mine.at[2], mine.at[3], first);
+        return joined(mine.at[1], mine.at[2], mine.at[3], first, next(1));
+    }
+    unsigned first = next(0), second = next(1), third = next(2);
+    if (by < 12)
+        return joined(mine.at[2], mine.at[3], first, second, third);
+    return joined(mine.at[3], first, second, third, next(3));
+}
+
+// Slides a warp down its strip, as slide_warp does.
+template <bool ALIGNED>
+__device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, Strip strip)
+{
+    const int x = strip.x, begin = strip.begin, end = strip.end;
     const int last = end + RADIUS - 1;
     const int from = min(max(x, 0), (nx - 1) / SPAN * SPAN + SPAN);
     unsigned whole[WORDS] = {}, odd[WORDS] = {};
@@ -636,7 +676,7 @@ __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int x, 
             Words &row = ring[r], &old = ring[(r + PAIR_AHEAD) % PAIR_RING];
 
             if (!ALIGNED)
-                row = shifted(row, (unsigned)y * nx % SPAN);
+                row = shifted_together(row, (unsigned)y * nx % SPAN);
 #pragma unroll
             for (int w = 0; w < WORDS; w++) {
                 whole[w] += row.at[w] - old.at[w];
@@ -648,9 +688,9 @@ __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int x, 
             if (to >= end)
                 return;
             unsigned by = ALIGNED ? 0 : -((unsigned)to * nx) % SPAN;  // to the next multiple of BYTES
-            Words words = ALIGNED ? pair_means(whole, odd) : shifted(pair_means(whole, odd), by);
+            Words words = ALIGNED ? pair_means(whole, odd) : shifted_together(pair_means(whole, odd), by);
             int start = x + by;
-            if (writes && start >= REACH && start + SPAN <= nx - REACH)
+            if (strip.writes && start >= REACH && start + SPAN <= nx - REACH)
                 *(Words *)(out + (size_t)to * nx + start) = words;
         }
 }
@@ -673,21 +713,12 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
     }
     if (BLOCK % WARP && thread / WARP >= WARPS)
         return;
-    int warp = (blockIdx.x - BORDER_BLOCKS) * WARPS + __shfl_sync(ALL_LANES, thread / WARP, 0);  // as in strip
-    int ragged = nx % SPAN ? 1 : 0;
-    int writers = WARP - 2 * SIDE - 2 * ragged;
-    int strips = ((nx + SPAN - 1) / SPAN + ragged + writers - 1) / writers;
-    int lane = thread % WARP - SIDE;
-    int x = (warp % strips * writers + lane - ragged) * SPAN;
-    int begin = warp / strips * PAIR_ROWS + RADIUS;
-    int end = min(begin + PAIR_ROWS, height - RADIUS - 1);
-    bool writes = lane >= 0 && lane < writers;
-
-    if (nx >= 2 * MARGIN && begin < end) {
-        if (!ragged)
-            slide_pairs<true>(in, out, nx, x, begin, end, writes);
+    Strip strip = strip_of(thread, nx, height, PAIR_ROWS);
+    if (nx >= 2 * MARGIN && strip.begin < strip.end) {
+        if (!strip.ragged)
+            slide_pairs<true>(in, out, nx, strip);
         else
-            slide_pairs<false>(in, out, nx, x, begin, end, writes);
+            slide_pairs<false>(in, out, nx, strip);
     }
 }
 #endif

@@ -34,7 +34,7 @@ Arrays = dict[str, np.ndarray]
 
 MAX_RADIUS = 1000
 MAX_CHANNELS = 4
-MOST_BORDER_BLOCKS = 264  # two for each SM of a large card
+MOST_BORDER_BLOCKS = 132  # one for each SM of a large card
 STRIP_BYTES = 1 << 18  # of rows that the CPU works on at a time, in its cache
 
 
@@ -146,12 +146,14 @@ def over_strips(rows: str) -> Callable[[Geometry], Dim]:
 
 
 def edge_blocks(g: Geometry, margin: int) -> str:
-    """Return blocks enough for the edge, each thread of which slides down a column once or has an element of the first
-    and last rows, and no more than two an SM."""
+    """Return blocks enough for the edge, each thread of which has a few rows of one column, and no more than one an SM."""
     columns, rows = elements(g.problem) // g.size["rows"], g.size["rows"]
-    whole_rows = min(rows, 2 * radius(g.problem) + 1) if columns >= 2 * margin else rows
-    slides = cdiv(rows - whole_rows, g["BORDER_ROWS"]) * 2 * margin
-    return str(min(MOST_BORDER_BLOCKS, cdiv(max(slides, whole_rows * columns), g.threads)))
+    inner = rows - 2 * radius(g.problem) - 1
+    if columns < 2 * margin or inner <= 0:
+        pieces = cdiv(rows, g["BORDER_ROWS"]) * columns
+    else:
+        pieces = cdiv(inner, g["BORDER_ROWS"]) * 2 * margin + 2 * columns
+    return str(min(MOST_BORDER_BLOCKS, cdiv(pieces, g.threads)))
 
 
 def with_edge(g: Geometry) -> dict[str, str]:
