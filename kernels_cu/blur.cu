@@ -291,10 +291,7 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
 #define STRIP_ROWS (STRIP_TURNS * (int)TURN - (K - 1))
 #define MARGIN (REACH + SPAN)                    // columns at each end of a row that the strips may leave out
 #define ALL_LANES 0xFFFFFFFF
-#ifndef BORDER_ROWS
-#define BORDER_ROWS (RADIUS > 1 ? 8 : 14)        // of a column at the edge that a thread has at a time
-#endif
-const int BORDER_AHEAD = K > 3 ? 2 : 4;          // of those under way at once, as registers allow
+#define BORDER_ROWS (RADIUS > 1 ? 8 : 4)         // of a column at the edge that a thread slides down
 #ifndef BORDER_BLOCKS
 #define BORDER_BLOCKS 264                        // the first ones, for the edge: the host's choice
 #endif
@@ -448,44 +445,37 @@ __device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, Strip st
         }
 }
 
-// Returns the sum of the neighbours along row y that are inside: of none, where the row is outside.
-__device__ __forceinline__ S sum_along(const T *in, int nx, int ny, int x, int y)
+// Returns the sum of the neighbours along row y that are inside.
+__device__ __forceinline__ S sum_along(const T *in, int nx, int x, int y)
 {
     S sum = 0;
 #pragma unroll
     for (int dx = -REACH; dx <= REACH; dx += CHANNELS)
-        if (x + dx >= 0 && x + dx < nx && y >= 0 && y < ny)
+        if (x + dx >= 0 && x + dx < nx)
             sum += in[(size_t)y * nx + x + dx];
     return sum;
 }
 
 // Fills in what the strips leave out: the first and last rows and, at both ends of the others, MARGIN columns but for
-// those that a strip writes. A small picture is all edge. A thread has up to BORDER_ROWS rows of a column at a time: it
-// adds up all rows around before it needs the first of them, so that it waits for the memory once, and it loads K
-// elements for one, not K * K. Thread `at` of `threads`.
+// those that a strip writes. Threads slide down those columns, BORDER_ROWS rows each: K loads an element, not K * K. A
+// narrow picture is all edge. Thread `at` of `threads`.
 __device__ __forceinline__ void fill_edge(const T *in, T *out, int width, int height, size_t at, size_t threads)
 {
     int nx = width * CHANNELS;
-    int inner = height - 2 * RADIUS - 1;  // rows that strips write; one more at the bottom is left out, see strip_of
-    bool small = nx < 2 * MARGIN || inner <= 0;
-    size_t sides = small ? 0 : (size_t)((inner + BORDER_ROWS - 1) / BORDER_ROWS) * 2 * MARGIN;
-    size_t all = sides + (size_t)(small ? (height + BORDER_ROWS - 1) / BORDER_ROWS : 2) * nx;
+    int rows = nx < 2 * MARGIN ? height : min(height, 2 * RADIUS + 1);  // one more than strips miss, see blur_strip
+    size_t slides = (size_t)((height - rows + BORDER_ROWS - 1) / BORDER_ROWS) * 2 * MARGIN;
 
-    for (size_t i = at; i < all; i += threads) {
-        bool side = i < sides;
-        int x = side ? i % (2 * MARGIN) : (i - sides) % nx;
-        int piece = side ? i / (2 * MARGIN) : (i - sides) / nx;
-        int begin = piece * BORDER_ROWS, end = height;
-        if (side)
-            x += x < MARGIN ? 0 : nx - 2 * MARGIN, begin += RADIUS, end -= RADIUS + 1;
-        else if (!small)
-            begin = piece == 0 ? 0 : height - RADIUS - 1, end = piece == 0 ? RADIUS : height;
+    for (size_t i = at; i < slides; i += threads) {
+        int x = i % (2 * MARGIN);
+        int begin = RADIUS + i / (2 * MARGIN) * BORDER_ROWS;
+        int end = min(begin + BORDER_ROWS, height - RADIUS - 1);
         S ring[K] = {};
 
-#pragma unroll BORDER_AHEAD
-        for (int r = 0; r < BORDER_ROWS + 2 * RADIUS; r++) {
-            int y = begin + r - 2 * RADIUS, start = x - (int)(((size_t)y * nx + x) % SPAN);
-            S sum = sum_along(in, nx, min(height, end + RADIUS), x, y + RADIUS);
+        x += x < MARGIN ? 0 : nx - 2 * MARGIN;
+        unsigned count = K * inside(x / CHANNELS, width);
+#pragma unroll 1
+        for (int y = begin - 2 * RADIUS; y < end; y++) {
+            S sum = sum_along(in, nx, x, y + RADIUS);
 #pragma unroll
             for (int k = 0; k < K - 1; k++)
                 ring[k] = ring[k + 1];
@@ -493,9 +483,15 @@ __device__ __forceinline__ void fill_edge(const T *in, T *out, int width, int he
 #pragma unroll
             for (int k = 0; k < K - 1; k++)
                 sum += ring[k];
-            if (y >= begin && y < end && (!side || start < REACH || start + SPAN > nx - REACH))
-                out[(size_t)y * nx + x] = mean(sum, inside(x / CHANNELS, width) * inside(y, height));
+            int start = x - (int)(((size_t)y * nx + x) % SPAN);
+            if (y >= begin && (start < REACH || start + SPAN > nx - REACH))
+                out[(size_t)y * nx + x] = mean(sum, count);
         }
+    }
+    for (size_t i = at; i < (size_t)rows * nx; i += threads) {
+        int x = i % nx, y = i / nx;
+        y += y < RADIUS ? 0 : height - rows;
+        out[(size_t)y * nx + x] = mean_around(in, nx, height, x, y);
     }
 }
 
@@ -550,7 +546,7 @@ extern "C" __global__ void blur_strip(const T *__restrict__ in, T *__restrict__ 
 #define PAIR_ROWS (RADIUS > 1 ? 14 : 10)  // that a warp writes in a strip
 #endif
 #ifndef PAIR_AHEAD
-#define PAIR_AHEAD (RADIUS > 1 ? 3 : 6)  // rows under way to a lane; the host has 3 for ragged rows
+#define PAIR_AHEAD (RADIUS > 1 ? 4 : 6)  // rows under way to a lane; the host has 3 for ragged rows
 #endif
 #define PAIR_RING (K + PAIR_AHEAD)
 
@@ -700,9 +696,9 @@ __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, Strip s
 
 // Keeps the sums of two columns in a register.
 // That takes two thirds of strip's registers, so that half as many warps again run, and strips may be shorter for as
-// many instructions. It pays for a radius of 1; for 3, strip is the faster. What remains: a warp reads its rows one
-// after the other, and while the last strips run alone the memory has little to do. Still shorter strips end sooner,
-// but read too many rows twice.
+// many instructions. It pays for a radius of 1; for 3, strip is as fast. What remains: a warp reads its rows one after the
+// other, the edge takes room from the strips, and while the last strips run alone the memory has little to do. Still
+// shorter strips end sooner, but read too many rows twice.
 extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
     int thread = threadIdx.y * BDIMX + threadIdx.x;

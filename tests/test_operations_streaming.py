@@ -164,7 +164,8 @@ def test_declared_work(name: str, size: tuple[int, ...], options: dict[str, Any]
         ("blur", "strip", {"size": (62, 121)}, (3 + 5, 1, 1)),
         ("blur", "strip", {"size": (62, 480), "dtype": "uint8", "block": (32, 1)}, (45 + 5, 1, 1)),
         ("blur", "pairs", {"size": (62, 480), "dtype": "uint8", "block": (32, 1)}, (45 + 7, 1, 1)),
-        ("blur", "pairs", {"size": (62, 30000), "dtype": "uint8"}, (264 + 111, 1, 1)),
+        ("blur", "pairs", {"size": (62, 30000), "dtype": "uint8"}, (132 + 111, 1, 1)),
+        ("blur", "pairs", {"size": (16384, 16384), "dtype": "uint8"}, (66 + 14342, 1, 1)),
     ],
 )
 def test_grid(name: str, kernel: str, request_: dict[str, Any], grid: tuple[int, int, int]) -> None:
