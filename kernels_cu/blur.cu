@@ -569,14 +569,14 @@ __device__ __forceinline__ unsigned means_of_nine(unsigned six, unsigned three)
     return fma_halves(fma_halves(three, 0x78007800, part), 0x531C531C, 0x64806480);
 }
 
-// Returns the same for any K, of sums that have K * K / 2 for the rounding in them. As in `means` of strip, for the lower
-// column; the upper one takes the higher half of the product, whose second byte is the quotient: what the lower column
-// adds to it is under one in a sum of 65536, too little to matter up to a K of 13.
+// Returns the same for any K, of sums that have K * K / 2 for the rounding in them: the lower column's as in `means` of
+// strip, the upper one's from the higher half of the product, whose second byte it is. There the lower column adds under
+// one to the upper one's sum, which matters for a K of 15 alone.
 __device__ __forceinline__ unsigned means_of_pair(unsigned sums)
 {
     const unsigned inverse = (1 << 24) / (K * K) + 1;
     unsigned low = (sums & 0xFFFF) * inverse;
-    unsigned high = __umulhi(K < 15 ? sums : sums & 0xFFFF0000, inverse);
+    unsigned high = __umulhi(K > 13 ? sums & 0xFFFF0000 : sums, inverse);
     return __byte_perm(low, high, 0x0503);
 }
 
