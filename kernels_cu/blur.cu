@@ -570,8 +570,8 @@ __device__ __forceinline__ unsigned means_of_nine(unsigned six, unsigned three)
 }
 
 // Returns the same for any K, of sums that have K * K / 2 for the rounding in them: the lower column's as in `means` of
-// strip, the upper one's from the higher half of the product, whose second byte it is. There the lower column adds under
-// one to the upper one's sum, which matters for a K of 15 alone.
+// strip, the upper one's from the higher half of the product, whose second byte it is. There the lower column adds less
+// than one to the upper one's sum, which matters for a K of 15 alone.
 __device__ __forceinline__ unsigned means_of_pair(unsigned sums)
 {
     const unsigned inverse = (1 << 24) / (K * K) + 1;
@@ -627,8 +627,8 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
     return result;
 }
 
-// Returns what `shifted` does, for bytes. `by` is the same in all lanes, so the warp goes one of WORDS ways together, which
-// it finds by halves: fewer instructions than to choose each word. Way FIRST skips as many words; COUNT are left.
+// Returns what `shifted` does, for bytes. `by` is the same in all lanes, so the warp goes one of WORDS ways together,
+// which it finds by halves: fewer instructions than to choose each word. Way FIRST skips as many words; COUNT are left.
 template <int FIRST = 0, int COUNT = WORDS>
 __device__ __forceinline__ Words shifted_together(Words mine, unsigned by)
 {
@@ -696,9 +696,9 @@ __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, Strip s
 
 // Keeps the sums of two columns in a register.
 // That takes two thirds of strip's registers, so that half as many warps again run, and strips may be shorter for as
-// many instructions. It pays for a radius of 1; for 3, strip is as fast. What remains: a warp reads its rows one after the
-// other, the edge takes room from the strips, and while the last strips run alone the memory has little to do. Still
-// shorter strips end sooner, but read too many rows twice.
+// many instructions. It pays for a radius of 1; for 3, strip is as fast. What remains: a warp reads its rows one after
+// the other, the edge takes room from the strips, and while the last strips run alone the memory has little to do.
+// Still shorter strips end sooner, but read too many rows twice.
 extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
     int thread = threadIdx.y * BDIMX + threadIdx.x;
