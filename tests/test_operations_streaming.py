@@ -343,10 +343,19 @@ def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> 
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["grayscale", slow("blur")])
-def test_bytes_are_exact_but_for_halves(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "rungs", "options"),
+    [
+        ("grayscale", (), {}),
+        slow("blur", (), {}),
+        ("blur", ("pairs",), {"radius": 3}),
+        slow("blur", ("strip", "pairs"), {"radius": 6}),
+        slow("blur", ("strip", "pairs"), {"radius": 7}),
+    ],
+)
+def test_bytes_are_exact_but_for_halves(name: str, rungs: tuple[str, ...], options: dict[str, Any]) -> None:
     """The rungs that work in whole numbers agree with the reference exactly, not only within a level."""
-    operation, ladder = build(name, size=(40, 728), dtype="uint8")
+    operation, ladder = build(name, *rungs, size=(40, 728), dtype="uint8", options=options)
     for case in ladder:
         if case.skip_reason or case.function in ("grayscale_naive", "grayscale_words"):
             continue
