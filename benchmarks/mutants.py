@@ -354,7 +354,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
         "blur",
         "< to <=",
-        "if (nx >= 2 * MARGIN && begin < end) {",
+        "if (nx >= 2 * MARGIN && strip.begin < strip.end) {",
     ): "a strip without rows writes none, and what it reads is in the picture",
     (
         "solve",

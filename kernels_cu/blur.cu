@@ -392,10 +392,17 @@ __device__ __forceinline__ Words means(const unsigned sums[SPAN])
     return result;
 }
 
-// Slides a warp down rows begin to end. Aligned: every row begins at a multiple of BYTES.
+// A warp's strip: where a lane's columns begin, the rows that it writes, and whether this lane does.
+struct Strip {
+    int x, begin, end;
+    bool ragged, writes;
+};
+
+// Slides a warp down its strip. ALIGNED: every row begins at a multiple of BYTES.
 template <bool ALIGNED>
-__device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, int x, int begin, int end, bool writes)
+__device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, Strip strip)
 {
+    const int x = strip.x, begin = strip.begin, end = strip.end;
     const int last = end + RADIUS - 1;
     const int from = min(max(x, 0), (nx - 1) / SPAN * SPAN + SPAN);  // lanes beyond the row read in it, too
     S ring[TURN][SPAN] = {};
@@ -432,7 +439,7 @@ __device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, int x, i
                 unsigned by = ALIGNED ? 0 : -((unsigned)to * nx) % SPAN;  // to the next multiple of BYTES
                 words = ALIGNED ? means(sums) : shifted(means(sums), by);
                 int start = x + by;
-                if (writes && start >= REACH && start + SPAN <= nx - REACH)
+                if (strip.writes && start >= REACH && start + SPAN <= nx - REACH)
                     *(Words *)(out + (size_t)to * nx + start) = words;
             }
         }
@@ -488,6 +495,21 @@ __device__ __forceinline__ void fill_edge(const T *in, T *out, int width, int he
     }
 }
 
+// Returns the strip of `rows` rows that a thread's warp has; it has none where begin is no less than end.
+__device__ __forceinline__ Strip strip_of(int thread, int nx, int height, int rows)
+{
+    // The same in all lanes: the shuffle says so to the compiler, which then expects no lane to go another way.
+    int warp = (blockIdx.x - BORDER_BLOCKS) * WARPS + __shfl_sync(ALL_LANES, thread / WARP, 0);
+    int ragged = nx % SPAN ? 1 : 0;
+    int writers = WARP - 2 * SIDE - 2 * ragged;  // each shift leaves the last lane without its right half
+    int strips = ((nx + SPAN - 1) / SPAN + ragged + writers - 1) / writers;
+    int lane = thread % WARP - SIDE;
+    int x = (warp % strips * writers + lane - ragged) * SPAN;  // results are shifted to the right
+    int begin = warp / strips * rows + RADIUS;
+    int end = min(begin + rows, height - RADIUS - 1);  // groups of the last row may end beyond the picture
+    return {x, begin, end, ragged != 0, lane >= 0 && lane < writers};
+}
+
 // Gives each warp a strip, whose lanes read a row once, BYTES each, and get their neighbours' columns by shuffles.
 // Shuffles also move ragged rows into place between aligned reads and writes, four bytes are added with one
 // instruction, and the next rows are under way meanwhile. What remains: warps side by side drift apart, so that the
@@ -500,22 +522,12 @@ extern "C" __global__ void blur_strip(const T *__restrict__ in, T *__restrict__ 
     if (blockIdx.x < BORDER_BLOCKS)
         fill_edge(in, out, width, height, (size_t)blockIdx.x * BLOCK + thread, (size_t)BORDER_BLOCKS * BLOCK);
     else if (BLOCK % WARP == 0 || thread / WARP < WARPS) {
-        // The same in all lanes: the shuffle says so to the compiler, which then expects no lane to go another way.
-        int warp = (blockIdx.x - BORDER_BLOCKS) * WARPS + __shfl_sync(ALL_LANES, thread / WARP, 0);
-        int ragged = nx % SPAN ? 1 : 0;
-        int writers = WARP - 2 * SIDE - 2 * ragged;  // each shift leaves the last lane without its right half
-        int strips = ((nx + SPAN - 1) / SPAN + ragged + writers - 1) / writers;
-        int lane = thread % WARP - SIDE;
-        int x = (warp % strips * writers + lane - ragged) * SPAN;  // results are shifted to the right
-        int begin = warp / strips * STRIP_ROWS + RADIUS;
-        int end = min(begin + STRIP_ROWS, height - RADIUS - 1);  // groups of the last row may end beyond the picture
-        bool writes = lane >= 0 && lane < writers;
-
-        if (nx >= 2 * MARGIN && begin < end) {
-            if (!ragged)
-                slide_warp<true>(in, out, nx, x, begin, end, writes);
+        Strip strip = strip_of(thread, nx, height, STRIP_ROWS);
+        if (nx >= 2 * MARGIN && strip.begin < strip.end) {
+            if (!strip.ragged)
+                slide_warp<true>(in, out, nx, strip);
             else
-                slide_warp<false>(in, out, nx, x, begin, end, writes);
+                slide_warp<false>(in, out, nx, strip);
         }
     }
 }
@@ -534,7 +546,7 @@ extern "C" __global__ void blur_strip(const T *__restrict__ in, T *__restrict__ 
 #define PAIR_ROWS (RADIUS > 1 ? 14 : 10)  // that a warp writes in a strip
 #endif
 #ifndef PAIR_AHEAD
-#define PAIR_AHEAD (RADIUS > 1 ? 3 : 6)  // rows under way to a lane; the host has 3 for ragged rows
+#define PAIR_AHEAD (RADIUS > 1 ? 4 : 6)  // rows under way to a lane; the host has 3 for ragged rows
 #endif
 #define PAIR_RING (K + PAIR_AHEAD)
 
@@ -557,13 +569,15 @@ __device__ __forceinline__ unsigned means_of_nine(unsigned six, unsigned three)
     return fma_halves(fma_halves(three, 0x78007800, part), 0x531C531C, 0x64806480);
 }
 
-// Returns the same for any K. A whole number is the bit pattern of itself times 2^-149 as a float, and a product as
-// small as that is rounded to a whole number of them, to the nearest.
+// Returns the same for any K, of sums that have K * K / 2 for the rounding in them: the lower column's as in `means` of
+// strip, the upper one's from the higher half of the product, whose second byte it is. There the lower column adds less
+// than one to the upper one's sum, which matters for a K of 15 alone.
 __device__ __forceinline__ unsigned means_of_pair(unsigned sums)
 {
-    unsigned low = __float_as_uint(__uint_as_float(sums & 0xFFFF) * (1.0f / (K * K)));
-    unsigned high = __float_as_uint(__uint_as_float(sums >> 16) * (1.0f / (K * K)));
-    return __byte_perm(low, high, 0x5410);
+    const unsigned inverse = (1 << 24) / (K * K) + 1;
+    unsigned low = (sums & 0xFFFF) * inverse;
+    unsigned high = __umulhi(K > 13 ? sums & 0xFFFF0000 : sums, inverse);
+    return __byte_perm(low, high, 0x0503);
 }
 
 // Adds neighbours along the row to the sums over K rows, and returns the means.
@@ -601,7 +615,7 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
             if (K == 3) {
                 means[b] = means_of_nine(pair(c - CHANNELS) + pair(c), pair(c + CHANNELS));
             } else {
-                unsigned sums = pair(c - REACH);
+                unsigned sums = pair(c - REACH) + K * K / 2 * 0x10001;
 #pragma unroll
                 for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
                     sums += pair(c + dx);
@@ -613,10 +627,35 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
     return result;
 }
 
-// Slides a warp down rows begin to end, as slide_warp does.
-template <bool ALIGNED>
-__device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int x, int begin, int end, bool writes)
+// Returns what `shifted` does, for bytes. `by` is the same in all lanes, so the warp goes one of WORDS ways together,
+// which it finds by halves: fewer instructions than to choose each word. Way FIRST skips as many words; COUNT are left.
+template <int FIRST = 0, int COUNT = WORDS>
+__device__ __forceinline__ Words shifted_together(Words mine, unsigned by)
 {
+    const int half = COUNT / 2;
+    if (COUNT > 1 && by / 4 < FIRST + half)
+        return shifted_together<FIRST, half>(mine, by);
+    if (COUNT > 1)
+        return shifted_together<FIRST + half, half>(mine, by);
+    unsigned word[WORDS + 1];
+    Words result;
+
+#pragma unroll
+    for (int w = 0; w <= WORDS; w++) {
+        const int from = (FIRST + w) % WORDS;
+        word[w] = FIRST + w < WORDS ? mine.at[from] : __shfl_down_sync(ALL_LANES, mine.at[from], 1);
+    }
+#pragma unroll
+    for (int w = 0; w < WORDS; w++)
+        result.at[w] = __funnelshift_r(word[w], word[w + 1], 8 * by);
+    return result;
+}
+
+// Slides a warp down its strip, as slide_warp does.
+template <bool ALIGNED>
+__device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, Strip strip)
+{
+    const int x = strip.x, begin = strip.begin, end = strip.end;
     const int last = end + RADIUS - 1;
     const int from = min(max(x, 0), (nx - 1) / SPAN * SPAN + SPAN);
     unsigned whole[WORDS] = {}, odd[WORDS] = {};
@@ -636,7 +675,7 @@ __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int x, 
             Words &row = ring[r], &old = ring[(r + PAIR_AHEAD) % PAIR_RING];
 
             if (!ALIGNED)
-                row = shifted(row, (unsigned)y * nx % SPAN);
+                row = shifted_together(row, (unsigned)y * nx % SPAN);
 #pragma unroll
             for (int w = 0; w < WORDS; w++) {
                 whole[w] += row.at[w] - old.at[w];
@@ -648,18 +687,18 @@ __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int x, 
             if (to >= end)
                 return;
             unsigned by = ALIGNED ? 0 : -((unsigned)to * nx) % SPAN;  // to the next multiple of BYTES
-            Words words = ALIGNED ? pair_means(whole, odd) : shifted(pair_means(whole, odd), by);
+            Words words = ALIGNED ? pair_means(whole, odd) : shifted_together(pair_means(whole, odd), by);
             int start = x + by;
-            if (writes && start >= REACH && start + SPAN <= nx - REACH)
+            if (strip.writes && start >= REACH && start + SPAN <= nx - REACH)
                 *(Words *)(out + (size_t)to * nx + start) = words;
         }
 }
 
 // Keeps the sums of two columns in a register.
 // That takes two thirds of strip's registers, so that half as many warps again run, and strips may be shorter for as
-// many instructions. It pays for a radius of 1; for 3, strip is the faster. What remains: a warp reads its rows one
-// after the other, and while the last strips run alone the memory has little to do. Still shorter strips end sooner,
-// but read too many rows twice.
+// many instructions. It pays for a radius of 1; for 3, strip is as fast. What remains: a warp reads its rows one after
+// the other, the edge takes room from the strips, and while the last strips run alone the memory has little to do.
+// Still shorter strips end sooner, but read too many rows twice.
 extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
     int thread = threadIdx.y * BDIMX + threadIdx.x;
@@ -673,21 +712,12 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
     }
     if (BLOCK % WARP && thread / WARP >= WARPS)
         return;
-    int warp = (blockIdx.x - BORDER_BLOCKS) * WARPS + __shfl_sync(ALL_LANES, thread / WARP, 0);  // as in strip
-    int ragged = nx % SPAN ? 1 : 0;
-    int writers = WARP - 2 * SIDE - 2 * ragged;
-    int strips = ((nx + SPAN - 1) / SPAN + ragged + writers - 1) / writers;
-    int lane = thread % WARP - SIDE;
-    int x = (warp % strips * writers + lane - ragged) * SPAN;
-    int begin = warp / strips * PAIR_ROWS + RADIUS;
-    int end = min(begin + PAIR_ROWS, height - RADIUS - 1);
-    bool writes = lane >= 0 && lane < writers;
-
-    if (nx >= 2 * MARGIN && begin < end) {
-        if (!ragged)
-            slide_pairs<true>(in, out, nx, x, begin, end, writes);
+    Strip strip = strip_of(thread, nx, height, PAIR_ROWS);
+    if (nx >= 2 * MARGIN && strip.begin < strip.end) {
+        if (!strip.ragged)
+            slide_pairs<true>(in, out, nx, strip);
         else
-            slide_pairs<false>(in, out, nx, x, begin, end, writes);
+            slide_pairs<false>(in, out, nx, strip);
     }
 }
 #endif

@@ -164,7 +164,8 @@ def test_declared_work(name: str, size: tuple[int, ...], options: dict[str, Any]
         ("blur", "strip", {"size": (62, 121)}, (3 + 5, 1, 1)),
         ("blur", "strip", {"size": (62, 480), "dtype": "uint8", "block": (32, 1)}, (45 + 5, 1, 1)),
         ("blur", "pairs", {"size": (62, 480), "dtype": "uint8", "block": (32, 1)}, (45 + 7, 1, 1)),
-        ("blur", "pairs", {"size": (62, 30000), "dtype": "uint8"}, (264 + 111, 1, 1)),
+        ("blur", "pairs", {"size": (62, 30000), "dtype": "uint8"}, (132 + 111, 1, 1)),
+        ("blur", "pairs", {"size": (16384, 16384), "dtype": "uint8"}, (66 + 14342, 1, 1)),
     ],
 )
 def test_grid(name: str, kernel: str, request_: dict[str, Any], grid: tuple[int, int, int]) -> None:
@@ -342,10 +343,19 @@ def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> 
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["grayscale", slow("blur")])
-def test_bytes_are_exact_but_for_halves(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "rungs", "options"),
+    [
+        ("grayscale", (), {}),
+        slow("blur", (), {}),
+        ("blur", ("pairs",), {"radius": 3}),
+        slow("blur", ("strip", "pairs"), {"radius": 6}),
+        slow("blur", ("strip", "pairs"), {"radius": 7}),
+    ],
+)
+def test_bytes_are_exact_but_for_halves(name: str, rungs: tuple[str, ...], options: dict[str, Any]) -> None:
     """The rungs that work in whole numbers agree with the reference exactly, not only within a level."""
-    operation, ladder = build(name, size=(40, 728), dtype="uint8")
+    operation, ladder = build(name, *rungs, size=(40, 728), dtype="uint8", options=options)
     for case in ladder:
         if case.skip_reason or case.function in ("grayscale_naive", "grayscale_words"):
             continue

@@ -34,7 +34,10 @@ Arrays = dict[str, np.ndarray]
 
 MAX_RADIUS = 1000
 MAX_CHANNELS = 4
-MOST_BORDER_BLOCKS = 264  # two for each SM of a large card
+# Blocks for the edge: two for each SM of a large card, one beside blur_pairs, which is done sooner with more of the SMs
+# to itself, and half of that where a picture is so large that these, too, end before the rest.
+MOST_BORDER_BLOCKS, MOST_BORDER_BLOCKS_OF_PAIRS = 264, 132
+LARGE = 1 << 27  # elements
 STRIP_BYTES = 1 << 18  # of rows that the CPU works on at a time, in its cache
 
 
@@ -145,25 +148,27 @@ def over_strips(rows: str) -> Callable[[Geometry], Dim]:
     return grid
 
 
-def edge_blocks(g: Geometry, margin: int) -> str:
+def edge_blocks(g: Geometry, margin: int, most: int) -> str:
     """Return blocks enough for the edge, each thread of which slides down a column once or has an element of the first
-    and last rows, and no more than two an SM."""
+    and last rows, and no more than `most`."""
     columns, rows = elements(g.problem) // g.size["rows"], g.size["rows"]
     whole_rows = min(rows, 2 * radius(g.problem) + 1) if columns >= 2 * margin else rows
     slides = cdiv(rows - whole_rows, g["BORDER_ROWS"]) * 2 * margin
-    return str(min(MOST_BORDER_BLOCKS, cdiv(max(slides, whole_rows * columns), g.threads)))
+    return str(min(most, cdiv(max(slides, whole_rows * columns), g.threads)))
 
 
 def with_edge(g: Geometry) -> dict[str, str]:
     """Return the blocks that fill in the edge."""
-    return {"BORDER_BLOCKS": edge_blocks(g, g["MARGIN"])}
+    return {"BORDER_BLOCKS": edge_blocks(g, g["MARGIN"], MOST_BORDER_BLOCKS)}
 
 
 def paired(g: Geometry) -> dict[str, str]:
     """Return the blocks that fill in the edge, 16 bytes a lane for any radius, and fewer rows under way where those are
     ragged, which takes registers."""
     ahead = {"PAIR_AHEAD": "3"} if elements(g.problem) // g.size["rows"] % 16 else {}
-    return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, g["REACH"] + 16), **ahead}
+    large = elements(g.problem) >= LARGE and radius(g.problem) <= 1
+    most = MOST_BORDER_BLOCKS_OF_PAIRS // 2 if large else MOST_BORDER_BLOCKS_OF_PAIRS
+    return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, g["REACH"] + 16, most), **ahead}
 
 
 def tiled(name: str, sums: bool) -> Kernel:
