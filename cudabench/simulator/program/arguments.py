@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.values import Array
+
+if TYPE_CHECKING:
+    pass
+
 
 _FORMATS = {
     "u8": "B", "s8": "b", "b8": "B", "u16": "H", "s16": "h", "b16": "H", "u32": "I", "s32": "i", "b32": "I",
@@ -99,29 +103,25 @@ def scalar_bytes(value: Any, parameter: Parameter, name: str) -> bytes:
 
 def place_arrays(space: AddressSpace, arrays: list[tuple[str, Array]]) -> dict[int, int]:
     """Give each array addresses and return them by id; arrays that share memory share a region."""
-    extents: list[tuple[int, int, int]] = []  # where on the host, how many bytes, which array
+    extents = []
     for name, array in arrays:
         if not array.flags.c_contiguous:
             raise LaunchError(f"array '{name}' is not C-contiguous: pass numpy.ascontiguousarray of it.")
         if array.dtype.hasobject:
             raise LaunchError(f"array '{name}' has dtype {array.dtype}, which has no bytes a kernel could use.")
-        extents.append((array.__array_interface__["data"][0], array.nbytes, len(extents)))
-    owner = list(range(len(arrays)))  # by array the largest that holds its memory
-    widest = start = end = 0
-    for pointer, size, index in sorted(extents, key=lambda extent: (extent[0], -extent[1])):
-        if end and size and start <= pointer and pointer + size <= end:
-            owner[index] = widest
-        else:
-            widest, start, end = index, pointer, pointer + size
-    # In the order of the arguments: where the host's allocator put them is another place in each run.
-    regions: dict[int, Region] = {}
+        extents.append((array.__array_interface__["data"][0], array.nbytes, name, array))
     addresses: dict[int, int] = {}
-    for (_, array), of, (pointer, _, _) in zip(arrays, owner, extents, strict=True):
-        if of not in regions:
-            whole_name, whole = arrays[of]
-            flat = whole.reshape(-1).view(np.uint8) if whole.nbytes else np.empty(0, np.uint8)
-            regions[of] = space.place(whole_name, flat, whole.flags.writeable)
-        region = regions[of]
-        region.writable = region.writable or array.flags.writeable
-        addresses[id(array)] = region.base + pointer - extents[of][0]
+    extents.sort(key=lambda item: (item[0], -item[1]))
+    region: Region | None = None
+    start = end = 0
+    for pointer, size, name, array in extents:
+        if region is not None and size and pointer + size <= end and pointer >= start:
+            addresses[id(array)] = region.base + pointer - start
+            region.writable = region.writable or array.flags.writeable
+            continue
+        region = space.place(
+            name, array.reshape(-1).view(np.uint8) if size else np.empty(0, np.uint8), array.flags.writeable
+        )
+        start, end = pointer, pointer + size
+        addresses[id(array)] = region.base
     return addresses
