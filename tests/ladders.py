@@ -147,16 +147,16 @@ def simulated(
     *kernels: str,
     architecture: str = "sm_90",
     disassemble: bool = False,
-    assembled: bool = True,
+    assembled: bool = False,
     **request: Any,
 ) -> list[str]:
     """Run kernels in the simulator as `cudabench` does and return what is wrong with them, hazards included.
 
     Machine code decides nothing of that and takes most of the time, so it is read only where `disassemble` says so, and
-    not even made without `assembled`.
+    not even made without that or `assembled`.
     """
     operation, ladder = build(name, *kernels, **request)
-    device = simulator(architecture, assembled)
+    device = simulator(architecture, assembled or disassemble)
     run = SimulatedRun(operation, ladder[0].problem, Settings(cpu=False, timeout=600), device, disassemble=disassemble)
     results = [run.simulate(case) for case in ladder if not case.skip_reason]
     return [

@@ -43,14 +43,12 @@ def turn(name: str, kernel: str, of: Sequence[Any], count: int = 1) -> list[Any]
     return [of[(at + step) % len(of)] for step in range(min(count, len(of)))]
 
 
-def right_or_refused(
-    name: str, kernel: str, block: Block, sizes: list[tuple[int, ...]], *, assembled: bool = True
-) -> list[str]:
+def right_or_refused(name: str, kernel: str, block: Block, sizes: list[tuple[int, ...]]) -> list[str]:
     """Return what is wrong with a kernel; a block that it refuses, whatever the size, is not."""
     wrong, refused = [], 0
     for size in sizes:
         try:
-            wrong += ladders.simulated(name, kernel, size=size, block=block, seed=sum(size), assembled=assembled)
+            wrong += ladders.simulated(name, kernel, size=size, block=block, seed=sum(size))
         except UsageError as error:
             if block is None or not str(error).startswith(f"{kernel} cannot take --block "):
                 wrong.append(f"{kernel} {size}: {error}")
@@ -110,7 +108,7 @@ def test_an_awkward_block_and_a_type(name: str, kernel: str) -> None:
     (dtype,) = turn(name, kernel, types)
     block = next(iter(ladders.taken(name, kernel, blocks(name), dtype)), None)
     size = ladders.quick_sizes(name, kernel)[-1]
-    assert ladders.simulated(name, kernel, size=size, block=block, dtype=dtype, assembled=False) == []
+    assert ladders.simulated(name, kernel, size=size, block=block, dtype=dtype) == []
 
 
 @needs_compiler
@@ -131,7 +129,7 @@ def test_more_blocks(name: str, kernel: str) -> None:
     """The same with other blocks, single threads, columns and rows of a thousand among them, or it refuses them."""
     sizes = ladders.quick_sizes(name, kernel)
     for block in turn(name, kernel, blocks(name), MORE_BLOCKS):
-        assert right_or_refused(name, kernel, block, turn(name, kernel, sizes, 2), assembled=False) == []
+        assert right_or_refused(name, kernel, block, turn(name, kernel, sizes, 2)) == []
 
 
 @needs_compiler
@@ -145,7 +143,7 @@ def test_every_type(name: str, kernel: str, dtype: str) -> None:
     sizes = ladders.feasible(name, TYPED_SIZES[len(operations.get(name).dimensions)])
     for size in turn(name, kernel, sizes, 2):
         try:
-            assert ladders.simulated(name, kernel, size=size, dtype=dtype, assembled=False) == []
+            assert ladders.simulated(name, kernel, size=size, dtype=dtype) == []
         except UsageError as error:
             assert f"{kernel} has no {dtype} form: use " in str(error)  # noqa: PT017
 
@@ -173,7 +171,7 @@ def test_other_architectures(name: str, kernel: str) -> None:
     """A kernel is right as compiled for an old and a new architecture, which take turns, or names what they lack."""
     size = ladders.quick_sizes(name, kernel)[-1]
     for architecture in turn(name, kernel, ARCHITECTURES, 2):
-        wrong = ladders.simulated(name, kernel, size=size, architecture=architecture)
+        wrong = ladders.simulated(name, kernel, size=size, architecture=architecture, assembled=True)
         assert [text for text in wrong if f": skipped, {kernel} has instructions that only GPUs of" not in text] == []
 
 

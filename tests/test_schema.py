@@ -165,6 +165,17 @@ def test_page_is_up_to_date() -> None:
     assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == schemas.reference()
 
 
+def test_only_a_warning_has_the_codes_of_warnings() -> None:
+    """Other records' `code` is of a kernel's machine instructions, or of a ceiling's loop."""
+    told = {
+        name: "imprecise" in str(record["properties"]["code"].get("description"))
+        for name, record in schemas.schema()["$defs"].items()
+        if "code" in record.get("properties", {})
+    }
+    assert len(told) > 1
+    assert [name for name, codes in told.items() if codes] == ["Warning"]
+
+
 def test_page_names_every_key() -> None:
     """Every key of a result has its row, and every link leads to a heading."""
     page = schemas.reference()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from cudabench.model import DeviceInfo, Dim, Settings
+from cudabench.model import DeviceInfo, Dim, Settings, Warning
 from cudabench.results.file import ESSENTIAL, SCHEMA, ResultsFile
 from cudabench.results.warnings import KINDS
 
@@ -79,7 +79,7 @@ def _described(key: str, hint: Any, definitions: dict[str, Any], strict: bool) -
     """Return the schema of a key with its meaning and unit."""
     found = dict(_type(hint, definitions, strict))
     meaning = meaning_of(hint)
-    if key == "code":
+    if hint == get_type_hints(Warning, include_extras=True)["code"]:
         meaning = f"{meaning} Today: {', '.join(KINDS)}."
     if meaning:
         found["description"] = meaning
