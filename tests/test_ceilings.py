@@ -236,6 +236,7 @@ def spoil(name: str, at: int = 0) -> Callable[[dict[str, np.ndarray]], None]:
     return fault
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_warm_up")
 @pytest.mark.parametrize(
     ("name", "array", "at"),
