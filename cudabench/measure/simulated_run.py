@@ -165,8 +165,9 @@ class SimulatedRun(RunContext):
         if self.card is not None:
             found = limits_of(self.device, case, run, self.card, self.settings, result.bytes)
             result = replace(result, limits=found, limits_on=self.card.title)
+        buffers = self.operation.buffers(self.problem)
         if run.report.trace:
-            buffers, tiles = self.operation.buffers(self.problem), drawings.tiles(run.report, case)
+            tiles = drawings.tiles(run.report, case)
             if self.trace:
                 threads = drawings.thread_accesses(run.report.trace, case, buffers, tiles)
                 result = replace(result, threads=threads, banks=drawings.bank_requests(run.report.trace, tiles))
@@ -174,10 +175,9 @@ class SimulatedRun(RunContext):
                 result = replace(result, banks=recorded.banks(run.report.trace, tiles))
             if self.record:
                 result = replace(result, steps=recorded.steps(run.report.trace, case, buffers, tiles))
-        buffers = self.operation.buffers(self.problem)
         notes = [*unverified_warnings(verification, expected, buffers)]
         notes += extent_warnings(verification, result.hazards or (), buffers)
-        stored = [buffer.dtype for buffer in self.operation.buffers(self.problem)]
+        stored = [buffer.dtype for buffer in buffers]
         notes += arithmetic_warnings(result.machine_code, self.output_type(), verification, stored)
         notes += tolerance_warnings(expected, tolerance)
         notes += [*launch_warnings(case), *state_warnings(state), *code_warnings(one.ptx for _, one in compiled)]
