@@ -11,7 +11,7 @@ import functools
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -246,30 +246,90 @@ def _may_be_hosts(refused: Refused, job: Job) -> bool:
     return bool(refused.emptied) or without_host_code(job.source) != job.source
 
 
+class _Texts:
+    """A job's file and the headers of its own, with what is found in them once for all attempts."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.files: Mapping[str, str] = {job.filename: job.source, **includes.read(job).texts}
+        self.kept = {name for name in map(names.plain, job.names) if name}
+        self._refused: dict[object, Refused] = {}
+
+    def compiled(self, compiler: Compiler, job: Job, attempt: _Attempt, *, standard: bool) -> Compiled:
+        """Compile an attempt; what was refused before is so again, at once."""
+        key = (attempt.source, tuple(attempt.headers.items()), attempt.bare, standard, job)
+        if key not in self._refused:
+            try:
+                return compiler.compile(job, attempt.source, attempt.headers, bare=attempt.bare, standard=standard)
+            except Refused as refused:
+                self._refused[key] = refused
+        raise self._refused[key]
+
+    @functools.cached_property
+    def macros(self) -> Mapping[str, frozenset[str]]:
+        """The macros that the files define, each with the words of all its definitions."""
+        macros: dict[str, frozenset[str]] = {}
+        for text in self.files.values():
+            for name, words in macros_of(text).items():
+                macros[name] = macros.get(name, frozenset()) | words
+        return macros
+
+    @functools.cached_property
+    def hostless(self) -> _Attempt:
+        """The attempt without the host's functions, in the file and in the user's headers."""
+        texts = {name: without_host_code(text, self.macros) for name, text in self.files.items()}
+        return _Attempt(texts.pop(self.job.filename), texts, bare=True)
+
+
+class _MissesStandard(Exception):
+    """An attempt without the host's code was refused for names of the standard library that kernels use."""
+
+    def __init__(self, attempt: _Attempt) -> None:
+        super().__init__()
+        self.attempt = attempt
+
+
 def _with(compiler: Compiler, job: Job, ends: float) -> Compiled:
     """Compile the file as it is and, as long as it is refused, with less and less of what no kernel asked for needs.
 
-    CUDA's standard library comes in only where nothing else helps: it takes seconds, and most often it is the host that
-    wants one. Raises Refused with the errors that no attempt mended.
+    CUDA's standard library comes in early where names are missed that it has for kernels; where that does not help, it
+    comes in last, because most often it is the host that wants one. Raises Refused with the errors that no attempt
+    mended.
     """
+    texts = _Texts(job)
     try:
-        return _with_less_and_less(compiler, job, ends, standard=False)
+        return _with_less_and_less(compiler, texts, ends, standard=False, early=True)
+    except _MissesStandard as misses:
+        try:
+            return _with_less_and_less(compiler, texts, ends, standard=True, attempt=misses.attempt)
+        except Refused:
+            if time.monotonic() > ends:
+                raise
+    try:
+        return _with_less_and_less(compiler, texts, ends, standard=False)
     except Refused as refused:
         if compiler.backend != "nvrtc" or not refused.misses_standard or time.monotonic() > ends:
             raise
-    return _with_less_and_less(compiler, job, ends, standard=True)
+    return _with_less_and_less(compiler, texts, ends, standard=True)
 
 
-def _with_less_and_less(compiler: Compiler, job: Job, ends: float, *, standard: bool) -> Compiled:
-    files = {job.filename: job.source, **includes.read(job).texts}
-    macros: Mapping[str, frozenset[str]] | None = None  # read where a first attempt is refused
-    kept = {name for name in map(names.plain, job.names) if name}
-    attempt = _first(job, files)
+def _with_less_and_less(
+    compiler: Compiler,
+    texts: _Texts,
+    ends: float,
+    *,
+    standard: bool,
+    early: bool = False,
+    attempt: _Attempt | None = None,
+) -> Compiled:
+    """Compile with the standard library or without, from an attempt on; `early` raises _MissesStandard."""
+    job = texts.job
+    attempt = attempt or _first(texts)
     misses_standard = False
     first_of_device: Refused | None = None
     for _ in range(MAX_ATTEMPTS):
         try:
-            return compiler.compile(job, attempt.source, attempt.headers, bare=attempt.bare, standard=standard)
+            return texts.compiled(compiler, job, attempt, standard=standard)
         except Refused as refused:
             misses_standard = misses_standard or diagnostics.misses_standard(refused.log)
             last = Refused(refused.log, attempt.emptied, misses_standard=misses_standard)
@@ -278,12 +338,15 @@ def _with_less_and_less(compiler: Compiler, job: Job, ends: float, *, standard: 
         if not job.older and older.needed(last.log):
             job = replace(job, older=True)
             continue
-        macros = _macros(files) if macros is None else macros
-        following = _bare(attempt, last, job, files, macros)
+        following = _bare(attempt, last, texts)
+        if early and following is None and compiler.backend == "nvrtc":
+            others = diagnostics.beside_device_standard(last.log)
+            if others is not None:
+                raise _MissesStandard(_with_less(attempt, others, texts, device=False) or attempt)
         following = _with_headers(following or attempt, last, job) or following
-        following = following or _with_less(attempt, last, job, macros, kept, device=False)
-        if following is None and kept:
-            following = _with_less(attempt, last, job, macros, kept, device=True)
+        following = following or _with_less(attempt, diagnostics.faults(last.log), texts, device=False)
+        if following is None and texts.kept:
+            following = _with_less(attempt, diagnostics.faults(last.log), texts, device=True)
             first_of_device = first_of_device or last
         if following is None:
             break
@@ -306,24 +369,15 @@ def _places(log: str, job: Job, tried: Backend) -> dict[int, tuple[str, int]]:
     return diagnostics.source_lines(ptx, job.filename)
 
 
-def _macros(files: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """Return the macros that files define, each with the words of all its definitions."""
-    macros: dict[str, frozenset[str]] = {}
-    for text in files.values():
-        for name, words in macros_of(text).items():
-            macros[name] = macros.get(name, frozenset()) | words
-    return macros
-
-
-def _first(job: Job, files: Mapping[str, str]) -> _Attempt:
+def _first(texts: _Texts) -> _Attempt:
     """The first attempt: the file as it is, but where PyTorch's headers, which no toolkit has, are not there."""
+    job = texts.job
     attempt = _Attempt(job.source, {}, bare=False)
-    absent = _absent(files.values(), job, torch_headers.text)
+    absent = _absent(texts.files.values(), job, torch_headers.text)
     if not absent:
         return attempt
-    texts = {name: torch_headers.text(name) for name in absent}
-    hostless = _without_host_code(files, _macros(files), job)
-    return replace(hostless, headers={**hostless.headers, **texts}, emptied=tuple(absent))
+    stubs = {name: torch_headers.text(name) for name in absent}
+    return replace(texts.hostless, headers={**texts.hostless.headers, **stubs}, emptied=tuple(absent))
 
 
 def _absent(texts: Iterable[str], job: Job, meant: Callable[[str], object]) -> list[str]:
@@ -348,19 +402,12 @@ def _nowhere(name: str) -> bool:
     return not any((folder / inner / name).is_file() for folder in folders if folder for inner in ("", "cccl"))
 
 
-def _without_host_code(files: Mapping[str, str], macros: Mapping[str, frozenset[str]], job: Job) -> _Attempt:
-    texts = {name: without_host_code(text, macros) for name, text in files.items()}
-    return _Attempt(texts.pop(job.filename), texts, bare=True)
-
-
-def _bare(
-    attempt: _Attempt, refused: Refused, job: Job, files: Mapping[str, str], macros: Mapping[str, frozenset[str]]
-) -> _Attempt | None:
-    """The second attempt: without the host's functions, in the file and in the user's headers."""
+def _bare(attempt: _Attempt, refused: Refused, texts: _Texts) -> _Attempt | None:
+    """The second attempt: without the host's functions."""
     if attempt.bare:
         return None
-    hostless = _without_host_code(files, macros, job)
-    if hostless.headers or hostless.source != job.source or diagnostics.speaks_of_host_code(refused.log):
+    hostless = texts.hostless
+    if hostless.headers or hostless.source != texts.job.source or diagnostics.speaks_of_host_code(refused.log):
         return hostless
     return None
 
@@ -396,22 +443,16 @@ def _with_headers(attempt: _Attempt, refused: Refused, job: Job) -> _Attempt | N
 
 
 def _with_less(
-    attempt: _Attempt,
-    refused: Refused,
-    job: Job,
-    macros: Mapping[str, frozenset[str]],
-    kept: Collection[str],
-    *,
-    device: bool,
+    attempt: _Attempt, faults: Sequence[diagnostics.Fault], texts: _Texts, *, device: bool
 ) -> _Attempt | None:
     """The next attempt, without the declarations that this one was refused for; None where it would be the same."""
-    faults = diagnostics.faults(refused.log)
-    own = [fault for fault in faults if diagnostics.users_path(fault.file, job.filename) == job.filename]
-    source = without_faults(attempt.source, own, macros, kept, device=device)
+    filename = texts.job.filename
+    own = [fault for fault in faults if diagnostics.users_path(fault.file, filename) == filename]
+    source = without_faults(attempt.source, own, texts.macros, texts.kept, device=device)
     headers = dict(attempt.headers)
     for name in headers:
         there = [fault for fault in faults if fault.file == name or fault.file.endswith("/" + name)]
-        headers[name] = without_faults(headers[name], there, macros, kept, device=device)
+        headers[name] = without_faults(headers[name], there, texts.macros, texts.kept, device=device)
     if source == attempt.source and headers == attempt.headers:
         return None
     return replace(attempt, source=source, headers=headers, bare=True)

@@ -33,6 +33,14 @@ _HOST_FAULTS = (
     "not supported when compiling with NVRTC",
 )
 
+# Names of the standard library that are types' properties, or small enough that kernels use them as they are.
+_NOT_OF_STANDARD = re.compile(r'namespace "std" has no member "(\w+)"')
+_OF_DEVICE = re.compile(
+    r"(is|add|remove|make|has)_\w+|(enable_if|conditional|decay|void|common_type|underlying_type|invoke_result)(_t)?"
+    r"|(true|false)_type|(bool|integral)_constant|conjunction|disjunction|negation|(index|integer)_sequence"
+    r"|numeric_limits|declval|forward|move|min|max|clamp|bit_cast|tuple|array|plus|minus|multiplies|less|greater"
+)
+
 
 def missing_headers(log: str) -> list[str]:
     """Return the headers that a refusal did not find."""
@@ -77,6 +85,20 @@ def faults(log: str) -> list[Fault]:
             column = None if caret is None else len(caret[1])
             found.append(Fault(head["file"], int(head["line"]), line[head.end() :], lines[at + 1][2:], column))
     return found
+
+
+def beside_device_standard(log: str) -> list[Fault] | None:
+    """Return the faults on other lines than those that miss names which the standard library has for kernels, too.
+
+    None where no such name is missed.
+    """
+    found = faults(log)
+    missed = {
+        (fault.file, fault.line)
+        for fault in found
+        if (one := _NOT_OF_STANDARD.match(fault.message)) and _OF_DEVICE.fullmatch(one[1])
+    }
+    return [fault for fault in found if (fault.file, fault.line) not in missed] if missed else None
 
 
 def speaks_of_host_code(log: str) -> bool:

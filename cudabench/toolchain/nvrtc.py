@@ -236,7 +236,9 @@ class Nvrtc:
 
     library: Library
     backend: Backend = "nvrtc"
-    missed: set[Job] = field(default_factory=set)  # jobs that an attempt has shown to need CUDA's own headers
+    # Jobs that an attempt has shown to need CUDA's own headers, and of these the standard library.
+    missed: set[Job] = field(default_factory=set)
+    missed_standard: set[Job] = field(default_factory=set)
 
     def compile(
         self, job: Job, source: str, headers: Mapping[str, str], *, bare: bool, standard: bool = True
@@ -246,6 +248,8 @@ class Nvrtc:
         options = [*job.options, *job.language, f"--pre-include={prelude.PRELUDE}"]
         options += ["--diag-suppress=47"]  # CUDA's headers define the prelude's macros once more
         options += ["--device-int128"] if os.name == "posix" else []
+        # As under nvcc: above it what CUDA's standard library makes of its macros takes four times as long.
+        options += ["-D_CCCL_META_UNROLL_LIMIT=10"]
         options += ["-default-device"] if bare else []
         options += ["--ptxas-options=-v"] if job.machine_code else []
         # What comes from the cache of a driver's NVRTC comes without ptxas' report.
@@ -275,16 +279,21 @@ class Nvrtc:
                 options.extend([f"--include-path={found}", f"--include-path={found / 'cccl'}"])
             return found
 
-        folder = with_folder() if job in self.missed else None
+        known = standard and bare and job in self.missed_standard
+        folder = with_folder() if known or job in self.missed else None
         try:
             try:
-                answer = attempt(forward=False)
+                answer = attempt(forward=known and folder is not None)
             except Refused as refused:
                 missing = bool(diagnostics.missing_headers(refused.log))
                 if folder is None and missing:
                     self.missed.add(job)
-                elif not standard or not diagnostics.misses_standard(refused.log):
+                elif known or not diagnostics.misses_standard(refused.log):
                     raise
+                else:
+                    self.missed_standard.add(job)
+                    if not standard:
+                        raise
                 folder = folder or with_folder()
                 if folder is None:
                     raise
@@ -292,7 +301,10 @@ class Nvrtc:
                     # CUDA's own headers take a second where they are the standard library's.
                     answer = attempt(forward=not missing)
                 except Refused as again:
-                    if not missing or not standard or not diagnostics.misses_standard(again.log):
+                    if not missing or not diagnostics.misses_standard(again.log):
+                        raise
+                    self.missed_standard.add(job)
+                    if not standard:
                         raise
                     answer = attempt(forward=True)
         except Refused as refused:

@@ -92,6 +92,8 @@ typedef unsigned long ulong;
 typedef long long intptr_t;
 typedef unsigned long long uintptr_t;
 """
+# GNU's word that silences warnings, which C headers write in front of types.
+_EXTENSION = "#define __extension__\n"
 # What cuda_device_runtime_api.h has for kernels that are launched before the one in front of them has ended.
 _DEPENDENT_LAUNCH = """#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 static __device__ __forceinline__ void cudaTriggerProgrammaticLaunchCompletion() {
@@ -220,5 +222,5 @@ def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
     standard = "namespace std {\n" + "".join(f"using ::{member};\n" for member in members) + "}\n"
     # Each macro guarded, so that a file may define its own.
     macros = re.sub(r"^(#define (\w+).*)$", r"#ifndef \2\n\1\n#endif", _FIXED + _LIMITS + _FLOATS + _MATHS, flags=re.M)
-    texts[PRELUDE] = _INTEGERS + _TYPES + macros + standard + _DEPENDENT_LAUNCH
+    texts[PRELUDE] = _INTEGERS + _TYPES + _EXTENSION + macros + standard + _DEPENDENT_LAUNCH
     return tuple(texts.items())
