@@ -246,6 +246,9 @@ def _may_be_hosts(refused: Refused, job: Job) -> bool:
     return bool(refused.emptied) or without_host_code(job.source) != job.source
 
 
+_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.M)
+
+
 class _Texts:
     """A job's file and the headers of its own, with what is found in them once for all attempts."""
 
@@ -278,7 +281,13 @@ class _Texts:
     def hostless(self) -> _Attempt:
         """The attempt without the host's functions, in the file and in the user's headers."""
         texts = {name: without_host_code(text, self.macros) for name, text in self.files.items()}
-        return _Attempt(texts.pop(self.job.filename), texts, bare=True)
+        source = texts.pop(self.job.filename)
+        first: dict[str, str] = {}
+        for name, text in texts.items():
+            # In memory one file by two names, 'a.cuh' and 'x/a.cuh', would be two.
+            if _ONCE.search(text) and first.setdefault(text, name) != name:
+                texts[name] = f"#include <{first[text]}>\n"
+        return _Attempt(source, texts, bare=True)
 
 
 class _MissesStandard(Exception):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 _LEXEME = re.compile(
@@ -22,6 +25,8 @@ _LEXEME = re.compile(
     """,
     re.X | re.S | re.M,
 )
+_START = itemgetter(1)  # of a token
+_LARGE = 1 << 18  # characters of a text whose tokens are not kept
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -44,26 +49,34 @@ class Directive:
     end: int
 
 
+@functools.lru_cache(maxsize=128)  # a header is read for each of what is left out of it
+def _lexed(text: str) -> tuple[tuple[Token, ...], tuple[Token, ...], tuple[Directive, ...]]:
+    """Cut a text into tokens, comments and directives."""
+    comments: list[Token] = []
+    directives: list[Directive] = []
+    tokens: list[Token] = []
+    for match in _LEXEME.finditer(text):
+        kind = str(match.lastgroup)
+        if kind == "blank":
+            continue
+        if kind == "directive":
+            parts = re.match(r"\s*#\s*(\w*)(.*)", match[0], re.S)
+            assert parts is not None
+            rest = re.sub(r"/\*.*?\*/|//.*|\\\n", " ", parts[2], flags=re.S).strip()
+            directives.append(Directive(parts[1], rest, match.start(), match.end()))
+        else:
+            (comments if kind == "comment" else tokens).append(Token(match[0], *match.span(), kind))
+    return tuple(tokens), tuple(comments), tuple(directives)
+
+
 class Scan:
     """The lexemes of a text in order, and the spans that no compiler sees."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
-        self.comments: list[Token] = []
-        self.directives: list[Directive] = []
-        self.tokens: list[Token] = []
-        for match in _LEXEME.finditer(text):
-            kind = str(match.lastgroup)
-            if kind == "blank":
-                continue
-            if kind == "directive":
-                parts = re.match(r"\s*#\s*(\w*)(.*)", match[0], re.S)
-                assert parts is not None
-                rest = re.sub(r"/\*.*?\*/|//.*|\\\n", " ", parts[2], flags=re.S).strip()
-                self.directives.append(Directive(parts[1], rest, match.start(), match.end()))
-            else:
-                (self.comments if kind == "comment" else self.tokens).append(Token(match[0], *match.span(), kind))
+        tokens, comments, directives = _lexed(text) if len(text) <= _LARGE else _lexed.__wrapped__(text)
+        self.tokens, self.comments, self.directives = list(tokens), list(comments), list(directives)
 
     def hidden_spans(self) -> list[tuple[int, int]]:
         """The spans that no compiler sees, or that would break the balance of braces.
@@ -89,12 +102,15 @@ class Scan:
         return spans
 
     def _unbalanced(self, span: tuple[int, int]) -> bool:
-        braces = Counter(token.text for token in self.tokens if span[0] <= token.start < span[1])
+        first, last = (bisect_left(self.tokens, place, key=_START) for place in span)
+        braces = Counter(token.text for token in self.tokens[first:last])
         return braces["{"] != braces["}"]
 
     def leave_out(self, spans: Sequence[tuple[int, int]]) -> None:
         """Drop the tokens that start within spans."""
-        self.tokens = [one for one in self.tokens if not any(start <= one.start < end for start, end in spans)]
+        for start, end in spans:
+            first, last = (bisect_left(self.tokens, place, key=_START) for place in (start, end))
+            del self.tokens[first:last]
 
     def head(self, position: int) -> tuple[list[Token], int]:
         """The tokens of a declaration up to its ';', '{' or a scope's '}', and that one's index."""
