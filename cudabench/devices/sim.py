@@ -189,6 +189,9 @@ class SimDevice:
         for name, content in case.constants.items():
             for loaded in {id(one): one for one in parts.values()}.values():
                 set_constant(loaded.program, name, content)
+        # A pointer that one launch stores is good in the next.
+        beside = arrays if len(case.launches) > 1 else None
+        first_slot = max(loaded.program.slots for loaded in parts.values())
         end = math.inf if seconds is None else time.monotonic() + seconds
         for done, launch in enumerate(case.launches):
 
@@ -212,6 +215,8 @@ class SimDevice:
                     footprint=footprint,
                     sample=None if sample is None else max(sample[1], sample[0] // math.prod(launch.block)),
                     cluster=launch.cluster,
+                    beside=beside,
+                    first_slot=first_slot,
                 )
             reports.append(report)
         launched = _by_kind(case.launches, reports) if footprint else ()

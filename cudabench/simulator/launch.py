@@ -124,6 +124,8 @@ def run(
     footprint: bool = False,
     sample: int | None = None,
     cluster: Sequence[int] | None = None,
+    beside: Mapping[str, np.ndarray] | None = None,
+    first_slot: int = 0,
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
 
@@ -145,6 +147,9 @@ def run(
     it has more; what they count is theirs, and memory is as they leave it. A kernel that synchronises its grid runs
     whole. Of a sample the warp that `trace` names is that of the first block that runs.
 
+    beside: all arrays of several launches in one order, and first_slot: the most `program.slots` of their programs;
+    with both an array has the same address in each of the launches, also where another array is no argument of all.
+
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
     simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
     """
@@ -162,6 +167,7 @@ def run(
     if len(titles) != len(arguments):
         raise LaunchError(f"{len(titles)} names were given for {len(arguments)} arguments.")
     space = program.space()
+    space.skip_to(first_slot)
     rows = [(title, v.array) for title, v in zip(titles, arguments, strict=True) if isinstance(v, Rows)]
     mapped = [
         (f"{t} of a tensor map", v.array) for t, v in zip(titles, arguments, strict=True) if isinstance(v, TensorMap)
@@ -173,6 +179,7 @@ def run(
         + rows
         + mapped
         + inside,
+        tuple((beside or {}).items()),
     )
     maps: dict[int, Mapped] = {}
     raw = bytearray(code.parameter_bytes)

@@ -72,6 +72,10 @@ class AddressSpace:
         self.slots.append(region)
         return region
 
+    def skip_to(self, slot: int) -> None:
+        """Leave the slots in front of one empty."""
+        self.slots += self.slots[:1] * (slot - len(self.slots))
+
     def place_heap(self, heap: Heap) -> None:
         """Give the device's heap a slot of its own."""
         self.slots.append(heap.place(len(self.slots) << SLOT_BITS))
@@ -79,7 +83,8 @@ class AddressSpace:
     def nearest(self, address: int) -> Region | None:
         """Return the region whose slot an address lies in or near."""
         slot = (address + HALF_SLOT) >> SLOT_BITS
-        return self.slots[slot] if 0 < slot < len(self.slots) else None
+        region = self.slots[slot] if 0 < slot < len(self.slots) else self.slots[0]
+        return region if region.base else None
 
 
 def flat(address: Affine | Array, offset: int, chunk: Chunk) -> Array:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.errors import LaunchError
-from cudabench.simulator.memory import AddressSpace, Region
+from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.values import Array
 
 if TYPE_CHECKING:
@@ -101,27 +101,45 @@ def scalar_bytes(value: Any, parameter: Parameter, name: str) -> bytes:
     return (value & ((1 << bits) - 1)).to_bytes(parameter.size, "little")
 
 
-def place_arrays(space: AddressSpace, arrays: list[tuple[str, Array]]) -> dict[int, int]:
-    """Give each array addresses and return them by id; arrays that share memory share a region."""
+def place_arrays(
+    space: AddressSpace, arrays: Sequence[tuple[str, Array]], beside: Sequence[tuple[str, Array]] = ()
+) -> dict[int, int]:
+    """Give each array addresses and return them by id; arrays that share memory share a region.
+
+    They lie in the order of `beside`, which are there whether a launch has them as arguments or not, and behind that in
+    their own: where the host has them is no matter, so that a launch is the same in every process.
+    """
     extents = []
-    for name, array in arrays:
+    for rank, (name, array) in enumerate((*beside, *arrays)):
         if not array.flags.c_contiguous:
             raise LaunchError(f"array '{name}' is not C-contiguous: pass numpy.ascontiguousarray of it.")
         if array.dtype.hasobject:
             raise LaunchError(f"array '{name}' has dtype {array.dtype}, which has no bytes a kernel could use.")
-        extents.append((array.__array_interface__["data"][0], array.nbytes, name, array))
+        extents.append(_Extent(array.__array_interface__["data"][0], array.nbytes, rank, name, array))
+    # Of two names for one array that of an argument stands.
+    extents.sort(key=lambda one: (one.start, -one.size, one.rank < len(beside), one.rank))
+    shared: list[list[_Extent]] = []
+    for extent in extents:
+        if shared and extent.size and extent.start + extent.size <= shared[-1][0].start + shared[-1][0].size:
+            shared[-1].append(extent)
+        else:
+            shared.append([extent])
+    shared.sort(key=lambda extents: min(one.rank for one in extents))
     addresses: dict[int, int] = {}
-    extents.sort(key=lambda item: (item[0], -item[1]))
-    region: Region | None = None
-    start = end = 0
-    for pointer, size, name, array in extents:
-        if region is not None and size and pointer + size <= end and pointer >= start:
-            addresses[id(array)] = region.base + pointer - start
-            region.writable = region.writable or array.flags.writeable
-            continue
-        region = space.place(
-            name, array.reshape(-1).view(np.uint8) if size else np.empty(0, np.uint8), array.flags.writeable
-        )
-        start, end = pointer, pointer + size
-        addresses[id(array)] = region.base
+    for whole, *parts in shared:
+        size, array = whole.size, whole.array
+        data = array.reshape(-1).view(np.uint8) if size else np.empty(0, np.uint8)
+        region = space.place(whole.name, data, any(one.array.flags.writeable for one in (whole, *parts)))
+        for one in (whole, *parts):
+            addresses[id(one.array)] = region.base + one.start - whole.start
     return addresses
+
+
+class _Extent(NamedTuple):
+    """An array in the host's memory: its first byte, its bytes, its place in the order, its name."""
+
+    start: int
+    size: int
+    rank: int
+    name: str
+    array: Array

@@ -148,6 +148,11 @@ class Program:
         """Return every feature that a kernel uses and the simulator lacks, in the order of the source."""
         return tuple(sorted(self.code(kernel).unsupported))
 
+    @property
+    def slots(self) -> int:
+        """How many slots of the address space come before those of a launch's arrays."""
+        return 1 + len(self._storage) + (self.heap is not None)
+
     def space(self) -> AddressSpace:
         """Return an address space that holds the module variables."""
         space = AddressSpace()
