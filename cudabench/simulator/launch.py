@@ -167,7 +167,8 @@ def run(
     if len(titles) != len(arguments):
         raise LaunchError(f"{len(titles)} names were given for {len(arguments)} arguments.")
     space = program.space()
-    space.skip_to(first_slot)
+    if first_slot:
+        space.skip_to(first_slot)
     rows = [(title, v.array) for title, v in zip(titles, arguments, strict=True) if isinstance(v, Rows)]
     mapped = [
         (f"{t} of a tensor map", v.array) for t, v in zip(titles, arguments, strict=True) if isinstance(v, TensorMap)
@@ -179,7 +180,7 @@ def run(
         + rows
         + mapped
         + inside,
-        tuple((beside or {}).items()),
+        tuple(beside.items()) if beside else (),
     )
     maps: dict[int, Mapped] = {}
     raw = bytearray(code.parameter_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudabench.simulator.values import Array
+from cudabench.simulator.values import Array, different
 
 DENSE = 8  # entries of a table for each value, up to which it is faster than sorting
 MOST_KEPT = 1 << 21  # addresses, and pairs of address and block, that are told apart for an instruction
@@ -81,17 +81,17 @@ def distinct_pairs(places: Array, which: Array, blocks: Array) -> Array:
     """Return the different pairs of places[which] and blocks as rows of two columns; by one number a pair, since rows
     are slow to compare."""
     width = int(blocks.max(initial=0)) + 1
-    found = different(which * width + blocks)
+    found = _different(which * width + blocks)
     return np.stack([places[found // width], found % width], axis=1)
 
 
-def different(values: Array) -> Array:
+def _different(values: Array) -> Array:
     """Return the different integers in ascending order, found as in `told_apart`."""
     if not values.size:
         return values
     least, most = int(values.min()), int(values.max())
     if most - least > DENSE * values.size:
-        return np.unique(values)
+        return different(values)
     there = np.zeros(most - least + 1, dtype=bool)
     there[values - least] = True
     return np.flatnonzero(there) + least

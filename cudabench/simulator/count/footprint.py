@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cudabench.simulator.count.banks import BANKS, WORD
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, broadcast
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.memory import AddressSpace
@@ -278,7 +278,7 @@ class Footprints:
         # Pairs of request and address, each once, in their order; the arrays' slots tell nothing within a launch.
         low = int(places.min()) >> SECTOR_SHIFT << SECTOR_SHIFT
         span = int(places.max()) - low + SECTOR
-        pairs = np.unique(request * span + (places - low))
+        pairs = different(request * span + (places - low))
         request, places = pairs // span, pairs % span + low
         turns = _words_of_a_bank(request, places, size)
         sector = places >> SECTOR_SHIFT
@@ -313,7 +313,7 @@ class Footprints:
             # Of the warps of a block that want a sector at once one fetches it, and the others may come later.
             keys, first_of = np.unique(rows[fresh] * seen.shape[1] + inside[fresh], return_index=True)
             sums.fresh += len(keys) * wide
-            sums.missing += len(np.unique(request[here][fresh][first_of]))
+            sums.missing += len(different(request[here][fresh][first_of]))
 
     def touched(self, slot: int, written: bool) -> Array:
         """Return which sectors of an array each followed block has touched, or written."""

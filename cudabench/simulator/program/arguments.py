@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -110,36 +111,46 @@ def place_arrays(
     their own: where the host has them is no matter, so that a launch is the same in every process.
     """
     extents = []
-    for rank, (name, array) in enumerate((*beside, *arrays)):
-        if not array.flags.c_contiguous:
+    for rank, (name, array) in enumerate((*beside, *arrays) if beside else arrays):
+        flags = array.flags
+        if not flags.c_contiguous:
             raise LaunchError(f"array '{name}' is not C-contiguous: pass numpy.ascontiguousarray of it.")
         if array.dtype.hasobject:
             raise LaunchError(f"array '{name}' has dtype {array.dtype}, which has no bytes a kernel could use.")
-        extents.append(_Extent(array.__array_interface__["data"][0], array.nbytes, rank, name, array))
-    # Of two names for one array that of an argument stands.
-    extents.sort(key=lambda one: (one.start, -one.size, one.rank < len(beside), one.rank))
-    shared: list[list[_Extent]] = []
-    for extent in extents:
-        if shared and extent.size and extent.start + extent.size <= shared[-1][0].start + shared[-1][0].size:
-            shared[-1].append(extent)
+        # Of two names for one array that of an argument stands.
+        start = array.__array_interface__["data"][0]
+        extents.append((start, -array.nbytes, rank < len(beside), rank, name, array, flags.writeable))
+    extents.sort()  # the ranks differ
+    wholes: list[_Whole] = []
+    end = 0
+    for start, size, _, rank, name, array, writable in extents:
+        if size and wholes and start - size <= end:
+            whole = wholes[-1]
+            whole.rank = min(whole.rank, rank)
+            whole.writable = whole.writable or writable
+            whole.parts.append((id(array), start))
         else:
-            shared.append([extent])
-    shared.sort(key=lambda extents: min(one.rank for one in extents))
+            wholes.append(_Whole(rank, start, name, array, writable))
+            end = start - size
+    wholes.sort(key=_RANK)
     addresses: dict[int, int] = {}
-    for whole, *parts in shared:
-        size, array = whole.size, whole.array
-        data = array.reshape(-1).view(np.uint8) if size else np.empty(0, np.uint8)
-        region = space.place(whole.name, data, any(one.array.flags.writeable for one in (whole, *parts)))
-        for one in (whole, *parts):
-            addresses[id(one.array)] = region.base + one.start - whole.start
+    for whole in wholes:
+        array = whole.array
+        data = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
+        base = addresses[id(array)] = space.place(whole.name, data, whole.writable).base
+        for part, start in whole.parts:
+            addresses[part] = base + start - whole.start
     return addresses
 
 
-class _Extent(NamedTuple):
-    """An array in the host's memory: its first byte, its bytes, its place in the order, its name."""
+class _Whole:
+    """An array in the host's memory that lies in no other: its place in the order, its first byte, what lies in it."""
 
-    start: int
-    size: int
-    rank: int
-    name: str
-    array: Array
+    __slots__ = ("array", "name", "parts", "rank", "start", "writable")
+
+    def __init__(self, rank: int, start: int, name: str, array: Array, writable: bool) -> None:
+        self.rank, self.start, self.name, self.array, self.writable = rank, start, name, array, writable
+        self.parts: list[tuple[int, int]] = []
+
+
+_RANK = attrgetter("rank")
