@@ -7,6 +7,7 @@ CUDABENCH_COMPILER=nvrtc or =nvcc fixes the compiler.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -19,6 +20,7 @@ from typing import Any
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
 from cudabench.toolchain import (
     architecture,
+    asked,
     cache,
     diagnostics,
     includes,
@@ -176,11 +178,18 @@ class _Attempt:
 def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     """Return what the first attempt gives that a compiler takes: in C++17, then in C++20, unless `--std` says which.
 
-    The error is that of the first language's last attempt. What ptxas refuses for an architecture's lack of what its
+    Only the kernels that are asked for are compiled, unless that is refused: then the whole file is what counts. The
+    error is that of the first language's last attempt. What ptxas refuses for an architecture's lack of what its
     GPUs have is compiled for those. No attempt begins once all of them took as long as one may.
     """
+    ends = time.monotonic() + limits.compile_seconds()
+    shorter = asked.only(job)
+    if shorter is not job:
+        with contextlib.suppress(_AllRefused, UsageError):  # the whole file's errors count
+            compiled = _in_some_language(compilers, shorter, ends)
+            return replace(compiled, log=asked.as_written(compiled.log, job, shorter))
     try:
-        return _in_some_language(compilers, job, time.monotonic() + limits.compile_seconds())
+        return _in_some_language(compilers, job, ends)
     except _AllRefused as refused:
         last = refused
     if architecture.refused_for_it(last.refusal.log, job):

@@ -35,6 +35,12 @@ def names(text: str, kernel: KernelSource) -> frozenset[str]:
     return frozenset(found)
 
 
+def large_functions(text: str, tokens: int) -> frozenset[str]:
+    """Return the functions and classes at namespace scope, none of them a kernel, of more than so many tokens."""
+    found = _definitions(Scan(text))
+    return frozenset(name for head, body in found if len(body) > tokens for name in _defined(head))
+
+
 def _definitions(scan: Scan) -> Iterator[tuple[list[Token], list[Token]]]:
     """The head and the body of each function and class at namespace scope."""
     scan.leave_out(scan.hidden_spans())

@@ -1,0 +1,105 @@
+"""What is compiled of a file of several kernels: those that are asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudabench.errors import CompilerError
+from cudabench.toolchain import asked, compiler
+from cudabench.toolchain.record import Job
+
+SOURCE = """#include <cstdio>
+__constant__ float weights[4];
+static __device__ float twice(float x) { return 2 * x; }
+__global__ void first(float *x) { x[threadIdx.x] = weights[threadIdx.x % 4]; }
+__global__ void second(float *x) {
+#ifdef FAST
+  x[0] = 1;
+#endif
+  x[threadIdx.x] = twice(x[0]);
+}
+__global__ void child(float *x) { x[0] = 2; }
+__global__ void parent(float *x) { child<<<1, 1>>>(x); }
+template <int N> __global__ void many(float *x) { x[0] = N; }
+extern "C" __global__ void last(float *x) { int unused; x[0] = 3; }
+int main() { first<<<1, 1>>>(0); second<<<1, 1>>>(0); many<2><<<1, 1>>>(0); }
+"""
+
+needs_nvrtc = pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs NVRTC")
+
+
+def job(source: str, *names: str) -> Job:
+    """Return a job for kernels of a text."""
+    return Job.of(source, "asked.cu", "sm_90", {}, [], names)
+
+
+def test_other_kernels_are_declared() -> None:
+    """Bodies go, all else keeps its line and column; a kernel that another may launch stays, and a template."""
+    shorter = asked.only(job(SOURCE, "first"))
+    assert [len(line) for line in shorter.source.split("\n")] == [len(line) for line in SOURCE.split("\n")]
+    for gone in ("twice(x[0])", "#ifdef FAST", "x[0] = 3", "child<<<"):
+        assert gone not in shorter.source
+    for kept in ("weights[threadIdx.x % 4]", "x[0] = 2", "x[0] = N", "void second(float *x) ;", "return 2 * x", "main"):
+        assert kept in shorter.source
+
+
+@pytest.mark.parametrize(
+    ("names", "before"),
+    [
+        ((), ""),
+        (("first", "second", "child", "parent", "last"), ""),
+        (("first",), "static __device__ float seen = 1;\n"),
+        (("first",), "namespace { __device__ int seen; }\n"),
+    ],
+    ids=["no name", "all of them", "static variable", "unnamed namespace"],
+)
+def test_what_may_change_the_code_stays(names: tuple[str, ...], before: str) -> None:
+    """Nothing goes where no kernel is asked for by name, or where who writes a variable is known from this file."""
+    whole = job(before + SOURCE, *names)
+    assert asked.only(whole) is whole
+
+
+def test_a_large_function_keeps_its_callers() -> None:
+    """Where two kernels call a function that is too large for both, neither body goes: how many call it may matter."""
+    large = "__device__ float large(float x) {" + " x += x * x;" * 200 + " return x; }\n"
+    calls = "__global__ void {}(float *x) {{ x[0] = large(x[1]); }}\n"
+    source = large + calls.format("one") + calls.format("two") + "__global__ void three(float *x) { x[0] = 1; }\n"
+    shorter = asked.only(job(source, "one")).source
+    assert shorter.count("large(x[1])") == 2
+    assert "x[0] = 1" not in shorter
+
+
+@needs_nvrtc
+def test_the_code_is_that_of_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel's PTX and resources are those of a compile of all, the others are not there, and warnings are the same
+    but of kernels that were not asked for."""
+    source = SOURCE.replace("child<<<1, 1>>>(x);", "")
+    short = compiler.compile_cubin(source, "asked.cu", names=["last"])
+    monkeypatch.setattr(asked, "only", lambda job: job)
+    whole = compiler.compile_cubin("\n" + source, "asked.cu", names=["last"])  # another text, so compiled anew
+    assert set(short.resources) == {"last"} < set(whole.resources)
+    assert short.resources["last"] == whole.resources["last"]
+
+    def code(ptx: str) -> list[str]:
+        body = ptx[ptx.index(".entry last(") :]
+        return [line for line in body[: body.index("\n}")].splitlines() if ".loc" not in line and "$L__" not in line]
+
+    assert code(short.ptx) == code(whole.ptx)
+    assert "weights" in short.ptx
+    assert short.log.replace("asked.cu:14", "") == whole.log.replace("asked.cu:15", "")
+    assert '"unused"' in short.log
+    assert "twice" not in short.log
+
+
+@needs_nvrtc
+def test_errors_are_those_of_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused is refused with the message of a compile of all."""
+    source = SOURCE.replace("weights[threadIdx.x % 4]", "nowhere(1)")
+    with pytest.raises(CompilerError) as short:
+        compiler.compile_cubin(source, "asked.cu", names=["first"])
+    monkeypatch.setattr(asked, "only", lambda job: job)
+    compiler._compile.cache_clear()
+    with pytest.raises(CompilerError) as whole:
+        compiler.compile_cubin(source, "asked.cu", names=["first"])
+    assert str(short.value) == str(whole.value)
+    assert "asked.cu:4" in str(short.value)
