@@ -135,7 +135,7 @@ def test_resources(backend: Backend) -> None:
     }
     extern "C" __global__ void plain(float *a) { a[0] = 1; }
     """
-    report = dict(compile_cubin(source, "u.cu", backend=backend, names=["plain"]).resources)
+    report = dict(compile_cubin(source, "u.cu", backend=backend, names=["used", "plain"]).resources)
     used, plain = report.pop("used"), report.pop("plain")
     assert report == {}
     assert (used.shared_bytes, used.local_bytes, used.max_threads) == (800, 400, 64)

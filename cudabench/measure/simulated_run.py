@@ -51,7 +51,7 @@ from cudabench.model import (
     Watch,
 )
 from cudabench.results.warnings import warning
-from cudabench.toolchain import nvdisasm
+from cudabench.toolchain import limits, nvdisasm
 from cudabench.toolchain.record import Compiled
 
 LITERALS = 4  # of a line that a warning names
@@ -117,18 +117,19 @@ class SimulatedRun(RunContext):
         for case in cases:
             if case.source.builtin and not case.skip_reason:
                 self.progress("compiling", 0)
-                with suppress(CudabenchError):
+                with suppress(CudabenchError), limits.within(self._seconds()):
                     image = self.device.load(case).compiled.cubin
                     if self.disassemble and image is not None:
                         machine_code.read(image)
 
     def _simulate(self, case: Case, result: Result) -> Result:
         self.progress("compiling", 0)
-        compiled = [(part, self.device.load(part).compiled) for part in case.parts]
-        if self.disassemble:
-            for _, one in compiled:
-                if one.cubin is not None:
-                    machine_code.begin(one.cubin)  # beside the simulation
+        with limits.within(self._seconds()):
+            compiled = [(part, self.device.load(part).compiled) for part in case.parts]
+            if self.disassemble:
+                for _, one in compiled:
+                    if one.cubin is not None:
+                        machine_code.begin(one.cubin)  # beside the simulation
         arrays = self._arrays(case, self.input_sets[0])
         self.device.reset(case)
         constants = {**case.constants, **constants_of(self.operation, self.inputs)}
@@ -223,7 +224,7 @@ class SimulatedRun(RunContext):
         return tuple(_hazard(one, case) for one in run.report.hazards if _is_beyond(one))
 
     def _seconds(self) -> float:
-        """Return how long a kernel may be simulated: --timeout, or what is left of --budget."""
+        """Return how long a kernel may be compiled, read or simulated: --timeout, or what is left of --budget."""
         left = math.inf if self.until is None else max(self.until - time.monotonic(), 0.0)
         return min(self.settings.timeout, left)
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
 import signal
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
 
 from cudabench.errors import CompilerError, UsageError
 
@@ -14,8 +19,33 @@ COMPILE_BYTES = 4 << 30
 VARIABLE = "CUDABENCH_COMPILE_TIMEOUT"
 
 
+_ends: ContextVar[float | None] = ContextVar("ends", default=None)
+LEAST_S = 0.05  # what a compile gets that begins too late
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Let all compiles in this context, and the reading of what they made, together take no longer: --timeout."""
+    token = _ends.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _ends.reset(token)
+
+
+def left() -> float | None:
+    """Return the seconds that are left of `within`, None outside of it."""
+    ends = _ends.get()
+    return None if ends is None else max(ends - time.monotonic(), LEAST_S)
+
+
 def compile_seconds() -> float:
-    """Return how long a compile may take: CUDABENCH_COMPILE_TIMEOUT in seconds, or 60. Raises UsageError."""
+    """Return how long a compile may take now: `longest_seconds`, or what is left where that is less."""
+    return min(longest_seconds(), left() or math.inf)
+
+
+def longest_seconds() -> float:
+    """Return how long any compile may take: CUDABENCH_COMPILE_TIMEOUT in seconds, or 60. Raises UsageError."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return COMPILE_S
@@ -32,8 +62,15 @@ class CompilerStopped(CompilerError):
     """A compile reached a limit: another attempt would, too."""
 
 
+def timed_out(what: str) -> CompilerStopped:
+    """Return the error for work that `within` has ended."""
+    return CompilerStopped(f"--timeout was over while {what}: give it longer.")
+
+
 def too_long(filename: str, compiler: str, seconds: float) -> CompilerStopped:
-    """Return the error for a compile that was stopped."""
+    """Return the error for a compile that was stopped, which had so many seconds."""
+    if seconds < longest_seconds():
+        return timed_out(f"{compiler} compiled {filename}")
     return CompilerStopped(
         f"{filename}: {compiler} took over {seconds:g} s and was stopped; {VARIABLE}=SECONDS gives it longer."
     )

@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from cudabench.errors import DeviceUnusable
-from cudabench.toolchain import cache, sass
+from cudabench.toolchain import cache, limits, sass
 
 INSTALL = "install it with `pip install nvidia-cuda-nvdisasm`"
 _TIMEOUT = 120
@@ -37,7 +37,7 @@ def path() -> str | None:
 def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
     """Return a kernel of a cubin and the subroutines behind it; empty where the cubin has no such entry.
 
-    Raises DeviceUnusable where nvdisasm is not installed or refuses the cubin.
+    Raises DeviceUnusable where nvdisasm is not installed or refuses the cubin, CompilerStopped where --timeout ends.
     """
     return _functions(cubin, entry)
 
@@ -55,7 +55,7 @@ def live_registers(cubin: bytes, entry: str) -> dict[int, int]:
 @functools.lru_cache(maxsize=16)
 def begin(cubin: bytes) -> Future[str]:
     """Start to disassemble a cubin beside other work; the result is the text with PTX lines, or an exception."""
-    return _pool().submit(_text, cubin, ("-c", "-gp"))
+    return _pool().submit(_text, cubin, ("-c", "-gp"), limits.left())
 
 
 @functools.lru_cache(maxsize=1)
@@ -63,7 +63,7 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=2, thread_name_prefix="nvdisasm")
 
 
-def _text(cubin: bytes, options: tuple[str, ...]) -> str:
+def _text(cubin: bytes, options: tuple[str, ...], seconds: float | None = None) -> str:
     tool = path()
     if tool is None:
         raise DeviceUnusable(f"nvdisasm is not there, so that machine code cannot be read: {INSTALL}.")
@@ -72,12 +72,12 @@ def _text(cubin: bytes, options: tuple[str, ...]) -> str:
         kept = cache.read("sass", name)
         if kept is not None:
             return zlib.decompress(kept).decode()
-    text = _run(tool, cubin, options)
+    text = _run(tool, cubin, options, seconds)
     cache.write("sass", name, zlib.compress(text.encode(), 1))
     return text
 
 
-def _run(tool: str, cubin: bytes, options: tuple[str, ...]) -> str:
+def _run(tool: str, cubin: bytes, options: tuple[str, ...], seconds: float | None) -> str:
     with _named(cubin) as (file, descriptors):
         try:
             done = subprocess.run(
@@ -85,10 +85,12 @@ def _run(tool: str, cubin: bytes, options: tuple[str, ...]) -> str:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=_TIMEOUT,
+                timeout=min(_TIMEOUT, seconds or _TIMEOUT),
                 pass_fds=descriptors,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
+            if isinstance(error, subprocess.TimeoutExpired) and seconds is not None and seconds < _TIMEOUT:
+                raise limits.timed_out("nvdisasm read the machine code") from None
             raise DeviceUnusable(f"{tool} cannot be run ({error}): {INSTALL}.") from None
     if done.returncode:
         why = (done.stderr.strip() or done.stdout.strip()).splitlines()

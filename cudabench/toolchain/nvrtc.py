@@ -175,7 +175,7 @@ class _Process:
         seconds = limits.compile_seconds()
         if self._process is None or self._process.poll() is not None:
             with interrupts.kept():
-                self._process = self._started(seconds)
+                self._process = self._started(limits.longest_seconds())
         process = self._process
         assert process.stdin
         assert process.stdout

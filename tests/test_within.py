@@ -1,0 +1,51 @@
+"""`--timeout` bounds compiling and the reading of machine code as it does running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudabench.toolchain import limits, nvdisasm
+from cudabench.toolchain.compiler import compile_cubin, nvrtc_version
+from tests.conftest import Ran
+
+SLOW = '#include <cooperative_groups.h>\nextern "C" __global__ void slow(float *x) { x[0] = 1; }\n'
+
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+
+
+@pytest.fixture(autouse=True)
+def _compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no cache answer."""
+    monkeypatch.setenv("CUDABENCH_CACHE", "off")
+
+
+def test_a_compile_ends_with_the_timeout(tmp_path: Path, cudabench: Callable[..., Ran]) -> None:
+    """A kernel whose compile takes longer has failed, and the reason names --timeout."""
+    (tmp_path / "slow.cu").write_text(SLOW)
+    words = ["--grid", "1", "--block", "1", "--arg", "x=float32[1]:zeros", "--device", "sim", "--no-cpu"]
+    ran = cudabench("run", tmp_path / "slow.cu", *words, "--timeout", "0.01")
+    assert ran.code == 1
+    assert "--timeout was over while NVRTC compiled" in ran.out + ran.err
+
+
+def test_reading_ends_with_the_timeout() -> None:
+    """nvdisasm is stopped with the time that is left, and a later reading is not."""
+    if nvdisasm.path() is None:
+        pytest.skip("needs nvdisasm")
+    cubin = compile_cubin('extern "C" __global__ void read(float *x) { x[0] = 5; }', "read.cu").cubin
+    assert cubin is not None
+    with limits.within(0.001), pytest.raises(limits.CompilerStopped, match="--timeout was over while nvdisasm"):
+        nvdisasm.functions(cubin, "read")
+    nvdisasm.begin.cache_clear()
+    assert nvdisasm.functions(cubin, "read")
+
+
+def test_nothing_lasts_behind_it() -> None:
+    """Outside, a compile has the time that it always has."""
+    with limits.within(1):
+        assert 0 < limits.compile_seconds() <= 1
+    assert limits.compile_seconds() == limits.longest_seconds()
+    assert limits.left() is None
