@@ -79,14 +79,14 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"size": (33, 20_000), "block": (48,), "only": ("split",)},
     ),
     # 110 columns end in the second of two tiles of 32; without padding a tile has no room to spare.
-    # `ragged` has tiles of 112 rows: inside, cut off, and one that just ends.
+    # `ragged` has tiles of 56 rows, of 64 where rows of the output start at 32 bytes: inside, cut off, and just ending.
     "transpose": (
         {},
         {"size": (67, 110)},
         {"defines": {"IPAD": "0"}},
         {"grid": (999,)},
         {"size": (250, 133), "only": ("ragged",)},
-        {"size": (224, 133), "only": ("ragged",)},
+        {"size": (192, 133), "only": ("ragged",)},
         {"dtype": "int8", "size": (64, 144), "only": ("vector",), "of": ("turn_bytes",)},
     ),
     # Sizes of one block come together, since what is compiled is kept. Small tiles compile fast, and their rings of
