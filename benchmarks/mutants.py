@@ -264,7 +264,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "< to <=",
         'extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : RESIDENT / BLOCK)',
     ): "asks the compiler for fewer or more registers a thread",
-    ("distance", "drop a fence", "__threadfence(); #2"): "the sums are read as volatile, as in the programming guide",
+    (
+        "distance",
+        "drop a fence",
+        "__threadfence();  // the sums are read after the count",
+    ): "the sums are read as volatile, as in the programming guide",
     (
         "pi",
         "< to <=",
@@ -286,11 +290,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "< to <=",
         "if (INSIDE || (y + r * VEC < ny && x0 + v * VEC < nx + before)) {",
     ): "a row beyond the matrix goes to places that nobody writes from",
-    (
-        "transpose",
-        "< to <=",
-        "if (x0 + RTILE_X <= nx && y0 > 0 && y0 + RTILE_Y < ny) {",
-    ): "rows of whole tiles begin at 64 bytes, so that nothing is left for the last one to write",
     ("transpose", "drop a guard", "if (x0 >= nx)"): "a tile beyond the matrix checks each access",
     (
         "matmul",

@@ -200,7 +200,7 @@ __device__ __forceinline__ void sum_at_once(const T *a, const T *b, volatile S *
     if (!last)
         return;
     if (FENCES)
-        __threadfence();
+        __threadfence();  // the sums are read after the count
     sum = 0;
 #pragma unroll 4
     for (unsigned i = threadIdx.x; i < gridDim.x; i += BDIMX)
