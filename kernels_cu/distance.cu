@@ -167,8 +167,24 @@ extern "C" __global__ void distance_vector(const T *a, const T *b, S *partial, i
         partial[blockIdx.x] = sum;
 }
 
+// Counts the block among those that have arrived, and returns how many came before. FENCES: what thread 0 wrote before
+// is seen before its count, by a fence. Otherwise the count itself releases what was written before it, to those that
+// count later, and acquires what the earlier ones released.
+template <bool FENCES>
+__device__ __forceinline__ unsigned count_block(unsigned *arrived)
+{
+    if (FENCES) {
+        __threadfence();
+        return atomicInc(arrived, gridDim.x - 1);
+    }
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before) : "l"(arrived), "r"(gridDim.x - 1) : "memory");
+    return before;
+}
+
 // The blocks' sums become one number in the block that ends last.
-template <bool ONCE>
+template <bool ONCE, bool FENCES>
 __device__ __forceinline__ void sum_at_once(const T *a, const T *b, volatile S *partial, unsigned *arrived, R *out,
                                             int n)
 {
@@ -178,13 +194,13 @@ __device__ __forceinline__ void sum_at_once(const T *a, const T *b, volatile S *
     sum = block_sum(sum);
     if (threadIdx.x == 0) {
         partial[blockIdx.x] = sum;
-        __threadfence();
-        last = atomicInc(arrived, gridDim.x - 1) == gridDim.x - 2 || gridDim.x == 1;
+        last = count_block<FENCES>(arrived) == gridDim.x - 2 || gridDim.x == 1;
     }
     __syncthreads();
     if (!last)
         return;
-    __threadfence();
+    if (FENCES)
+        __threadfence();  // the sums are read after the count
     sum = 0;
 #pragma unroll 4
     for (unsigned i = threadIdx.x; i < gridDim.x; i += BDIMX)
@@ -203,15 +219,25 @@ __device__ __forceinline__ void sum_at_once(const T *a, const T *b, volatile S *
 extern "C" __global__ void distance_single_pass(const T *a, const T *b, volatile S *partial, unsigned *arrived, R *out,
                                                 int n)
 {
-    sum_at_once<false>(a, b, partial, arrived, out, n);
+    sum_at_once<false, true>(a, b, partial, arrived, out, n);
 }
 
 // Marks what it reads as not needed again: it leaves the cache before all else does.
 // So what others left there stays, and need not be written back to make room. On an H200 that takes a tenth off at 2^24
 // floats, 2.2 times its cache, and nothing at 2^20, which fit. More threads, with fewer vectors each, are faster here.
-// What remains is the memory.
+// What remains is the memory, and the end, in which nothing is read.
 extern "C" __global__ void distance_streamed(const T *a, const T *b, volatile S *partial, unsigned *arrived, R *out,
                                              int n)
 {
-    sum_at_once<true>(a, b, partial, arrived, out, n);
+    sum_at_once<true, true>(a, b, partial, arrived, out, n);
+}
+
+// Lets the count order the sums, instead of two fences.
+// A fence of __threadfence orders all accesses for all threads, which takes longer than an end needs: what a block wrote
+// has to be seen by whoever counts after it. A count that releases and acquires says just that, and waits once. On an
+// H200 that takes 3% off at 2^20 floats. What remains is the memory.
+extern "C" __global__ void distance_released(const T *a, const T *b, volatile S *partial, unsigned *arrived, R *out,
+                                             int n)
+{
+    sum_at_once<true, false>(a, b, partial, arrived, out, n);
 }

@@ -465,7 +465,9 @@ transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 #define RAGGED_BLOCKS (BLOCK < 256 ? 4 : 1024 / BLOCK)  // on an SM; the host's choice where there are few tiles
 #endif
 #define RTILE_X ((LANES - 1) * VEC)     // columns of `in` in a tile
+#ifndef RLEAD                           // the host's choice: none where every row of `out` starts at 32 bytes
 #define RLEAD (32 / (int)sizeof(T))     // rows read ahead of a tile, so that what it writes begins at 32 bytes
+#endif
 #define RHIGH (256 / (int)sizeof(T))    // rows read
 #define RTILE_Y (RHIGH - RLEAD)         // rows of `in` in a tile
 #define RWIDE (RHIGH / VEC)             // vectors that a row of the tile is written as
@@ -520,7 +522,7 @@ __device__ __forceinline__ void write_ragged(const T *tile, T *out, unsigned nx,
 #pragma unroll 2
     for (unsigned first = 0; first < count; first += BLOCK) {
         unsigned i = first + idx, x = i / RWIDE, col = i % RWIDE * VEC;
-        unsigned early = ((x0 + x) * ny + y0) % RLEAD, at = RLEAD + col - early, y = y0 + col - early;
+        unsigned early = RLEAD ? ((x0 + x) * ny + y0) & (RLEAD - 1) : 0, at = RLEAD + col - early, y = y0 + col - early;
         bool writes = col < RTILE_Y || (!INSIDE && last);
         if (count % BLOCK && i >= count)
             break;
@@ -557,7 +559,7 @@ transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
     if (x0 >= nx)
         return;
     // Only tiles at the edge check each access.
-    if (x0 + RTILE_X <= nx && y0 > 0 && y0 + RTILE_Y < ny) {
+    if (x0 + RTILE_X <= nx && y0 + 1 > RLEAD && y0 + RTILE_Y + (RLEAD > 0) <= ny) {
         read_ragged<true>(tile, in, nx, ny, x0, y0, idx);
         __syncthreads();
         write_ragged<true>(tile, out, nx, ny, x0, y0, idx);

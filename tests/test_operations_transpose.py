@@ -6,7 +6,7 @@ import pytest
 
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Result, Settings
-from tests.ladders import build, needs_compiler, simulator
+from tests.ladders import build, needs_compiler, simulated, simulator
 
 pytestmark = [pytest.mark.transpose, needs_compiler, pytest.mark.usefixtures("unread_machine_code")]
 
@@ -58,3 +58,12 @@ def test_sectors_of_the_textbook(kernel: str, block: tuple[int, int], load: floa
 def test_wavefronts_of_the_textbook(kernel: str, block: tuple[int, int], load: float) -> None:
     """Bank conflicts of the tile's column are 32-way at 32 x 32, and padding ends them."""
     assert per_request(counted(kernel, block), "shared", "load") == load
+
+
+@pytest.mark.parametrize("size", [(64, 125), (136, 133), (137, 133), (57, 250)], ids=str)
+def test_ragged_rows_of_aligned_and_unaligned_outputs(size: tuple[int, int]) -> None:
+    """Tiles inside and at the edges are right where rows of the output start at 32 bytes (nothing is read ahead of a
+    tile), and where they start anywhere."""
+    _, (case,) = build("transpose", "ragged", size=size)
+    assert ("RLEAD" in case.defines) == (size[0] % 8 == 0)
+    assert simulated("transpose", "ragged", size=size) == []

@@ -183,6 +183,7 @@ OPERATION = Operation(
         two_passes("vector", over_vectors, UNROLLED),
         one_pass("single-pass", 256, over_vectors),
         one_pass("streamed", 512, over_more_vectors, {"UNROLL": "2"}),
+        one_pass("released", 512, over_more_vectors, {"UNROLL": "2"}),
     ),
     buffers=buffers,
     arguments=lambda problem: ("a", "b", "partial", np.int32(problem.size["n"])),
