@@ -103,11 +103,37 @@ static __device__ __forceinline__ void cudaGridDependencySynchronize() {
 #endif
 """
 
-# What the compiler makes of a kernel that launches kernels: calls that the simulator refuses where they are reached.
+# What cuda_device_runtime_api.h has for kernels that take memory: the heap of malloc, as the real ones.
+_DEVICE_HEAP = """template <typename T> static __device__ __forceinline__ cudaError_t cudaMalloc(T **memory, size_t bytes) {
+    *memory = static_cast<T *>(malloc(bytes));
+    return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+static __device__ __forceinline__ cudaError_t cudaFree(void *memory) {
+    free(memory);
+    return cudaSuccess;
+}
+"""
+
+# What a kernel that launches kernels calls of that header: the simulator refuses each where it is reached.
 DEVICE_LAUNCH = """extern "C" {
 __device__ void *cudaGetParameterBufferV2(void *function, dim3 grid, dim3 block, unsigned int shared);
 __device__ cudaError_t cudaLaunchDeviceV2(void *buffer, cudaStream_t stream);
 __device__ cudaError_t cudaDeviceSynchronize();
+__device__ cudaError_t cudaGetLastError();
+__device__ cudaError_t cudaPeekAtLastError();
+__device__ const char *cudaGetErrorString(cudaError_t error);
+__device__ const char *cudaGetErrorName(cudaError_t error);
+__device__ cudaError_t cudaGetDevice(int *device);
+__device__ cudaError_t cudaGetDeviceCount(int *count);
+__device__ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device);
+__device__ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags);
+__device__ cudaError_t cudaStreamDestroy(cudaStream_t stream);
+__device__ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
+__device__ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags);
+__device__ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+__device__ cudaError_t cudaEventDestroy(cudaEvent_t event);
+__device__ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t = 0);
+__device__ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream = 0);
 }
 """
 
@@ -220,5 +246,5 @@ def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
     standard = "namespace std {\n" + "".join(f"using ::{member};\n" for member in members) + "}\n"
     # Each macro guarded, so that a file may define its own.
     macros = re.sub(r"^(#define (\w+).*)$", r"#ifndef \2\n\1\n#endif", _FIXED + _LIMITS + _FLOATS + _MATHS, flags=re.M)
-    texts[PRELUDE] = _INTEGERS + _TYPES + macros + standard + _DEPENDENT_LAUNCH
+    texts[PRELUDE] = _INTEGERS + _TYPES + macros + standard + _DEPENDENT_LAUNCH + _DEVICE_HEAP
     return tuple(texts.items())
