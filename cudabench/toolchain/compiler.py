@@ -261,7 +261,8 @@ def _with(compiler: Compiler, job: Job, ends: float) -> Compiled:
 
 
 def _with_less_and_less(compiler: Compiler, job: Job, ends: float, *, standard: bool) -> Compiled:
-    files = {job.filename: job.source, **includes.read(job).texts}
+    included = includes.read(job)
+    files = {job.filename: job.source, **included.own}
     macros: Mapping[str, frozenset[str]] | None = None  # read where a first attempt is refused
     kept = {name for name in map(names.plain, job.names) if name}
     attempt = _first(job, files)
@@ -278,7 +279,7 @@ def _with_less_and_less(compiler: Compiler, job: Job, ends: float, *, standard: 
         if not job.older and older.needed(last.log):
             job = replace(job, older=True)
             continue
-        macros = _macros(files) if macros is None else macros
+        macros = _macros({**files, **included.texts}) if macros is None else macros
         following = _bare(attempt, last, job, files, macros)
         following = _with_headers(following or attempt, last, job) or following
         following = following or _with_less(attempt, last, job, macros, kept, device=False)

@@ -104,7 +104,8 @@ static __device__ __forceinline__ void cudaGridDependencySynchronize() {
 """
 
 # What cuda_device_runtime_api.h has for kernels that take memory: the heap of malloc, as the real ones.
-_DEVICE_HEAP = """template <typename T> static __device__ __forceinline__ cudaError_t cudaMalloc(T **memory, size_t bytes) {
+_DEVICE_HEAP = """template <typename T>
+static __device__ __forceinline__ cudaError_t cudaMalloc(T **memory, size_t bytes) {
     *memory = static_cast<T *>(malloc(bytes));
     return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
@@ -163,11 +164,15 @@ list deque queue stack memory chrono random thread mutex atomic condition_variab
 execution span charconv codecvt compare coroutine numbers ranges source_location barrier latch semaphore shared_mutex
 typeindex valarray version system_error cfenv csetjmp csignal cwchar cwctype wchar.h dirent.h pthread.h sched.h
 malloc.h dlfcn.h libgen.h sys/resource.h sys/wait.h
+alloca.h stdnoreturn.h stdalign.h stdatomic.h complex.h tgmath.h ctype.h cctype locale.h clocale uchar.h cuchar setjmp.h
+iso646.h memory.h strings.h sys/param.h sys/ioctl.h sys/socket.h sys/sysinfo.h sys/timeb.h sys/utsname.h sys/file.h
+windows.h direct.h io.h conio.h process.h expected generator mdspan memory_resource print scoped_allocator stacktrace
+stop_token syncstream
 cstdarg stdarg.h filesystem optional variant any regex new typeinfo cinttypes inttypes.h locale bitset iosfwd complex"""
 # Headers of the toolkit's libraries for the host; they bring types of CUDA's own (`headers_with`).
 LIBRARIES = (
-    "cublas_v2.h", "cublas.h", "cublasLt.h", "cublasXt.h", "curand.h", "cusparse.h", "cufft.h", "cusolverDn.h",
-    "cudnn.h", "nccl.h",
+    "cublas_v2.h", "cublas.h", "cublasLt.h", "cublasXt.h", "curand.h", "cusparse.h", "cusparse_v2.h", "cufft.h",
+    "cufftXt.h", "cusolverDn.h", "cusolverSp.h", "cudnn.h", "nccl.h",
 )  # fmt: skip
 # The header of CUDA's own that has a name, for names that files get through a library's header.
 _BROUGHT = (

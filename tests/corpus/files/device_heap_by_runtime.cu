@@ -1,5 +1,5 @@
 // Memory that a kernel takes by the device runtime's cudaMalloc and gives back by its cudaFree.
-// run: -k sorted_by_rank -g 2 -b 32 --arg 'keys=float32[64]:random' --arg 'ranks=int32[64]' --arg n=32
+// run: -k sorted_by_rank -g 2 -b 32 --arg 'keys=float32[64]:random' --arg 'ranks=int32[64]:zeros' --arg n=32
 //      --expect 'ranks=np.concatenate([np.argsort(np.argsort(keys[:32])), np.argsort(np.argsort(keys[32:]))])'
 // expect: ok
 #include <cstdio>
