@@ -34,7 +34,7 @@ from cudabench.toolchain import (
     vector_math,
 )
 from cudabench.toolchain.declarations import macros_of
-from cudabench.toolchain.host_code import without_faults, without_host_code
+from cudabench.toolchain.host_code import without_faults, without_host_code, without_other_kernels
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused
 
 nvrtc_version = nvrtc.version
@@ -286,6 +286,8 @@ def _with_less_and_less(compiler: Compiler, job: Job, ends: float, *, standard: 
         if following is None and kept:
             following = _with_less(attempt, last, job, macros, kept, device=True)
             first_of_device = first_of_device or last
+        if following is None and kept and diagnostics.speaks_of_assembler(last.log):
+            following = _alone(attempt, macros, kept)
         if following is None:
             break
         attempt = following
@@ -416,6 +418,12 @@ def _with_less(
     if source == attempt.source and headers == attempt.headers:
         return None
     return replace(attempt, source=source, headers=headers, bare=True)
+
+
+def _alone(attempt: _Attempt, macros: Mapping[str, frozenset[str]], kept: Collection[str]) -> _Attempt | None:
+    """The next attempt, without the kernels that nobody asked for: ptxas refuses all for what one of them has."""
+    source = without_other_kernels(attempt.source, macros, kept)
+    return None if source == attempt.source else replace(attempt, source=source)
 
 
 def _unchosen(log: str, job: Job) -> list[str]:

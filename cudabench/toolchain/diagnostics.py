@@ -94,6 +94,11 @@ def assembler_lines(log: str) -> bool:
     return any(map(_ASSEMBLER.match, log.splitlines()))
 
 
+def speaks_of_assembler(log: str) -> bool:
+    """Tell whether ptxas refused, with a line of the PTX or without one."""
+    return assembler_lines(log) or re.search(r"^ptxas (?:error|fatal) *:", log, re.M) is not None
+
+
 def source_lines(ptx: str, filename: str) -> dict[int, tuple[str, int]]:
     """Return, by line of the PTX, the source's file and line that it was compiled from."""
     files = {match[1]: match[2] for match in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', ptx, re.M)}

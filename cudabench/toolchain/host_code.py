@@ -1,7 +1,8 @@
 """The part of a source that is for the host: a kernel does not need it, and a machine without its libraries refuses it.
 
-Two rules, on every device and for every compiler. `without_host_code` takes out what the text shows to be the host's.
-`without_faults` takes out what a compiler refused, as long as it is none of what was asked for.
+Three rules, on every device and for every compiler. `without_host_code` takes out what the text shows to be the
+host's. `without_faults` takes out what a compiler refused, as long as it is none of what was asked for, and
+`without_other_kernels` the kernels that were not, where the assembler refused one and so all of them.
 """
 
 from __future__ import annotations
@@ -46,6 +47,12 @@ def without_faults(
         if device or not DEVICE_WORDS & (part.head if part.function else part.words)
     ]
     return blanked(source, spans)
+
+
+def without_other_kernels(source: str, macros: Macros, kept: Collection[str]) -> str:
+    """Blank out the kernels that are called as none of `kept`."""
+    kernels = (one for one in declarations(source, macros) if one.function and "__global__" in one.head)
+    return blanked(source, [(one.start, one.end) for one in kernels if not one.head & set(kept)])
 
 
 def _places(source: str, faults: Iterable[Fault]) -> Iterator[tuple[int, int]]:
