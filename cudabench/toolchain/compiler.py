@@ -34,7 +34,12 @@ from cudabench.toolchain import (
     vector_math,
 )
 from cudabench.toolchain.declarations import macros_of
-from cudabench.toolchain.host_code import without_faults, without_host_code, without_other_kernels
+from cudabench.toolchain.host_code import (
+    without_faults,
+    without_host_code,
+    without_lambdas_annotations,
+    without_other_kernels,
+)
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused
 
 nvrtc_version = nvrtc.version
@@ -282,6 +287,7 @@ def _with_less_and_less(compiler: Compiler, job: Job, ends: float, *, standard: 
         macros = _macros({**files, **included.texts}) if macros is None else macros
         following = _bare(attempt, last, job, files, macros)
         following = _with_headers(following or attempt, last, job) or following
+        following = following or _with_plain_lambdas(attempt, last)
         following = following or _with_less(attempt, last, job, macros, kept, device=False)
         if following is None and kept:
             following = _with_less(attempt, last, job, macros, kept, device=True)
@@ -418,6 +424,15 @@ def _with_less(
     if source == attempt.source and headers == attempt.headers:
         return None
     return replace(attempt, source=source, headers=headers, bare=True)
+
+
+def _with_plain_lambdas(attempt: _Attempt, refused: Refused) -> _Attempt | None:
+    """The next attempt where lambdas are refused for saying that they are the device's, too."""
+    if not diagnostics.speaks_of_lambdas(refused.log):
+        return None
+    headers = {name: without_lambdas_annotations(text) for name, text in attempt.headers.items()}
+    following = replace(attempt, source=without_lambdas_annotations(attempt.source), headers=headers)
+    return None if following == attempt else following
 
 
 def _alone(attempt: _Attempt, macros: Mapping[str, frozenset[str]], kept: Collection[str]) -> _Attempt | None:

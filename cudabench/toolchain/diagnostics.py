@@ -84,6 +84,11 @@ def speaks_of_host_code(log: str) -> bool:
     return any(fault in log for fault in _HOST_FAULTS)
 
 
+def speaks_of_lambdas(log: str) -> bool:
+    """Tell whether a refusal is of a lambda that says where it runs."""
+    return "annotation on lambda" in log
+
+
 def of_a_toolkit(header: str) -> bool:
     """Tell whether a header is likely one of the CUDA toolkit or of the C++ library, rather than the user's own."""
     return os.path.splitext(header)[1] in ("", ".cuh") or header.startswith(_TOOLKIT_HEADERS)

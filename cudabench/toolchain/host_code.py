@@ -7,6 +7,7 @@ host's. `without_faults` takes out what a compiler refused, as long as it is non
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from cudabench.toolchain.declarations import Declaration, blanked, declarations
@@ -15,6 +16,7 @@ from cudabench.toolchain.diagnostics import Fault
 DEVICE_WORDS = frozenset(
     ["__global__", "__device__", "__constant__", "__shared__", "__managed__", "constexpr", "consteval"]
 )
+_ANNOTATED = re.compile(r"\]((?:\s*\b__(?:device|host)__\b)+)")
 Macros = Mapping[str, frozenset[str]]
 
 
@@ -47,6 +49,12 @@ def without_faults(
         if device or not DEVICE_WORDS & (part.head if part.function else part.words)
     ]
     return blanked(source, spans)
+
+
+def without_lambdas_annotations(source: str) -> str:
+    """Blank out the __device__ and __host__ of lambdas: in a kernel they say nothing, and no compiler takes them there
+    without an option."""
+    return _ANNOTATED.sub(lambda found: "]" + re.sub(r"[^\s]", " ", found[1]), source)
 
 
 def without_other_kernels(source: str, macros: Macros, kept: Collection[str]) -> str:
