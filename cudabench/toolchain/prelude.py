@@ -104,16 +104,22 @@ static __device__ __forceinline__ void cudaGridDependencySynchronize() {
 """
 
 # What cuda_device_runtime_api.h has for kernels that take memory: the heap of malloc, as the real ones.
-_DEVICE_HEAP = """template <typename T>
-static __device__ __forceinline__ cudaError_t cudaMalloc(T **memory, size_t bytes) {
+_DEVICE_HEAP = """template <typename T> static __host__ __device__ __forceinline__
+cudaError_t {malloc}(T **memory, size_t bytes) {{
     *memory = static_cast<T *>(malloc(bytes));
     return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
-}
-static __device__ __forceinline__ cudaError_t cudaFree(void *memory) {
+}}
+static __host__ __device__ __forceinline__ cudaError_t {free}(void *memory) {{
     free(memory);
     return cudaSuccess;
-}
+}}
 """
+# nvcc has them too, and they fail unless the program is linked with the device's runtime.
+DEVICE_HEAP_OF_NVCC = (
+    "#ifdef __CUDA_ARCH__\n"
+    + _DEVICE_HEAP.format(malloc="cudabench_malloc", free="cudabench_free")
+    + "#define cudaMalloc cudabench_malloc\n#define cudaFree cudabench_free\n#endif\n"
+)
 
 # What a kernel that launches kernels calls of that header: the simulator refuses each where it is reached.
 DEVICE_LAUNCH = """extern "C" {
@@ -251,5 +257,12 @@ def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
     standard = "namespace std {\n" + "".join(f"using ::{member};\n" for member in members) + "}\n"
     # Each macro guarded, so that a file may define its own.
     macros = re.sub(r"^(#define (\w+).*)$", r"#ifndef \2\n\1\n#endif", _FIXED + _LIMITS + _FLOATS + _MATHS, flags=re.M)
-    texts[PRELUDE] = _INTEGERS + _TYPES + macros + standard + _DEPENDENT_LAUNCH + _DEVICE_HEAP
+    texts[PRELUDE] = (
+        _INTEGERS
+        + _TYPES
+        + macros
+        + standard
+        + _DEPENDENT_LAUNCH
+        + _DEVICE_HEAP.format(malloc="cudaMalloc", free="cudaFree")
+    )
     return tuple(texts.items())
