@@ -103,23 +103,19 @@ static __device__ __forceinline__ void cudaGridDependencySynchronize() {
 #endif
 """
 
-# What cuda_device_runtime_api.h has for kernels that take memory: the heap of malloc, as the real ones.
-_DEVICE_HEAP = """template <typename T> static __host__ __device__ __forceinline__
-cudaError_t {malloc}(T **memory, size_t bytes) {{
-    *memory = static_cast<T *>(malloc(bytes));
-    return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
-}}
-static __host__ __device__ __forceinline__ cudaError_t {free}(void *memory) {{
-    free(memory);
-    return cudaSuccess;
-}}
+# What cuda_device_runtime_api.h has for kernels that take memory: the heap of malloc, as the real ones. Macros, so that
+# the call of malloc is on the user's line.
+_DEVICE_HEAP = """template <typename T>
+static __host__ __device__ __forceinline__ cudaError_t cudabench_given(T **memory, void *given) {
+    *memory = static_cast<T *>(given);
+    return given == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+static __host__ __device__ __forceinline__ cudaError_t cudabench_freed(int) { return cudaSuccess; }
+#define cudaMalloc(memory, ...) cudabench_given(memory, malloc(__VA_ARGS__))
+#define cudaFree(...) cudabench_freed((free(__VA_ARGS__), 0))
 """
 # nvcc has them too, and they fail unless the program is linked with the device's runtime.
-DEVICE_HEAP_OF_NVCC = (
-    "#ifdef __CUDA_ARCH__\n"
-    + _DEVICE_HEAP.format(malloc="cudabench_malloc", free="cudabench_free")
-    + "#define cudaMalloc cudabench_malloc\n#define cudaFree cudabench_free\n#endif\n"
-)
+DEVICE_HEAP_OF_NVCC = f"#ifdef __CUDA_ARCH__\n{_DEVICE_HEAP}#endif\n"
 
 # What a kernel that launches kernels calls of that header: the simulator refuses each where it is reached.
 DEVICE_LAUNCH = """extern "C" {
@@ -257,12 +253,5 @@ def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
     standard = "namespace std {\n" + "".join(f"using ::{member};\n" for member in members) + "}\n"
     # Each macro guarded, so that a file may define its own.
     macros = re.sub(r"^(#define (\w+).*)$", r"#ifndef \2\n\1\n#endif", _FIXED + _LIMITS + _FLOATS + _MATHS, flags=re.M)
-    texts[PRELUDE] = (
-        _INTEGERS
-        + _TYPES
-        + macros
-        + standard
-        + _DEPENDENT_LAUNCH
-        + _DEVICE_HEAP.format(malloc="cudaMalloc", free="cudaFree")
-    )
+    texts[PRELUDE] = _INTEGERS + _TYPES + macros + standard + _DEPENDENT_LAUNCH + _DEVICE_HEAP
     return tuple(texts.items())
