@@ -31,7 +31,7 @@ from cudabench.model import (
 )
 from cudabench.occupancy import Occupancy, capability, occupancy
 from cudabench.simulator.errors import remedy
-from cudabench.toolchain import compiler, cubin
+from cudabench.toolchain import compiler, cubin, diagnostics
 from cudabench.toolchain.limits import CompilerStopped
 from cudabench.toolchain.record import Compiled, Resources
 
@@ -239,7 +239,8 @@ def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> 
     """Raise UnsupportedFeature where the case's functions use what the simulator lacks: all of it, with lines."""
     lacks = [lack for name in functions for lack in loaded.program.unsupported(loaded.compiled.entry(name))]
     if lacks:
-        listed = "; ".join(dict.fromkeys(f"{lack.file}:{lack.line}: {lack.feature}" for lack in lacks))
+        told = (f"{lack.file}:{lack.line}: {diagnostics.readable(lack.feature)}" for lack in lacks)
+        listed = "; ".join(dict.fromkeys(told))
         raise UnsupportedFeature(f"{case.kernel} uses what the simulator lacks ({listed}): {remedy(listed)}.")
 
 

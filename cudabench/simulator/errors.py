@@ -19,9 +19,11 @@ class UnsupportedKernel(UnsupportedFeature):
 
 
 def remedy(feature: str) -> str:
-    """Return what helps where the simulator lacks features: a GPU, unless `cudabench run` never launches them there."""
+    """Return what helps where the simulator lacks features: a GPU, unless none could run the kernel as it is."""
     if "dynamic parallelism" in feature:
         return "name the kernels that it launches with --step, each with its grid and block"
+    if "which has no body" in feature:
+        return "give a file that defines what is called as well, such as one that includes both"
     return "run it on a GPU"
 
 

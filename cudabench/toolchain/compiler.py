@@ -36,7 +36,12 @@ from cudabench.toolchain import (
     vector_math,
 )
 from cudabench.toolchain.declarations import macros_of
-from cudabench.toolchain.host_code import without_faults, without_host_code
+from cudabench.toolchain.host_code import (
+    without_faults,
+    without_host_code,
+    without_lambdas_annotations,
+    without_other_kernels,
+)
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused
 
 nvrtc_version = nvrtc.version
@@ -255,15 +260,13 @@ def _may_be_hosts(refused: Refused, job: Job) -> bool:
     return bool(refused.emptied) or without_host_code(job.source) != job.source
 
 
-_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.M)
-
-
 class _Texts:
     """A job's file and the headers of its own, with what is found in them once for all attempts."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.files: Mapping[str, str] = {job.filename: job.source, **includes.read(job).texts}
+        self.included = includes.read(job)
+        self.files: Mapping[str, str] = {job.filename: job.source, **self.included.own}
         self.kept = {name for name in map(names.plain, job.names) if name}
         self._refused: dict[object, Refused] = {}
 
@@ -281,7 +284,7 @@ class _Texts:
     def macros(self) -> Mapping[str, frozenset[str]]:
         """The macros that the files define, each with the words of all its definitions."""
         macros: dict[str, frozenset[str]] = {}
-        for text in self.files.values():
+        for text in (self.job.source, *self.included.texts.values()):
             for name, words in macros_of(text).items():
                 macros[name] = macros.get(name, frozenset()) | words
         return macros
@@ -291,11 +294,6 @@ class _Texts:
         """The attempt without the host's functions, in the file and in the user's headers."""
         texts = {name: without_host_code(text, self.macros) for name, text in self.files.items()}
         source = texts.pop(self.job.filename)
-        first: dict[str, str] = {}
-        for name, text in texts.items():
-            # In memory one file by two names, 'a.cuh' and 'x/a.cuh', would be two.
-            if _ONCE.search(text) and first.setdefault(text, name) != name:
-                texts[name] = f"#include <{first[text]}>\n"
         return _Attempt(source, texts, bare=True)
 
 
@@ -362,10 +360,13 @@ def _with_less_and_less(
             if others is not None:
                 raise _MissesStandard(_with_less(attempt, others, texts, device=False) or attempt)
         following = _with_headers(following or attempt, last, job) or following
+        following = following or _with_plain_lambdas(attempt, last)
         following = following or _with_less(attempt, diagnostics.faults(last.log), texts, device=False)
         if following is None and texts.kept:
             following = _with_less(attempt, diagnostics.faults(last.log), texts, device=True)
             first_of_device = first_of_device or last
+        if following is None and texts.kept and diagnostics.speaks_of_assembler(last.log):
+            following = _alone(attempt, texts)
         if following is None:
             break
         attempt = following
@@ -474,6 +475,21 @@ def _with_less(
     if source == attempt.source and headers == attempt.headers:
         return None
     return replace(attempt, source=source, headers=headers, bare=True)
+
+
+def _with_plain_lambdas(attempt: _Attempt, refused: Refused) -> _Attempt | None:
+    """The next attempt where lambdas are refused for saying that they are the device's, too."""
+    if not diagnostics.speaks_of_lambdas(refused.log):
+        return None
+    headers = {name: without_lambdas_annotations(text) for name, text in attempt.headers.items()}
+    following = replace(attempt, source=without_lambdas_annotations(attempt.source), headers=headers)
+    return None if following == attempt else following
+
+
+def _alone(attempt: _Attempt, texts: _Texts) -> _Attempt | None:
+    """The next attempt, without the kernels that nobody asked for: ptxas refuses all for what one of them has."""
+    source = without_other_kernels(attempt.source, texts.macros, texts.kept)
+    return None if source == attempt.source else replace(attempt, source=source)
 
 
 def _unchosen(log: str, job: Job) -> list[str]:

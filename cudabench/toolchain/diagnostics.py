@@ -106,6 +106,11 @@ def speaks_of_host_code(log: str) -> bool:
     return any(fault in log for fault in _HOST_FAULTS)
 
 
+def speaks_of_lambdas(log: str) -> bool:
+    """Tell whether a refusal is of a lambda that says where it runs."""
+    return "annotation on lambda" in log
+
+
 def of_a_toolkit(header: str) -> bool:
     """Tell whether a header is likely one of the CUDA toolkit or of the C++ library, rather than the user's own."""
     return os.path.splitext(header)[1] in ("", ".cuh") or header.startswith(_TOOLKIT_HEADERS)
@@ -114,6 +119,11 @@ def of_a_toolkit(header: str) -> bool:
 def assembler_lines(log: str) -> bool:
     """Tell whether a refusal is ptxas', which names lines of the PTX."""
     return any(map(_ASSEMBLER.match, log.splitlines()))
+
+
+def speaks_of_assembler(log: str) -> bool:
+    """Tell whether ptxas refused, with a line of the PTX or without one."""
+    return assembler_lines(log) or re.search(r"^ptxas (?:error|fatal) *:", log, re.M) is not None
 
 
 def source_lines(ptx: str, filename: str) -> dict[int, tuple[str, int]]:

@@ -1,11 +1,13 @@
 """The part of a source that is for the host: a kernel does not need it, and a machine without its libraries refuses it.
 
-Two rules, on every device and for every compiler. `without_host_code` takes out what the text shows to be the host's.
-`without_faults` takes out what a compiler refused, as long as it is none of what was asked for.
+Three rules, on every device and for every compiler. `without_host_code` takes out what the text shows to be the
+host's. `without_faults` takes out what a compiler refused, as long as it is none of what was asked for, and
+`without_other_kernels` the kernels that were not, where the assembler refused one and so all of them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from cudabench.toolchain.declarations import Declaration, blanked, declarations
@@ -14,6 +16,7 @@ from cudabench.toolchain.diagnostics import Fault
 DEVICE_WORDS = frozenset(
     ["__global__", "__device__", "__constant__", "__shared__", "__managed__", "constexpr", "consteval"]
 )
+_ANNOTATED = re.compile(r"\]((?:\s*\b__(?:device|host)__\b)+)")
 Macros = Mapping[str, frozenset[str]]
 
 
@@ -46,6 +49,18 @@ def without_faults(
         if device or not DEVICE_WORDS & (part.head if part.function else part.words)
     ]
     return blanked(source, spans)
+
+
+def without_lambdas_annotations(source: str) -> str:
+    """Blank out the __device__ and __host__ of lambdas: in a kernel they say nothing, and no compiler takes them there
+    without an option."""
+    return _ANNOTATED.sub(lambda found: "]" + re.sub(r"[^\s]", " ", found[1]), source)
+
+
+def without_other_kernels(source: str, macros: Macros, kept: Collection[str]) -> str:
+    """Blank out the kernels that are called as none of `kept`."""
+    kernels = (one for one in declarations(source, macros) if one.function and "__global__" in one.head)
+    return blanked(source, [(one.start, one.end) for one in kernels if not one.head & set(kept)])
 
 
 def _places(source: str, faults: Iterable[Fault]) -> Iterator[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Sequence
@@ -13,6 +14,15 @@ from cudabench import outputs
 from cudabench.toolchain.record import Job
 
 MAX_HEADERS = 64  # beside a source: more are no single kernel's
+_HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc", ".cu")
+# What a project has in its own folder, for a tree without a repository.
+_ROOTS = (".git", "CMakeLists.txt", "Makefile", "configure", "setup.py", "pyproject.toml", "PKG-INFO")
+MAX_DEPTH = 8  # folders above a source that may be its project's
+MAX_ENTRIES = 20_000  # of a project's tree: a larger one is not searched to its end
+# Where projects keep others.
+_THIRD_PARTY = frozenset(
+    ["third_party", "third-party", "thirdparty", "3rdparty", "external", "externals", "extern", "vendor", "deps"]
+)
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
 # What the reader cannot follow: a name that a macro writes, a choice that hangs on a header, an unusual spelling.
@@ -25,17 +35,26 @@ _UNCLEAR = re.compile(
 class Included:
     """The texts of the headers in a job's folders, by the name that an #include gives them.
 
-    `complete` says that there are no others, as far as the job's own folders go.
+    A header's second name has an #include of its first. `complete` says that there are no others, as far as the job's
+    own folders go. `foreign` are those of other projects (`third_party/glm`), which hold nothing of the user's.
     """
 
     texts: dict[str, str]
     complete: bool
+    foreign: frozenset[str] = frozenset()
+
+    @property
+    def own(self) -> dict[str, str]:
+        """The texts of the user's own headers."""
+        return {name: text for name, text in self.texts.items() if name not in self.foreign}
 
 
 def nearby(name: str, path: str | Path) -> Path | None:
     """Return the folder that has a header, of those that lie around a source as projects have them; None if none has.
 
-    These are the source's own, the three above it, and their `include`, `includes`, `inc`, `common` and `src`.
+    These are the source's own, the three above it, and their `include`, `includes`, `inc`, `common` and `src`. A name
+    that begins with a folder above the source, however far up, as 'src/acc/settings.h' of src/acc/cuda/kernels.cu, is
+    looked for from there. Else it is the one folder of the project's tree from which the name leads to a file.
     """
     if Path(name).is_absolute():
         return None
@@ -44,7 +63,39 @@ def nearby(name: str, path: str | Path) -> Path | None:
         for below in ("", "include", "includes", "inc", "common", "Common", "src"):
             if (folder / below / name).is_file():
                 return Path(os.path.normpath(folder / below))
-    return None
+    absolute = Path(os.path.abspath(own))
+    for above in (absolute, *absolute.parents):
+        if above.name == Path(name).parts[0] and (above.parent / name).is_file():
+            return above.parent
+    root = _project(absolute)
+    parts = Path(name).parts
+    if root is None or ".." in parts:
+        return None
+    paths = [path for path in _tree(root).get(parts[-1], ()) if path.parts[-len(parts) :] == parts]
+    return Path(*paths[0].parts[: -len(parts)]) if len(paths) == 1 else None
+
+
+def _project(folder: Path) -> Path | None:
+    """Return the folder of the project that one is in: that of its repository, or the highest with what builds it."""
+    marked = [above for above in (folder, *folder.parents[:MAX_DEPTH]) if any((above / one).exists() for one in _ROOTS)]
+    repository = next((above for above in marked if (above / ".git").exists()), None)
+    return repository or (marked[-1] if marked else None)
+
+
+@functools.lru_cache(maxsize=4)
+def _tree(root: Path) -> dict[str, list[Path]]:
+    """Return the headers below a folder by their last names; those that are found first, where there are very many."""
+    found: dict[str, list[Path]] = {}
+    entries = 0
+    for folder, below, files in os.walk(root):
+        below[:] = sorted(one for one in below if not one.startswith("."))
+        entries += len(below) + len(files)
+        for name in files:
+            if Path(name).suffix in _HEADERS:
+                found.setdefault(name, []).append(Path(folder, name))
+        if entries > MAX_ENTRIES:
+            break
+    return found
 
 
 def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[str]:
@@ -79,6 +130,7 @@ def read(job: Job) -> Included:
     Raises UsageError where an option of the command line is to replace one of these headers.
     """
     found: dict[str, Path] = {}
+    names: dict[Path, str] = {}
     texts: dict[str, str] = {}
     complete = True
     waiting: list[tuple[str, Path | None]] = [(job.source, None)]
@@ -95,11 +147,16 @@ def read(job: Job) -> Included:
                 complete = False
                 continue
             outputs.note_read(path)
+            real = Path(os.path.realpath(path))
+            if real in names:
+                found[name], texts[name] = path, f'#include "{names[real]}"\n'
+                continue
             try:
                 texts[name] = path.read_text(encoding="utf-8", errors="replace")
             except OSError:
                 complete = False
                 continue
-            found[name] = path
+            found[name], names[real] = path, name
             waiting.append((texts[name], path.parent))
-    return Included(texts, complete)
+    foreign = frozenset(name for name, path in found.items() if _THIRD_PARTY.intersection(path.parent.parts))
+    return Included(texts, complete, foreign)

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from cudabench import confined
 from cudabench.errors import DeviceUnusable, UsageError
-from cudabench.toolchain import diagnostics, limits, names, outside, ptxas, toolkit
+from cudabench.toolchain import diagnostics, limits, names, outside, prelude, ptxas, toolkit
+from cudabench.toolchain.host_code import without_host_code
 from cudabench.toolchain.record import Backend, Compiled, Job, Refused
 
 # Compiles a text, with folders for headers, to machine code for an architecture such as sm_90a:
@@ -53,10 +54,14 @@ def path() -> str:
     return nvcc
 
 
+_HEAP = re.compile(r"\bcuda(?:Malloc|Free)\b")
+
+
 def text(job: Job, source: str) -> str:
-    """Return what nvcc is given: the defines, the source under the caller's name for it, a query for each name."""
+    """Return what nvcc is given: the defines, the heap for kernels, the source, and a query for each name."""
     quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{job.macros}#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'
+    heap = prelude.DEVICE_HEAP_OF_NVCC if _HEAP.search(without_host_code(source)) else ""
+    return f'{job.macros}{heap}#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'
 
 
 @dataclass(frozen=True)

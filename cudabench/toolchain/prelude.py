@@ -105,11 +105,40 @@ static __device__ __forceinline__ void cudaGridDependencySynchronize() {
 #endif
 """
 
-# What the compiler makes of a kernel that launches kernels: calls that the simulator refuses where they are reached.
+# What cuda_device_runtime_api.h has for kernels that take memory: the heap of malloc, as the real ones. Macros, so that
+# the call of malloc is on the user's line.
+_DEVICE_HEAP = """template <typename T>
+static __host__ __device__ __forceinline__ cudaError_t cudabench_given(T **memory, void *given) {
+    *memory = static_cast<T *>(given);
+    return given == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+static __host__ __device__ __forceinline__ cudaError_t cudabench_freed(int) { return cudaSuccess; }
+#define cudaMalloc(memory, ...) cudabench_given(memory, malloc(__VA_ARGS__))
+#define cudaFree(...) cudabench_freed((free(__VA_ARGS__), 0))
+"""
+# nvcc has them too, and they fail unless the program is linked with the device's runtime.
+DEVICE_HEAP_OF_NVCC = f"#ifdef __CUDA_ARCH__\n{_DEVICE_HEAP}#endif\n"
+
+# What a kernel that launches kernels calls of that header: the simulator refuses each where it is reached.
 DEVICE_LAUNCH = """extern "C" {
 __device__ void *cudaGetParameterBufferV2(void *function, dim3 grid, dim3 block, unsigned int shared);
 __device__ cudaError_t cudaLaunchDeviceV2(void *buffer, cudaStream_t stream);
 __device__ cudaError_t cudaDeviceSynchronize();
+__device__ cudaError_t cudaGetLastError();
+__device__ cudaError_t cudaPeekAtLastError();
+__device__ const char *cudaGetErrorString(cudaError_t error);
+__device__ const char *cudaGetErrorName(cudaError_t error);
+__device__ cudaError_t cudaGetDevice(int *device);
+__device__ cudaError_t cudaGetDeviceCount(int *count);
+__device__ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device);
+__device__ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags);
+__device__ cudaError_t cudaStreamDestroy(cudaStream_t stream);
+__device__ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
+__device__ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags);
+__device__ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+__device__ cudaError_t cudaEventDestroy(cudaEvent_t event);
+__device__ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t = 0);
+__device__ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream = 0);
 }
 """
 
@@ -139,11 +168,15 @@ list deque queue stack memory chrono random thread mutex atomic condition_variab
 execution span charconv codecvt compare coroutine numbers ranges source_location barrier latch semaphore shared_mutex
 typeindex valarray version system_error cfenv csetjmp csignal cwchar cwctype wchar.h dirent.h pthread.h sched.h
 malloc.h dlfcn.h libgen.h sys/resource.h sys/wait.h
+alloca.h stdnoreturn.h stdalign.h stdatomic.h complex.h tgmath.h ctype.h cctype locale.h clocale uchar.h cuchar setjmp.h
+iso646.h memory.h strings.h sys/param.h sys/ioctl.h sys/socket.h sys/sysinfo.h sys/timeb.h sys/utsname.h sys/file.h
+windows.h direct.h io.h conio.h process.h expected generator mdspan memory_resource print scoped_allocator stacktrace
+stop_token syncstream
 cstdarg stdarg.h filesystem optional variant any regex new typeinfo cinttypes inttypes.h locale bitset iosfwd complex"""
 # Headers of the toolkit's libraries for the host; they bring types of CUDA's own (`headers_with`).
 LIBRARIES = (
-    "cublas_v2.h", "cublas.h", "cublasLt.h", "cublasXt.h", "curand.h", "cusparse.h", "cufft.h", "cusolverDn.h",
-    "cudnn.h", "nccl.h",
+    "cublas_v2.h", "cublas.h", "cublasLt.h", "cublasXt.h", "curand.h", "cusparse.h", "cusparse_v2.h", "cufft.h",
+    "cufftXt.h", "cusolverDn.h", "cusolverSp.h", "cudnn.h", "nccl.h",
 )  # fmt: skip
 # The header of CUDA's own that has a name, for names that files get through a library's header.
 _BROUGHT = (
@@ -222,5 +255,5 @@ def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
     standard = "namespace std {\n" + "".join(f"using ::{member};\n" for member in members) + "}\n"
     # Each macro guarded, so that a file may define its own.
     macros = re.sub(r"^(#define (\w+).*)$", r"#ifndef \2\n\1\n#endif", _FIXED + _LIMITS + _FLOATS + _MATHS, flags=re.M)
-    texts[PRELUDE] = _INTEGERS + _TYPES + _EXTENSION + macros + standard + _DEPENDENT_LAUNCH
+    texts[PRELUDE] = _INTEGERS + _TYPES + _EXTENSION + macros + standard + _DEPENDENT_LAUNCH + _DEVICE_HEAP
     return tuple(texts.items())

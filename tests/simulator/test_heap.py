@@ -118,3 +118,12 @@ def test_a_block_shares_memory(program: simulator.Program) -> None:
     out, report = launch(program, "together", 0)
     assert report.hazards == ()
     np.testing.assert_array_equal(out, np.arange(32)[::-1])
+
+
+def test_a_kernel_that_only_frees_has_a_heap(compiled: Callable[..., simulator.Program]) -> None:
+    """What another launch would have given is no memory of this one; null is freed for nothing."""
+    source = 'extern "C" __global__ void k(char **given) { cudaFree(given[threadIdx.x]); }'
+    report = simulator.run(compiled(source), "k", 1, 2, [np.array([0, 1 << 41], np.int64)])
+    (hazard,) = report.hazards
+    assert (hazard.kind, hazard.line) == ("out-of-bounds", 1)
+    assert "frees address 0x20000000000, which malloc did not give" in hazard.message

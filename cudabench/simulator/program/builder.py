@@ -67,8 +67,11 @@ if TYPE_CHECKING:
 _REFUSED_CALLS = {
     "cudaLaunchDeviceV2": "dynamic parallelism", "cudaGetParameterBufferV2": "dynamic parallelism",
     "cudaLaunchDevice": "dynamic parallelism", "cudaGetParameterBuffer": "dynamic parallelism",
-    "cudaDeviceSynchronize": "dynamic parallelism", "__cudaCDP2LaunchDeviceV2": "dynamic parallelism",
-    "__cudaCDP2GetParameterBufferV2": "dynamic parallelism",
+    "__cudaCDP2LaunchDeviceV2": "dynamic parallelism", "__cudaCDP2GetParameterBufferV2": "dynamic parallelism",
+    **dict.fromkeys(
+        ("cudaDeviceSynchronize", "cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamWaitEvent",
+         "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventDestroy"), "dynamic parallelism"
+    ),
     "cudaCGGetIntrinsicHandle": "grid sync (cooperative groups)",
     "cudaCGSynchronize": "grid sync (cooperative groups)",
 }  # fmt: skip

@@ -72,7 +72,7 @@ class Program:
             for variable in function.variables:
                 self._declare(f"{function.name}::{variable.name}", variable)
         self._set_first_values()
-        self.heap = Heap() if "malloc" in module.functions else None
+        self.heap = Heap() if {"malloc", "free"} & module.functions.keys() else None
         self._first = [data.copy() for _, _, data in self._storage]
 
     def _declare(self, name: str, variable: ptx.Variable) -> None:
