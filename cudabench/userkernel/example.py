@@ -48,6 +48,29 @@ _FLAGS = re.compile(
 
 
 @dataclass(frozen=True)
+class Guess:
+    """A part of a line that nothing in the file says: an option and its text.
+
+    kind: "number", "launch", and of an array "size" or "indices", whole numbers that the kernel reads.
+    """
+
+    option: str
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command line by its words, and which of its parts are guesses."""
+
+    words: tuple[str, ...]
+    guesses: tuple[Guess, ...]
+
+    def __str__(self) -> str:
+        return " ".join(map(shlex.quote, self.words))
+
+
+@dataclass(frozen=True)
 class Example:
     """A line that would be right, found where a message needs it: that reads the file's host code."""
 
@@ -102,7 +125,14 @@ def _likely(parameter: TemplateParameter, kernel: KernelSource, text: str) -> st
 def example_line(
     request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str], command: str = "run"
 ) -> str:
-    """Return a whole command line for a kernel.
+    """Return a whole command line for a kernel."""
+    return str(line_for(request, file, kernel, aliases, command))
+
+
+def line_for(
+    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str], command: str = "run"
+) -> Line:
+    """Return a whole command line for a kernel, with what in it is a guess.
 
     It launches as the file's own host code does, as far as that can be read. Where it cannot, whole numbers that are no
     flags are the problem's extents, arrays hold their product, and a kernel that asks for threadIdx.y is launched in
@@ -145,10 +175,14 @@ def example_line(
     sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
     extents = [own for own in extents if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
     threads = math.prod(launch.grid) * math.prod(launch.block) if launch and launch.grid and launch.block else 0
-    words = []
+    said = host_launch.find(file.text, kernel, {}, aliases)
+    sure = set(said.numbers) if said else set()  # what host code passes, whatever the problem's extents are
+    words: list[str] = []
+    guesses: list[Guess] = []
     outputs = _outputs(kernel)
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
+        guessed = "" if at in sure and (own not in extents or command != "check") else "number"
         if parameter.type == tensor_maps.TYPE:
             value = tensor_maps.EXAMPLE
         elif parameter.pointer:
@@ -172,6 +206,8 @@ def example_line(
                     shape += "+1"
             if offsets:
                 start = "i0"  # rows of one element each
+            whole_numbers = like != "bfloat16" and np.dtype(like).kind in "iu" and start != "zeros"
+            guessed = "indices" if whole_numbers else "" if nbytes else "size"
             if by_rows:
                 shape = ",".join(_sides(kernel.text, own, extents))
             value = f"{like}[{shape}]:{start}"
@@ -181,29 +217,37 @@ def example_line(
             value = accessor.example(pointers.like(accessor.parameter(own), aliases))
         else:
             layout = layout_of(parameter.type, file.text, aliases)
-            whole = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"
-            value = values.get(own, "") or (whole if _whole(parameter, aliases) else "")
+            zero = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"
+            value = values.get(own, "") or (zero if _whole(parameter, aliases) else "")
             if 0 < threads <= FEW_THREADS and own in extents and value.isdigit():
                 value = str(min(int(value), FEW_THREADS_SIDE))
             value = value or (layout.example() if layout else "2.5")
         words += ["--arg", f"{own}={given.get(own, value)}"]
+        if guessed and own not in given:
+            guesses.append(Guess("--arg", words[-1], guessed))
     words += [word for text in request.expect for word in ("--expect", text)]
     set_ = {text.partition("=")[0].strip() for text in request.constants}
     for constant in constants.unset(file, kernel, ()):
         if constant not in set_:
             host = _spelt(launch.constants.get(constant) if launch else None)
             words += ["--const", f"{constant}={constants.like(constant, file, aliases, host)}"]
+            if not host:
+                guesses.append(Guess("--const", words[-1], "number"))
     words += [word for text in request.constants for word in ("--const", text)]
     geometry = _launch(request, kernel, extents, "*".join(extents[:3]) or side, launch, sizes, file.text)
+    for option, known in zip(("--grid", "--block"), _said(request, kernel, launch), strict=True):
+        if not known:
+            guesses.append(Guess(option, geometry[geometry.index(option) + 1], "launch"))
     if request.shared is None and launch and launch.shared:
         geometry += ["--shared", str(launch.shared)]
     elif request.shared is None and _dynamic_shared(kernel, file.text):
         geometry += ["--shared", SHARED_BYTES]
+        guesses.append(Guess("--shared", SHARED_BYTES, "launch"))
     defines = [f"{macro}={value}" if value else macro for macro, value in request.defines.items()]
     defines += [f"{ctype}={meant}" for ctype, meant in unknown.items()]
     options = [word for folder in request.include for word in ("-I", str(folder))]
     options += [word for define in defines for word in ("-D", define)]
-    return " ".join(map(shlex.quote, ["cudabench", command, file.path, "--kernel", name, *options, *geometry, *words]))
+    return Line(("cudabench", command, file.path, "--kernel", name, *options, *geometry, *words), tuple(guesses))
 
 
 def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> dict[str, str]:
@@ -375,6 +419,13 @@ def _launch(
     else:
         grid = f"cdiv({count},{block[0]})"
     return ["--grid", request.grid or grid, "--block", request.block or ",".join(map(str, own))]
+
+
+def _said(request: UserRequest, kernel: KernelSource, launch: HostLaunch | None) -> tuple[bool, bool]:
+    """Return whether the grid and the block of a line are the request's, or host code's."""
+    together = "this_grid" in kernel.text
+    grid = launch is not None and launch.grid is not None and launch.block is not None and not together
+    return request.grid is not None or grid, request.block is not None or bool(launch and launch.block)
 
 
 def _block(
