@@ -177,7 +177,7 @@ def test_the_line_launches_as_the_host_code_does(
 ) -> None:
     """The line has the host's grid, block, sizes and numbers, and runs without a hazard."""
     monkeypatch.setattr(host_launch, "MOST_THREADS", 1 << 16)  # a first look takes no time here
-    monkeypatch.setattr(example, "ELEMENTS", "1000")
+    monkeypatch.setattr(example, "ELEMENTS", 1000)
     text, parts = FILES[name]
     Path("k.cu").write_text(text)
     words = suggested(cudabench("run", "k.cu").err)

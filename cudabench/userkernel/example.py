@@ -7,30 +7,41 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from functools import partial
 
 import numpy as np
 
+from cudabench.errors import UsageError
 from cudabench.toolchain import includes, source
 from cudabench.toolchain.named import likely_argument
 from cudabench.toolchain.signatures import TemplateParameter, types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.toolchain.tokens import spell, split, words_of
-from cudabench.userkernel import constants, host_launch, pointers, rows, tensor_maps, textures
+from cudabench.toolchain.tokens import split, words_of
+from cudabench.userkernel import (
+    constants,
+    host_launch,
+    launching,
+    orders,
+    pointers,
+    rows,
+    tensor_maps,
+    textures,
+)
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.host_launch import HostLaunch
-from cudabench.userkernel.reach import Reach, is_offsets
+from cudabench.userkernel.problem import dimensions
+from cudabench.userkernel.reach import Reach
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.type_names import aliases_of
+from cudabench.userkernel.values import CONSTANTS
 
-ELEMENTS = "1048576"
-CHECKED = "10007"  # of `check`: arrays end within a block, where faults are
-SIDES = {2: "256", 3: "64"}  # of a problem with so many dimensions, or more
-SMALLER = ("2048", "512", "256", "64", "16")  # where a thread would loop, or an array reach, too far
+ELEMENTS = 1 << 20
+CHECKED = 10007  # of `check`: arrays end within a block, where faults are
+SIDES = {2: 256, 3: 64}  # of a problem with so many dimensions, or more
+SMALLER = (2048, 512, 256, 64, 16)  # where a thread would loop, or an array reach, too far
 MOST_TRIPS, MOST_REACHED = 1 << 11, 1 << 24
 MOST_OF_A_BLOCK = 1024
-TOGETHER = "32"  # blocks that wait for each other
 LEAST_PASSED_ON = 64  # elements of an array that a function is given, which may index it anyhow
 FEW_THREADS, FEW_THREADS_SIDE = 64, 16384  # a host's launch of so few takes as long as the problem has elements
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
@@ -139,94 +150,45 @@ def line_for(
     two dimensions.
     """
     request, file, kernel, aliases = _with_headers_nearby(request, file, kernel, aliases)
+    ragged = command == "check"
     name = kernel.expression or kernel.qualified_name
     extents = _extents(kernel, file.text, aliases)
-    side = SIDES.get(min(_dimensions(kernel, extents), 3), CHECKED if command == "check" else ELEMENTS)
-    launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     if kernel.template_parameters and "<" not in name:
-        name = instance(kernel, file, launch)
+        side = _first_side(kernel, extents, None, ragged)
+        name = instance(kernel, file, host_launch.find(file.text, kernel, dict.fromkeys(extents, side), aliases))
         kernel = source.find(file, name)
         extents = _extents(kernel, file.text, aliases)
     elif kernel.overloaded and "(" not in name:
         name += types_listed(kernel.parameters)
     unknown = _unknown_types(kernel, file.text, aliases)
-    aliases = {**aliases, **unknown}
     if unknown:
+        aliases = {**aliases, **unknown}
         extents = _extents(kernel, file.text, aliases)
-        side = SIDES.get(min(_dimensions(kernel, extents), 3), CHECKED if command == "check" else ELEMENTS)
-        launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
-    if launch and launch.block and math.prod(launch.block) > MOST_OF_A_BLOCK:  # a thread for each element of a block
-        side = SIDES[2]
-    elif _rows(kernel.text, extents) == "1" and int(side) > int(SMALLER[0]):
-        side = SMALLER[0]
-    given = dict(text.partition("=")[::2] for text in request.arguments)
-    sides = [side, *(one for one in SMALLER if int(one) < int(side))]
-    for side in sides:
-        launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
-        values = dict.fromkeys(extents, side)
-        for at, one in enumerate(kernel.parameters):
-            own = one.name or f"arg{at}"
-            values |= {own: text} if (text := _number(at, one, launch, aliases)) else {}
-        values |= {own: text for own, text in given.items() if own in extents}
-        reach = _reach(kernel, file.text, values, _block(request, kernel, extents, launch, file.text))
-        reached = (reach.elements(one.name) for one in kernel.parameters if one.pointer and one.name)
-        if reach.trips() <= MOST_TRIPS and max(reached, default=0) <= MOST_REACHED:
-            break  # no thread loops for long, and no array is the square of many
-    sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
+    asked = _asked(request, file, kernel, aliases, extents, ragged)
+    sizes = asked.sizes
     extents = [own for own in extents if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
-    threads = math.prod(launch.grid) * math.prod(launch.block) if launch and launch.grid and launch.block else 0
-    said = host_launch.find(file.text, kernel, {}, aliases)
-    sure = set(said.numbers) if said else set()  # what host code passes, whatever the problem's extents are
+    given = dict(text.partition("=")[::2] for text in request.arguments)
     words: list[str] = []
     guesses: list[Guess] = []
-    outputs = _outputs(kernel)
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
-        guessed = "" if at in sure and (own not in extents or command != "check") else "number"
+        guessed = "" if at in asked.sure and (own not in extents or not ragged) else "number"
         if parameter.type == tensor_maps.TYPE:
             value = tensor_maps.EXAMPLE
         elif parameter.pointer:
-            start = "zeros" if own in outputs else "random"
-            by_rows = rows.of_pointers(parameter)
-            if by_rows:
-                parameter = rows.row_of(parameter)
-            many = _elements(parameter, file.text, aliases)
-            like = pointers.like(parameter, aliases)
-            nbytes = launch.nbytes.get(at) if launch else None
-            offsets = np.dtype(like).kind in "iu" if like != "bfloat16" else False
-            offsets = offsets and is_offsets(kernel.text, own)
-            if nbytes and nbytes >= _itemsize(like):
-                shape = _named(nbytes // _itemsize(like), sizes)
-            else:
-                shape = _shape(many * _spread(kernel.text, own), extents, sizes, threads, int(side))
-                least = max(many * reach.elements(own), LEAST_PASSED_ON if _passed_on(kernel.text, own) else 0)
-                if least > _count(shape, sizes):
-                    shape = _named(least, sizes)
-                elif offsets:
-                    shape += "+1"
-            if offsets:
-                start = "i0"  # rows of one element each
-            whole_numbers = like != "bfloat16" and np.dtype(like).kind in "iu" and start != "zeros"
-            guessed = "indices" if whole_numbers else "" if nbytes else "size"
-            if by_rows:
-                shape = ",".join(_sides(kernel.text, own, extents))
-            value = f"{like}[{shape}]:{start}"
+            value, guessed = _array(at, parameter, kernel, file, aliases, extents, asked)
         elif parameter.type == textures.TYPE:
             value = textures.example(own, kernel.text, aliases)
         elif accessor := accessor_of(parameter.type, file.text, aliases):
             value = accessor.example(pointers.like(accessor.parameter(own), aliases))
         else:
-            layout = layout_of(parameter.type, file.text, aliases)
-            zero = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"
-            value = values.get(own, "") or (zero if _whole(parameter, aliases) else "")
-            if 0 < threads <= FEW_THREADS and own in extents and value.isdigit():
-                value = str(min(int(value), FEW_THREADS_SIDE))
-            value = value or (layout.example() if layout else "2.5")
+            value = _plain(own, parameter, file, aliases, extents, asked)
         words += ["--arg", f"{own}={given.get(own, value)}"]
         if guessed and own not in given:
             guesses.append(Guess("--arg", words[-1], guessed))
     words += [word for text in request.expect for word in ("--expect", text)]
     set_ = {text.partition("=")[0].strip() for text in request.constants}
+    launch = asked.launch
     for constant in constants.unset(file, kernel, ()):
         if constant not in set_:
             host = _spelt(launch.constants.get(constant) if launch else None)
@@ -234,20 +196,198 @@ def line_for(
             if not host:
                 guesses.append(Guess("--const", words[-1], "number"))
     words += [word for text in request.constants for word in ("--const", text)]
-    geometry = _launch(request, kernel, extents, "*".join(extents[:3]) or side, launch, sizes, file.text)
-    for option, known in zip(("--grid", "--block"), _said(request, kernel, launch), strict=True):
+    grid, block = launching.geometry(request, kernel, extents, asked.side, launch, sizes, file.text)
+    for option, text, known in zip(
+        ("--grid", "--block"), (grid, block), launching.said(request, kernel, launch), strict=True
+    ):
         if not known:
-            guesses.append(Guess(option, geometry[geometry.index(option) + 1], "launch"))
+            guesses.append(Guess(option, text, "launch"))
+    launched = ["--grid", grid, "--block", block]
     if request.shared is None and launch and launch.shared:
-        geometry += ["--shared", str(launch.shared)]
-    elif request.shared is None and _dynamic_shared(kernel, file.text):
-        geometry += ["--shared", SHARED_BYTES]
+        launched += ["--shared", str(launch.shared)]
+    elif request.shared is None and launching.dynamic_shared(kernel, file.text):
+        launched += ["--shared", SHARED_BYTES]
         guesses.append(Guess("--shared", SHARED_BYTES, "launch"))
     defines = [f"{macro}={value}" if value else macro for macro, value in request.defines.items()]
     defines += [f"{ctype}={meant}" for ctype, meant in unknown.items()]
     options = [word for folder in request.include for word in ("-I", str(folder))]
     options += [word for define in defines for word in ("-D", define)]
-    return Line(("cudabench", command, file.path, "--kernel", name, *options, *geometry, *words), tuple(guesses))
+    return Line(("cudabench", command, file.path, "--kernel", name, *options, *launched, *words), tuple(guesses))
+
+
+# How large a problem is ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A problem of a size that a first look can take.
+
+    `values` are the numbers by their parameters, `sizes` those of them that are whole, `starts` how arrays of whole
+    numbers start, `sure` the parameters' places whose numbers host code gives whatever the problem's extents are.
+    """
+
+    side: int
+    launch: HostLaunch | None
+    values: Mapping[str, str]
+    sizes: Mapping[str, int]
+    starts: Mapping[str, str]
+    reach: Reach
+    sure: frozenset[int]
+
+    @property
+    def threads(self) -> int:
+        """The threads of the host's launch, 0 where it is not known."""
+        launch = self.launch
+        return math.prod(launch.grid) * math.prod(launch.block) if launch and launch.grid and launch.block else 0
+
+
+def _first_side(kernel: KernelSource, extents: Sequence[str], launch: HostLaunch | None, ragged: bool) -> int:
+    """Return how large an extent is to be, before loops and arrays are looked at."""
+    side = SIDES.get(min(launching.dimensions_of(kernel, extents), 3), CHECKED if ragged else ELEMENTS)
+    if launch and launch.block and math.prod(launch.block) > MOST_OF_A_BLOCK:  # a thread for each element of a block
+        return SIDES[2]
+    if launching.blocks_of_rows(kernel.text, extents) == "1":
+        return min(side, SMALLER[0])
+    return side
+
+
+def _asked(
+    request: UserRequest,
+    file: SourceFile,
+    kernel: KernelSource,
+    aliases: Mapping[str, str],
+    extents: Sequence[str],
+    ragged: bool,
+) -> _Asked:
+    """Return the largest problem for which no thread loops for long and no array reaches too far."""
+
+    def find(side: int, **others: int) -> HostLaunch | None:
+        return host_launch.find(file.text, kernel, {**dict.fromkeys(extents, side), **others}, aliases, ragged)
+
+    given = dict(text.partition("=")[::2] for text in request.arguments)
+    said = host_launch.find(file.text, kernel, {}, aliases)
+    sure = frozenset(said.numbers if said else ())
+    starts = orders.starts(kernel, aliases)
+    first = _first_side(kernel, extents, find(_first_side(kernel, extents, None, ragged)), ragged)
+    for side in (first, *(one for one in SMALLER if one < first)):
+        values = dict.fromkeys(extents, str(side))
+        launch = find(side)
+        if launch and launch.block and math.prod(launch.block) == 1 < side and len(extents) > 1:
+            # A block of one thread, for its extents divide each other: let one be 1.
+            for own in extents:
+                other = find(side, **{own: 1})
+                if other and other.block and 1 < math.prod(other.block) <= MOST_OF_A_BLOCK:
+                    launch = other
+                    values[own] = "1"
+                    break
+        for at, one in enumerate(kernel.parameters):
+            own = one.name or f"arg{at}"
+            values |= {own: text} if (text := _number(at, one, launch, aliases)) else {}
+        values |= {own: text for own, text in given.items() if own in extents}
+        sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
+        reach = _reach(request, kernel, file, aliases, extents, side, launch, sizes, starts)
+        asked = _Asked(side, launch, values, sizes, starts, reach, sure)
+        reached = (reach.elements(one.name) for one in kernel.parameters if one.pointer and one.name)
+        if reach.trips() <= MOST_TRIPS and max(reached, default=0) <= MOST_REACHED:
+            break
+    return asked
+
+
+def _reach(
+    request: UserRequest,
+    kernel: KernelSource,
+    file: SourceFile,
+    aliases: Mapping[str, str],
+    extents: Sequence[str],
+    side: int,
+    launch: HostLaunch | None,
+    sizes: Mapping[str, int],
+    starts: Mapping[str, str],
+) -> Reach:
+    """Return how far the arrays of an instance of a kernel are reached with numbers of its parameters."""
+    numbers = {own: int(value) for own, value in launching.templates_of(kernel).items() if value.isdigit()} | {**sizes}
+    for one in kernel.parameters:
+        layout = None if one.pointer or not one.name else layout_of(one.type, file.text, aliases)
+        if layout and layout.members and not layout.vector:
+            numbers |= {f"{one.name}.{member}": 1 for member, _, inner in layout.members if inner.dtype}
+    texts = launching.geometry(request, kernel, extents, side, launch, sizes, file.text)
+    grid, block = (_sides_of(text, sizes) for text in texts)
+    most = _count(_shape(1, extents, sizes, 0, side), sizes)
+    held = {own: most - (start != "i0") for own, start in starts.items()}  # offsets are one more
+    return Reach(kernel.text, file.text, numbers, block, grid, partial(_nbytes, aliases=aliases), held)
+
+
+def _sides_of(text: str, sizes: Mapping[str, int]) -> Sequence[int]:
+    """Return a grid or a block in numbers, () where it names what is not known."""
+    try:
+        return dimensions(text, "--grid", {**CONSTANTS, **sizes})
+    except UsageError:
+        return ()
+
+
+def _nbytes(ctype: str, aliases: Mapping[str, str]) -> int | None:
+    """Return the bytes of a type's name."""
+    dtype = source.numpy_dtype(ctype, aliases)
+    if dtype:
+        return _itemsize(dtype)
+    vector = source.vector_type(ctype, aliases)
+    return np.dtype(vector[0]).itemsize * vector[1] if vector else None
+
+
+# What an argument is given -------------------------------------------------------------------------------------------
+
+
+def _array(
+    at: int,
+    parameter: Parameter,
+    kernel: KernelSource,
+    file: SourceFile,
+    aliases: Mapping[str, str],
+    extents: Sequence[str],
+    asked: _Asked,
+) -> tuple[str, str]:
+    """Return an array as --arg writes it, and what in it is guessed."""
+    own, sizes = parameter.name or f"arg{at}", asked.sizes
+    start = asked.starts.get(own, "zeros" if own in _outputs(kernel) else "random")
+    by_rows = rows.of_pointers(parameter)
+    if by_rows:
+        parameter = rows.row_of(parameter)
+    many = _elements(parameter, file.text, aliases)
+    like = pointers.like(parameter, aliases)
+    width = _itemsize(like)
+    nbytes = asked.launch.nbytes.get(at) if asked.launch else None
+    if nbytes and nbytes >= width:
+        shape = launching.by_name(nbytes // width, sizes)
+    else:
+        shape = _shape(many * _spread(kernel.text, own), extents, sizes, asked.threads, asked.side)
+        reached = asked.reach.elements(own, many * width)
+        least = max(many * reached, LEAST_PASSED_ON if _passed_on(kernel.text, own) else 0)
+        if least > _count(shape, sizes):
+            shape = launching.by_name(least, sizes)
+        elif start == "i0":
+            shape += "+1"
+    whole_numbers = like != "bfloat16" and np.dtype(like).kind in "iu" and start != "zeros"
+    guessed = "indices" if whole_numbers else "" if nbytes else "size"
+    if by_rows:
+        shape = ",".join(_sides(kernel.text, own, extents))
+    return f"{like}[{shape}]:{start}", guessed
+
+
+def _plain(
+    own: str,
+    parameter: Parameter,
+    file: SourceFile,
+    aliases: Mapping[str, str],
+    extents: Sequence[str],
+    asked: _Asked,
+) -> str:
+    """Return a number, a vector or a struct as --arg writes it."""
+    layout = layout_of(parameter.type, file.text, aliases)
+    zero = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"
+    value = asked.values.get(own, "") or (zero if _whole(parameter, aliases) else "")
+    if 0 < asked.threads <= FEW_THREADS and own in extents and value.isdigit():
+        value = str(min(int(value), FEW_THREADS_SIDE))
+    return value or (layout.example() if layout else "2.5")
 
 
 def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> dict[str, str]:
@@ -337,34 +477,9 @@ def _passed_on(text: str, name: str) -> bool:
     return bool(re.search(rf"[(,]\s*{name}\s*[,)]", text.partition("{")[2]))
 
 
-def _reach(kernel: KernelSource, text: str, values: Mapping[str, str], block: Sequence[int]) -> Reach:
-    """Return how far the arrays of an instance of a kernel are reached with values of its parameters."""
-    sizes = {own: int(value) for own, value in {**_templates(kernel), **values}.items() if value.isdigit()}
-    return Reach(kernel.text, text, sizes, block)
-
-
 def _count(shape: str, sizes: Mapping[str, int]) -> int:
     """Return the elements of a shape as this module writes them."""
     return math.prod(int(word) if word.isdigit() else sizes.get(word, 1) for word in shape.split("*"))
-
-
-def _named(count: int, sizes: Mapping[str, int]) -> str:
-    """Return a number by the arguments that it is, or is the product of."""
-    large = {name: value for name, value in sizes.items() if value > 1}
-    for name, value in large.items():
-        if value == count:
-            return name
-    pairs = sorted(product(large.items(), repeat=2), key=lambda pair: pair[0][0] == pair[1][0])  # squares last
-    for (first, one), (second, two) in pairs:
-        if one * two == count:
-            return f"{first}*{second}"
-    for name, value in large.items():
-        if value >= 64 and count % value == 0 and count // value <= 16:
-            return f"{count // value}*{name}"
-    for (first, one), (second, two) in pairs:
-        if (one + 1) * two == count:
-            return f"({first}+1)*{second}"
-    return next((f"{name}+1" for name, value in large.items() if value + 1 == count), str(count))
 
 
 def _shape(many: int, extents: Sequence[str], sizes: Mapping[str, int], threads: int, side: int) -> str:
@@ -372,7 +487,7 @@ def _shape(many: int, extents: Sequence[str], sizes: Mapping[str, int], threads:
     product = math.prod(sizes.get(name, side) for name in extents[:3])
     if extents and product >= threads:
         return f"{many}*{'*'.join(extents[:3])}" if many > 1 else "*".join(extents[:3])
-    return _named(many * (threads or side), sizes)
+    return launching.by_name(many * (threads or side), sizes)
 
 
 def _sides(text: str, name: str, extents: Sequence[str]) -> list[str]:
@@ -382,132 +497,12 @@ def _sides(text: str, name: str, extents: Sequence[str]) -> list[str]:
     for at in range(2):
         bound = used and re.search(rf"\b{used[at + 1]}\s*<=?\s*(\w+)", text)
         known = bound[1] if bound and (bound[1] in extents or bound[1].isdigit()) else ""
-        sides.append(known or ([*extents[at:], *extents[-1:]] or [SIDES[2]])[0])
+        sides.append(known or ([*extents[at:], *extents[-1:]] or [str(SIDES[2])])[0])
     return sides
 
 
 def _itemsize(like: str) -> int:
     return 2 if like == "bfloat16" else np.dtype(like).itemsize
-
-
-def _launch(
-    request: UserRequest,
-    kernel: KernelSource,
-    extents: Sequence[str],
-    count: str,
-    launch: HostLaunch | None,
-    sizes: Mapping[str, int],
-    text: str,
-) -> list[str]:
-    """Return --grid and --block."""
-    deep, wide = (_axes(kernel.text, names) for names in ("threadIdx", "threadIdx|blockIdx"))
-    # `(blockIdx.x + blockIdx.y * gridDim.x) * blockDim.x + threadIdx.x` counts blocks in one row, however they lie.
-    if deep == 1 and re.search(r"\bgridDim\s*\.\s*x\b", kernel.text):
-        wide = 1
-    own = _block(request, kernel, extents, launch, text)
-    block = own + [1] * (wide - len(own)) if launch and launch.block else own
-    if re.search(r"\bthis_grid\s*\(|\bgrid_group\b", kernel.text):
-        grid = TOGETHER  # all of them must run at once
-    elif launch and launch.grid and launch.block:
-        grid = _grid(launch.grid, block, sizes)
-    elif rows_ := _rows(kernel.text, extents) if wide == deep == 1 else "":
-        grid = rows_
-    elif wide > 1 and _dimensions(kernel, extents) >= wide:
-        sides = [*block, 1, 1]
-        every = extents[:wide] if len(extents) > 1 else [*extents] * wide
-        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(every, sides, strict=False))
-    else:
-        grid = f"cdiv({count},{block[0]})"
-    return ["--grid", request.grid or grid, "--block", request.block or ",".join(map(str, own))]
-
-
-def _said(request: UserRequest, kernel: KernelSource, launch: HostLaunch | None) -> tuple[bool, bool]:
-    """Return whether the grid and the block of a line are the request's, or host code's."""
-    together = "this_grid" in kernel.text
-    grid = launch is not None and launch.grid is not None and launch.block is not None and not together
-    return request.grid is not None or grid, request.block is not None or bool(launch and launch.block)
-
-
-def _block(
-    request: UserRequest, kernel: KernelSource, extents: Sequence[str], launch: HostLaunch | None, text: str
-) -> list[int]:
-    """Return the threads of a block along its axes: as the host launches, or as the kernel has room for."""
-    if request.block and all(side.isdigit() for side in request.block.split(",")):
-        return [int(side) for side in request.block.split(",")]
-    own = list(launch.block) if launch and launch.block else []
-    if own:
-        while own[-1:] == [1] and len(own) > 1:
-            own.pop()
-        return own
-    deep = _axes(kernel.text, "threadIdx")
-    block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if _dimensions(kernel, extents) >= deep else 1]
-    room = _shared_room(kernel.text, text) if block == [256] else None
-    bound = re.search(r"\b__launch_bounds__\s*\(\s*(\w+)", kernel.text)
-    most = _templates(kernel).get(bound[1], bound[1]) if bound else ""
-    if most.isdigit() and math.prod(block) > int(most) > 0:
-        room = min(room or int(most), int(most))
-    return [room] if room else block
-
-
-def _templates(kernel: KernelSource) -> dict[str, str]:
-    """Return what an instance of a template is given, by the names of its parameters."""
-    words = split(words_of(kernel.expression.partition("<")[2].rpartition(">")[0]), ",")
-    return {one.name: spell(part) for one, part in zip(kernel.template_parameters, words, strict=False)}
-
-
-def _rows(text: str, extents: Sequence[str]) -> str:
-    """Return the extent that a kernel takes a block each for, '' for one that takes a thread for each element."""
-    if not re.search(r"\bblockIdx\s*\.\s*x\b", text) or re.search(
-        r"\bblockIdx\s*\.\s*x\s*\)?\s*\*\s*\(?\s*(?:blockDim\b|\w+\s*\)?\s*\+\s*threadIdx)|\bblockDim\s*\.\s*x\s*\*",
-        text,
-    ):
-        return ""
-    own = ["blockIdx\\s*\\.\\s*x", *re.findall(r"\b(\w+)\s*=\s*blockIdx\s*\.\s*x\s*;", text)]
-    block = "|".join(own)
-    guarded = [one for one in extents if re.search(rf"\b(?:{block})\s*(?:<|>=)\s*{one}\b", text)]
-    lengths = [one for one in extents if re.search(rf"\b(?:{block})\s*\*\s*{one}\b|\b{one}\s*\*\s*(?:{block})\b", text)]
-    if lengths == list(extents):
-        return "1"
-    return (guarded or ([one for one in extents if one not in lengths] if lengths else []) or [""])[0]
-
-
-def _dimensions(kernel: KernelSource, extents: Sequence[str]) -> int:
-    """Return how many dimensions a problem has: its extents, or the threads' axes where one extent is all sides."""
-    return len(extents) if len(extents) != 1 else max(1, _axes(kernel.text, "threadIdx"))
-
-
-def _shared_room(kernel: str, text: str) -> int | None:
-    """Return the threads for which a kernel's shared arrays that it indexes by threadIdx.x alone have room."""
-    own = {"threadIdx.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\s*\.\s*x\s*[;,]", kernel)}
-    index = "|".join(re.escape(one) for one in own)
-    sizes = []
-    for name, size in re.findall(r"__shared__\s+(?:volatile\s+)?[\w:]+\s+(\w+)\s*\[\s*(\w+)\s*\]", kernel):
-        known = re.search(rf"(?:#\s*define\s+{size}\s+|\b{size}\s*=\s*)\(?\s*(\d+)\b", text)
-        count = size if size.isdigit() else known[1] if known else ""
-        if count and re.search(rf"\b{name}\s*\[\s*(?:{index})\s*\]", kernel):
-            sizes.append(int(count))
-    return next((least for least in sorted(sizes) if 32 <= least <= 1024), None)
-
-
-def _axes(text: str, names: str) -> int:
-    """Return how many axes of these a kernel asks for."""
-    used = [axis for axis in "xyz" if re.search(rf"\b(?:{names})\s*\.\s*{axis}\b", text)]
-    return {"z": 3, "y": 2}.get(used[-1] if used else "x", 1)
-
-
-def _grid(grid: Sequence[int], block: Sequence[int], sizes: Mapping[str, int]) -> str:
-    """Return a grid in numbers, or by the one argument that it covers."""
-    if grid[1] == grid[2] == 1:
-        covered = [name for name, value in sizes.items() if value > 1 and -(-value // block[0]) == grid[0] > 1]
-        return f"cdiv({covered[0]},{block[0]})" if len(covered) == 1 else str(grid[0])
-    return ",".join(map(str, grid[: 3 if grid[2] > 1 else 2]))
-
-
-def _dynamic_shared(kernel: KernelSource, text: str) -> bool:
-    names = re.findall(
-        r"\bextern\s+__shared__\s+[^;\[\]]*?(\w+)\s*\[\s*\]|\b__shared__\s+extern\s+[^;\[\]]*?(\w+)\s*\[", text
-    )
-    return any(re.search(rf"\b{name}\b", kernel.text) for pair in names for name in pair if name)
 
 
 def _elements(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> int:
