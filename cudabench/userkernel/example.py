@@ -39,8 +39,9 @@ from cudabench.userkernel.values import CONSTANTS
 ELEMENTS = 1 << 20
 CHECKED = 10007  # of `check`: arrays end within a block, where faults are
 SIDES = {2: 256, 3: 64}  # of a problem with so many dimensions, or more
-SMALLER = (2048, 512, 256, 64, 16)  # where a thread would loop, or an array reach, too far
+SMALLER = (2048, 512, 256, 64, 16, 4)  # where a thread would loop, or an array reach, too far
 MOST_TRIPS, MOST_REACHED = 1 << 11, 1 << 24
+MOST_TURNS = 1 << 26  # of loops, by all threads together: a minute in the simulator
 MOST_OF_A_BLOCK = 1024
 LEAST_PASSED_ON = 64  # elements of an array that a function is given, which may index it anyhow
 FEW_THREADS, FEW_THREADS_SIDE = 64, 16384  # a host's launch of so few takes as long as the problem has elements
@@ -262,7 +263,7 @@ def _asked(
     """Return the largest problem for which no thread loops for long and no array reaches too far."""
 
     def find(side: int, **others: int) -> HostLaunch | None:
-        return host_launch.find(file.text, kernel, {**dict.fromkeys(extents, side), **others}, aliases, ragged)
+        return host_launch.find(file.text, kernel, {**_extended(extents, side), **others}, aliases, ragged)
 
     given = dict(text.partition("=")[::2] for text in request.arguments)
     said = host_launch.find(file.text, kernel, {}, aliases)
@@ -270,7 +271,7 @@ def _asked(
     starts = orders.starts(kernel, aliases)
     first = _first_side(kernel, extents, find(_first_side(kernel, extents, None, ragged)), ragged)
     for side in (first, *(one for one in SMALLER if one < first)):
-        values = dict.fromkeys(extents, str(side))
+        values = {own: str(value) for own, value in _extended(extents, side).items()}
         launch = find(side)
         if launch and launch.block and math.prod(launch.block) == 1 < side and len(extents) > 1:
             # A block of one thread, for its extents divide each other: let one be 1.
@@ -288,9 +289,20 @@ def _asked(
         reach = _reach(request, kernel, file, aliases, extents, side, launch, sizes, starts)
         asked = _Asked(side, launch, values, sizes, starts, reach, sure)
         reached = (reach.elements(one.name) for one in kernel.parameters if one.pointer and one.name)
-        if reach.trips() <= MOST_TRIPS and max(reached, default=0) <= MOST_REACHED:
+        threads = math.prod(reach.grid) * math.prod(reach.block)
+        looped = reach.trips()
+        if looped <= MOST_TRIPS and threads * looped <= MOST_TURNS and max(reached, default=0) <= MOST_REACHED:
             break
     return asked
+
+
+def _extended(extents: Sequence[str], side: int) -> dict[str, int]:
+    """Return a size for each extent; one that is called after others, such as `rows_columns`, is their product."""
+    found = {}
+    for own in extents:
+        parts = own.split("_")
+        found[own] = side ** len(parts) if len(parts) > 1 and all(part in extents for part in parts) else side
+    return found
 
 
 def _reach(

@@ -49,8 +49,9 @@ def geometry(
 def said(request: UserRequest, kernel: KernelSource, launch: HostLaunch | None) -> tuple[bool, bool]:
     """Return whether the grid and the block of a line are the request's, or host code's."""
     together = "this_grid" in kernel.text
-    grid = launch is not None and launch.grid is not None and launch.block is not None and not together
-    return request.grid is not None or grid, request.block is not None or bool(launch and launch.block)
+    read = launch if launch and not launch.spare else None
+    grid = read is not None and read.grid is not None and read.block is not None and not together
+    return request.grid is not None or grid, request.block is not None or bool(read and read.block)
 
 
 def block_of(

@@ -138,6 +138,7 @@ class Reach:
             if match["name"] == array or not (match["type"] or self._is_pointer(match["name"])):
                 continue
             cast = _CAST_OF_POINTER.match(value)
+            ctype, within = match["type"] or "", True
             if cast:
                 ctype = cast[1] or cast[2]
                 value = value[cast.end() :].strip()
