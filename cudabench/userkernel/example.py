@@ -13,10 +13,8 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.toolchain import includes, source
-from cudabench.toolchain.named import likely_argument
-from cudabench.toolchain.signatures import TemplateParameter, types_listed, types_of
+from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.toolchain.tokens import split, words_of
 from cudabench.userkernel import (
     constants,
     host_launch,
@@ -28,8 +26,10 @@ from cudabench.userkernel import (
     textures,
 )
 from cudabench.userkernel.accessors import accessor_of
+from cudabench.userkernel.arguments import check_taken
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.host_launch import HostLaunch
+from cudabench.userkernel.instances import instance
 from cudabench.userkernel.problem import dimensions
 from cudabench.userkernel.reach import Reach
 from cudabench.userkernel.request import UserRequest
@@ -38,7 +38,7 @@ from cudabench.userkernel.values import CONSTANTS
 
 ELEMENTS = 1 << 20
 CHECKED = 10007  # of `check`: arrays end within a block, where faults are
-SIDES = {2: 256, 3: 64}  # of a problem with so many dimensions, or more
+SIDES = {2: 256, 3: 64, 6: 16}  # of a problem with so many dimensions, or more
 SMALLER = (2048, 512, 256, 64, 16, 4)  # where a thread would loop, or an array reach, too far
 MOST_TRIPS, MOST_REACHED = 1 << 11, 1 << 24
 MOST_TURNS = 1 << 26  # of loops, by all threads together: a minute in the simulator
@@ -96,44 +96,6 @@ class Example:
         return example_line(self.request, self.file, self.kernel, self.aliases, self.command)
 
 
-def instance(kernel: KernelSource, file: SourceFile, launch: HostLaunch | None = None) -> str:
-    """Return an instance of a template that the file itself names, else one of defaults, floats and 32."""
-    name, places = kernel.qualified_name, len(kernel.template_parameters)
-    last = name.rpartition("::")[2]
-    named = [list(launch.template)] if launch and launch.template else []
-    named += [
-        [word.strip() for word in match[1].split(",")]
-        for match in re.finditer(rf"\b{last}\s*<([\w\s,:]+)>\s*(?:<\s*<\s*<|\()", file.text)
-    ]
-    variadic = any(one.type.endswith("...") for one in kernel.template_parameters)
-    chosen = [one.default or _likely(one, kernel, file.text) for one in kernel.template_parameters]
-    for words in named:
-        known = [bool(re.fullmatch(r"true|false|-?\d+", word) or source.numpy_dtype(word)) for word in words]
-        if (len(words) == places or (variadic and len(words) >= places)) and all(known):
-            return f"{name}<{', '.join(words)}>"
-        if len(words) == places and any(known):  # in a function that is a template itself
-            chosen = [word if sure else one for word, sure, one in zip(words, known, chosen, strict=True)]
-            break
-    return f"{name}<{', '.join(chosen)}>"
-
-
-def _likely(parameter: TemplateParameter, kernel: KernelSource, text: str) -> str:
-    """Return what a template may be given for a parameter: for a type that the kernel calls, a functor of the file."""
-    own = re.escape(parameter.name or "")
-    space = kernel.qualified_name.rpartition("::")[0]
-    if own and parameter.type in ("typename", "class"):
-        member = re.search(rf"\b{own}\s*::\s*(\w+)\s*\(", kernel.text)
-        called = rf"\b{member[1]}" if member else r"\boperator\s*\(\s*\)"
-        if member or re.search(rf"\b{own}\s*(?:\(\s*\)|\{{\s*\}})\s*\(", kernel.text):
-            call = re.search(rf"\b{own}\s*(?:\(\s*\)|\{{\s*\}})\s*\(([^;]*)\)\s*;", kernel.text)
-            wanted = len(split(words_of(call[1]), ",")) if call else 0
-            body = rf"\b(?:struct|class)\s+(\w+)\s*\{{[^{{}}]*{called}\s*\(([^()]*)\)"
-            for functor, taken in re.findall(body, text):
-                if not wanted or len(split(words_of(taken), ",")) == wanted:
-                    return f"{space}::{functor}" if space else functor
-    return likely_argument(parameter.type, text)
-
-
 def example_line(
     request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str], command: str = "run"
 ) -> str:
@@ -156,7 +118,8 @@ def line_for(
     extents = _extents(kernel, file.text, aliases)
     if kernel.template_parameters and "<" not in name:
         side = _first_side(kernel, extents, None, ragged)
-        name = instance(kernel, file, host_launch.find(file.text, kernel, dict.fromkeys(extents, side), aliases))
+        launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, side), aliases)
+        name = instance(kernel, file, launch, aliases)
         kernel = source.find(file, name)
         extents = _extents(kernel, file.text, aliases)
     elif kernel.overloaded and "(" not in name:
@@ -165,6 +128,7 @@ def line_for(
     if unknown:
         aliases = {**aliases, **unknown}
         extents = _extents(kernel, file.text, aliases)
+    check_taken(kernel, file.text, aliases)
     asked = _asked(request, file, kernel, aliases, extents, ragged)
     sizes = asked.sizes
     extents = [own for own in extents if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
@@ -244,7 +208,9 @@ class _Asked:
 
 def _first_side(kernel: KernelSource, extents: Sequence[str], launch: HostLaunch | None, ragged: bool) -> int:
     """Return how large an extent is to be, before loops and arrays are looked at."""
-    side = SIDES.get(min(launching.dimensions_of(kernel, extents), 3), CHECKED if ragged else ELEMENTS)
+    dimensions = launching.dimensions_of(kernel, extents)
+    side = next((SIDES[least] for least in sorted(SIDES, reverse=True) if dimensions >= least), 0)
+    side = side or (CHECKED if ragged else ELEMENTS)
     if launch and launch.block and math.prod(launch.block) > MOST_OF_A_BLOCK:  # a thread for each element of a block
         return SIDES[2]
     if launching.blocks_of_rows(kernel.text, extents) == "1":

@@ -11,10 +11,12 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from cudabench.toolchain.c_types import SPECIFIERS, canonical, numpy_dtype, vector_type
 from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.tokens import Scan, Token, closing_angle, closing_bracket, opens_scope, spell, split
+from cudabench.userkernel.callers import Callers
 
 MOST_THREADS = 1 << 20  # of a launch that a message suggests: some seconds in the simulator
 MOST_BYTES = 1 << 30  # of an array
@@ -62,13 +64,19 @@ def find(
     by_name = re.search(rf"\b{re.escape(kernel.name)}\b[^;{{}}]*?<\s*<\s*<", text)
     if not by_name and not re.search(rf"\b{re.escape(kernel.name)}\s*[<;,)][^;{{}}]*[;,}}]", text[kernel.end :]):
         return None
-    host = _Host(Scan(text), aliases)
+    host = host_of(text, tuple(aliases.items()))
     best: HostLaunch | None = None
     for at in host.launches(kernel.name) or host.launches_by_pointer(len(kernel.parameters)):
         launch = host.read(at, kernel, assumed, ragged)
         if launch and (best is None or _known(launch) > _known(best)):
             best = launch
     return best
+
+
+@lru_cache(maxsize=4)  # a line is found in several looks at one text
+def host_of(text: str, aliases: tuple[tuple[str, str], ...]) -> Host:
+    """Return the host code of a text."""
+    return Host(Scan(text), dict(aliases))
 
 
 def _known(launch: HostLaunch) -> int:
@@ -85,7 +93,7 @@ class _Site:
     visible: tuple[int, int]  # the tokens of its function up to it
 
 
-class _Host:
+class Host:
     """The host code of a text."""
 
     def __init__(self, scan: Scan, aliases: Mapping[str, str]) -> None:
@@ -96,6 +104,7 @@ class _Host:
         self.bodies: list[tuple[int, int]] = []
         self.outside: list[int] = []  # the tokens at namespace scope
         self._survey(scan)
+        self.callers = Callers(scan.text, self.words, self.bodies, self.outside)
 
     def _survey(self, scan: Scan) -> None:
         """Note the bodies of functions, and what stands outside all of them."""
@@ -367,6 +376,8 @@ class _Host:
     def is_given(self, name: str, site: _Site, whole: bool = True) -> bool:
         """Return whether a name is a parameter of the launch's function, one that is a `whole` number."""
         start, stop = site.visible
+        if self.words[start] == "template":
+            start = closing_angle(self.words[: start + 400], start + 1)
         brace = next((at for at in range(start, stop) if self.words[at] == "{"), start)
         for at in range(start, brace):
             if self.words[at] == name and self.words[at + 1] in (",", ")", "="):
@@ -558,7 +569,7 @@ _CALLS: Mapping[str, Callable[..., Number]] = {
 class _Reader:
     """The values of a launch's expressions; `fixed` are names whose value is given."""
 
-    def __init__(self, host: _Host, site: _Site, fixed: Mapping[str, Value], spare: int = 0) -> None:
+    def __init__(self, host: Host, site: _Site, fixed: Mapping[str, Value], spare: int = 0) -> None:
         """Take the host code, the launch, and names with their values; `spare` is what callers may give for a name or
         a member of which nothing is said, 0 where it shall be unknown."""
         self.host = host
@@ -622,6 +633,8 @@ class _Reader:
                 return self._changed(value, parts) if parts else value
             if parts:
                 return self._changed((1, 1, 1), parts)
+            if (number := self.host.callers.value(name, before)) is not None:
+                return number
             if self.spare and self.host.is_given(name, self.site):
                 return self.spare
             raise Unknown

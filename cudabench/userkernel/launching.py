@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from cudabench.toolchain.kernels import KernelSource
+from cudabench.toolchain.reached import names
 from cudabench.toolchain.tokens import spell, split, words_of
 from cudabench.userkernel.host_launch import HostLaunch
 from cudabench.userkernel.request import UserRequest
@@ -31,7 +32,7 @@ def geometry(
         wide = 1
     own = block_of(request, kernel, extents, launch, text)
     block = own + [1] * (wide - len(own)) if launch and launch.block else own
-    if re.search(r"\bthis_grid\s*\(|\bgrid_group\b", kernel.text):
+    if _waits(kernel, text):
         grid = TOGETHER  # all of them must run at once
     elif launch and launch.grid and launch.block:
         grid = _grid(launch.grid, block, sizes)
@@ -48,10 +49,14 @@ def geometry(
 
 def said(request: UserRequest, kernel: KernelSource, launch: HostLaunch | None) -> tuple[bool, bool]:
     """Return whether the grid and the block of a line are the request's, or host code's."""
-    together = "this_grid" in kernel.text
     read = launch if launch and not launch.spare else None
-    grid = read is not None and read.grid is not None and read.block is not None and not together
+    grid = read is not None and read.grid is not None and read.block is not None
     return request.grid is not None or grid, request.block is not None or bool(read and read.block)
+
+
+def _waits(kernel: KernelSource, text: str) -> bool:
+    """Return whether the blocks of a kernel wait for each other, in functions that it calls too."""
+    return "this_grid" in names(text, kernel) or bool(re.search(r"\bgrid_group\b", kernel.text))
 
 
 def block_of(
