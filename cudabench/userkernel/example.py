@@ -31,7 +31,7 @@ from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.host_launch import HostLaunch
 from cudabench.userkernel.instances import instance
 from cudabench.userkernel.problem import dimensions
-from cudabench.userkernel.reach import Reach
+from cudabench.userkernel.reach import RANDOM_BELOW, Reach
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.type_names import aliases_of
 from cudabench.userkernel.values import CONSTANTS
@@ -291,7 +291,9 @@ def _reach(
     texts = launching.geometry(request, kernel, extents, side, launch, sizes, file.text)
     grid, block = (_sides_of(text, sizes) for text in texts)
     most = _count(_shape(1, extents, sizes, 0, side), sizes)
-    held = {own: most - (start != "i0") for own, start in starts.items()}  # offsets are one more
+    below = _below(extents, sizes)
+    held = {one.name: below - 1 for one in kernel.parameters if one.pointer and _is_whole(one, aliases)}
+    held |= {own: most - (start != "i0") for own, start in starts.items()}  # offsets are one more
     return Reach(kernel.text, file.text, numbers, block, grid, partial(_nbytes, aliases=aliases), held)
 
 
@@ -344,11 +346,25 @@ def _array(
             shape = launching.by_name(least, sizes)
         elif start == "i0":
             shape += "+1"
-    whole_numbers = like != "bfloat16" and np.dtype(like).kind in "iu" and start != "zeros"
+    whole_numbers = _is_whole(parameter, aliases) and start != "zeros"
+    below = _below(extents, sizes)
+    if whole_numbers and start == "random" and below < RANDOM_BELOW:
+        start = f"integers(1,{below})"  # as indices and lengths of a small problem are
     guessed = "indices" if whole_numbers else "" if nbytes else "size"
     if by_rows:
         shape = ",".join(_sides(kernel.text, own, extents))
     return f"{like}[{shape}]:{start}", guessed
+
+
+def _is_whole(parameter: Parameter, aliases: Mapping[str, str]) -> bool:
+    """Return whether an array is one of whole numbers that can be indices."""
+    like = pointers.like(parameter, aliases)
+    return like != "bfloat16" and np.dtype(like).kind in "iu"
+
+
+def _below(extents: Sequence[str], sizes: Mapping[str, int]) -> int:
+    """Return what whole numbers in arrays are below: the least extent, or what random ones are below anyhow."""
+    return max(2, min([RANDOM_BELOW, *(sizes[own] for own in extents if own in sizes)]))
 
 
 def _plain(

@@ -789,21 +789,25 @@ class _Expression:
         if word in self.local:
             return self._member(self.local[word])
         given = self.reader.spare and self.reader.host.is_given(word, self.reader.site, whole=False)
-        if given and self._passes_member():
-            return self.reader.spare
+        if given and (found := self._passed_member()):
+            return found
         return self._member(self.reader.name(word, self.before))
 
-    def _passes_member(self) -> bool:
-        """Go behind `.size(0)` or `->rows`, where it stands next, but not behind a dim3's `.x`."""
-        start = self.at
+    def _passed_member(self) -> int:
+        """Return what callers may give for `.size(0)` or `->rows`, where it stands next, 0 for a dim3's `.x`.
+
+        A struct's number is 1, as in the value that a line gives it.
+        """
+        found = 0
         while True:
             step = 1 if self.peek() == "." else 2 if self.words[self.at : self.at + 2] == ["-", ">"] else 0
             name = self.words[self.at + step : self.at + step + 1]
             if not step or not name or not _NAME.fullmatch(name[0]) or name[0] in ("x", "y", "z"):
-                return self.at > start
-            self.at += step + 1
+                return found
+            self.at, found = self.at + step + 1, 1
             if self.peek() == "(":
                 self._brackets()
+                found = self.reader.spare
 
     def _brackets(self) -> list[str]:
         if self.peek() not in ("(", "{"):

@@ -162,7 +162,10 @@ class Reach:
 
     def _moves(self, name: str) -> list[str]:
         """Return what is added to a pointer."""
-        return re.findall(rf"\b{name} ?\+= ?([^;]+);", self.text)
+        added = re.findall(rf"\b{name} ?\+= ?([^;]+);", self.text)
+        if re.search(rf"\+\+ ?{name}\b(?! ?[\[.])|\b{name} ?\+\+", self.text):
+            added.append(str(self.trips()))  # it goes through a loop
+        return added
 
     def trips(self) -> int:
         """Return how often the innermost of loops that count up runs for a thread, as far as can be read."""
