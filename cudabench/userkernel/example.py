@@ -33,6 +33,7 @@ from cudabench.userkernel.instances import instance
 from cudabench.userkernel.problem import dimensions
 from cudabench.userkernel.reach import RANDOM_BELOW, Reach
 from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.strides import strides
 from cudabench.userkernel.type_names import aliases_of
 from cudabench.userkernel.values import CONSTANTS
 
@@ -130,8 +131,7 @@ def line_for(
         extents = _extents(kernel, file.text, aliases)
     check_taken(kernel, file.text, aliases)
     asked = _asked(request, file, kernel, aliases, extents, ragged)
-    sizes = asked.sizes
-    extents = [own for own in extents if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
+    sizes, extents = asked.sizes, asked.extents
     given = dict(text.partition("=")[::2] for text in request.arguments)
     words: list[str] = []
     guesses: list[Guess] = []
@@ -187,12 +187,14 @@ def line_for(
 class _Asked:
     """A problem of a size that a first look can take.
 
-    `values` are the numbers by their parameters, `sizes` those of them that are whole, `starts` how arrays of whole
-    numbers start, `sure` the parameters' places whose numbers host code gives whatever the problem's extents are.
+    `extents` are of arrays, `values` the numbers by their parameters, `sizes` those of them that are whole, `starts`
+    how arrays of whole numbers start, `sure` the parameters' places whose numbers host code gives whatever the
+    problem's extents are.
     """
 
     side: int
     launch: HostLaunch | None
+    extents: list[str]
     values: Mapping[str, str]
     sizes: Mapping[str, int]
     starts: Mapping[str, str]
@@ -235,9 +237,13 @@ def _asked(
     said = host_launch.find(file.text, kernel, {}, aliases)
     sure = frozenset(said.numbers if said else ())
     starts = orders.starts(kernel, aliases)
-    first = _first_side(kernel, extents, find(_first_side(kernel, extents, None, ragged)), ragged)
+    numbers = [one.name for one in kernel.parameters if _whole(one, aliases)]
+    steps = strides(numbers, 1)
+    extents = [own for own in extents if own not in steps]
+    own_sides = [own for own in extents if not _is_product(own, extents)]
+    first = _first_side(kernel, own_sides, find(_first_side(kernel, own_sides, None, ragged)), ragged)
     for side in (first, *(one for one in SMALLER if one < first)):
-        values = {own: str(value) for own, value in _extended(extents, side).items()}
+        values = {own: str(value) for own, value in {**_extended(extents, side), **strides(numbers, side)}.items()}
         launch = find(side)
         if launch and launch.block and math.prod(launch.block) == 1 < side and len(extents) > 1:
             # A block of one thread, for its extents divide each other: let one be 1.
@@ -252,23 +258,32 @@ def _asked(
             values |= {own: text} if (text := _number(at, one, launch, aliases)) else {}
         values |= {own: text for own, text in given.items() if own in extents}
         sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
-        reach = _reach(request, kernel, file, aliases, extents, side, launch, sizes, starts)
-        asked = _Asked(side, launch, values, sizes, starts, reach, sure)
+        within = [own for own in own_sides if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
+        reach = _reach(request, kernel, file, aliases, within, side, launch, sizes, starts)
+        asked = _Asked(side, launch, within, values, sizes, starts, reach, sure)
         reached = (reach.elements(one.name) for one in kernel.parameters if one.pointer and one.name)
         threads = math.prod(reach.grid) * math.prod(reach.block)
         looped = reach.trips()
-        if looped <= MOST_TRIPS and threads * looped <= MOST_TURNS and max(reached, default=0) <= MOST_REACHED:
+        steps_fit = all(value <= MOST_REACHED for value in strides(numbers, side).values())
+        if (
+            steps_fit
+            and looped <= MOST_TRIPS
+            and threads * looped <= MOST_TURNS
+            and max(reached, default=0) <= MOST_REACHED
+        ):
             break
     return asked
 
 
 def _extended(extents: Sequence[str], side: int) -> dict[str, int]:
     """Return a size for each extent; one that is called after others, such as `rows_columns`, is their product."""
-    found = {}
-    for own in extents:
-        parts = own.split("_")
-        found[own] = side ** len(parts) if len(parts) > 1 and all(part in extents for part in parts) else side
-    return found
+    return {own: side ** len(own.split("_")) if _is_product(own, extents) else side for own in extents}
+
+
+def _is_product(own: str, extents: Sequence[str]) -> bool:
+    """Return whether an extent is called after others."""
+    parts = own.split("_")
+    return len(parts) > 1 and all(part in extents for part in parts)
 
 
 def _reach(

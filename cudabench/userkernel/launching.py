@@ -156,6 +156,12 @@ def by_name(count: int, sizes: Mapping[str, int]) -> str:
         if value >= 64 and count % value == 0 and count // value <= 16:
             return f"{count // value}*{name}"
     for (first, one), (second, two) in pairs:
+        if one * two >= 64 and count % (one * two) == 0 and count // (one * two) <= 16:
+            return f"{count // (one * two)}*{first}*{second}"
+    for name, value in large.items():
+        if value >= 64 and count % value == 0 and count // value in (32, 64, 128, 256, 512, 1024):
+            return f"{count // value}*{name}"
+    for (first, one), (second, two) in pairs:
         if (one + 1) * two == count:
             return f"({first}+1)*{second}"
     return next((f"{name}+1" for name, value in large.items() if value + 1 == count), str(count))

@@ -39,6 +39,7 @@ _CAST_OF_POINTER = re.compile(
     r"(?:reinterpret_cast|static_cast|const_cast) ?< ?(?:const )?(\w+)[^<>]*> ?\(|"
     r"\( ?(?:const )?(\w+) ?(?:const )?\* ?\) ?"
 )
+_NO_CALLS = frozenset("if while for return sizeof reinterpret_cast static_cast const_cast".split())  # noqa: SIM905
 _PASSED_ON = 16  # elements behind a pointer that a function is given
 _READERS = re.compile(
     r"\b(?:atomic\w+|__ld\w+|__st\w+)\s*\(\s*(?:\(\s*[\w\s]+\*\s*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?$"
@@ -92,7 +93,7 @@ class Reach:
             if at >= 0 and self._is_passed(before):
                 most = max(most, at + (1 if _READERS.search(before) else _PASSED_ON))
         if depth <= _ALIASES:
-            for name, ctype, offset, within in self._aliases(array):
+            for name, ctype, offset, unit in self._aliases(array):
                 width = self.sizeof(ctype) or nbytes
                 inside = self.elements(name, width, depth + 1)
                 if re.search(rf"(?<![\w)\]]) ?\* ?{name}\b(?! ?[*+\w(])|\b{name} ?->", self.text):
@@ -100,7 +101,7 @@ class Reach:
                 further = sum(max(0, self._largest([each])) for each in self._moves(name))
                 ahead = self._largest([offset]) if offset else 0
                 if inside and ahead >= 0:
-                    start = ahead * (nbytes if within else width)
+                    start = ahead * (self.sizeof(unit) or nbytes)
                     most = max(most, -(-(start + (further + inside) * width) // nbytes))
         return most
 
@@ -123,39 +124,23 @@ class Reach:
                 return False
             if depth < 0:
                 called = re.search(r"(\w+) ?(?:<[^<>;]*> ?)?$", before[:at])
-                return bool(called and called[1] not in ("if", "while", "for", "return", "sizeof"))
+                return bool(called and called[1] not in _NO_CALLS)
         return False
 
-    def _aliases(self, array: str) -> Iterator[tuple[str, str, str, bool]]:
-        """Yield the pointers into an array: name, the type it points at ('' for the array's), how far ahead of its
-        start, and whether in elements of the array rather than of that type."""
+    def _aliases(self, array: str) -> Iterator[tuple[str, str, str, str]]:
+        """Yield the pointers into an array: name, the type it points at, how far ahead of its start, and in elements of
+        which type; '' for the array's own."""
         pattern = re.compile(
             r"(?:(?P<type>\w+) ?(?:const )?\* ?(?:(?:const|__restrict__|__restrict|volatile) )*)?\b(?P<name>\w+) ?= ?"
             rf"(?P<value>[^;={{}}]*?(?<![\w.]){array}\b[^;={{}}]*);"
         )
         for match in pattern.finditer(self.text):
-            value = match["value"].strip()
             if match["name"] == array or not (match["type"] or self._is_pointer(match["name"])):
                 continue
-            cast = _CAST_OF_POINTER.match(value)
-            ctype, within = match["type"] or "", True
-            if cast:
-                ctype = cast[1] or cast[2]
-                value = value[cast.end() :].strip()
-                if cast[1]:
-                    length = closing("(" + value, "(", ")") - 1
-                    inner, after = value[:length].strip(), value[length + 1 :].strip()
-                    if after.startswith("+"):
-                        value, within = f"{inner} {after}", False
-                    else:
-                        value = inner
-                elif value.startswith("("):
-                    value = value[1 : closing(value, "(", ")")]
-                else:
-                    within = False  # (float4 *)x + i steps by float4
-            ahead = re.fullmatch(rf"{array}(?: ?\+ ?(.+))?", value) or re.fullmatch(rf"& ?{array} ?\[(.+)\]", value)
-            if ahead:
-                yield match["name"], ctype if ctype != "auto" else "", (ahead[1] or "").strip(), within
+            found = _into(match["value"], array)
+            if found:
+                ctype = found[0] or match["type"] or ""
+                yield match["name"], "" if ctype == "auto" else ctype, found[2], found[1]
 
     def _is_pointer(self, name: str) -> bool:
         return bool(re.search(rf"\w ?(?:const )?\* ?(?:(?:const|__restrict__) )*{name}\b ?[,;=)]", self.text))
@@ -346,6 +331,29 @@ class Reach:
 
     def _definitions(self, name: str) -> list[str]:
         return re.findall(rf"(?<![\w.\]>]){name} ?=(?!=) ?([^;=]+?) ?(?:;|,(?= ?\w+ ?=))", self.text)
+
+
+def _into(value: str, array: str) -> tuple[str, str, str] | None:
+    """Return what a pointer into an array points at, in elements of which type it is how far ahead; '' for the array's
+    own type. None where the value is no such pointer."""
+    value = value.strip()
+    cast = _CAST_OF_POINTER.match(value)
+    if cast:
+        rest = value[cast.end() :].strip()
+        if cast[1]:  # reinterpret_cast<T *>(inner) + further
+            length = closing("(" + rest, "(", ")") - 1
+            inside, further = _into(rest[:length], array), rest[length + 1 :].strip()
+            if inside is None or not further:
+                return inside and (cast[1], *inside[1:])
+            return (cast[1], cast[1], further[1:].strip()) if further[0] == "+" and not inside[2] else None
+        inside = _into(rest, array)
+        if inside is None or (rest.startswith("(") and closing(rest, "(", ")") == len(rest) - 1):
+            return inside and (cast[2], *inside[1:])
+        return cast[2], cast[2], inside[2]  # (float4 *)x + i steps by float4
+    if value.startswith("(") and closing(value, "(", ")") == len(value) - 1:
+        return _into(value[1:-1], array)
+    ahead = re.fullmatch(rf"{array}(?: ?\+ ?(.+))?", value) or re.fullmatch(rf"& ?{array} ?\[(.+)\]", value)
+    return ("", "", (ahead[1] or "").strip()) if ahead else None
 
 
 def _choices(words: str) -> str:
