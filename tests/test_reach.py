@@ -35,6 +35,7 @@ BODIES = {
     "put(y, x + 2 * n); atomicAdd(x + 3 * n, 1);": 301,
     "x[p.rows * 10] = 0;": 51,
     "x[z[threadIdx.x]] = 0;": 1000,
+    "int in = n / 2, or_ = 1; x[in * sizeof(float) + or_] = 0;": 202,
     "x[unknown(3)] = x[i] = 0; while (i) i = i + 1;": 0,
 }
 

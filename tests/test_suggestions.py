@@ -367,7 +367,7 @@ def test_a_fault_of_guessed_arguments_is_said_to_be_one(command: str, cudabench:
 
 @needs_simulator
 def test_what_host_code_says_is_no_guess(cudabench: Callable[..., Ran]) -> None:
-    """A launch of main's with its sizes: a fault is the kernel's. A guessed number that an assertion is about is one."""
+    """A launch of main's with its sizes: a fault is the kernel's; a guessed number that an assertion refuses is not."""
     Path("k.cu").write_text(
         "__global__ void past(float *x, int n) { x[blockIdx.x * 32 + threadIdx.x + 1] = n; }\n"
         "int main() { int n = 64; float *x; cudaMalloc(&x, n * sizeof(float)); past<<<n / 32, 32>>>(x, n); }\n"

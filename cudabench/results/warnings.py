@@ -152,7 +152,7 @@ KINDS = {
             "guessed",
             "A fault was found with arguments that a suggested line had guessed: it may be that no caller gives them.",
             "nothing in {file} says {texts}: a suggested line guessed them, and what was found holds for these; give "
-            "what callers give before you take the kernel for wrong",
+            "--arg, --grid and --block what callers give before you take the kernel for wrong",
             "--arg",
         ),
         Kind(

@@ -277,13 +277,22 @@ def _asked(
 
 def _extended(extents: Sequence[str], side: int) -> dict[str, int]:
     """Return a size for each extent; one that is called after others, such as `rows_columns`, is their product."""
-    return {own: side ** len(own.split("_")) if _is_product(own, extents) else side for own in extents}
+    return {
+        own: side ** len(own.split("_")) if _is_product(own, extents) and not _is_padded(own, extents) else side
+        for own in extents
+    }
 
 
 def _is_product(own: str, extents: Sequence[str]) -> bool:
-    """Return whether an extent is called after others."""
+    """Return whether an extent is called after others, as the product of them or one with padding."""
     parts = own.split("_")
-    return len(parts) > 1 and all(part in extents for part in parts)
+    return (len(parts) > 1 and all(part in extents for part in parts)) or _is_padded(own, extents)
+
+
+def _is_padded(own: str, names: Sequence[str]) -> bool:
+    """Return whether a name is another's with padding, such as `columns_pad`."""
+    other, _, ending = own.rpartition("_")
+    return other in names and ending in ("pad", "padded")
 
 
 def _reach(
@@ -421,7 +430,7 @@ def _extents(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> lis
         p.name
         for p in kernel.parameters
         if _whole(p, aliases)
-        and not _FLAGS.search(p.name.lower())
+        and (not _FLAGS.search(p.name.lower()) or _is_padded(p.name, [one.name for one in kernel.parameters]))
         and not re.search(
             rf"\benum\s+(?:class\s+|struct\s+)?{p.type}\b|\benum\b[^;{{}}]*{{[^{{}}]*}}\s*{p.type}\b", text
         )

@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from cudabench.userkernel.vocabulary import KEYWORDS
+
 Interval = tuple[int, int]
 
 RANDOM_BELOW = 100  # of integers that are drawn at random
@@ -23,6 +25,9 @@ _ALIASES = 3  # of pointers to pointers
 _AXES = {"x": 0, "y": 1, "z": 2}
 _CAST = re.compile(r"\((?:(?:const|unsigned|signed|long|short|int|char|size_t|s?size_type|u?int\d+_t|uint)\s*)+\)")
 _CALLED_CAST = re.compile(r"\b(?:static_cast\s*<[^<>]*>|(?:unsigned|int|size_t|u?int\d+_t|uint)(?=\s*\())")
+_SIZEOF = re.compile(r"\bsizeof ?\( ?(\w+) ?\)")
+_MARK = "_of_c"  # behind names that Python keeps for itself
+_KEYWORD = re.compile(rf"(?<![\w.])({'|'.join(KEYWORDS - {'and', 'or', 'not', 'if', 'else'})})(?!\w)")
 _LITERAL = re.compile(r"\b(0[xX][\da-fA-F]+|\d+)[uUlL]+\b")
 _PLACE = re.compile(r"\b(threadIdx|blockDim|blockIdx|gridDim)\s*\.\s*([xyz])\b")
 _IN_GRID = tuple(
@@ -190,6 +195,8 @@ class Reach:
         """Return the least and the largest value of an integer expression. Raises Unread."""
         words = _LITERAL.sub(r"\1", _CALLED_CAST.sub("", _CAST.sub("", words)))
         words = _PLACE.sub(r"\1_\2", words.replace("&&", " and ").replace("||", " or "))
+        words = _SIZEOF.sub(lambda match: str(self.sizeof(match[1]) or match[0]), words)
+        words = _KEYWORD.sub(rf"\1{_MARK}", words)
         for name in self.structs:
             words = re.sub(rf"\b{name} ?\. ?(\w+)", rf"{name}_of_\1", words)
         words = re.sub(r"(?<!/)/(?!/)", "//", words)
@@ -218,8 +225,9 @@ class Reach:
         if isinstance(tree, ast.Constant) and type(tree.value) is int:
             return tree.value, tree.value
         if isinstance(tree, ast.Name):
-            given = self._given[-1].get(tree.id) if self._given else None
-            return given or self._name(tree.id)
+            name = tree.id.removesuffix(_MARK)
+            given = self._given[-1].get(name) if self._given else None
+            return given or self._name(name)
         if isinstance(tree, ast.Subscript):
             array = tree.value.id if isinstance(tree.value, ast.Name) else ""
             return 0, self.held.get(array, RANDOM_BELOW - 1)
