@@ -26,6 +26,8 @@ BODIES = {
     "int i = blockIdx.x * 16 + threadIdx.x; x[i] = 0;": 80,
     "x[n > 7 ? m : (m ? 2 : n)] = 0;": 101,
     "x[flat(threadIdx.x, m, n)] = 0;": 3108,
+    "x[tile(threadIdx.x, m)] = 0;": 56,
+    "x += blockIdx.x * n; x[m] = 0;": 308,
     "float4 *q = (float4 *)x + m; q[1] = 0;": 36,
     "float4 *q = reinterpret_cast<float4 *>(x + m); *q = 0;": 11,
     "float *p = x + n; float *q = p; q[m] = 0;": 108,
@@ -44,7 +46,10 @@ BODIES = {
 def test_indices_reach_over_what_bounds_them(body: str) -> None:
     """Guards, loops, definitions, casts and the file's constants bound an index; a block's place does where it is no
     part of a thread's number in the grid. Pointers into an array are followed, and functions of one expression."""
-    head = "__device__ int flat(int a, int b, int c) { return a * c + b; }\n#define WIDE 64\n"
+    head = (
+        "__device__ int flat(int a, int b, int c) { return a * c + b; }\n#define WIDE 64\n"
+        "__device__ int tile(int i, int m) { int at, by = m; at = i / 4; return at * by + i % by; }\n"
+    )
     file = f"__global__ void k(float *x, int *y, int *z, int n, int m, P p) {{ {body} }}"
     sizes = {"float": 4, "float4": 16}
     reach = Reach(file, head + file, SIZES | {"p.rows": 5}, [32], [4], sizes.get, {"z": 999})

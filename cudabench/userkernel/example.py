@@ -42,6 +42,7 @@ CHECKED = 10007  # of `check`: arrays end within a block, where faults are
 SIDES = {2: 256, 3: 64, 6: 16}  # of a problem with so many dimensions, or more
 SMALLER = (2048, 512, 256, 64, 16, 4)  # where a thread would loop, or an array reach, too far
 MOST_TRIPS, MOST_REACHED = 1 << 11, 1 << 24
+MOST_HELD = 1 << 26  # elements of an array of which no index says more
 MOST_TURNS = 1 << 26  # of loops, by all threads together: a minute in the simulator
 MOST_OF_A_BLOCK = 1024
 LEAST_PASSED_ON = 64  # elements of an array that a function is given, which may index it anyhow
@@ -502,9 +503,13 @@ def _count(shape: str, sizes: Mapping[str, int]) -> int:
 
 def _shape(many: int, extents: Sequence[str], sizes: Mapping[str, int], threads: int, side: int) -> str:
     """Return the shape of an array that host code does not show: the extents' product, or an element a thread."""
-    product = math.prod(sizes.get(name, side) for name in extents[:3])
-    if extents and product >= threads:
-        return f"{many}*{'*'.join(extents[:3])}" if many > 1 else "*".join(extents[:3])
+    taken = [
+        name
+        for at, name in enumerate(extents[:3])
+        if math.prod(sizes.get(one, side) for one in extents[: at + 1]) <= MOST_HELD
+    ]
+    if taken and math.prod(sizes.get(name, side) for name in taken) >= threads:
+        return f"{many}*{'*'.join(taken)}" if many > 1 else "*".join(taken)
     return launching.by_name(many * (threads or side), sizes)
 
 

@@ -12,6 +12,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from cudabench.userkernel.vocabulary import KEYWORDS
@@ -51,6 +52,15 @@ _READERS = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class _Function:
+    """A function's parameters, the names that it sets in order, and what it returns."""
+
+    formal: list[str]
+    steps: list[tuple[str, str]]
+    value: str
+
+
 class Unread(Exception):
     """An index that cannot be read, or that nothing bounds."""
 
@@ -82,7 +92,7 @@ class Reach:
         self.sizeof = sizeof
         self.held = held or {}
         self._known: dict[str, Interval | None] = {}
-        self._functions: dict[str, tuple[list[str], str] | None] = {}
+        self._functions: dict[str, _Function | None] = {}
         self._given: list[dict[str, Interval]] = []  # to functions that are being read
 
     def elements(self, array: str, nbytes: int = 1, depth: int = 0) -> int:
@@ -103,12 +113,12 @@ class Reach:
                 inside = self.elements(name, width, depth + 1)
                 if re.search(rf"(?<![\w)\]]) ?\* ?{name}\b(?! ?[*+\w(])|\b{name} ?->", self.text):
                     inside = max(inside, 1)
-                further = sum(max(0, self._largest([each])) for each in self._moves(name))
                 ahead = self._largest([offset]) if offset else 0
                 if inside and ahead >= 0:
                     start = ahead * (self.sizeof(unit) or nbytes)
-                    most = max(most, -(-(start + (further + inside) * width) // nbytes))
-        return most
+                    most = max(most, -(-(start + inside * width) // nbytes))
+        further = sum(max(0, self._largest([each])) for each in self._moves(array)) if most else 0
+        return most + further
 
     def _largest(self, indices: Iterable[str]) -> int:
         """Return the largest value of expressions, -1 where none can be read."""
@@ -265,21 +275,34 @@ class Reach:
         if name not in self._functions:
             self._functions[name] = self._function(name)
         found = self._functions[name]
-        if found is None or len(found[0]) != len(arguments) or len(self._given) > _DEPTH:
+        if found is None or len(found.formal) != len(arguments) or len(self._given) > _DEPTH:
             raise Unread
-        self._given.append(dict(zip(found[0], [self._of(part, depth + 1) for part in arguments], strict=True)))
+        given = dict(zip(found.formal, [self._of(part, depth + 1) for part in arguments], strict=True))
+        self._given.append(given)
         try:
-            return self.interval(found[1])
+            for own, words in found.steps:
+                given[own] = self.interval(words)
+            return self.interval(found.value)
         finally:
             self._given.pop()
 
-    def _function(self, name: str) -> tuple[list[str], str] | None:
-        """Return the parameters and the value of a function that only returns an expression."""
-        match = re.search(rf"\b{name}\s*\(([^(){{}};]*)\)\s*\{{\s*return\b([^;{{}}]*);\s*\}}", self.file)
+    def _function(self, name: str) -> _Function | None:
+        """Return a function that sets names and returns an expression of them, None for another."""
+        match = re.search(
+            rf"\b{name}\s*\(([^(){{}};]*)\)\s*(?:const\s*)?\{{([^{{}}]*)\breturn\b([^;{{}}]*);\s*\}}", self.file
+        )
         if match is None:
             return None
         formal = [re.findall(r"\w+", part.partition("=")[0])[-1:] for part in match[1].split(",")]
-        return ([part[0] for part in formal], joined(match[2])) if all(formal) else None
+        if not all(formal) or re.search(r"\b(?:if|for|while|return)\b", match[2]):
+            return None
+        steps = []
+        for statement in joined(match[2]).split(";"):
+            for part in _at_commas(statement):
+                left, equals, right = part.partition("=")
+                if equals and re.search(r"[\w ]$", left):
+                    steps.append((re.findall(r"\w+", left)[-1], right))
+        return _Function([part[0] for part in formal], steps, joined(match[3]))
 
     def _name(self, name: str) -> Interval:
         if name in self._known:
