@@ -32,7 +32,7 @@ BODIES = {
     "float4 *q = reinterpret_cast<float4 *>(x + m); *q = 0;": 11,
     "float *p = x + n; float *q = p; q[m] = 0;": 108,
     "float *p = &x[m]; for (int t = 0; t < n; t++) { *p = 0; ++p; }": 108,
-    "float *p = x; for (int t = 0; t < m; t++) { p[2] = 0; p += n; }": 103,
+    "float *p = x; for (int t = 0; t < m; t++) { p[2] = 0; p += n; }": 703,
     "int i = n; i = i / 2; x[i] = 0; put(x + 3);": 101,
     "put(y, x + 2 * n); atomicAdd(x + 3 * n, 1);": 301,
     "x[p.rows * 10] = 0;": 51,

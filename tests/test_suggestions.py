@@ -428,6 +428,27 @@ def test_headers_around_the_file_are_named(cudabench: Callable[..., Ran]) -> Non
         assert "name its folder with -I include" in " ".join((ran.out + ran.err).split())
 
 
+@needs_simulator
+def test_kernels_of_headers_nearby_and_behind_a_macro(cudabench: Callable[..., Ran]) -> None:
+    """A file with no kernel of its own but of a header that -I finds, and one whose kernels a build's macro shows."""
+    for folder in ("src", "include"):
+        Path(folder).mkdir()
+    Path("include/k.cuh").write_text(
+        "__global__ void fill(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = n; }\n"
+    )
+    Path("src/k.cu").write_text('#include "k.cuh"\nvoid go(float *x, int n) { fill<<<1, 32>>>(x, n); }\n')
+    said = cudabench("run", "src/k.cu").err
+    assert "src/k.cu has no kernel but those of headers, which -I finds; as in: " in said
+    Path("m.cu").write_text(
+        "#ifdef WITH_GPU\n#if 1\n__global__ void fill(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = n; }\n"
+        "#endif\n#endif\n"
+    )
+    for text in (said, cudabench("run", "m.cu").err):
+        words = suggested(text)
+        assert cudabench(*words, "--device", "sim", "--no-cpu").code == 0
+    assert "WITH_GPU=1" in words
+
+
 def test_a_template_that_is_named_has_a_line_too(cudabench: Callable[..., Ran]) -> None:
     """--kernel with a template's bare name gives the line with its arguments."""
     text, _ = FILES["a template's arguments from constants and from what is passed"]

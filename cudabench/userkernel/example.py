@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.toolchain import includes, source
+from cudabench.toolchain import includes, preprocess, source
 from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import (
@@ -57,8 +57,9 @@ _GUESSES = (
 )
 _FLAGS = re.compile(
     r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps?|turns|level|axis|pad(?:ding)?|stride|"
-    r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?|^[spd]\d)$"
+    r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?)$"
 )
+_TAPS = re.compile(r"[spd]\d")  # strides, paddings and dilations
 
 
 @dataclass(frozen=True)
@@ -377,7 +378,10 @@ def _array(
         start = f"integers(1,{below})"  # as indices and lengths of a small problem are
     guessed = "indices" if whole_numbers else "" if nbytes else "size"
     if by_rows:
-        shape = ",".join(_sides(kernel.text, own, extents))
+        sides = _sides(kernel.text, own, extents)
+        while math.prod(sizes.get(one, 1) for one in sides) > MOST_HELD:
+            sides[max(range(2), key=lambda at: sizes.get(sides[at], 1))] = str(SMALLER[-2])
+        shape = ",".join(sides)
     return f"{like}[{shape}]:{start}", guessed
 
 
@@ -431,29 +435,58 @@ def _extents(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> lis
         p.name
         for p in kernel.parameters
         if _whole(p, aliases)
-        and (not _FLAGS.search(p.name.lower()) or _is_padded(p.name, [one.name for one in kernel.parameters]))
+        and (
+            not (_FLAGS.search(p.name.lower()) or _TAPS.fullmatch(p.name))
+            or _is_padded(p.name, [one.name for one in kernel.parameters])
+        )
         and not re.search(
             rf"\benum\s+(?:class\s+|struct\s+)?{p.type}\b|\benum\b[^;{{}}]*{{[^{{}}]*}}\s*{p.type}\b", text
         )
     ]
 
 
+def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] | None:
+    """Return a request with the folders of headers that lie around its file and that no -I names, and the file as the
+    compiler then reads it; None where there are none. A macro that hides all of the file's kernels is defined."""
+    written = source.read(request.file)
+    folders = includes.lacking(written.text, request.file, request.include)
+    hiding = _hiding(written.text, request)
+    if not folders and not hiding:
+        return None
+    wider = replace(request, include=(*request.include, *folders), defines={**request.defines, **hiding})
+    return wider, source.preprocessed(written, wider.defines, wider.include)
+
+
+def _hiding(text: str, request: UserRequest) -> dict[str, str]:
+    """Return the macros without which a preprocessor leaves no kernel of a file: `#ifdef USE_CUDA` around them all."""
+    places = [match.start() for match in re.finditer(r"\b__global__\b", text)]
+    expanded = preprocess.expand(text, request.file, request.defines, request.include)
+    if not places or expanded is None or "__global__" in expanded:
+        return {}
+    opened: list[str] = []
+    for match in re.finditer(r"^[ \t]*#[ \t]*(if|endif|else|elif)(\w*)[ \t]*([^\n]*)", text[: places[0]], re.M):
+        if match[1] == "if":
+            named = re.match(r"\(?\s*(?:defined\s*\(?\s*)?([^\W\d]\w*)\s*\)*\s*$", match[3].split("//")[0].strip())
+            opened.append(named[1] if named and match[2] in ("", "def") else "")
+        elif match[1] == "endif" and opened:
+            opened.pop()
+    return {name: "1" for name in opened if name and not name.startswith("__") and name not in request.defines}
+
+
 def _with_headers_nearby(
     request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]
 ) -> tuple[UserRequest, SourceFile, KernelSource, Mapping[str, str]]:
-    """Return the same with the folders of headers that lie around the file and that no -I names yet."""
-    written = source.read(request.file)
-    folders = includes.lacking(written.text, request.file, request.include)
-    if not folders:
+    """Return the same as `with_headers_nearby` leaves it."""
+    found = with_headers_nearby(request)
+    if found is None:
         return request, file, kernel, aliases
-    wider = replace(request, include=(*request.include, *folders))
-    file = source.preprocessed(written, request.defines, wider.include)
-    wide = aliases_of(file, request.defines, wider.include)
+    wider, file = found
+    wide = aliases_of(file, wider.defines, wider.include)
     same = (one for one in file.kernels if types_of(one.parameters) == types_of(kernel.parameters))
-    found = next((one for one in same if one.qualified_name == kernel.qualified_name), None)
-    if found is None or kernel.expression != kernel.qualified_name:
+    own = next((one for one in same if one.qualified_name == kernel.qualified_name), None)
+    if own is None or kernel.expression != kernel.qualified_name:
         return wider, file, kernel, wide
-    return wider, file, source.resolved(found, wide), wide
+    return wider, file, source.resolved(own, wide), wide
 
 
 def _number(at: int, parameter: Parameter, launch: HostLaunch | None, aliases: Mapping[str, str]) -> str:

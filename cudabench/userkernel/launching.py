@@ -72,7 +72,7 @@ def block_of(
         return own
     deep = _axes(kernel.text, "threadIdx")
     block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if dimensions_of(kernel, extents) >= deep else 1]
-    room = _shared_room(kernel.text, text) if block == [256] else None
+    room = _shared_room(kernel, text) if block == [256] else None
     bound = re.search(r"\b__launch_bounds__\s*\(\s*(\w+)", kernel.text)
     most = templates_of(kernel).get(bound[1], bound[1]) if bound else ""
     if most.isdigit() and math.prod(block) > int(most) > 0:
@@ -107,15 +107,16 @@ def dimensions_of(kernel: KernelSource, extents: Sequence[str]) -> int:
     return len(extents) if len(extents) != 1 else max(1, _axes(kernel.text, "threadIdx"))
 
 
-def _shared_room(kernel: str, text: str) -> int | None:
+def _shared_room(kernel: KernelSource, text: str) -> int | None:
     """Return the threads for which a kernel's shared arrays that it indexes by threadIdx.x alone have room."""
-    own = {"threadIdx.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\s*\.\s*x\s*[;,]", kernel)}
+    own = {"threadIdx.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\s*\.\s*x\s*[;,]", kernel.text)}
     index = "|".join(re.escape(one) for one in own)
     sizes = []
-    for name, size in re.findall(r"__shared__\s+(?:volatile\s+)?[\w:]+\s+(\w+)\s*\[\s*(\w+)\s*\]", kernel):
+    for name, size in re.findall(r"__shared__\s+(?:volatile\s+)?[\w:]+\s+(\w+)\s*\[\s*(\w+)\s*\]", kernel.text):
+        size = templates_of(kernel).get(size, size)
         known = re.search(rf"(?:#\s*define\s+{size}\s+|\b{size}\s*=\s*)\(?\s*(\d+)\b", text)
         count = size if size.isdigit() else known[1] if known else ""
-        if count and re.search(rf"\b{name}\s*\[\s*(?:{index})\s*\]", kernel):
+        if count and re.search(rf"\b{name}\s*\[\s*(?:{index})\s*\]", kernel.text):
             sizes.append(int(count))
     return next((least for least in sorted(sizes) if 32 <= least <= 1024), None)
 

@@ -21,7 +21,7 @@ from cudabench.toolchain.source import KernelSource, SourceFile
 from cudabench.toolchain.tokens import words_of
 from cudabench.userkernel import arguments, constants, steps, textures, values
 from cudabench.userkernel.arguments import NoLine
-from cudabench.userkernel.example import Example, example_line
+from cudabench.userkernel.example import Example, example_line, with_headers_nearby
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
 from cudabench.userkernel.request import UserRequest
@@ -243,11 +243,16 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
         try:
             kernel = source.find(file)
         except UsageError as error:
+            said = str(error)
             if not file.kernels:
-                raise
+                nearby = with_headers_nearby(request)
+                if nearby is None or not nearby[1].kernels:
+                    raise
+                request, file = nearby
+                said = f"{request.file} has no kernel but those of headers, which -I finds"
             aliases = aliases_of(file, request.defines, request.include)
             easy = [k for k in file.kernels if _easy(k, file, aliases)] or [file.kernels[0]]
-            raise UsageError(_with_line(str(error), _first_line(request, file, easy, aliases, command))) from None
+            raise UsageError(_with_line(said, _first_line(request, file, easy, aliases, command))) from None
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[KernelSource, str, bool]] = {}
     for name in request.kernels:

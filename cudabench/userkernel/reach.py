@@ -9,7 +9,6 @@ cannot be read needs nothing.
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -98,6 +97,8 @@ class Reach:
     def elements(self, array: str, nbytes: int = 1, depth: int = 0) -> int:
         """Return how many elements of `nbytes` the indices of an array reach over, 0 where none can be read."""
         most = self._largest(subscripts(self.text, array)) + 1
+        if depth and re.search(rf"(?<![\w)\]]) ?\* ?{array}\b(?! ?[*+\w(])|\b{array} ?->", self.text):
+            most = max(most, 1)
         for match in re.finditer(rf"\* ?\( ?{array} ?\+ ?", self.text):
             most = max(most, self._largest([_balanced(self.text[match.end() :])]) + 1)
         for match in re.finditer(rf"(?<=[(,)]) ?{array} ?\+ ?(?=[\w(])", self.text):  # f(array + 3 * i)
@@ -111,14 +112,11 @@ class Reach:
             for name, ctype, offset, unit in self._aliases(array):
                 width = self.sizeof(ctype) or nbytes
                 inside = self.elements(name, width, depth + 1)
-                if re.search(rf"(?<![\w)\]]) ?\* ?{name}\b(?! ?[*+\w(])|\b{name} ?->", self.text):
-                    inside = max(inside, 1)
                 ahead = self._largest([offset]) if offset else 0
                 if inside and ahead >= 0:
                     start = ahead * (self.sizeof(unit) or nbytes)
                     most = max(most, -(-(start + inside * width) // nbytes))
-        further = sum(max(0, self._largest([each])) for each in self._moves(array)) if most else 0
-        return most + further
+        return most + sum(self._moves(array)) if most else 0
 
     def _largest(self, indices: Iterable[str]) -> int:
         """Return the largest value of expressions, -1 where none can be read."""
@@ -160,27 +158,29 @@ class Reach:
     def _is_pointer(self, name: str) -> bool:
         return bool(re.search(rf"\w ?(?:const )?\* ?(?:(?:const|__restrict__) )*{name}\b ?[,;=)]", self.text))
 
-    def _moves(self, name: str) -> list[str]:
-        """Return what is added to a pointer."""
-        added = re.findall(rf"\b{name} ?\+= ?([^;]+);", self.text)
-        if re.search(rf"\+\+ ?{name}\b(?! ?[\[.])|\b{name} ?\+\+", self.text):
-            added.append(str(self.trips()))  # it goes through a loop
-        return added
+    def _moves(self, name: str) -> list[int]:
+        """Return how far each step that moves a pointer takes it, through the loops around it."""
+        found = []
+        for match in re.finditer(rf"\b{name} ?\+= ?([^;)]+)|\+\+ ?{name}\b(?! ?[\[.])|\b{name} ?\+\+", self.text):
+            step = self._largest([match[1]]) if match[1] else 1
+            found.append(max(0, step) * self._turns(match.start()))
+        return found
 
     def trips(self) -> int:
         """Return how often the innermost of loops that count up runs for a thread, as far as can be read."""
-        most = 1
-        open_: list[tuple[int, int]] = []
+        return max([self._turns(start + 1) for start, *_ in self._loops()] or [1])
+
+    def _turns(self, at: int) -> int:
+        """Return how often a thread comes to a place by the loops around it; one from the thread on is the launch's."""
+        turns = 1
         for start, stop, name, first, last, step in self._loops():
-            open_ = [(end, times) for end, times in open_ if end > start]
-            try:
-                if step or not (_PLACE.search(first) or self._of_thread(first)):
+            if start < at < stop and (step or not (_PLACE.search(first) or self._of_thread(first))):
+                try:
                     stride = max(1, self.interval(step)[0]) if step else 1
-                    open_.append((stop, max(1, (self._below(name, last)[1] + 1) // stride)))
-            except Unread:
-                continue
-            most = max(most, math.prod(times for _, times in open_))
-        return most
+                    turns *= max(1, (self._below(name, last)[1] + 1) // stride)
+                except Unread:
+                    continue
+        return turns
 
     def _loops(self) -> Iterator[tuple[int, int, str, str, str, str]]:
         """Yield the loops that count up: where they start and end, their name, its start, their condition, what is
