@@ -212,6 +212,13 @@ FILES = {
         "  if (threadIdx.x < n) x[threadIdx.x] = what(1, n); }",
         ["--kernel map<power>"],
     ),
+    "a type that a namespace names": (
+        "namespace own { typedef int count_t; template <typename T, bool UP> __global__ void shift(T *x, int n) {\n"
+        "  if (threadIdx.x < n) x[threadIdx.x] += UP ? 1 : -1; }\n"
+        "template <bool UP> void go(int *x, int n) { shift<count_t, UP><<<1, 32>>>(x, n); }\n"
+        "void up(int *x, int n) { go<false>(x, n); } }",
+        ["--kernel own::shift<int, false>"],
+    ),
     "traits that host code puts together": (
         "template <int THREADS_, bool EVEN_, typename T_> struct Traits { using T = T_;\n"
         "  static constexpr int THREADS = THREADS_; static constexpr bool EVEN = EVEN_; };\n"

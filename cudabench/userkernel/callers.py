@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from cudabench.toolchain.c_types import SPECIFIERS, numpy_dtype
+from cudabench.toolchain.c_types import SPECIFIERS, canonical, numpy_dtype
 from cudabench.toolchain.tokens import closing_angle, spell, split
 
 _DEPTH = 6  # of templates that are called by templates
@@ -22,10 +22,17 @@ class Callers:
     """What a text's templates are given, followed from a name back to where a literal, a type or a function stands."""
 
     def __init__(
-        self, text: str, words: Sequence[str], bodies: Sequence[tuple[int, int]], outside: Sequence[int]
+        self,
+        text: str,
+        words: Sequence[str],
+        bodies: Sequence[tuple[int, int]],
+        outside: Sequence[int],
+        aliases: Mapping[str, str],
     ) -> None:
-        """Take a text with its words, the spans of its functions among these, and the places outside all of them."""
+        """Take a text with its words, the spans of its functions among these, the places outside all of them, and what
+        its names of types mean."""
         self.text = text
+        self.aliases = aliases
         self.words = words
         self.bodies = bodies
         self.constants = {words[at] for at in outside if list(words[at + 1 : at + 2]) == ["="]}
@@ -65,6 +72,8 @@ class Callers:
         text = spell(words)
         if is_sure(text):
             return text
+        if numpy_dtype(text, self.aliases):
+            return canonical(text, self.aliases)  # a name of a namespace is none outside it
         if "<" in words and words[-1] == ">":
             start = list(words).index("<")
             own = spell(words[:start])

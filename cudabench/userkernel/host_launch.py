@@ -104,7 +104,7 @@ class Host:
         self.bodies: list[tuple[int, int]] = []
         self.outside: list[int] = []  # the tokens at namespace scope
         self._survey(scan)
-        self.callers = Callers(scan.text, self.words, self.bodies, self.outside)
+        self.callers = Callers(scan.text, self.words, self.bodies, self.outside, aliases)
 
     def _survey(self, scan: Scan) -> None:
         """Note the bodies of functions, and what stands outside all of them."""
