@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -251,7 +252,7 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
                 request, file = nearby
                 said = f"{request.file} has no kernel but those of headers, which -I finds"
             aliases = aliases_of(file, request.defines, request.include)
-            easy = [k for k in file.kernels if _easy(k, file, aliases)] or [file.kernels[0]]
+            easy = (k for k in file.kernels if _easy(k, file, aliases))
             raise UsageError(_with_line(said, _first_line(request, file, easy, aliases, command))) from None
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[KernelSource, str, bool]] = {}
@@ -302,11 +303,11 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
 
 
 def _first_line(
-    request: UserRequest, file: SourceFile, kernels: Sequence[KernelSource], aliases: Mapping[str, str], command: str
+    request: UserRequest, file: SourceFile, kernels: Iterable[KernelSource], aliases: Mapping[str, str], command: str
 ) -> str | NoLine:
-    """Return a line for the first of the kernels that has one, or why the first has none."""
+    """Return a line for the first of the kernels that has one, or why the first of them, or of the file, has none."""
     why: NoLine | None = None
-    for kernel in kernels:
+    for kernel in chain(kernels, file.kernels[:1]):
         try:
             return example_line(request, file, kernel, aliases, command)
         except NoLine as error:

@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from cudabench.userkernel.vocabulary import KEYWORDS
 
@@ -21,6 +21,7 @@ Interval = tuple[int, int]
 RANDOM_BELOW = 100  # of integers that are drawn at random
 _LARGEST = 1 << 40
 _DEPTH = 12
+_LONGEST = 2000  # characters of an expression that is read
 _ALIASES = 3  # of pointers to pointers
 _AXES = {"x": 0, "y": 1, "z": 2}
 _CAST = re.compile(r"\((?:(?:const|unsigned|signed|long|short|int|char|size_t|s?size_type|u?int\d+_t|uint)\s*)+\)")
@@ -168,12 +169,12 @@ class Reach:
 
     def trips(self) -> int:
         """Return how often the innermost of loops that count up runs for a thread, as far as can be read."""
-        return max([self._turns(start + 1) for start, *_ in self._loops()] or [1])
+        return max([self._turns(start + 1) for start, *_ in self._loops] or [1])
 
     def _turns(self, at: int) -> int:
         """Return how often a thread comes to a place by the loops around it; one from the thread on is the launch's."""
         turns = 1
-        for start, stop, name, first, last, step in self._loops():
+        for start, stop, name, first, last, step in self._loops:
             if start < at < stop and (step or not (_PLACE.search(first) or self._of_thread(first))):
                 try:
                     stride = max(1, self.interval(step)[0]) if step else 1
@@ -182,9 +183,11 @@ class Reach:
                     continue
         return turns
 
-    def _loops(self) -> Iterator[tuple[int, int, str, str, str, str]]:
-        """Yield the loops that count up: where they start and end, their name, its start, their condition, what is
+    @cached_property
+    def _loops(self) -> list[tuple[int, int, str, str, str, str]]:
+        """The loops that count up: where they start and end, their name, its start, their condition, what is
         added each time, '' for one."""
+        found = []
         text = self.text.replace("for(", "for (")
         head = re.compile(
             r"\bfor \( ?(?:[\w:]+ )*?(\w+) ?= ?([^;]+?) ?; ?([^;]+?) ?; ?(?:\+\+ ?\1|\1 ?\+\+|\1 ?\+= ?([\w.* ]+?)) ?\)"
@@ -194,7 +197,8 @@ class Reach:
             body = text[stop:].lstrip()
             length = closing(body, "{", "}") if body.startswith("{") else body.find(";")
             step = "" if match[4] in (None, "1") else match[4]
-            yield match.start(), stop + max(length, 0) + 1, match[1], match[2], match[3], step
+            found.append((match.start(), stop + max(length, 0) + 1, match[1], match[2], match[3], step))
+        return found
 
     def _of_thread(self, words: str) -> bool:
         """Return whether an expression hangs on the thread, by its names' own definitions."""
@@ -203,6 +207,8 @@ class Reach:
 
     def interval(self, words: str) -> Interval:
         """Return the least and the largest value of an integer expression. Raises Unread."""
+        if len(words) > _LONGEST:
+            raise Unread
         words = _LITERAL.sub(r"\1", _CALLED_CAST.sub("", _CAST.sub("", words)))
         words = _PLACE.sub(r"\1_\2", words.replace("&&", " and ").replace("||", " or "))
         words = _SIZEOF.sub(lambda match: str(self.sizeof(match[1]) or match[0]), words)
@@ -213,7 +219,7 @@ class Reach:
         for axis, pattern in _IN_GRID:
             words = pattern.sub(partial(self._in_grid, axis), words)
         try:
-            tree = ast.parse(_choices(words).strip(), mode="eval").body
+            tree = ast.parse((_choices(words) if "?" in words else words).strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise Unread from None
         return self._of(tree, 0)
