@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cudabench.userkernel.reach import Reach, is_offsets
+from cudabench.userkernel.orders import is_offsets
+from cudabench.userkernel.reach import Reach
 
 SIZES = {"n": 100, "m": 7}
 # The body of a kernel, and how many elements of x its indices reach over; 0 where nothing bounds them.
@@ -19,15 +20,40 @@ BODIES = {
     "size_t i = n / 8u; x[static_cast<int>(i) % m] = x[(int)threadIdx.x >> 2];": 8,
     "int i = threadIdx.x & 15; x[min(i, m)] = x[WIDE];": 65,
     "x[y[threadIdx.x]] = 0;": 100,
+    "int i = blockIdx.x * blockDim.x + threadIdx.x; x[i % m] = 0;": 7,
+    "int row = blockIdx.x; x[row * n + threadIdx.x] = 0;": 332,
+    "int i = blockIdx.x * 32 + threadIdx.x; x[i] = 0;": 0,
+    "int i = blockIdx.x * 16 + threadIdx.x; x[i] = 0;": 80,
+    "x[n > 7 ? m : (m ? 2 : n)] = 0;": 101,
+    "x[flat(threadIdx.x, m, n)] = 0;": 3108,
+    "x[tile(threadIdx.x, m)] = 0;": 56,
+    "x += blockIdx.x * n; x[m] = 0;": 308,
+    "float4 *q = (float4 *)x + m; q[1] = 0;": 36,
+    "float4 *q = reinterpret_cast<float4 *>(x + m); *q = 0;": 11,
+    "float *p = x + n; float *q = p; q[m] = 0;": 108,
+    "float *p = &x[m]; for (int t = 0; t < n; t++) { *p = 0; ++p; }": 108,
+    "float *p = x; for (int t = 0; t < m; t++) { p[2] = 0; p += n; }": 703,
+    "int i = n; i = i / 2; x[i] = 0; put(x + 3);": 101,
+    "put(y, x + 2 * n); atomicAdd(x + 3 * n, 1);": 301,
+    "x[p.rows * 10] = 0;": 51,
+    "x[z[threadIdx.x]] = 0;": 1000,
+    "int in = n / 2, or_ = 1; x[in * sizeof(float) + or_] = 0;": 202,
     "x[unknown(3)] = x[i] = 0; while (i) i = i + 1;": 0,
 }
 
 
 @pytest.mark.parametrize("body", BODIES)
 def test_indices_reach_over_what_bounds_them(body: str) -> None:
-    """Guards, loops, definitions, casts and the file's constants bound an index; a block's place does not."""
-    file = f"#define WIDE 64\n__global__ void k(float *x, int *y, int n, int m) {{ {body} }}"
-    assert Reach(file, file, SIZES, [32]).elements("x") == BODIES[body]
+    """Guards, loops, definitions, casts and the file's constants bound an index; a block's place does where it is no
+    part of a thread's number in the grid. Pointers into an array are followed, and functions of one expression."""
+    head = (
+        "__device__ int flat(int a, int b, int c) { return a * c + b; }\n#define WIDE 64\n"
+        "__device__ int tile(int i, int m) { int at, by = m; at = i / 4; return at * by + i % by; }\n"
+    )
+    file = f"__global__ void k(float *x, int *y, int *z, int n, int m, P p) {{ {body} }}"
+    sizes = {"float": 4, "float4": 16}
+    reach = Reach(file, head + file, SIZES | {"p.rows": 5}, [32], [4], sizes.get, {"z": 999})
+    assert reach.elements("x", 4) == BODIES[body]
 
 
 def test_loops_that_a_thread_runs_are_multiplied() -> None:

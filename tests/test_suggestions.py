@@ -154,6 +154,132 @@ FILES = {
         "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = HOW == SUM ? x[i] + 1 : max(x[i], T(1)); }",
         ["--kernel join<SUM, float>"],
     ),
+    "a block that a flag of the template turns": (
+        "#define W 32\n#define H 8\ntemplate <bool turned> __global__ void tile(const float *in, float *out, int n) {\n"
+        "  __shared__ float t[W][W + 1]; int a = turned ? threadIdx.y : threadIdx.x, b = turned ? threadIdx.x :\n"
+        "  threadIdx.y; for (int j = 0; j < W; j += H) t[b + j][a] = in[(b + j) * n + a]; __syncthreads();\n"
+        "  for (int j = 0; j < W; j += H) out[(b + j) * n + a] = t[a][b + j]; }\n"
+        "void go(const float *in, float *out, int n, bool turned) { dim3 block(turned ? H : W, turned ? W : H);\n"
+        "  if (turned) { tile<true><<<1, block>>>(in, out, n); } else { tile<false><<<1, block>>>(in, out, n); } }",
+        ["--kernel tile<1>", "--block 8,32"],
+    ),
+    "rows and columns that the kernel is not given": (
+        "__global__ void scale(const float *in, float *out, float a) {\n"
+        "  out[blockIdx.x * blockDim.x + threadIdx.x] = a * in[blockIdx.x * blockDim.x + threadIdx.x];\n"
+        "  if (threadIdx.y) out[0] = 0; }\n"
+        "void go(const float *in, float *out, int rows, int width, int deep) {\n"
+        "  scale<<<rows, dim3(width, deep)>>>(in, out, 2.f); }",
+        ["--grid 16", "--block 16", "in=float32[256]:random", "a=2.0"],
+    ),
+    "pointers into arrays, through a function, four at a time": (
+        "__device__ int flat(int a, int b, int width) { return a * width + b; }\n"
+        "__global__ void quads(const float *in, float *out, int rows, int width) {\n"
+        "  int at = flat(blockIdx.x, threadIdx.x, blockDim.x); if (at >= rows * width) return;\n"
+        "  const float4 *from = (const float4 *)in + at; float4 *to = reinterpret_cast<float4 *>(out + 4 * at);\n"
+        "  *to = from[0]; }",
+        ["in=float32[4*rows*width]:random", "out=float32[4*rows*width]:zeros"],
+    ),
+    "a row of a block, as far as the grid reaches": (
+        "__global__ void head(const float *x, float *y, int width) { int row = blockIdx.x;\n"
+        "  float s = 0; for (int j = threadIdx.x; j < width; j += blockDim.x) s += x[row * width + j];\n"
+        "  atomicAdd(&y[row], s); }\nvoid go(const float *x, float *y, int batch, int width) {\n"
+        "  head<<<batch * 2, 32>>>(x, y, width); }",
+        ["--grid 128", "x=float32[128*width]:random"],
+    ),
+    "places that are written to differ": (
+        "__global__ void scatter(const float *x, const int *to, float *y, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; int j = to[i]; y[j] = x[i]; }",
+        ["to=int32[n]:permutation", "y=float32[n]:zeros"],
+    ),
+    "cursors that are counted up start apart": (
+        "__global__ void order(const int *key, int *next, int *sorted, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;\n"
+        "  int at = atomicAdd(&next[key[i]], 1); sorted[at] = i; }",
+        ["key=int32[n]:permutation", "next=int32[n+1]:i0"],
+    ),
+    "a function as a template's argument, of who calls the launch": (
+        "typedef float (*what_t)(float);\n__device__ float twice(float a) { return 2 * a; }\n"
+        "template <int K, what_t what, typename T> __global__ void map(T *x, int n) {\n"
+        "  int i = blockIdx.x * K + threadIdx.x; if (i < n) x[i] = what(x[i]); }\n"
+        "template <int K, what_t f, typename T> void launch(T *x, int n) { map<K, f><<<(n + K - 1) / K, K>>>(x, n); }\n"
+        "void go(double *x, int n) { launch<96, twice>(x, n); }",
+        ["--kernel map<96, twice, float>", "--block 96"],
+    ),
+    "a function as a template's argument, of which nothing is said": (
+        "using what_t = float (*)(float, int);\n__device__ float one(float a) { return a; }\n"
+        "__device__ float power(float a, int n) { return n ? a : 1; }\n"
+        "template <what_t what> __global__ void map(float *x, int n) {\n"
+        "  if (threadIdx.x < n) x[threadIdx.x] = what(1, n); }",
+        ["--kernel map<power>"],
+    ),
+    "a type that a namespace names": (
+        "namespace own { typedef int count_t; template <typename T, bool UP> __global__ void shift(T *x, int n) {\n"
+        "  if (threadIdx.x < n) x[threadIdx.x] += UP ? 1 : -1; }\n"
+        "template <bool UP> void go(int *x, int n) { shift<count_t, UP><<<1, 32>>>(x, n); }\n"
+        "void up(int *x, int n) { go<false>(x, n); } }",
+        ["--kernel own::shift<int, false>"],
+    ),
+    "traits that host code puts together": (
+        "template <int THREADS_, bool EVEN_, typename T_> struct Traits { using T = T_;\n"
+        "  static constexpr int THREADS = THREADS_; static constexpr bool EVEN = EVEN_; };\n"
+        "template <typename K> __global__ void run(typename K::T *x) { __shared__ typename K::T s[K::THREADS];\n"
+        "  s[threadIdx.x] = x[threadIdx.x]; __syncthreads(); x[threadIdx.x] = s[K::THREADS - 1 - threadIdx.x]; }\n"
+        "template <int THREADS, typename T> void launch(T *x, bool even) { constexpr int K = 1;\n"
+        "  SWITCH(even, EVEN, [&] { using Own = Traits<THREADS, EVEN, T>; auto f = &run<Own>;\n"
+        "    f<<<K, THREADS>>>(x); }); }\n"
+        "template <typename T> void pick(T *x) { launch<64, T>(x, true); }\ntemplate void pick<float>(float *x);",
+        ["--kernel run<Traits<64, true, float>>", "--block 64"],
+    ),
+    "traits that the file has": (
+        "struct Wrong { static const int WIDTH = 2; }; struct Right { static const int WIDTH = 4, HEIGHT = 8; };\n"
+        "template <typename S> __global__ void area(int *x) { x[threadIdx.x] = S::WIDTH * S::HEIGHT; }",
+        ["--kernel area<Right>"],
+    ),
+    "a number that is called after others": (
+        "__global__ void flat(float *x, long rows, long columns, long rows_columns) {\n"
+        "  long i = blockIdx.x * (long)blockDim.x + threadIdx.x; if (i >= rows_columns) return;\n"
+        "  x[i / columns * columns + i % columns] = i; }",
+        ["rows=256", "rows_columns=65536"],
+    ),
+    "a block that is the extents' quotient": (
+        "template <int SIZE> __global__ void heads(float *x, int C, int H) { __shared__ float s[SIZE];\n"
+        "  s[threadIdx.x] = x[blockIdx.x * SIZE + threadIdx.x]; __syncthreads(); float t = 0;\n"
+        "  for (int j = 0; j < SIZE; j++) t += s[j]; x[blockIdx.x * SIZE + threadIdx.x] = t; }\n"
+        "void go(float *x, int C, int H) { heads<256><<<H, C / H>>>(x, C, H); }",
+        ["--kernel heads<256>", "--grid 1 ", "--block 256", "H=1"],
+    ),
+    "rows that lie apart": (
+        "__global__ void copy(const float *in, int in_stride, float *out, int ldo, int rows, int columns) {\n"
+        "  int j = blockIdx.x * blockDim.x + threadIdx.x, i = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        "  if (i < rows && j < columns) out[i * ldo + j] = in[i * in_stride + j]; }",
+        ["in_stride=256", "ldo=256", "columns=256"],
+    ),
+    "steps along numbered axes": (
+        "__global__ void copy(const char *in, long nb01, long nb02, float *out, long s1, long s2, int n) {\n"
+        "  const float *row = (const float *)(in + blockIdx.y * nb01 + blockIdx.z * nb02);\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) out[i + blockIdx.y * s1 + blockIdx.z * s2] = row[i]; }\n"
+        "void go(const char *in, float *out, int n, int m) { dim3 grid((n + 31) / 32, m, m);\n"
+        "  copy<<<grid, 32>>>(in, n * 4, n * m * 4, out, n, n * m, n); }",
+        ["--grid 32,4,4", "s1=1000", "nb02=4000000", "in=int8[12016000]:random"],
+    ),
+    "lengths of a small problem": (
+        "__global__ void last(const float *x, const int *length, float *y, int N, int T, int U, int V, int W, int Z)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < N) y[i] = x[i * T + length[i] - 1]; }",
+        ["length=int32[N*T*U]:integers(1,16)", "T=16"],
+    ),
+    "a struct's numbers are what a launch of them hangs on": (
+        "struct Shape { int rows, columns, stride; float *out; };\n"
+        "__global__ void mark(Shape p) { p.out[blockIdx.x * p.stride + threadIdx.x * p.columns] = 1; }\n"
+        "void go(Shape &p) { mark<<<p.rows, p.columns>>>(p); }",
+        ["--grid 1 ", "--block 1 "],
+    ),
+    "all blocks at once, which a function waits for": (
+        "#include <cooperative_groups.h>\n__device__ void meet() { cooperative_groups::this_grid().sync(); }\n"
+        "__global__ void twice(float *x, int n) { for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n;\n"
+        "    i += gridDim.x * blockDim.x) x[i] *= 2; meet(); }",
+        ["--grid 32"],
+    ),
     "all blocks at once": (
         "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
         "__global__ void twice(float *x, int n) { cg::grid_group all = cg::this_grid();\n"
@@ -177,7 +303,7 @@ def test_the_line_launches_as_the_host_code_does(
 ) -> None:
     """The line has the host's grid, block, sizes and numbers, and runs without a hazard."""
     monkeypatch.setattr(host_launch, "MOST_THREADS", 1 << 16)  # a first look takes no time here
-    monkeypatch.setattr(example, "ELEMENTS", "1000")
+    monkeypatch.setattr(example, "ELEMENTS", 1000)
     text, parts = FILES[name]
     Path("k.cu").write_text(text)
     words = suggested(cudabench("run", "k.cu").err)
@@ -185,6 +311,84 @@ def test_the_line_launches_as_the_host_code_does(
         assert part in " ".join(words)
     ran = cudabench(*words, "--device", "sim", "--no-cpu")
     assert ran.code == 0, ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (
+            "template <typename K> __global__ void run(float *x) { x[threadIdx.x] = K::FIRST + K::SECOND; }",
+            "no line can be suggested, for K of run is a type with K::FIRST, K::SECOND that nothing here says: name an "
+            "instance, --kernel 'run<TYPE>'",
+        ),
+        (
+            "#include <far/info.h>\n__global__ void run(float *x, far::Info<float, int> info) { x[0] = info.size; }",
+            "takes 'far::Info<float, int> info' by value, a struct whose members are not known here",
+        ),
+    ],
+)
+def test_what_has_no_line_says_what_to_write(text: str, part: str, cudabench: Callable[..., Ran]) -> None:
+    """A type of which nothing says what it is: no line that cannot work, but what the user has to give."""
+    Path("k.cu").write_text(text)
+    for command in ("run", "check"):
+        ran = cudabench(command, "k.cu")
+        assert (ran.code, part in ran.err, "=2.5" in ran.err) == (2, True, False), ran.err
+    Path("k.cu").write_text(text + "\n__global__ void plain(float *x) { x[threadIdx.x] = 1; }")
+    assert suggested(cudabench("run", "k.cu").err)[3] == "plain"
+
+
+@needs_simulator
+def test_a_kernel_that_a_header_declares_otherwise(cudabench: Callable[..., Ran]) -> None:
+    """A declaration with other parameters makes an overload, which the compiler has to be told apart."""
+    Path("k.h").write_text("template <typename T, int K> __global__ void f(int n, int width, T *x);\n")
+    Path("k.cu").write_text(
+        '#include "k.h"\ntemplate <typename T, int K> __global__ void f(int n, T *x) {\n'
+        "  if (threadIdx.x < n) x[threadIdx.x] = K; }\n"
+    )
+    words = suggested(cudabench("run", "k.cu").err)
+    ran = cudabench(*words, "--device", "sim", "--no-cpu")
+    assert ran.code == 0, ran.out + ran.err
+
+
+@needs_simulator
+@pytest.mark.parametrize("command", ["run", "check", "explain"])
+def test_a_fault_of_guessed_arguments_is_said_to_be_one(command: str, cudabench: Callable[..., Ran]) -> None:
+    """What a suggested line guessed is named beside the hazard; with one's own numbers nothing is said of it."""
+    Path("k.cu").write_text(
+        "__global__ void put(int *y, const int *to, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) y[to[i] / 2] = i; }\n"
+    )
+    line = shlex.split(cudabench(command, "k.cu").err.partition("write: cudabench ")[2])
+    ran = cudabench(*line, "-d", "sim")
+    said = " ".join((ran.out + ran.err).split())
+    assert ran.code == 3
+    assert re.search("race(,| on) line 2", said)
+    assert re.search(
+        r"nothing in k\.cu says to=int32\[n\]:permutation, n=\d+, --grid cdiv\(n,256\), --block 256: a", said
+    )
+    own = [word.replace("n=1048576", "n=4096").replace("n=10007", "n=4096") for word in line]
+    ran = cudabench(*own, "-d", "sim")
+    assert ran.code == 3
+    assert "a suggested line guessed" not in " ".join((ran.out + ran.err).split())
+
+
+@needs_simulator
+def test_what_host_code_says_is_no_guess(cudabench: Callable[..., Ran]) -> None:
+    """A launch of main's with its sizes: a fault is the kernel's; a guessed number that an assertion refuses is not."""
+    Path("k.cu").write_text(
+        "__global__ void past(float *x, int n) { x[blockIdx.x * 32 + threadIdx.x + 1] = n; }\n"
+        "int main() { int n = 64; float *x; cudaMalloc(&x, n * sizeof(float)); past<<<n / 32, 32>>>(x, n); }\n"
+    )
+    ran = cudabench(*suggested(cudabench("run", "k.cu").err), "-d", "sim", "--no-cpu")
+    assert (ran.code, "guessed" in ran.err) == (3, False)
+    Path("a.cu").write_text(
+        "#include <cassert>\n__global__ void even(float *x, int n) { assert(n % 3 == 0); x[threadIdx.x % n] = 1; }\n"
+    )
+    ran = cudabench(*suggested(cudabench("run", "a.cu").err), "-d", "sim", "--no-cpu")
+    said = " ".join((ran.out + ran.err).split())
+    assert ran.code == 1
+    assert "assertion 'n % 3 == 0' failed" in said
+    assert "a suggested line guessed them" in said
 
 
 def test_the_files_own_kernel_comes_first(cudabench: Callable[..., Ran]) -> None:
@@ -229,6 +433,27 @@ def test_headers_around_the_file_are_named(cudabench: Callable[..., Ran]) -> Non
         assert cudabench(*words, "--device", "sim", "--no-cpu").code == 0
         ran = cudabench("run", "src/k.cu", "-g", 1, "-b", 1, "-D", "real=double", "-D", "Kind=int", *words[-6:])
         assert "name its folder with -I include" in " ".join((ran.out + ran.err).split())
+
+
+@needs_simulator
+def test_kernels_of_headers_nearby_and_behind_a_macro(cudabench: Callable[..., Ran]) -> None:
+    """A file with no kernel of its own but of a header that -I finds, and one whose kernels a build's macro shows."""
+    for folder in ("src", "include"):
+        Path(folder).mkdir()
+    Path("include/k.cuh").write_text(
+        "__global__ void fill(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = n; }\n"
+    )
+    Path("src/k.cu").write_text('#include "k.cuh"\nvoid go(float *x, int n) { fill<<<1, 32>>>(x, n); }\n')
+    said = cudabench("run", "src/k.cu").err
+    assert "src/k.cu has no kernel but those of headers, which -I finds; as in: " in said
+    Path("m.cu").write_text(
+        "#ifdef WITH_GPU\n#if 1\n__global__ void fill(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = n; }\n"
+        "#endif\n#endif\n"
+    )
+    for text in (said, cudabench("run", "m.cu").err):
+        words = suggested(text)
+        assert cudabench(*words, "--device", "sim", "--no-cpu").code == 0
+    assert "WITH_GPU=1" in words
 
 
 def test_a_template_that_is_named_has_a_line_too(cudabench: Callable[..., Ran]) -> None:

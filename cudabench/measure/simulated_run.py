@@ -24,6 +24,7 @@ from cudabench.measure.context import (
     constants_of,
     describe,
     extent_warnings,
+    guessed_warnings,
     kept_sentence,
     launch_warnings,
     other_architecture,
@@ -97,11 +98,14 @@ class SimulatedRun(RunContext):
             if not stopped.hazards:
                 return replace(blank, status="failed", reason=str(stopped))
             found = tuple(_hazard(one, case) for one in stopped.hazards)
-            return replace(blank, status="wrong", hazards=found, reason=f"{hazard_reason(found)}; {stopped}")
+            notes = tuple(guessed_warnings(case, self.operation, found))
+            reason = f"{hazard_reason(found)}; {stopped}"
+            return replace(blank, status="wrong", hazards=found, reason=reason, warnings=notes)
         except CudabenchError as error:
             if isinstance(error, UsageError) and case.named:
                 raise
-            return replace(blank, status="failed", reason=str(error))
+            notes = tuple(guessed_warnings(case, self.operation, ())) if _is_asserted(error) else ()
+            return replace(blank, status="failed", reason=str(error), warnings=notes)
 
     def prepare(self, cases: Sequence[Case]) -> None:
         """Make what several cases share: inputs, references, the baseline, a built-in chapter compiled and read.
@@ -177,7 +181,9 @@ class SimulatedRun(RunContext):
             if self.record:
                 result = replace(result, steps=recorded.steps(run.report.trace, case, buffers, tiles))
         notes = [*unverified_warnings(verification, expected, buffers)]
-        notes += extent_warnings(verification, result.hazards or (), buffers)
+        if result.hazards:
+            guessed = guessed_warnings(case, self.operation, result.hazards)
+            notes += guessed or extent_warnings(verification, result.hazards, buffers)
         stored = [buffer.dtype for buffer in buffers]
         notes += arithmetic_warnings(result.machine_code, self.output_type(), verification, stored)
         notes += tolerance_warnings(expected, tolerance)
@@ -445,6 +451,11 @@ def _is_beyond(hazard: simulator.Hazard) -> bool:
     """Tell whether a hazard of unoptimised code is the source's: such code alone copies registers that a wgmma still
     writes."""
     return hazard.kind == "out-of-bounds" or (hazard.kind == "race" and "wgmma" not in hazard.message)
+
+
+def _is_asserted(error: CudabenchError) -> bool:
+    """Tell whether a kernel's own assertion ended it."""
+    return str(error).startswith("assertion ")
 
 
 def hazard_reason(hazards: Sequence[Hazard | simulator.Hazard]) -> str:

@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from cudabench.model import Result
-from cudabench.render.explanation import hazard
+from cudabench.render.explanation import given, hazard
 from cudabench.simulator import MOST_EXAMINED
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ def show(out: Console, results: Sequence[Result], left_out: Sequence[str], wante
         out.print(Text.assemble(f"  {result.kernel:<{width}}  ", verdict, f"  {detail(result)}"))
         for row in result.hazards or ():
             hazard(out, row, indent="      ")
-        for warning in result.warnings:
-            if warning.code in ("constant", "extent"):  # what the kernel was given says little of what it does
-                out.print(Text(f"      {warning.message}", style="yellow"))
+        given(out, result.warnings, indent="      ")
     out.print(Text(summary(results, wanted)))
     if left_out:
         out.print(Text(f"Not asked for, so nothing is said of: {', '.join(left_out)}"))

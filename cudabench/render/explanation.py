@@ -9,7 +9,18 @@ from cudabench.explain import verdict
 from cudabench.explain.accesses import cost, unit
 from cudabench.explain.advice import conflict
 from cudabench.explain.lines import by_line, spoken
-from cudabench.model import WARP, Access, BankRequest, Branch, Hazard, MachineCode, Result, ThreadAccess, dim_text
+from cudabench.model import (
+    WARP,
+    Access,
+    BankRequest,
+    Branch,
+    Hazard,
+    MachineCode,
+    Result,
+    ThreadAccess,
+    Warning,
+    dim_text,
+)
 from cudabench.results import units
 
 if TYPE_CHECKING:
@@ -37,6 +48,7 @@ def show(
     out.print(Text(title(result), style="bold"))
     if result.status in ("failed", "skipped"):
         out.print(Text(f"{result.status}: {result.reason}", style="red" if result.status == "failed" else "dim"))
+        given(out, result.warnings)
         return
     out.print(summary(result))
     if result.limits:
@@ -51,7 +63,7 @@ def show(
         thread_picture(out, result.threads or ())
     if banks:
         bank_pictures(out, result.banks or (), result.access or ())
-    hazards(out, result.hazards or ())
+    hazards(out, result.hazards or (), result.warnings)
     if result.verification and result.verification.mismatches:
         out.print(Text(f"wrong: {result.reason}", style="red"))
 
@@ -263,8 +275,11 @@ def branch_lines(rows: Sequence[Branch]) -> list[str]:
     return [f"line {row.line}: {row.advice}" for row in rows if row.advice]
 
 
-def hazards(out: Console, rows: Sequence[Hazard]) -> None:
-    """Print the hazards, or that there are none."""
+MADE_UP = ("constant", "guessed", "extent")  # warnings of what a kernel was given: it may say little of what it does
+
+
+def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
+    """Print the hazards, or that there are none; of the warnings, what a kernel was given that nobody chose."""
     from rich.text import Text
 
     out.print()
@@ -273,6 +288,16 @@ def hazards(out: Console, rows: Sequence[Hazard]) -> None:
         return
     for row in rows:
         hazard(out, row)
+    given(out, warnings)
+
+
+def given(out: Console, warnings: Sequence[Warning], indent: str = "") -> None:
+    """Print the warnings of what a kernel was given that nobody chose."""
+    from rich.text import Text
+
+    for one in warnings:
+        if one.code in MADE_UP:
+            out.print(Text(f"{indent}{one.message}.", style="yellow"))
 
 
 def hazard(out: Console, row: Hazard, indent: str = "") -> None:

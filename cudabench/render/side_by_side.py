@@ -67,7 +67,7 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
             out.print()
             out.print(Text(result.kernel, style="bold"))
             if result.hazards:
-                hazards(out, result.hazards)
+                hazards(out, result.hazards, result.warnings)
             if result.reason:
                 out.print(Text(f"{result.status}: {result.reason}", style="red"))
     if not old.hazards and not new.hazards:

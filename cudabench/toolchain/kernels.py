@@ -104,6 +104,7 @@ class _Reader(Scan):
         kernels: list[KernelSource] = []
         specialised: list[KernelSource] = []
         known: set[tuple[str, tuple[str, ...]]] = set()  # what tells the kernels apart
+        declared: set[tuple[str, tuple[str, ...]]] = set()  # with those that only a header announces
         announced: dict[tuple[str, tuple[str, ...]], str] = {}  # comments of forward declarations
         aliases: dict[str, str] = {}
         scopes: list[tuple[str, bool]] = []  # namespace or '', within extern "C"
@@ -132,6 +133,8 @@ class _Reader(Scan):
                 if kernel is None:
                     continue
                 key = (kernel.qualified_name, types_of(kernel.parameters))
+                if words[:1] != ["template"] or (words[1:2] == ["<"] and words[2:3] != [">"]):
+                    declared.add(key)
                 if closer != "{":
                     if kernel.comment:
                         announced.setdefault(key, kernel.comment)
@@ -147,7 +150,7 @@ class _Reader(Scan):
         # A specialisation is reached through its primary template; alone in the file it stands for itself.
         primary = {kernel.qualified_name for kernel in kernels}
         kernels += [kernel for kernel in specialised if kernel.qualified_name not in primary]
-        counts = Counter(kernel.qualified_name for kernel in kernels)
+        counts = Counter(name for name, _ in declared)  # a header may declare another of the name
         marked = (replace(kernel, overloaded=counts[kernel.qualified_name] > 1) for kernel in kernels)
         return tuple(sorted(marked, key=lambda kernel: kernel.start)), aliases
 

@@ -40,6 +40,18 @@ _POINTERS = (
 )
 
 
+class NoLine(UsageError):
+    """A kernel for which no command line can be suggested: one sentence that says what the user has to write."""
+
+
+def offered(lead: str, example: object) -> str:
+    """Return how a message goes on: with a line that would be right, or why none can be suggested."""
+    try:
+        return f"{lead}: {example}"
+    except NoLine as error:
+        return str(error).rstrip(".")
+
+
 def named(text: str, option: str, example: str) -> tuple[str, str]:
     """Return the two sides of NAME=VALUE; of --const the name may be qualified. Raises UsageError for no such text."""
     name, equals, value = text.partition("=")
@@ -163,12 +175,12 @@ def check_names(names: Sequence[str], kernel: KernelSource, example: object) -> 
     else:
         raise UsageError(
             f"{kernel.signature}: the arguments stand in another order ({', '.join(names)}); give each --arg in the "
-            f"order of the parameters, such as: {example}"
+            f"order of the parameters, {offered('such as', example)}"
         )
     plural, verb = "s" * (len(wanted) != 1), "is" if len(names) == 1 else "are"
     count = f"takes {len(wanted)} argument{plural}, {len(names)} {verb} given"
     lacks = f" ({', '.join(missing)} missing)" if missing and len(names) < len(wanted) else ""
-    raise UsageError(f"{kernel.signature} {what} {count}{lacks}; write: {example}".replace("  ", " "))
+    raise UsageError(f"{kernel.signature} {what} {count}{lacks}; {offered('write', example)}".replace("  ", " "))
 
 
 # Numbers -------------------------------------------------------------------------------------------------------------
@@ -274,6 +286,13 @@ def _pointing(
             pointers.append((one.offset, title))
             own.append(array)
     return replace(record, pointers=tuple(pointers), arrays=tuple(own))
+
+
+def check_taken(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> None:
+    """Raise NoLine for a kernel with a parameter that no --arg can give; `text` declares structs."""
+    for parameter in kernel.parameters:
+        if parameter.type != tensor_maps.TYPE and not takes(parameter, text, aliases):
+            raise NoLine(_by_value(parameter, kernel))
 
 
 def _by_value(parameter: Parameter, kernel: KernelSource) -> str:

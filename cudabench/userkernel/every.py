@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource
-from cudabench.userkernel.example import example_line
+from cudabench.userkernel.arguments import offered
+from cudabench.userkernel.example import Example
 from cudabench.userkernel.plan import numeric, select
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.type_names import aliases_of
@@ -58,10 +59,12 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[KernelSource, str
         if templates:
             aliases = aliases_of(whole, request.defines, request.include)
             same = (kernel for kernel in whole.kernels if kernel.qualified_name == templates[0].qualified_name)
-            line = example_line(request, whole, next(same, templates[0]), aliases, command)
+            line = Example(request, whole, next(same, templates[0]), aliases, command)
             names = ", ".join(kernel.qualified_name for kernel in templates)
             verb = "is a template, which runs" if len(templates) == 1 else "are templates, which run"
-            raise UsageError(f"{request.file}: {names} {verb} only as an instance: name all kernels, as in: {line}")
+            raise UsageError(
+                f"{request.file}: {names} {verb} only as an instance: name all kernels, {offered('as in', line)}"
+            )
         request = replace(request, kernels=("all",))
     try:
         return [(kernel, name) for kernel, name, _ in select(file, request)]

@@ -7,30 +7,44 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from functools import partial
 
 import numpy as np
 
-from cudabench.toolchain import includes, source
-from cudabench.toolchain.named import likely_argument
-from cudabench.toolchain.signatures import TemplateParameter, types_listed, types_of
+from cudabench.errors import UsageError
+from cudabench.toolchain import includes, preprocess, source
+from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.toolchain.tokens import spell, split, words_of
-from cudabench.userkernel import constants, host_launch, pointers, rows, tensor_maps, textures
+from cudabench.userkernel import (
+    constants,
+    host_launch,
+    launching,
+    orders,
+    pointers,
+    rows,
+    tensor_maps,
+    textures,
+)
 from cudabench.userkernel.accessors import accessor_of
+from cudabench.userkernel.arguments import check_taken
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.host_launch import HostLaunch
-from cudabench.userkernel.reach import Reach, is_offsets
+from cudabench.userkernel.instances import instance
+from cudabench.userkernel.problem import dimensions
+from cudabench.userkernel.reach import RANDOM_BELOW, Reach
 from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.strides import strides
 from cudabench.userkernel.type_names import aliases_of
+from cudabench.userkernel.values import CONSTANTS
 
-ELEMENTS = "1048576"
-CHECKED = "10007"  # of `check`: arrays end within a block, where faults are
-SIDES = {2: "256", 3: "64"}  # of a problem with so many dimensions, or more
-SMALLER = ("2048", "512", "256", "64", "16")  # where a thread would loop, or an array reach, too far
+ELEMENTS = 1 << 20
+CHECKED = 10007  # of `check`: arrays end within a block, where faults are
+SIDES = {2: 256, 3: 64, 6: 16}  # of a problem with so many dimensions, or more
+SMALLER = (2048, 512, 256, 64, 16, 4)  # where a thread would loop, or an array reach, too far
 MOST_TRIPS, MOST_REACHED = 1 << 11, 1 << 24
+MOST_HELD = 1 << 26  # elements of an array of which no index says more
+MOST_TURNS = 1 << 26  # of loops, by all threads together: a minute in the simulator
 MOST_OF_A_BLOCK = 1024
-TOGETHER = "32"  # blocks that wait for each other
 LEAST_PASSED_ON = 64  # elements of an array that a function is given, which may index it anyhow
 FEW_THREADS, FEW_THREADS_SIDE = 64, 16384  # a host's launch of so few takes as long as the problem has elements
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
@@ -43,8 +57,32 @@ _GUESSES = (
 )
 _FLAGS = re.compile(
     r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps?|turns|level|axis|pad(?:ding)?|stride|"
-    r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?|^[spd]\d)$"
+    r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?)$"
 )
+_TAPS = re.compile(r"[spd]\d")  # strides, paddings and dilations
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A part of a line that nothing in the file says: an option and its text.
+
+    kind: "number", "launch", and of an array "size" or "indices", whole numbers that the kernel reads.
+    """
+
+    option: str
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command line by its words, and which of its parts are guesses."""
+
+    words: tuple[str, ...]
+    guesses: tuple[Guess, ...]
+
+    def __str__(self) -> str:
+        return " ".join(map(shlex.quote, self.words))
 
 
 @dataclass(frozen=True)
@@ -61,149 +99,318 @@ class Example:
         return example_line(self.request, self.file, self.kernel, self.aliases, self.command)
 
 
-def instance(kernel: KernelSource, file: SourceFile, launch: HostLaunch | None = None) -> str:
-    """Return an instance of a template that the file itself names, else one of defaults, floats and 32."""
-    name, places = kernel.qualified_name, len(kernel.template_parameters)
-    last = name.rpartition("::")[2]
-    named = [list(launch.template)] if launch and launch.template else []
-    named += [
-        [word.strip() for word in match[1].split(",")]
-        for match in re.finditer(rf"\b{last}\s*<([\w\s,:]+)>\s*(?:<\s*<\s*<|\()", file.text)
-    ]
-    variadic = any(one.type.endswith("...") for one in kernel.template_parameters)
-    chosen = [one.default or _likely(one, kernel, file.text) for one in kernel.template_parameters]
-    for words in named:
-        known = [bool(re.fullmatch(r"true|false|-?\d+", word) or source.numpy_dtype(word)) for word in words]
-        if (len(words) == places or (variadic and len(words) >= places)) and all(known):
-            return f"{name}<{', '.join(words)}>"
-        if len(words) == places and any(known):  # in a function that is a template itself
-            chosen = [word if sure else one for word, sure, one in zip(words, known, chosen, strict=True)]
-            break
-    return f"{name}<{', '.join(chosen)}>"
-
-
-def _likely(parameter: TemplateParameter, kernel: KernelSource, text: str) -> str:
-    """Return what a template may be given for a parameter: for a type that the kernel calls, a functor of the file."""
-    own = re.escape(parameter.name or "")
-    space = kernel.qualified_name.rpartition("::")[0]
-    if own and parameter.type in ("typename", "class"):
-        member = re.search(rf"\b{own}\s*::\s*(\w+)\s*\(", kernel.text)
-        called = rf"\b{member[1]}" if member else r"\boperator\s*\(\s*\)"
-        if member or re.search(rf"\b{own}\s*(?:\(\s*\)|\{{\s*\}})\s*\(", kernel.text):
-            call = re.search(rf"\b{own}\s*(?:\(\s*\)|\{{\s*\}})\s*\(([^;]*)\)\s*;", kernel.text)
-            wanted = len(split(words_of(call[1]), ",")) if call else 0
-            body = rf"\b(?:struct|class)\s+(\w+)\s*\{{[^{{}}]*{called}\s*\(([^()]*)\)"
-            for functor, taken in re.findall(body, text):
-                if not wanted or len(split(words_of(taken), ",")) == wanted:
-                    return f"{space}::{functor}" if space else functor
-    return likely_argument(parameter.type, text)
-
-
 def example_line(
     request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str], command: str = "run"
 ) -> str:
-    """Return a whole command line for a kernel.
+    """Return a whole command line for a kernel."""
+    return str(line_for(request, file, kernel, aliases, command))
+
+
+def line_for(
+    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str], command: str = "run"
+) -> Line:
+    """Return a whole command line for a kernel, with what in it is a guess.
 
     It launches as the file's own host code does, as far as that can be read. Where it cannot, whole numbers that are no
     flags are the problem's extents, arrays hold their product, and a kernel that asks for threadIdx.y is launched in
     two dimensions.
     """
     request, file, kernel, aliases = _with_headers_nearby(request, file, kernel, aliases)
+    ragged = command == "check"
     name = kernel.expression or kernel.qualified_name
     extents = _extents(kernel, file.text, aliases)
-    side = SIDES.get(min(_dimensions(kernel, extents), 3), CHECKED if command == "check" else ELEMENTS)
-    launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
     if kernel.template_parameters and "<" not in name:
-        name = instance(kernel, file, launch)
+        side = _first_side(kernel, extents, None, ragged)
+        launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, side), aliases)
+        name = instance(kernel, file, launch, aliases)
         kernel = source.find(file, name)
         extents = _extents(kernel, file.text, aliases)
     elif kernel.overloaded and "(" not in name:
         name += types_listed(kernel.parameters)
     unknown = _unknown_types(kernel, file.text, aliases)
-    aliases = {**aliases, **unknown}
     if unknown:
+        aliases = {**aliases, **unknown}
         extents = _extents(kernel, file.text, aliases)
-        side = SIDES.get(min(_dimensions(kernel, extents), 3), CHECKED if command == "check" else ELEMENTS)
-        launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
-    if launch and launch.block and math.prod(launch.block) > MOST_OF_A_BLOCK:  # a thread for each element of a block
-        side = SIDES[2]
-    elif _rows(kernel.text, extents) == "1" and int(side) > int(SMALLER[0]):
-        side = SMALLER[0]
+    check_taken(kernel, file.text, aliases)
+    asked = _asked(request, file, kernel, aliases, extents, ragged)
+    sizes, extents = asked.sizes, asked.extents
     given = dict(text.partition("=")[::2] for text in request.arguments)
-    sides = [side, *(one for one in SMALLER if int(one) < int(side))]
-    for side in sides:
-        launch = host_launch.find(file.text, kernel, dict.fromkeys(extents, int(side)), aliases, command == "check")
-        values = dict.fromkeys(extents, side)
-        for at, one in enumerate(kernel.parameters):
-            own = one.name or f"arg{at}"
-            values |= {own: text} if (text := _number(at, one, launch, aliases)) else {}
-        values |= {own: text for own, text in given.items() if own in extents}
-        reach = _reach(kernel, file.text, values, _block(request, kernel, extents, launch, file.text))
-        reached = (reach.elements(one.name) for one in kernel.parameters if one.pointer and one.name)
-        if reach.trips() <= MOST_TRIPS and max(reached, default=0) <= MOST_REACHED:
-            break  # no thread loops for long, and no array is the square of many
-    sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
-    extents = [own for own in extents if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
-    threads = math.prod(launch.grid) * math.prod(launch.block) if launch and launch.grid and launch.block else 0
-    words = []
-    outputs = _outputs(kernel)
+    words: list[str] = []
+    guesses: list[Guess] = []
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
+        guessed = "" if at in asked.sure and (own not in extents or not ragged) else "number"
         if parameter.type == tensor_maps.TYPE:
             value = tensor_maps.EXAMPLE
         elif parameter.pointer:
-            start = "zeros" if own in outputs else "random"
-            by_rows = rows.of_pointers(parameter)
-            if by_rows:
-                parameter = rows.row_of(parameter)
-            many = _elements(parameter, file.text, aliases)
-            like = pointers.like(parameter, aliases)
-            nbytes = launch.nbytes.get(at) if launch else None
-            offsets = np.dtype(like).kind in "iu" if like != "bfloat16" else False
-            offsets = offsets and is_offsets(kernel.text, own)
-            if nbytes and nbytes >= _itemsize(like):
-                shape = _named(nbytes // _itemsize(like), sizes)
-            else:
-                shape = _shape(many * _spread(kernel.text, own), extents, sizes, threads, int(side))
-                least = max(many * reach.elements(own), LEAST_PASSED_ON if _passed_on(kernel.text, own) else 0)
-                if least > _count(shape, sizes):
-                    shape = _named(least, sizes)
-                elif offsets:
-                    shape += "+1"
-            if offsets:
-                start = "i0"  # rows of one element each
-            if by_rows:
-                shape = ",".join(_sides(kernel.text, own, extents))
-            value = f"{like}[{shape}]:{start}"
+            value, guessed = _array(at, parameter, kernel, file, aliases, extents, asked)
         elif parameter.type == textures.TYPE:
             value = textures.example(own, kernel.text, aliases)
         elif accessor := accessor_of(parameter.type, file.text, aliases):
             value = accessor.example(pointers.like(accessor.parameter(own), aliases))
         else:
-            layout = layout_of(parameter.type, file.text, aliases)
-            whole = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"
-            value = values.get(own, "") or (whole if _whole(parameter, aliases) else "")
-            if 0 < threads <= FEW_THREADS and own in extents and value.isdigit():
-                value = str(min(int(value), FEW_THREADS_SIDE))
-            value = value or (layout.example() if layout else "2.5")
+            value = _plain(own, parameter, file, aliases, extents, asked)
         words += ["--arg", f"{own}={given.get(own, value)}"]
+        if guessed and own not in given:
+            guesses.append(Guess("--arg", words[-1], guessed))
     words += [word for text in request.expect for word in ("--expect", text)]
     set_ = {text.partition("=")[0].strip() for text in request.constants}
+    launch = asked.launch
     for constant in constants.unset(file, kernel, ()):
         if constant not in set_:
             host = _spelt(launch.constants.get(constant) if launch else None)
             words += ["--const", f"{constant}={constants.like(constant, file, aliases, host)}"]
+            if not host:
+                guesses.append(Guess("--const", words[-1], "number"))
     words += [word for text in request.constants for word in ("--const", text)]
-    geometry = _launch(request, kernel, extents, "*".join(extents[:3]) or side, launch, sizes, file.text)
+    grid, block = launching.geometry(request, kernel, extents, asked.side, launch, sizes, file.text)
+    for option, text, known in zip(
+        ("--grid", "--block"), (grid, block), launching.said(request, kernel, launch), strict=True
+    ):
+        if not known:
+            guesses.append(Guess(option, text, "launch"))
+    launched = ["--grid", grid, "--block", block]
     if request.shared is None and launch and launch.shared:
-        geometry += ["--shared", str(launch.shared)]
-    elif request.shared is None and _dynamic_shared(kernel, file.text):
-        geometry += ["--shared", SHARED_BYTES]
+        launched += ["--shared", str(launch.shared)]
+    elif request.shared is None and launching.dynamic_shared(kernel, file.text):
+        launched += ["--shared", SHARED_BYTES]
+        guesses.append(Guess("--shared", SHARED_BYTES, "launch"))
     defines = [f"{macro}={value}" if value else macro for macro, value in request.defines.items()]
     defines += [f"{ctype}={meant}" for ctype, meant in unknown.items()]
     options = [word for folder in request.include for word in ("-I", str(folder))]
     options += [word for define in defines for word in ("-D", define)]
-    return " ".join(map(shlex.quote, ["cudabench", command, file.path, "--kernel", name, *options, *geometry, *words]))
+    return Line(("cudabench", command, file.path, "--kernel", name, *options, *launched, *words), tuple(guesses))
+
+
+# How large a problem is ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A problem of a size that a first look can take.
+
+    `extents` are of arrays, `values` the numbers by their parameters, `sizes` those of them that are whole, `starts`
+    how arrays of whole numbers start, `sure` the parameters' places whose numbers host code gives whatever the
+    problem's extents are.
+    """
+
+    side: int
+    launch: HostLaunch | None
+    extents: list[str]
+    values: Mapping[str, str]
+    sizes: Mapping[str, int]
+    starts: Mapping[str, str]
+    reach: Reach
+    sure: frozenset[int]
+
+    @property
+    def threads(self) -> int:
+        """The threads of the host's launch, 0 where it is not known."""
+        launch = self.launch
+        return math.prod(launch.grid) * math.prod(launch.block) if launch and launch.grid and launch.block else 0
+
+
+def _first_side(kernel: KernelSource, extents: Sequence[str], launch: HostLaunch | None, ragged: bool) -> int:
+    """Return how large an extent is to be, before loops and arrays are looked at."""
+    dimensions = launching.dimensions_of(kernel, extents)
+    side = next((SIDES[least] for least in sorted(SIDES, reverse=True) if dimensions >= least), 0)
+    side = side or (CHECKED if ragged else ELEMENTS)
+    if launch and launch.block and math.prod(launch.block) > MOST_OF_A_BLOCK:  # a thread for each element of a block
+        return SIDES[2]
+    if launching.blocks_of_rows(kernel.text, extents) == "1":
+        return min(side, SMALLER[0])
+    return side
+
+
+def _asked(
+    request: UserRequest,
+    file: SourceFile,
+    kernel: KernelSource,
+    aliases: Mapping[str, str],
+    extents: Sequence[str],
+    ragged: bool,
+) -> _Asked:
+    """Return the largest problem for which no thread loops for long and no array reaches too far."""
+
+    def find(side: int, **others: int) -> HostLaunch | None:
+        return host_launch.find(file.text, kernel, {**_extended(extents, side), **others}, aliases, ragged)
+
+    given = dict(text.partition("=")[::2] for text in request.arguments)
+    said = host_launch.find(file.text, kernel, {}, aliases)
+    sure = frozenset(said.numbers if said else ())
+    starts = orders.starts(kernel, aliases)
+    numbers = [one.name for one in kernel.parameters if _whole(one, aliases)]
+    steps = strides(numbers, 1)
+    extents = [own for own in extents if own not in steps]
+    own_sides = [own for own in extents if not _is_product(own, extents)]
+    first = _first_side(kernel, own_sides, find(_first_side(kernel, own_sides, None, ragged)), ragged)
+    for side in (first, *(one for one in SMALLER if one < first)):
+        values = {own: str(value) for own, value in {**_extended(extents, side), **strides(numbers, side)}.items()}
+        launch = find(side)
+        if launch and launch.block and math.prod(launch.block) == 1 < side and len(extents) > 1:
+            # A block of one thread, for its extents divide each other: let one be 1.
+            for own in extents:
+                other = find(side, **{own: 1})
+                if other and other.block and 1 < math.prod(other.block) <= MOST_OF_A_BLOCK:
+                    launch = other
+                    values[own] = "1"
+                    break
+        for at, one in enumerate(kernel.parameters):
+            own = one.name or f"arg{at}"
+            values |= {own: text} if (text := _number(at, one, launch, aliases)) else {}
+        values |= {own: text for own, text in given.items() if own in extents}
+        sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
+        within = [own for own in own_sides if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
+        reach = _reach(request, kernel, file, aliases, within, side, launch, sizes, starts)
+        asked = _Asked(side, launch, within, values, sizes, starts, reach, sure)
+        reached = (reach.elements(one.name) for one in kernel.parameters if one.pointer and one.name)
+        threads = math.prod(reach.grid) * math.prod(reach.block)
+        looped = reach.trips()
+        steps_fit = all(value <= MOST_REACHED for value in strides(numbers, side).values())
+        if (
+            steps_fit
+            and looped <= MOST_TRIPS
+            and threads * looped <= MOST_TURNS
+            and max(reached, default=0) <= MOST_REACHED
+        ):
+            break
+    return asked
+
+
+def _extended(extents: Sequence[str], side: int) -> dict[str, int]:
+    """Return a size for each extent; one that is called after others, such as `rows_columns`, is their product."""
+    return {
+        own: side ** len(own.split("_")) if _is_product(own, extents) and not _is_padded(own, extents) else side
+        for own in extents
+    }
+
+
+def _is_product(own: str, extents: Sequence[str]) -> bool:
+    """Return whether an extent is called after others, as the product of them or one with padding."""
+    parts = own.split("_")
+    return (len(parts) > 1 and all(part in extents for part in parts)) or _is_padded(own, extents)
+
+
+def _is_padded(own: str, names: Sequence[str]) -> bool:
+    """Return whether a name is another's with padding, such as `columns_pad`."""
+    other, _, ending = own.rpartition("_")
+    return other in names and ending in ("pad", "padded")
+
+
+def _reach(
+    request: UserRequest,
+    kernel: KernelSource,
+    file: SourceFile,
+    aliases: Mapping[str, str],
+    extents: Sequence[str],
+    side: int,
+    launch: HostLaunch | None,
+    sizes: Mapping[str, int],
+    starts: Mapping[str, str],
+) -> Reach:
+    """Return how far the arrays of an instance of a kernel are reached with numbers of its parameters."""
+    numbers = {own: int(value) for own, value in launching.templates_of(kernel).items() if value.isdigit()} | {**sizes}
+    for one in kernel.parameters:
+        layout = None if one.pointer or not one.name else layout_of(one.type, file.text, aliases)
+        if layout and layout.members and not layout.vector:
+            numbers |= {f"{one.name}.{member}": 1 for member, _, inner in layout.members if inner.dtype}
+    texts = launching.geometry(request, kernel, extents, side, launch, sizes, file.text)
+    grid, block = (_sides_of(text, sizes) for text in texts)
+    most = _count(_shape(1, extents, sizes, 0, side), sizes)
+    below = _below(extents, sizes)
+    held = {one.name: below - 1 for one in kernel.parameters if one.pointer and _is_whole(one, aliases)}
+    held |= {own: most - (start != "i0") for own, start in starts.items()}  # offsets are one more
+    return Reach(kernel.text, file.text, numbers, block, grid, partial(_nbytes, aliases=aliases), held)
+
+
+def _sides_of(text: str, sizes: Mapping[str, int]) -> Sequence[int]:
+    """Return a grid or a block in numbers, () where it names what is not known."""
+    try:
+        return dimensions(text, "--grid", {**CONSTANTS, **sizes})
+    except UsageError:
+        return ()
+
+
+def _nbytes(ctype: str, aliases: Mapping[str, str]) -> int | None:
+    """Return the bytes of a type's name."""
+    dtype = source.numpy_dtype(ctype, aliases)
+    if dtype:
+        return _itemsize(dtype)
+    vector = source.vector_type(ctype, aliases)
+    return np.dtype(vector[0]).itemsize * vector[1] if vector else None
+
+
+# What an argument is given -------------------------------------------------------------------------------------------
+
+
+def _array(
+    at: int,
+    parameter: Parameter,
+    kernel: KernelSource,
+    file: SourceFile,
+    aliases: Mapping[str, str],
+    extents: Sequence[str],
+    asked: _Asked,
+) -> tuple[str, str]:
+    """Return an array as --arg writes it, and what in it is guessed."""
+    own, sizes = parameter.name or f"arg{at}", asked.sizes
+    start = asked.starts.get(own, "zeros" if own in _outputs(kernel) else "random")
+    by_rows = rows.of_pointers(parameter)
+    if by_rows:
+        parameter = rows.row_of(parameter)
+    many = _elements(parameter, file.text, aliases)
+    like = pointers.like(parameter, aliases)
+    width = _itemsize(like)
+    nbytes = asked.launch.nbytes.get(at) if asked.launch else None
+    if nbytes and nbytes >= width:
+        shape = launching.by_name(nbytes // width, sizes)
+    else:
+        shape = _shape(many * _spread(kernel.text, own), extents, sizes, asked.threads, asked.side)
+        reached = asked.reach.elements(own, many * width)
+        least = max(many * reached, LEAST_PASSED_ON if _passed_on(kernel.text, own) else 0)
+        if least > _count(shape, sizes):
+            shape = launching.by_name(least, sizes)
+        elif start == "i0":
+            shape += "+1"
+    whole_numbers = _is_whole(parameter, aliases) and start != "zeros"
+    below = _below(extents, sizes)
+    if whole_numbers and start == "random" and below < RANDOM_BELOW:
+        start = f"integers(1,{below})"  # as indices and lengths of a small problem are
+    guessed = "indices" if whole_numbers else "" if nbytes else "size"
+    if by_rows:
+        sides = _sides(kernel.text, own, extents)
+        while math.prod(sizes.get(one, 1) for one in sides) > MOST_HELD:
+            sides[max(range(2), key=lambda at: sizes.get(sides[at], 1))] = str(SMALLER[-2])
+        shape = ",".join(sides)
+    return f"{like}[{shape}]:{start}", guessed
+
+
+def _is_whole(parameter: Parameter, aliases: Mapping[str, str]) -> bool:
+    """Return whether an array is one of whole numbers that can be indices."""
+    like = pointers.like(parameter, aliases)
+    return like != "bfloat16" and np.dtype(like).kind in "iu"
+
+
+def _below(extents: Sequence[str], sizes: Mapping[str, int]) -> int:
+    """Return what whole numbers in arrays are below: the least extent, or what random ones are below anyhow."""
+    return max(2, min([RANDOM_BELOW, *(sizes[own] for own in extents if own in sizes)]))
+
+
+def _plain(
+    own: str,
+    parameter: Parameter,
+    file: SourceFile,
+    aliases: Mapping[str, str],
+    extents: Sequence[str],
+    asked: _Asked,
+) -> str:
+    """Return a number, a vector or a struct as --arg writes it."""
+    layout = layout_of(parameter.type, file.text, aliases)
+    zero = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"
+    value = asked.values.get(own, "") or (zero if _whole(parameter, aliases) else "")
+    if 0 < asked.threads <= FEW_THREADS and own in extents and value.isdigit():
+        value = str(min(int(value), FEW_THREADS_SIDE))
+    return value or (layout.example() if layout else "2.5")
 
 
 def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> dict[str, str]:
@@ -228,29 +435,58 @@ def _extents(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> lis
         p.name
         for p in kernel.parameters
         if _whole(p, aliases)
-        and not _FLAGS.search(p.name.lower())
+        and (
+            not (_FLAGS.search(p.name.lower()) or _TAPS.fullmatch(p.name))
+            or _is_padded(p.name, [one.name for one in kernel.parameters])
+        )
         and not re.search(
             rf"\benum\s+(?:class\s+|struct\s+)?{p.type}\b|\benum\b[^;{{}}]*{{[^{{}}]*}}\s*{p.type}\b", text
         )
     ]
 
 
+def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] | None:
+    """Return a request with the folders of headers that lie around its file and that no -I names, and the file as the
+    compiler then reads it; None where there are none. A macro that hides all of the file's kernels is defined."""
+    written = source.read(request.file)
+    folders = includes.lacking(written.text, request.file, request.include)
+    hiding = _hiding(written.text, request)
+    if not folders and not hiding:
+        return None
+    wider = replace(request, include=(*request.include, *folders), defines={**request.defines, **hiding})
+    return wider, source.preprocessed(written, wider.defines, wider.include)
+
+
+def _hiding(text: str, request: UserRequest) -> dict[str, str]:
+    """Return the macros without which a preprocessor leaves no kernel of a file: `#ifdef USE_CUDA` around them all."""
+    places = [match.start() for match in re.finditer(r"\b__global__\b", text)]
+    expanded = preprocess.expand(text, request.file, request.defines, request.include)
+    if not places or expanded is None or "__global__" in expanded:
+        return {}
+    opened: list[str] = []
+    for match in re.finditer(r"^[ \t]*#[ \t]*(if|endif|else|elif)(\w*)[ \t]*([^\n]*)", text[: places[0]], re.M):
+        if match[1] == "if":
+            named = re.match(r"\(?\s*(?:defined\s*\(?\s*)?([^\W\d]\w*)\s*\)*\s*$", match[3].split("//")[0].strip())
+            opened.append(named[1] if named and match[2] in ("", "def") else "")
+        elif match[1] == "endif" and opened:
+            opened.pop()
+    return {name: "1" for name in opened if name and not name.startswith("__") and name not in request.defines}
+
+
 def _with_headers_nearby(
     request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]
 ) -> tuple[UserRequest, SourceFile, KernelSource, Mapping[str, str]]:
-    """Return the same with the folders of headers that lie around the file and that no -I names yet."""
-    written = source.read(request.file)
-    folders = includes.lacking(written.text, request.file, request.include)
-    if not folders:
+    """Return the same as `with_headers_nearby` leaves it."""
+    found = with_headers_nearby(request)
+    if found is None:
         return request, file, kernel, aliases
-    wider = replace(request, include=(*request.include, *folders))
-    file = source.preprocessed(written, request.defines, wider.include)
-    wide = aliases_of(file, request.defines, wider.include)
+    wider, file = found
+    wide = aliases_of(file, wider.defines, wider.include)
     same = (one for one in file.kernels if types_of(one.parameters) == types_of(kernel.parameters))
-    found = next((one for one in same if one.qualified_name == kernel.qualified_name), None)
-    if found is None or kernel.expression != kernel.qualified_name:
+    own = next((one for one in same if one.qualified_name == kernel.qualified_name), None)
+    if own is None or kernel.expression != kernel.qualified_name:
         return wider, file, kernel, wide
-    return wider, file, source.resolved(found, wide), wide
+    return wider, file, source.resolved(own, wide), wide
 
 
 def _number(at: int, parameter: Parameter, launch: HostLaunch | None, aliases: Mapping[str, str]) -> str:
@@ -293,42 +529,21 @@ def _passed_on(text: str, name: str) -> bool:
     return bool(re.search(rf"[(,]\s*{name}\s*[,)]", text.partition("{")[2]))
 
 
-def _reach(kernel: KernelSource, text: str, values: Mapping[str, str], block: Sequence[int]) -> Reach:
-    """Return how far the arrays of an instance of a kernel are reached with values of its parameters."""
-    sizes = {own: int(value) for own, value in {**_templates(kernel), **values}.items() if value.isdigit()}
-    return Reach(kernel.text, text, sizes, block)
-
-
 def _count(shape: str, sizes: Mapping[str, int]) -> int:
     """Return the elements of a shape as this module writes them."""
     return math.prod(int(word) if word.isdigit() else sizes.get(word, 1) for word in shape.split("*"))
 
 
-def _named(count: int, sizes: Mapping[str, int]) -> str:
-    """Return a number by the arguments that it is, or is the product of."""
-    large = {name: value for name, value in sizes.items() if value > 1}
-    for name, value in large.items():
-        if value == count:
-            return name
-    pairs = sorted(product(large.items(), repeat=2), key=lambda pair: pair[0][0] == pair[1][0])  # squares last
-    for (first, one), (second, two) in pairs:
-        if one * two == count:
-            return f"{first}*{second}"
-    for name, value in large.items():
-        if value >= 64 and count % value == 0 and count // value <= 16:
-            return f"{count // value}*{name}"
-    for (first, one), (second, two) in pairs:
-        if (one + 1) * two == count:
-            return f"({first}+1)*{second}"
-    return next((f"{name}+1" for name, value in large.items() if value + 1 == count), str(count))
-
-
 def _shape(many: int, extents: Sequence[str], sizes: Mapping[str, int], threads: int, side: int) -> str:
     """Return the shape of an array that host code does not show: the extents' product, or an element a thread."""
-    product = math.prod(sizes.get(name, side) for name in extents[:3])
-    if extents and product >= threads:
-        return f"{many}*{'*'.join(extents[:3])}" if many > 1 else "*".join(extents[:3])
-    return _named(many * (threads or side), sizes)
+    taken = [
+        name
+        for at, name in enumerate(extents[:3])
+        if math.prod(sizes.get(one, side) for one in extents[: at + 1]) <= MOST_HELD
+    ]
+    if taken and math.prod(sizes.get(name, side) for name in taken) >= threads:
+        return f"{many}*{'*'.join(taken)}" if many > 1 else "*".join(taken)
+    return launching.by_name(many * (threads or side), sizes)
 
 
 def _sides(text: str, name: str, extents: Sequence[str]) -> list[str]:
@@ -338,125 +553,12 @@ def _sides(text: str, name: str, extents: Sequence[str]) -> list[str]:
     for at in range(2):
         bound = used and re.search(rf"\b{used[at + 1]}\s*<=?\s*(\w+)", text)
         known = bound[1] if bound and (bound[1] in extents or bound[1].isdigit()) else ""
-        sides.append(known or ([*extents[at:], *extents[-1:]] or [SIDES[2]])[0])
+        sides.append(known or ([*extents[at:], *extents[-1:]] or [str(SIDES[2])])[0])
     return sides
 
 
 def _itemsize(like: str) -> int:
     return 2 if like == "bfloat16" else np.dtype(like).itemsize
-
-
-def _launch(
-    request: UserRequest,
-    kernel: KernelSource,
-    extents: Sequence[str],
-    count: str,
-    launch: HostLaunch | None,
-    sizes: Mapping[str, int],
-    text: str,
-) -> list[str]:
-    """Return --grid and --block."""
-    deep, wide = (_axes(kernel.text, names) for names in ("threadIdx", "threadIdx|blockIdx"))
-    # `(blockIdx.x + blockIdx.y * gridDim.x) * blockDim.x + threadIdx.x` counts blocks in one row, however they lie.
-    if deep == 1 and re.search(r"\bgridDim\s*\.\s*x\b", kernel.text):
-        wide = 1
-    own = _block(request, kernel, extents, launch, text)
-    block = own + [1] * (wide - len(own)) if launch and launch.block else own
-    if re.search(r"\bthis_grid\s*\(|\bgrid_group\b", kernel.text):
-        grid = TOGETHER  # all of them must run at once
-    elif launch and launch.grid and launch.block:
-        grid = _grid(launch.grid, block, sizes)
-    elif rows_ := _rows(kernel.text, extents) if wide == deep == 1 else "":
-        grid = rows_
-    elif wide > 1 and _dimensions(kernel, extents) >= wide:
-        sides = [*block, 1, 1]
-        every = extents[:wide] if len(extents) > 1 else [*extents] * wide
-        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(every, sides, strict=False))
-    else:
-        grid = f"cdiv({count},{block[0]})"
-    return ["--grid", request.grid or grid, "--block", request.block or ",".join(map(str, own))]
-
-
-def _block(
-    request: UserRequest, kernel: KernelSource, extents: Sequence[str], launch: HostLaunch | None, text: str
-) -> list[int]:
-    """Return the threads of a block along its axes: as the host launches, or as the kernel has room for."""
-    if request.block and all(side.isdigit() for side in request.block.split(",")):
-        return [int(side) for side in request.block.split(",")]
-    own = list(launch.block) if launch and launch.block else []
-    if own:
-        while own[-1:] == [1] and len(own) > 1:
-            own.pop()
-        return own
-    deep = _axes(kernel.text, "threadIdx")
-    block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if _dimensions(kernel, extents) >= deep else 1]
-    room = _shared_room(kernel.text, text) if block == [256] else None
-    bound = re.search(r"\b__launch_bounds__\s*\(\s*(\w+)", kernel.text)
-    most = _templates(kernel).get(bound[1], bound[1]) if bound else ""
-    if most.isdigit() and math.prod(block) > int(most) > 0:
-        room = min(room or int(most), int(most))
-    return [room] if room else block
-
-
-def _templates(kernel: KernelSource) -> dict[str, str]:
-    """Return what an instance of a template is given, by the names of its parameters."""
-    words = split(words_of(kernel.expression.partition("<")[2].rpartition(">")[0]), ",")
-    return {one.name: spell(part) for one, part in zip(kernel.template_parameters, words, strict=False)}
-
-
-def _rows(text: str, extents: Sequence[str]) -> str:
-    """Return the extent that a kernel takes a block each for, '' for one that takes a thread for each element."""
-    if not re.search(r"\bblockIdx\s*\.\s*x\b", text) or re.search(
-        r"\bblockIdx\s*\.\s*x\s*\)?\s*\*\s*\(?\s*(?:blockDim\b|\w+\s*\)?\s*\+\s*threadIdx)|\bblockDim\s*\.\s*x\s*\*",
-        text,
-    ):
-        return ""
-    own = ["blockIdx\\s*\\.\\s*x", *re.findall(r"\b(\w+)\s*=\s*blockIdx\s*\.\s*x\s*;", text)]
-    block = "|".join(own)
-    guarded = [one for one in extents if re.search(rf"\b(?:{block})\s*(?:<|>=)\s*{one}\b", text)]
-    lengths = [one for one in extents if re.search(rf"\b(?:{block})\s*\*\s*{one}\b|\b{one}\s*\*\s*(?:{block})\b", text)]
-    if lengths == list(extents):
-        return "1"
-    return (guarded or ([one for one in extents if one not in lengths] if lengths else []) or [""])[0]
-
-
-def _dimensions(kernel: KernelSource, extents: Sequence[str]) -> int:
-    """Return how many dimensions a problem has: its extents, or the threads' axes where one extent is all sides."""
-    return len(extents) if len(extents) != 1 else max(1, _axes(kernel.text, "threadIdx"))
-
-
-def _shared_room(kernel: str, text: str) -> int | None:
-    """Return the threads for which a kernel's shared arrays that it indexes by threadIdx.x alone have room."""
-    own = {"threadIdx.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\s*\.\s*x\s*[;,]", kernel)}
-    index = "|".join(re.escape(one) for one in own)
-    sizes = []
-    for name, size in re.findall(r"__shared__\s+(?:volatile\s+)?[\w:]+\s+(\w+)\s*\[\s*(\w+)\s*\]", kernel):
-        known = re.search(rf"(?:#\s*define\s+{size}\s+|\b{size}\s*=\s*)\(?\s*(\d+)\b", text)
-        count = size if size.isdigit() else known[1] if known else ""
-        if count and re.search(rf"\b{name}\s*\[\s*(?:{index})\s*\]", kernel):
-            sizes.append(int(count))
-    return next((least for least in sorted(sizes) if 32 <= least <= 1024), None)
-
-
-def _axes(text: str, names: str) -> int:
-    """Return how many axes of these a kernel asks for."""
-    used = [axis for axis in "xyz" if re.search(rf"\b(?:{names})\s*\.\s*{axis}\b", text)]
-    return {"z": 3, "y": 2}.get(used[-1] if used else "x", 1)
-
-
-def _grid(grid: Sequence[int], block: Sequence[int], sizes: Mapping[str, int]) -> str:
-    """Return a grid in numbers, or by the one argument that it covers."""
-    if grid[1] == grid[2] == 1:
-        covered = [name for name, value in sizes.items() if value > 1 and -(-value // block[0]) == grid[0] > 1]
-        return f"cdiv({covered[0]},{block[0]})" if len(covered) == 1 else str(grid[0])
-    return ",".join(map(str, grid[: 3 if grid[2] > 1 else 2]))
-
-
-def _dynamic_shared(kernel: KernelSource, text: str) -> bool:
-    names = re.findall(
-        r"\bextern\s+__shared__\s+[^;\[\]]*?(\w+)\s*\[\s*\]|\b__shared__\s+extern\s+[^;\[\]]*?(\w+)\s*\[", text
-    )
-    return any(re.search(rf"\b{name}\b", kernel.text) for pair in names for name in pair if name)
 
 
 def _elements(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> int:

@@ -11,16 +11,20 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from cudabench.toolchain.c_types import SPECIFIERS, canonical, numpy_dtype, vector_type
 from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.tokens import Scan, Token, closing_angle, closing_bracket, opens_scope, spell, split
+from cudabench.userkernel.callers import Callers
 
 MOST_THREADS = 1 << 20  # of a launch that a message suggests: some seconds in the simulator
 MOST_BYTES = 1 << 30  # of an array
+_SPARE = (64, 16, 4)  # of a side of a launch that hangs on what only callers know: the largest that is not too large
 _DEPTH = 40  # of names that lead to names
 _LOOKS = 1000  # at names of one launch: each may be set in several places, whose names may too
 _ALLOCATORS = frozenset(["cudaMalloc", "cudaMallocManaged", "cudaMallocAsync", "cudaMallocHost", "cudaHostAlloc"])
+_WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (16, 32, 64))
 _NAME = re.compile(r"[^\W\d]\w*")
 
 Number = int | float
@@ -35,7 +39,8 @@ class Unknown(Exception):
 class HostLaunch:
     """One launch: `template` holds the template's arguments, `numbers` those of the kernel's parameters that are
     numbers, `nbytes` the arrays' sizes, each by the parameter's place, `constants` what was copied to `__constant__`
-    variables before; what could not be read is absent."""
+    variables before; what could not be read is absent. `spare`: whether grid and block hang on what only callers
+    know."""
 
     template: tuple[str, ...] = ()
     grid: tuple[int, int, int] | None = None
@@ -44,6 +49,7 @@ class HostLaunch:
     numbers: Mapping[int, Number] = field(default_factory=dict)
     nbytes: Mapping[int, int] = field(default_factory=dict)
     constants: Mapping[str, Number] = field(default_factory=dict)
+    spare: bool = False
 
 
 def find(
@@ -58,13 +64,19 @@ def find(
     by_name = re.search(rf"\b{re.escape(kernel.name)}\b[^;{{}}]*?<\s*<\s*<", text)
     if not by_name and not re.search(rf"\b{re.escape(kernel.name)}\s*[<;,)][^;{{}}]*[;,}}]", text[kernel.end :]):
         return None
-    host = _Host(Scan(text), aliases)
+    host = host_of(text, tuple(aliases.items()))
     best: HostLaunch | None = None
     for at in host.launches(kernel.name) or host.launches_by_pointer(len(kernel.parameters)):
         launch = host.read(at, kernel, assumed, ragged)
         if launch and (best is None or _known(launch) > _known(best)):
             best = launch
     return best
+
+
+@lru_cache(maxsize=4)  # a line is found in several looks at one text
+def host_of(text: str, aliases: tuple[tuple[str, str], ...]) -> Host:
+    """Return the host code of a text."""
+    return Host(Scan(text), dict(aliases))
 
 
 def _known(launch: HostLaunch) -> int:
@@ -81,7 +93,7 @@ class _Site:
     visible: tuple[int, int]  # the tokens of its function up to it
 
 
-class _Host:
+class Host:
     """The host code of a text."""
 
     def __init__(self, scan: Scan, aliases: Mapping[str, str]) -> None:
@@ -92,6 +104,7 @@ class _Host:
         self.bodies: list[tuple[int, int]] = []
         self.outside: list[int] = []  # the tokens at namespace scope
         self._survey(scan)
+        self.callers = Callers(scan.text, self.words, self.bodies, self.outside, aliases)
 
     def _survey(self, scan: Scan) -> None:
         """Note the bodies of functions, and what stands outside all of them."""
@@ -177,15 +190,22 @@ class _Host:
         fixed: dict[str, Value] = {}
         for root, at in roots.items():
             own = kernel.parameters[at].name
-            if own in assumed and (ragged or not self._known(root, site)):
+            given = not self.definitions(root, site, site.visible[1])
+            if own in assumed and (given or (ragged and self._known(root, site, {}))):
                 fixed[root] = assumed[own]
+        for root, at in roots.items():
+            own = kernel.parameters[at].name
+            if own in assumed and root not in fixed and not self._known(root, site, fixed):
+                fixed[root] = assumed[own]
+        chosen = self._conditions(site)
+        fixed = {**chosen, **fixed}
         launch = self._with(site, kernel, places, fixed)
         for halvings in range(1, 40):
             if launch is None or not _too_large(launch):
                 return launch
             smaller = dict(fixed)
             for root in roots:
-                if not (root in fixed or self._known(root, site)):
+                if not (root in fixed or self._known(root, site, {})):
                     continue
                 value = _Reader(self, site, fixed).name(root, site.visible[1])
                 if isinstance(value, int) and value >> halvings >= 64:
@@ -195,9 +215,38 @@ class _Host:
             launch = self._with(site, kernel, places, smaller)
         return launch
 
-    def _known(self, name: str, site: _Site) -> bool:
+    def _conditions(self, site: _Site) -> dict[str, Value]:
+        """Return the names that a launch stands under the condition of: `if (name) {`, `if (!name) {`, `else {`."""
+        found: dict[str, Value] = {}
+        start, at = site.visible
+        depth = 0
+        for place in range(at - 1, start, -1):
+            depth += (self.words[place] == "}") - (self.words[place] == "{")
+            if depth >= 0:
+                continue
+            depth, head = 0, place
+            turned = self.words[place - 1] == "else"
+            if turned:  # the condition's block ends before it
+                head = self._opening(place - 2)
+            opening = self._opening(head - 1)
+            condition = self.words[opening + 1 : head - 1]
+            plain = condition[1:] if condition[:1] == ["!"] else condition
+            if self.words[opening - 1] == "if" and len(plain) == 1 and _NAME.fullmatch(plain[0]):
+                found.setdefault(plain[0], int((condition == plain) != turned))
+        return found
+
+    def _opening(self, at: int) -> int:
+        """Return where the bracket is opened that is closed at a token; the token's place where it closes none."""
+        depth = 0
+        for place in range(at, max(-1, at - 4000), -1):
+            depth += (self.words[place] in (")", "}", "]")) - (self.words[place] in ("(", "{", "["))
+            if depth <= 0:
+                return place
+        return at
+
+    def _known(self, name: str, site: _Site, fixed: Mapping[str, Value]) -> bool:
         try:
-            _Reader(self, site, {}).name(name, site.visible[1])
+            _Reader(self, site, fixed).name(name, site.visible[1])
         except (Unknown, ArithmeticError, ValueError, TypeError, IndexError, RecursionError):
             return False
         return True
@@ -220,6 +269,9 @@ class _Host:
     ) -> HostLaunch | None:
         reader = _Reader(self, site, fixed)
         grid, block = (reader.geometry(words) for words in (*site.geometry, [], [])[:2])
+        spared = self._spared(site, fixed) if grid is None or block is None else None
+        if spared:
+            grid, block = spared
         shared = reader.number(site.geometry[2]) if len(site.geometry) > 2 else None
         numbers = {at: value for at, words in places.items() if (value := reader.number(words)) is not None}
         nbytes = {
@@ -237,7 +289,21 @@ class _Host:
             value = reader.number(source)
             if value is not None:
                 constants[symbol] = value
-        return HostLaunch(tuple(template), grid, block, int(shared or 0), numbers, nbytes, constants)
+        return HostLaunch(
+            tuple(template), grid, block, int(shared or 0), numbers, nbytes, constants, spared is not None
+        )
+
+    def _spared(
+        self, site: _Site, fixed: Mapping[str, Value]
+    ) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
+        """Return a grid and a block where only callers know what they hang on; such a block is one thread deep."""
+        least = _Reader(self, site, fixed, 1).geometry((*site.geometry, [], [])[1])
+        for spare in _SPARE:
+            reader = _Reader(self, site, fixed, spare)
+            grid, block = (reader.geometry(words) for words in (*site.geometry, [], [])[:2])
+            if grid and block and least and math.prod(grid) * math.prod(block) <= MOST_THREADS:
+                return grid, (block[0], least[1], least[2])
+        return None
 
     def _deduced(self, site: _Site, kernel: KernelSource, known: int) -> list[str]:
         """Return the template's arguments behind the first `known`, by the types of the launch's arguments."""
@@ -306,6 +372,17 @@ class _Host:
             close = closing_bracket(self.words[: at + 400], at + 1)
             return (at, self.words[at + 2 : close]) if self.words[close + 1 : close + 2] in ([";"], [","]) else None
         return None
+
+    def is_given(self, name: str, site: _Site, whole: bool = True) -> bool:
+        """Return whether a name is a parameter of the launch's function, one that is a `whole` number."""
+        start, stop = site.visible
+        if self.words[start] == "template":
+            start = closing_angle(self.words[: start + 400], start + 1)
+        brace = next((at for at in range(start, stop) if self.words[at] == "{"), start)
+        for at in range(start, brace):
+            if self.words[at] == name and self.words[at + 1] in (",", ")", "="):
+                return not whole or numpy_dtype(self.words[at - 1], self.aliases) in _WHOLE
+        return False
 
     def _in_dim3(self, at: int) -> bool:
         """Return whether the declaration around a token is of dim3."""
@@ -492,10 +569,13 @@ _CALLS: Mapping[str, Callable[..., Number]] = {
 class _Reader:
     """The values of a launch's expressions; `fixed` are names whose value is given."""
 
-    def __init__(self, host: _Host, site: _Site, fixed: Mapping[str, Value]) -> None:
+    def __init__(self, host: Host, site: _Site, fixed: Mapping[str, Value], spare: int = 0) -> None:
+        """Take the host code, the launch, and names with their values; `spare` is what callers may give for a name or
+        a member of which nothing is said, 0 where it shall be unknown."""
         self.host = host
         self.site = site
         self.fixed = fixed
+        self.spare = spare
         self.depth = 0
         self.looks = 0
 
@@ -553,6 +633,10 @@ class _Reader:
                 return self._changed(value, parts) if parts else value
             if parts:
                 return self._changed((1, 1, 1), parts)
+            if (number := self.host.callers.value(name, before)) is not None:
+                return number
+            if self.spare and self.host.is_given(name, self.site):
+                return self.spare
             raise Unknown
         finally:
             self.depth -= 1
@@ -608,14 +692,14 @@ class _Expression:
 
     def ternary(self) -> Value:
         """Return the value of `a ? b : c`; where only a run knows which, of the one that can be read."""
-        start = self.at
+        start, known = self.at, True
         try:
             value = self.binary(0)
         except Unknown:
             rest = self.words[start:]
             if "?" not in rest or ":" not in rest:
                 raise
-            self.at, value = start + rest.index("?"), 0
+            self.at, value, known = start + rest.index("?"), 0, False
         if self.peek() != "?":
             return value
         self.at += 1
@@ -625,7 +709,7 @@ class _Expression:
         self.at += 1
         second = self._branch()
         chosen = first if value and first is not None else second
-        if chosen is None:
+        if chosen is None or (chosen == 0 and not known):  # 0 stands for what is not there
             raise Unknown
         return chosen
 
@@ -704,7 +788,26 @@ class _Expression:
             return self._member(self._call(word, inner))
         if word in self.local:
             return self._member(self.local[word])
+        given = self.reader.spare and self.reader.host.is_given(word, self.reader.site, whole=False)
+        if given and (found := self._passed_member()):
+            return found
         return self._member(self.reader.name(word, self.before))
+
+    def _passed_member(self) -> int:
+        """Return what callers may give for `.size(0)` or `->rows`, where it stands next, 0 for a dim3's `.x`.
+
+        A struct's number is 1, as in the value that a line gives it.
+        """
+        found = 0
+        while True:
+            step = 1 if self.peek() == "." else 2 if self.words[self.at : self.at + 2] == ["-", ">"] else 0
+            name = self.words[self.at + step : self.at + step + 1]
+            if not step or not name or not _NAME.fullmatch(name[0]) or name[0] in ("x", "y", "z"):
+                return found
+            self.at, found = self.at + step + 1, 1
+            if self.peek() == "(":
+                self._brackets()
+                found = self.reader.spare
 
     def _brackets(self) -> list[str]:
         if self.peek() not in ("(", "{"):

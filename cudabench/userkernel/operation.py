@@ -21,6 +21,7 @@ from cudabench.outputs import write_with
 from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.constants import contents
 from cudabench.userkernel.expected import Expectation, fields_of, leaves, loaded
+from cudabench.userkernel.made_up import made_up
 from cudabench.userkernel.problem import UserProblem
 
 Arrays = dict[str, np.ndarray]
@@ -67,9 +68,15 @@ def operation_of(problem: UserProblem) -> Operation:
         flops_formula=problem.flops_formula,
         saves=tuple(name for name, _ in problem.save),
         save=(lambda _, outputs: _save(problem, outputs)) if problem.save else None,
+        made_up=lambda kernel: _made_up(problem, kernel),
         smaller="smaller arrays",
         larger="larger arrays",
     )
+
+
+def _made_up(problem: UserProblem, kernel: str) -> list[tuple[str, str]]:
+    guesses = made_up(problem.request, kernel) if problem.request else ()
+    return [(one.text if one.option == "--arg" else f"{one.option} {one.text}", one.kind) for one in guesses]
 
 
 # What is right -------------------------------------------------------------------------------------------------------

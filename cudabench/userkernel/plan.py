@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +21,8 @@ from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, SourceFile
 from cudabench.toolchain.tokens import words_of
 from cudabench.userkernel import arguments, constants, steps, textures, values
-from cudabench.userkernel.example import Example, example_line
+from cudabench.userkernel.arguments import NoLine
+from cudabench.userkernel.example import Example, example_line, with_headers_nearby
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
 from cudabench.userkernel.request import UserRequest
@@ -180,7 +182,7 @@ def _launch(
     """Return grid, block, dynamic shared bytes, and the blocks of a cluster where they are said."""
     if request.grid is None or request.block is None:
         lack = " and ".join(f"--{name}" for name in ("grid", "block") if getattr(request, name) is None)
-        raise UsageError(f"{kernel.signature} needs {lack} to be launched; write: {example}")
+        raise UsageError(f"{kernel.signature} needs {lack} to be launched; {arguments.offered('write', example)}")
     block, grid = dimensions(request.block, "--block", numbers), dimensions(request.grid, "--grid", numbers)
     check_block(block)
     check_grid(grid)
@@ -242,12 +244,16 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
         try:
             kernel = source.find(file)
         except UsageError as error:
+            said = str(error)
             if not file.kernels:
-                raise
+                nearby = with_headers_nearby(request)
+                if nearby is None or not nearby[1].kernels:
+                    raise
+                request, file = nearby
+                said = f"{request.file} has no kernel but those of headers, which -I finds"
             aliases = aliases_of(file, request.defines, request.include)
             easy = (k for k in file.kernels if _easy(k, file, aliases))
-            example = example_line(request, file, next(easy, file.kernels[0]), aliases, command)
-            raise UsageError(_with_line(str(error), example)) from None
+            raise UsageError(_with_line(said, _first_line(request, file, easy, aliases, command))) from None
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[KernelSource, str, bool]] = {}
     for name in request.kernels:
@@ -292,14 +298,30 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
         own = [kernel for kernel in file.kernels if name.strip() in (kernel.name, kernel.qualified_name)]
         if len(own) != 1 or not own[0].template_parameters:
             raise
-        example = example_line(request, file, own[0], aliases_of(file, request.defines, request.include), command)
-        raise UsageError(_with_line(str(error), example)) from None
+        aliases = aliases_of(file, request.defines, request.include)
+        raise UsageError(_with_line(str(error), _first_line(request, file, own, aliases, command))) from None
 
 
-def _with_line(said: str, example: str) -> str:
+def _first_line(
+    request: UserRequest, file: SourceFile, kernels: Iterable[KernelSource], aliases: Mapping[str, str], command: str
+) -> str | NoLine:
+    """Return a line for the first of the kernels that has one, or why the first of them, or of the file, has none."""
+    why: NoLine | None = None
+    for kernel in chain(kernels, file.kernels[:1]):
+        try:
+            return example_line(request, file, kernel, aliases, command)
+        except NoLine as error:
+            why = why or error
+    assert why is not None
+    return why
+
+
+def _with_line(said: str, example: str | NoLine) -> str:
     """Return an error with a line that would do; where it names an instance of a template, that of the line."""
-    words = shlex.split(example)
     said, such_as, _ = said.rstrip(".").partition(", such as '")
+    if isinstance(example, NoLine):
+        return f"{said}; {example}"
+    words = shlex.split(example)
     named = f", such as '{words[words.index('--kernel') + 1]}'" if such_as else ""
     return f"{said}{named}; as in: {example}"
 

@@ -1,0 +1,168 @@
+"""The grid and the block of a line that a message suggests: as host code launches, or as a kernel's text asks."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+from cudabench.toolchain.kernels import KernelSource
+from cudabench.toolchain.reached import names
+from cudabench.toolchain.tokens import spell, split, words_of
+from cudabench.userkernel.host_launch import HostLaunch
+from cudabench.userkernel.request import UserRequest
+
+TOGETHER = "32"  # blocks that wait for each other
+
+
+def geometry(
+    request: UserRequest,
+    kernel: KernelSource,
+    extents: Sequence[str],
+    side: int,
+    launch: HostLaunch | None,
+    sizes: Mapping[str, int],
+    text: str,
+) -> tuple[str, str]:
+    """Return --grid and --block. `side` is what a problem without extents has of elements."""
+    deep, wide = (_axes(kernel.text, names) for names in ("threadIdx", "threadIdx|blockIdx"))
+    # `(blockIdx.x + blockIdx.y * gridDim.x) * blockDim.x + threadIdx.x` counts blocks in one row, however they lie.
+    if deep == 1 and re.search(r"\bgridDim\s*\.\s*x\b", kernel.text):
+        wide = 1
+    own = block_of(request, kernel, extents, launch, text)
+    block = own + [1] * (wide - len(own)) if launch and launch.block else own
+    if _waits(kernel, text):
+        grid = TOGETHER  # all of them must run at once
+    elif launch and launch.grid and launch.block:
+        grid = _grid(launch.grid, block, sizes)
+    elif rows_ := blocks_of_rows(kernel.text, extents) if wide == deep == 1 else "":
+        grid = rows_
+    elif wide > 1 and dimensions_of(kernel, extents) >= wide:
+        sides = [*block, 1, 1]
+        every = extents[:wide] if len(extents) > 1 else [*extents] * wide
+        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(every, sides, strict=False))
+    else:
+        grid = f"cdiv({'*'.join(extents[:3]) or side},{block[0]})"
+    return request.grid or grid, request.block or ",".join(map(str, own))
+
+
+def said(request: UserRequest, kernel: KernelSource, launch: HostLaunch | None) -> tuple[bool, bool]:
+    """Return whether the grid and the block of a line are the request's, or host code's."""
+    read = launch if launch and not launch.spare else None
+    grid = read is not None and read.grid is not None and read.block is not None
+    return request.grid is not None or grid, request.block is not None or bool(read and read.block)
+
+
+def _waits(kernel: KernelSource, text: str) -> bool:
+    """Return whether the blocks of a kernel wait for each other, in functions that it calls too."""
+    return "this_grid" in names(text, kernel) or bool(re.search(r"\bgrid_group\b", kernel.text))
+
+
+def block_of(
+    request: UserRequest, kernel: KernelSource, extents: Sequence[str], launch: HostLaunch | None, text: str
+) -> list[int]:
+    """Return the threads of a block along its axes: as the host launches, or as the kernel has room for."""
+    if request.block and all(side.isdigit() for side in request.block.split(",")):
+        return [int(side) for side in request.block.split(",")]
+    own = list(launch.block) if launch and launch.block else []
+    if own:
+        while own[-1:] == [1] and len(own) > 1:
+            own.pop()
+        return own
+    deep = _axes(kernel.text, "threadIdx")
+    block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if dimensions_of(kernel, extents) >= deep else 1]
+    room = _shared_room(kernel, text) if block == [256] else None
+    bound = re.search(r"\b__launch_bounds__\s*\(\s*(\w+)", kernel.text)
+    most = templates_of(kernel).get(bound[1], bound[1]) if bound else ""
+    if most.isdigit() and math.prod(block) > int(most) > 0:
+        room = min(room or int(most), int(most))
+    return [room] if room else block
+
+
+def templates_of(kernel: KernelSource) -> dict[str, str]:
+    """Return what an instance of a template is given, by the names of its parameters."""
+    words = split(words_of(kernel.expression.partition("<")[2].rpartition(">")[0]), ",")
+    return {one.name: spell(part) for one, part in zip(kernel.template_parameters, words, strict=False)}
+
+
+def blocks_of_rows(text: str, extents: Sequence[str]) -> str:
+    """Return the extent that a kernel takes a block each for, '' for one that takes a thread for each element."""
+    if not re.search(r"\bblockIdx\s*\.\s*x\b", text) or re.search(
+        r"\bblockIdx\s*\.\s*x\s*\)?\s*\*\s*\(?\s*(?:blockDim\b|\w+\s*\)?\s*\+\s*threadIdx)|\bblockDim\s*\.\s*x\s*\*",
+        text,
+    ):
+        return ""
+    own = ["blockIdx\\s*\\.\\s*x", *re.findall(r"\b(\w+)\s*=\s*blockIdx\s*\.\s*x\s*;", text)]
+    block = "|".join(own)
+    guarded = [one for one in extents if re.search(rf"\b(?:{block})\s*(?:<|>=)\s*{one}\b", text)]
+    lengths = [one for one in extents if re.search(rf"\b(?:{block})\s*\*\s*{one}\b|\b{one}\s*\*\s*(?:{block})\b", text)]
+    if lengths == list(extents):
+        return "1"
+    return (guarded or ([one for one in extents if one not in lengths] if lengths else []) or [""])[0]
+
+
+def dimensions_of(kernel: KernelSource, extents: Sequence[str]) -> int:
+    """Return how many dimensions a problem has: its extents, or the threads' axes where one extent is all sides."""
+    return len(extents) if len(extents) != 1 else max(1, _axes(kernel.text, "threadIdx"))
+
+
+def _shared_room(kernel: KernelSource, text: str) -> int | None:
+    """Return the threads for which a kernel's shared arrays that it indexes by threadIdx.x alone have room."""
+    own = {"threadIdx.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\s*\.\s*x\s*[;,]", kernel.text)}
+    index = "|".join(re.escape(one) for one in own)
+    sizes = []
+    for name, size in re.findall(r"__shared__\s+(?:volatile\s+)?[\w:]+\s+(\w+)\s*\[\s*(\w+)\s*\]", kernel.text):
+        size = templates_of(kernel).get(size, size)
+        known = re.search(rf"(?:#\s*define\s+{size}\s+|\b{size}\s*=\s*)\(?\s*(\d+)\b", text)
+        count = size if size.isdigit() else known[1] if known else ""
+        if count and re.search(rf"\b{name}\s*\[\s*(?:{index})\s*\]", kernel.text):
+            sizes.append(int(count))
+    return next((least for least in sorted(sizes) if 32 <= least <= 1024), None)
+
+
+def _axes(text: str, names: str) -> int:
+    """Return how many axes of these a kernel asks for."""
+    used = [axis for axis in "xyz" if re.search(rf"\b(?:{names})\s*\.\s*{axis}\b", text)]
+    return {"z": 3, "y": 2}.get(used[-1] if used else "x", 1)
+
+
+def _grid(grid: Sequence[int], block: Sequence[int], sizes: Mapping[str, int]) -> str:
+    """Return a grid in numbers, or by the one argument that it covers."""
+    if grid[1] == grid[2] == 1:
+        covered = [name for name, value in sizes.items() if value > 1 and -(-value // block[0]) == grid[0] > 1]
+        return f"cdiv({covered[0]},{block[0]})" if len(covered) == 1 else str(grid[0])
+    return ",".join(map(str, grid[: 3 if grid[2] > 1 else 2]))
+
+
+def dynamic_shared(kernel: KernelSource, text: str) -> bool:
+    """Return whether a kernel uses dynamic shared memory."""
+    names = re.findall(
+        r"\bextern\s+__shared__\s+[^;\[\]]*?(\w+)\s*\[\s*\]|\b__shared__\s+extern\s+[^;\[\]]*?(\w+)\s*\[", text
+    )
+    return any(re.search(rf"\b{name}\b", kernel.text) for pair in names for name in pair if name)
+
+
+def by_name(count: int, sizes: Mapping[str, int]) -> str:
+    """Return a number by the arguments that it is, or is the product of."""
+    large = {name: value for name, value in sizes.items() if value > 1}
+    for name, value in large.items():
+        if value == count:
+            return name
+    pairs = sorted(product(large.items(), repeat=2), key=lambda pair: pair[0][0] == pair[1][0])  # squares last
+    for (first, one), (second, two) in pairs:
+        if one * two == count:
+            return f"{first}*{second}"
+    for name, value in large.items():
+        if value >= 64 and count % value == 0 and count // value <= 16:
+            return f"{count // value}*{name}"
+    for (first, one), (second, two) in pairs:
+        if one * two >= 64 and count % (one * two) == 0 and count // (one * two) <= 16:
+            return f"{count // (one * two)}*{first}*{second}"
+    for name, value in large.items():
+        if value >= 64 and count % value == 0 and count // value in (32, 64, 128, 256, 512, 1024):
+            return f"{count // value}*{name}"
+    for (first, one), (second, two) in pairs:
+        if (one + 1) * two == count:
+            return f"({first}+1)*{second}"
+    return next((f"{name}+1" for name, value in large.items() if value + 1 == count), str(count))

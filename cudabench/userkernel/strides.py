@@ -1,0 +1,34 @@
+"""What the strides of a kernel's arrays may be, by their names: for lines that messages suggest.
+
+With a stride of 1 the rows of an array lie upon each other, and a right kernel races. A convolution's stride is none of
+an array.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_CONVOLVES = re.compile(r"pad(?:ding)?(?:_?\w)?$|dilation|^[pd]\d$|k(?:ernel)?_?size|_out$|out_")
+_NUMBERED = re.compile(r"(?:\w+_)?(?P<kind>s|nb|stride_?)(?P<tensor>\d?)(?P<axis>\d)$")
+_NAMED = re.compile(
+    r"(?:(?P<array>\w+?)_)?(?:(?P<of>\w+)_)?(?:stride|pitch|ld)(?:_(?P<axis>\w+))?$|^ld\w$|\w+(?:Stride|Pitch)$"
+)
+_OUTER = re.compile(r"batch|seq|outer|plane|slice|frame", re.I)
+
+
+def strides(names: Sequence[str], side: int) -> dict[str, int]:
+    """Return the strides among parameters of whole numbers, for arrays whose every axis is `side` long.
+
+    `s2` and `nb02` step along the axis 2, `nb` in bytes of four an element; of named ones those of a batch are larger.
+    """
+    if any(_CONVOLVES.search(name.lower()) for name in names):
+        return {}
+    found = {}
+    for name in names:
+        numbered, named = _NUMBERED.match(name), _NAMED.match(name)
+        if numbered:
+            found[name] = side ** int(numbered["axis"]) * (4 if numbered["kind"] == "nb" else 1)
+        elif named:
+            found[name] = side ** (2 if _OUTER.search(name) else 1)
+    return found
