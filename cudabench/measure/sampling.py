@@ -134,10 +134,11 @@ def scale_warnings(result: Result, info: DeviceInfo, larger: str = "a larger --s
             warning("over-peak", bandwidth=result.bandwidth_gbps, fraction=result.peak_fraction, larger=larger)
         )
     elif result.footprint_over_l2 is not None and result.footprint_over_l2 < L2_ASSISTED and info.l2_bytes:
+        footprint = result.footprint_over_l2
         notes.append(
             warning(
                 "l2-assisted",
-                footprint=result.footprint_over_l2,
+                share=f"{footprint:.2g} times" if footprint >= 0.01 else "less than a hundredth of",
                 l2_mib=info.l2_bytes / 2**20,
                 larger=larger,
                 enough=L2_ASSISTED,

@@ -67,7 +67,7 @@ KINDS = {
         Kind(
             "l2-assisted",
             "The arrays are so small that the L2 cache takes part of the traffic.",
-            "the arrays are {footprint:.2g} times the {l2_mib:.0f} MiB L2 cache, which still holds part of the output "
+            "the arrays are {share} the {l2_mib:.0f} MiB L2 cache, which still holds part of the output "
             "when the clock stops; {larger}, over {enough} times the cache, would show the memory's own speed",
             "--size",
         ),
