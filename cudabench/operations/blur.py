@@ -149,9 +149,11 @@ def over_strips(rows: str) -> Callable[[Geometry], Dim]:
 
 
 def edge_blocks(g: Geometry, margin: int, most: int) -> str:
-    """Return blocks enough for the edge, each thread of which slides down a column once or has an element of the first
+    """Return blocks enough for the edge of ragged rows, each thread of which slides down a column once or has an element of the first
     and last rows, and no more than `most`."""
     columns, rows = elements(g.problem) // g.size["rows"], g.size["rows"]
+    if not ragged(g):
+        return "0"  # the strips fill it in
     whole_rows = min(rows, 2 * radius(g.problem) + 1) if columns >= 2 * margin else rows
     slides = cdiv(rows - whole_rows, g["BORDER_ROWS"]) * 2 * margin
     return str(min(most, cdiv(max(slides, whole_rows * columns), g.threads)))
@@ -323,7 +325,7 @@ OPERATION = Operation(
             constants={
                 "BYTES": number(4, 16, has_writers, power=True),
                 "STRIP_TURNS": number(1, 64),
-                "BORDER_BLOCKS": number(1, 1 << 16),
+                "BORDER_BLOCKS": number(0, 1 << 16),
             },
             refuses=slides_in_strips,
             defines=with_edge,
@@ -336,7 +338,7 @@ OPERATION = Operation(
             constants={
                 "PAIR_ROWS": number(1, 4096),
                 "PAIR_AHEAD": number(1, 16),
-                "BORDER_BLOCKS": number(1, 1 << 16),
+                "BORDER_BLOCKS": number(0, 1 << 16),
             },
             refuses=slides_in_strips,
             defines=paired,
