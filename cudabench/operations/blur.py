@@ -148,12 +148,13 @@ def over_strips(rows: str) -> Callable[[Geometry], Dim]:
     return grid
 
 
-def edge_blocks(g: Geometry, margin: int, most: int) -> str:
+def edge_blocks(g: Geometry, span: int, most: int) -> str:
     """Return blocks enough for the edge of ragged rows, each thread of which slides down a column once or has an element of the first
     and last rows, and no more than `most`."""
     columns, rows = elements(g.problem) // g.size["rows"], g.size["rows"]
-    if not ragged(g):
+    if columns % span == 0:
         return "0"  # the strips fill it in
+    margin = g["REACH"] + span
     whole_rows = min(rows, 2 * radius(g.problem) + 1) if columns >= 2 * margin else rows
     slides = cdiv(rows - whole_rows, g["BORDER_ROWS"]) * 2 * margin
     return str(min(most, cdiv(max(slides, whole_rows * columns), g.threads)))
@@ -161,7 +162,7 @@ def edge_blocks(g: Geometry, margin: int, most: int) -> str:
 
 def with_edge(g: Geometry) -> dict[str, str]:
     """Return the blocks that fill in the edge."""
-    return {"BORDER_BLOCKS": edge_blocks(g, g["MARGIN"], MOST_BORDER_BLOCKS)}
+    return {"BORDER_BLOCKS": edge_blocks(g, g["SPAN"], MOST_BORDER_BLOCKS)}
 
 
 def paired(g: Geometry) -> dict[str, str]:
@@ -170,7 +171,7 @@ def paired(g: Geometry) -> dict[str, str]:
     ahead = {"PAIR_AHEAD": "3"} if elements(g.problem) // g.size["rows"] % 16 else {}
     large = elements(g.problem) >= LARGE and radius(g.problem) <= 1
     most = MOST_BORDER_BLOCKS_OF_PAIRS // 2 if large else MOST_BORDER_BLOCKS_OF_PAIRS
-    return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, g["REACH"] + 16, most), **ahead}
+    return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, 16, most), **ahead}
 
 
 def tiled(name: str, sums: bool) -> Kernel:
@@ -325,7 +326,7 @@ OPERATION = Operation(
             constants={
                 "BYTES": number(4, 16, has_writers, power=True),
                 "STRIP_TURNS": number(1, 64),
-                "BORDER_BLOCKS": number(0, 1 << 16),
+                "BORDER_BLOCKS": number(1, 1 << 16),
             },
             refuses=slides_in_strips,
             defines=with_edge,
@@ -338,7 +339,7 @@ OPERATION = Operation(
             constants={
                 "PAIR_ROWS": number(1, 4096),
                 "PAIR_AHEAD": number(1, 16),
-                "BORDER_BLOCKS": number(0, 1 << 16),
+                "BORDER_BLOCKS": number(1, 1 << 16),
             },
             refuses=slides_in_strips,
             defines=paired,
