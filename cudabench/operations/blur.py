@@ -136,6 +136,11 @@ def ragged(g: Geometry) -> int:
     return 1 if elements(g.problem) // g.size["rows"] % g["SPAN"] else 0
 
 
+def fills_edge(g: Geometry) -> str | None:
+    """Check that ragged rows have blocks for the edge, which strips of others fill in."""
+    return "more than 0: no strip fills in the edge of ragged rows" if ragged(g) and not g["BORDER_BLOCKS"] else None
+
+
 def over_strips(rows: str) -> Callable[[Geometry], Dim]:
     """Return the rule of a grid of the blocks for the edge, and then one warp a strip and the rows that it slides down,
     as many as a constant says."""
@@ -172,6 +177,25 @@ def paired(g: Geometry) -> dict[str, str]:
     large = elements(g.problem) >= LARGE and radius(g.problem) <= 1
     most = MOST_BORDER_BLOCKS_OF_PAIRS // 2 if large else MOST_BORDER_BLOCKS_OF_PAIRS
     return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, 16, most), **ahead}
+
+
+def over_bands(g: Geometry) -> Dim:
+    """Return the grid of a warp for each part of the strips' rows, all of which lie one after the other."""
+    groups = elements(g.problem) // g.size["rows"] // g["BAND_GROUP"] + 1
+    warps = cdiv(groups * cdiv(g.size["rows"], g["BAND_ROWS"]), 2 * WARP - g["BAND_LENT"])
+    return (cdiv(warps, g.threads // WARP), 1, 1)
+
+
+def banded(g: Geometry) -> str | None:
+    """Refuse what a band of words around a lane's own cannot hold: neighbours further than a word; and ragged rows."""
+    columns = elements(g.problem) // g.size["rows"]
+    if radius(g.problem) * channels(g.problem) > 4:
+        return "neighbours are looked for in the next four bytes: --radius times the channels is 4 at most"
+    if columns % 16:
+        return f"rows need to start at multiples of 16 bytes, and theirs are {columns} long"
+    if g.threads % WARP or g.threads > g["BAND_THREADS"]:
+        return f"warps of {WARP} threads share the work, up to {g['BAND_THREADS']} threads a block"
+    return None
 
 
 def tiled(name: str, sums: bool) -> Kernel:
@@ -326,7 +350,7 @@ OPERATION = Operation(
             constants={
                 "BYTES": number(4, 16, has_writers, power=True),
                 "STRIP_TURNS": number(1, 64),
-                "BORDER_BLOCKS": number(1, 1 << 16),
+                "BORDER_BLOCKS": number(0, 1 << 16, fills_edge),
             },
             refuses=slides_in_strips,
             defines=with_edge,
@@ -339,11 +363,23 @@ OPERATION = Operation(
             constants={
                 "PAIR_ROWS": number(1, 4096),
                 "PAIR_AHEAD": number(1, 16),
-                "BORDER_BLOCKS": number(1, 1 << 16),
+                "BORDER_BLOCKS": number(0, 1 << 16, fills_edge),
             },
             refuses=slides_in_strips,
             defines=paired,
             dtypes=("uint8",),
+        ),
+        Kernel(
+            "bands",
+            "blur_bands",
+            (128, 1),
+            over_bands,
+            constants={"BAND_ROWS": number(1, 4096), "BAND_AHEAD": number(1, 32)},
+            refuses=banded,
+            defines=lambda g: {"BYTES": "16"},
+            shared_bytes=lambda g: g.threads // WARP * g["BAND_RING"] * g["BAND_ROW"],
+            dtypes=("uint8",),
+            architecture="sm_80",
         ),
     ),
     buffers=buffers,
