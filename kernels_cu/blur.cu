@@ -272,9 +272,8 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
 //
 // Where a row is no multiple of BYTES long, rows start anywhere. A lane then reads the aligned BYTES bytes around, the
 // warp shifts them into place (`shifted`), and shifts the results back before they are written aligned.
-// At the edge of the picture neighbours are missing. Strips there take zeros for them and count those that there are; the
-// others test nothing. Ragged rows have blocks of their own for the edge, the first ones, since each of their loads is
-// waited for.
+// The edge of the picture, where neighbours are missing, has blocks of its own, so that the strips test nothing but
+// where they may write. They are the first, since each of their loads is waited for.
 #ifndef BYTES
 #define BYTES (sizeof(T) == 1 && RADIUS > 2 ? 8 : 16)  // of a row in a lane
 #endif
@@ -393,47 +392,25 @@ __device__ __forceinline__ Words means(const unsigned sums[SPAN])
     return result;
 }
 
-// Returns the mean of neighbours where some are missing. The sum of K * K bytes and the half are exact in float, and so
-// near to a whole number the quotient never is that its rounding matters.
-__device__ __forceinline__ float mean_of(float sum, unsigned count) { return sum / count; }
-__device__ __forceinline__ unsigned mean_of(unsigned sum, unsigned count)
-{
-    return (unsigned)((sum + count / 2 + 0.5f) * __frcp_rn(count));
-}
-
-// Returns a number in a way that what follows from it is computed anew each time, not kept in registers over a loop.
-__device__ __forceinline__ int anew(int number)
-{
-    asm volatile("" : "+r"(number));
-    return number;
-}
-
 // A warp's strip: where a lane's columns begin, the rows that it writes, and whether this lane does.
 struct Strip {
     int x, begin, end;
     bool ragged, writes;
 };
 
-// Says how a warp's strip lies: INSIDE the picture with all neighbours, where rows begin at multiples of BYTES; the same
-// but with lanes or rows at the EDGE or beyond; or RAGGED, where the edge is left to others.
-enum Place { INSIDE, EDGE, RAGGED };
-
-// Slides a warp down its strip.
-template <Place PLACE>
-__device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, int height, Strip strip)
+// Slides a warp down its strip. ALIGNED: every row begins at a multiple of BYTES.
+template <bool ALIGNED>
+__device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, Strip strip)
 {
     const int x = strip.x, begin = strip.begin, end = strip.end;
     const int last = end + RADIUS - 1;
     const int from = min(max(x, 0), (nx - 1) / SPAN * SPAN + SPAN);  // lanes beyond the row read in it, too
-    const bool exists = x >= 0 && x < nx;
     S ring[TURN][SPAN] = {};
     Words ahead[AHEAD];  // rows under way
 
     auto read = [&](int y) {
-        if (PLACE == EDGE)
-            return exists && y >= 0 && y < min(height, last + 1) ? *(const Words *)(in + (size_t)y * nx + x) : Words{};
         size_t at = (size_t)min(y, last) * nx + from;
-        return *(const Words *)(in + (PLACE == INSIDE ? at : at / SPAN * SPAN));
+        return *(const Words *)(in + (ALIGNED ? at : at / SPAN * SPAN));
     };
 #pragma unroll
     for (int r = 0; r < AHEAD; r++)
@@ -447,7 +424,7 @@ __device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, int heig
 
             Words words = ahead[r % AHEAD];
             ahead[r % AHEAD] = read(y + AHEAD);
-            if (PLACE == RAGGED)
+            if (!ALIGNED)
                 words = shifted(words, (unsigned)y * nx % SPAN);
 #pragma unroll
             for (int w = 0; w < WORDS; w++)
@@ -459,21 +436,10 @@ __device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, int heig
             }
             add_row(sums, ring, r, near);
             if (to >= begin && to < end) {
-                unsigned by = PLACE == RAGGED ? -((unsigned)to * nx) % SPAN : 0;  // to the next multiple of BYTES
-                words = means(sums);
-                if (PLACE == EDGE) {
-                    Columns<SPAN> part;
-                    int column = anew(x);
-#pragma unroll
-                    for (int c = 0; c < SPAN; c++)
-                        part.at[c] = mean_of(sums[c], inside(to, height) * inside((column + c) / CHANNELS, nx / CHANNELS));
-                    words = *(Words *)&part;
-                }
-                if (PLACE == RAGGED)
-                    words = shifted(words, by);
+                unsigned by = ALIGNED ? 0 : -((unsigned)to * nx) % SPAN;  // to the next multiple of BYTES
+                words = ALIGNED ? means(sums) : shifted(means(sums), by);
                 int start = x + by;
-                bool whole = PLACE == RAGGED ? start >= REACH && start + SPAN <= nx - REACH : PLACE == INSIDE || exists;
-                if (strip.writes && whole)
+                if (strip.writes && start >= REACH && start + SPAN <= nx - REACH)
                     *(Words *)(out + (size_t)to * nx + start) = words;
             }
         }
@@ -490,14 +456,12 @@ __device__ __forceinline__ S sum_along(const T *in, int nx, int x, int y)
     return sum;
 }
 
-// Fills in what the strips of ragged rows leave out: the first and last rows and, at both ends of the others, MARGIN
-// columns but for those that a strip writes. Threads slide down those columns, BORDER_ROWS rows each: K loads an element, not K * K. A
+// Fills in what the strips leave out: the first and last rows and, at both ends of the others, MARGIN columns but for
+// those that a strip writes. Threads slide down those columns, BORDER_ROWS rows each: K loads an element, not K * K. A
 // narrow picture is all edge. Thread `at` of `threads`.
 __device__ __forceinline__ void fill_edge(const T *in, T *out, int width, int height, size_t at, size_t threads)
 {
     int nx = width * CHANNELS;
-    if (nx % SPAN == 0)
-        return;
     int rows = nx < 2 * MARGIN ? height : min(height, 2 * RADIUS + 1);  // one more than strips miss, see blur_strip
     size_t slides = (size_t)((height - rows + BORDER_ROWS - 1) / BORDER_ROWS) * 2 * MARGIN;
 
@@ -541,18 +505,9 @@ __device__ __forceinline__ Strip strip_of(int thread, int nx, int height, int ro
     int strips = ((nx + SPAN - 1) / SPAN + ragged + writers - 1) / writers;
     int lane = thread % WARP - SIDE;
     int x = (warp % strips * writers + lane - ragged) * SPAN;  // results are shifted to the right
-    int begin = warp / strips * rows + ragged * RADIUS;
-    int end = min(begin + rows, ragged ? height - RADIUS - 1 : height);  // ragged rows' groups end beyond the picture
+    int begin = warp / strips * rows + RADIUS;
+    int end = min(begin + rows, height - RADIUS - 1);  // groups of the last row may end beyond the picture
     return {x, begin, end, ragged != 0, lane >= 0 && lane < writers};
-}
-
-// Returns how a strip lies, the same for all lanes of the warp.
-__device__ __forceinline__ Place place_of(Strip strip, int nx, int height)
-{
-    if (strip.ragged)
-        return RAGGED;
-    bool edge = strip.x < REACH || strip.x + SPAN > nx - REACH;
-    return __any_sync(ALL_LANES, edge) || strip.begin < RADIUS || strip.end + RADIUS > height ? EDGE : INSIDE;
 }
 
 // Gives each warp a strip, whose lanes read a row once, BYTES each, and get their neighbours' columns by shuffles.
@@ -568,19 +523,16 @@ extern "C" __global__ void blur_strip(const T *__restrict__ in, T *__restrict__ 
         fill_edge(in, out, width, height, (size_t)blockIdx.x * BLOCK + thread, (size_t)BORDER_BLOCKS * BLOCK);
     else if (BLOCK % WARP == 0 || thread / WARP < WARPS) {
         Strip strip = strip_of(thread, nx, height, STRIP_ROWS);
-        Place place = place_of(strip, nx, height);
-        if (strip.begin >= strip.end || (place == RAGGED && nx < 2 * MARGIN))
-            return;
-        if (place == INSIDE)
-            slide_warp<INSIDE>(in, out, nx, height, strip);
-        else if (place == EDGE)
-            slide_warp<EDGE>(in, out, nx, height, strip);
-        else
-            slide_warp<RAGGED>(in, out, nx, height, strip);
+        if (nx >= 2 * MARGIN && strip.begin < strip.end) {
+            if (!strip.ragged)
+                slide_warp<true>(in, out, nx, strip);
+            else
+                slide_warp<false>(in, out, nx, strip);
+        }
     }
 }
 
-// The last rung is for bytes alone. It adds the other way round, down the columns first, so that a register can hold the
+// The next rung is for bytes alone. It adds the other way round, down the columns first, so that a register can hold the
 // sums of two columns all the way. With b0 to b3 the bytes of a word, each added up over K rows:
 //
 //     odd     b1 | b3 << 16                                   the words' odd bytes, 16 bits of room for each
@@ -628,11 +580,8 @@ __device__ __forceinline__ unsigned means_of_pair(unsigned sums)
     return __byte_perm(low, high, 0x0503);
 }
 
-// Adds neighbours along the row to the sums over K rows, and returns the means. At the edge, `down` of K rows are inside,
-// and the lane's first column is x.
-template <bool AT_EDGE>
-__device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const unsigned odd[WORDS], unsigned down,
-                                            int x, int nx)
+// Adds neighbours along the row to the sums over K rows, and returns the means.
+__device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const unsigned odd[WORDS])
 {
     unsigned evens[NEAR + WORDS + NEAR], odds[NEAR + WORDS + NEAR];
     Words result;
@@ -674,20 +623,6 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
             }
         }
         result.at[w] = __byte_perm(means[0], means[1], 0x6240);
-        if (AT_EDGE && (down < K || 4 * w < REACH || 4 * w + 4 > SPAN - REACH)) {
-#pragma unroll
-            for (int b = 0; b < 2; b++) {
-                int c = 4 * w + b;
-                unsigned sums = pair(c - REACH);
-#pragma unroll
-                for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
-                    sums += pair(c + dx);
-                unsigned low = down * inside((x + c) / CHANNELS, nx / CHANNELS);
-                unsigned high = down * inside((x + c + 2) / CHANNELS, nx / CHANNELS);
-                means[b] = mean_of(sums & 0xFFFF, low) | mean_of(sums >> 16, high) << 16;
-            }
-            result.at[w] = __byte_perm(means[0], means[1], 0x6240);
-        }
     }
     return result;
 }
@@ -717,21 +652,18 @@ __device__ __forceinline__ Words shifted_together(Words mine, unsigned by)
 }
 
 // Slides a warp down its strip, as slide_warp does.
-template <Place PLACE>
-__device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int height, Strip strip)
+template <bool ALIGNED>
+__device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, Strip strip)
 {
     const int x = strip.x, begin = strip.begin, end = strip.end;
     const int last = end + RADIUS - 1;
     const int from = min(max(x, 0), (nx - 1) / SPAN * SPAN + SPAN);
-    const bool exists = x >= 0 && x < nx;
     unsigned whole[WORDS] = {}, odd[WORDS] = {};
     Words ring[PAIR_RING] = {};  // the K rows that the sums hold, and those under way
 
     auto read = [&](int y) {
-        if (PLACE == EDGE)
-            return exists && y >= 0 && y < min(height, last + 1) ? *(const Words *)(in + (size_t)y * nx + x) : Words{};
         size_t at = (size_t)min(y, last) * nx + from;
-        return *(const Words *)(in + (PLACE == INSIDE ? at : at / SPAN * SPAN));
+        return *(const Words *)(in + (ALIGNED ? at : at / SPAN * SPAN));
     };
 #pragma unroll
     for (int r = 0; r < PAIR_AHEAD; r++)
@@ -742,7 +674,7 @@ __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int hei
             int y = first + r, to = y - RADIUS;
             Words &row = ring[r], &old = ring[(r + PAIR_AHEAD) % PAIR_RING];
 
-            if (PLACE == RAGGED)
+            if (!ALIGNED)
                 row = shifted_together(row, (unsigned)y * nx % SPAN);
 #pragma unroll
             for (int w = 0; w < WORDS; w++) {
@@ -754,14 +686,10 @@ __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, int hei
                 continue;
             if (to >= end)
                 return;
-            unsigned by = PLACE == RAGGED ? -((unsigned)to * nx) % SPAN : 0;  // to the next multiple of BYTES
-            unsigned down = PLACE == EDGE ? inside(to, height) : K;
-            Words words = pair_means<PLACE == EDGE>(whole, odd, down, anew(x), nx);
-            if (PLACE == RAGGED)
-                words = shifted_together(words, by);
+            unsigned by = ALIGNED ? 0 : -((unsigned)to * nx) % SPAN;  // to the next multiple of BYTES
+            Words words = ALIGNED ? pair_means(whole, odd) : shifted_together(pair_means(whole, odd), by);
             int start = x + by;
-            bool inside_row = start >= REACH && start + SPAN <= nx - REACH;
-            if (strip.writes && (PLACE == RAGGED ? inside_row : PLACE == INSIDE || exists))
+            if (strip.writes && start >= REACH && start + SPAN <= nx - REACH)
                 *(Words *)(out + (size_t)to * nx + start) = words;
         }
 }
@@ -785,15 +713,12 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
     if (BLOCK % WARP && thread / WARP >= WARPS)
         return;
     Strip strip = strip_of(thread, nx, height, PAIR_ROWS);
-    Place place = place_of(strip, nx, height);
-    if (strip.begin >= strip.end || (place == RAGGED && nx < 2 * MARGIN))
-        return;
-    if (place == INSIDE)
-        slide_pairs<INSIDE>(in, out, nx, height, strip);
-    else if (place == EDGE)
-        slide_pairs<EDGE>(in, out, nx, height, strip);
-    else
-        slide_pairs<RAGGED>(in, out, nx, height, strip);
+    if (nx >= 2 * MARGIN && strip.begin < strip.end) {
+        if (!strip.ragged)
+            slide_pairs<true>(in, out, nx, strip);
+        else
+            slide_pairs<false>(in, out, nx, strip);
+    }
 }
 
 #if REACH <= 4 && __CUDA_ARCH__ >= 800

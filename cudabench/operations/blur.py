@@ -136,11 +136,6 @@ def ragged(g: Geometry) -> int:
     return 1 if elements(g.problem) // g.size["rows"] % g["SPAN"] else 0
 
 
-def fills_edge(g: Geometry) -> str | None:
-    """Check that ragged rows have blocks for the edge, which strips of others fill in."""
-    return "more than 0: no strip fills in the edge of ragged rows" if ragged(g) and not g["BORDER_BLOCKS"] else None
-
-
 def over_strips(rows: str) -> Callable[[Geometry], Dim]:
     """Return the rule of a grid of the blocks for the edge, and then one warp a strip and the rows that it slides down,
     as many as a constant says."""
@@ -153,13 +148,10 @@ def over_strips(rows: str) -> Callable[[Geometry], Dim]:
     return grid
 
 
-def edge_blocks(g: Geometry, span: int, most: int) -> str:
-    """Return blocks enough for the edge of ragged rows, each thread of which slides down a column once or has an element of the first
+def edge_blocks(g: Geometry, margin: int, most: int) -> str:
+    """Return blocks enough for the edge, each thread of which slides down a column once or has an element of the first
     and last rows, and no more than `most`."""
     columns, rows = elements(g.problem) // g.size["rows"], g.size["rows"]
-    if columns % span == 0:
-        return "0"  # the strips fill it in
-    margin = g["REACH"] + span
     whole_rows = min(rows, 2 * radius(g.problem) + 1) if columns >= 2 * margin else rows
     slides = cdiv(rows - whole_rows, g["BORDER_ROWS"]) * 2 * margin
     return str(min(most, cdiv(max(slides, whole_rows * columns), g.threads)))
@@ -167,7 +159,7 @@ def edge_blocks(g: Geometry, span: int, most: int) -> str:
 
 def with_edge(g: Geometry) -> dict[str, str]:
     """Return the blocks that fill in the edge."""
-    return {"BORDER_BLOCKS": edge_blocks(g, g["SPAN"], MOST_BORDER_BLOCKS)}
+    return {"BORDER_BLOCKS": edge_blocks(g, g["MARGIN"], MOST_BORDER_BLOCKS)}
 
 
 def paired(g: Geometry) -> dict[str, str]:
@@ -176,7 +168,7 @@ def paired(g: Geometry) -> dict[str, str]:
     ahead = {"PAIR_AHEAD": "3"} if elements(g.problem) // g.size["rows"] % 16 else {}
     large = elements(g.problem) >= LARGE and radius(g.problem) <= 1
     most = MOST_BORDER_BLOCKS_OF_PAIRS // 2 if large else MOST_BORDER_BLOCKS_OF_PAIRS
-    return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, 16, most), **ahead}
+    return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, g["REACH"] + 16, most), **ahead}
 
 
 def over_bands(g: Geometry) -> Dim:
@@ -187,12 +179,12 @@ def over_bands(g: Geometry) -> Dim:
 
 
 def banded(g: Geometry) -> str | None:
-    """Refuse what a band of words around a lane's own cannot hold: neighbours further than a word; and ragged rows."""
+    """Refuse neighbours further than the words beside a lane's own hold, ragged rows, and a block of no whole warps."""
     columns = elements(g.problem) // g.size["rows"]
     if radius(g.problem) * channels(g.problem) > 4:
         return "neighbours are looked for in the next four bytes: --radius times the channels is 4 at most"
-    if columns % 16:
-        return f"rows need to start at multiples of 16 bytes, and theirs are {columns} long"
+    if columns % g["BAND_GROUP"]:
+        return f"rows need to start at multiples of {g['BAND_GROUP']} bytes, and theirs are {columns} long"
     if g.threads % WARP or g.threads > g["BAND_THREADS"]:
         return f"warps of {WARP} threads share the work, up to {g['BAND_THREADS']} threads a block"
     return None
@@ -350,7 +342,7 @@ OPERATION = Operation(
             constants={
                 "BYTES": number(4, 16, has_writers, power=True),
                 "STRIP_TURNS": number(1, 64),
-                "BORDER_BLOCKS": number(0, 1 << 16, fills_edge),
+                "BORDER_BLOCKS": number(1, 1 << 16),
             },
             refuses=slides_in_strips,
             defines=with_edge,
@@ -363,7 +355,7 @@ OPERATION = Operation(
             constants={
                 "PAIR_ROWS": number(1, 4096),
                 "PAIR_AHEAD": number(1, 16),
-                "BORDER_BLOCKS": number(0, 1 << 16, fills_edge),
+                "BORDER_BLOCKS": number(1, 1 << 16),
             },
             refuses=slides_in_strips,
             defines=paired,
@@ -376,7 +368,6 @@ OPERATION = Operation(
             over_bands,
             constants={"BAND_ROWS": number(1, 4096), "BAND_AHEAD": number(1, 32)},
             refuses=banded,
-            defines=lambda g: {"BYTES": "16"},
             shared_bytes=lambda g: g.threads // WARP * g["BAND_RING"] * g["BAND_ROW"],
             dtypes=("uint8",),
             architecture="sm_80",
