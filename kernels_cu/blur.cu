@@ -721,7 +721,9 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
     }
 }
 
-#if REACH <= 4 && __CUDA_ARCH__ >= 800
+#define MOST_REACH 4
+
+#if REACH <= MOST_REACH && __CUDA_ARCH__ >= 800
 // The last rung, for bytes again, has the tensor cores add. The sums along a row are the row times a matrix with ones in a
 // band. For a radius of 1 and six columns:
 //
@@ -977,11 +979,13 @@ __device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned ch
 // That is half of the instructions of the last two rungs for a radius of 3, and one seventh of their arithmetic on the
 // integer unit. What remains: the order in which strips read and write. For a radius of 1, where few neighbours are to be
 // added, pairs is faster; rows that are no multiple of 16 bytes are left to the other rungs.
-extern "C" __global__ void __launch_bounds__(BLOCK, BAND_THREADS / BLOCK)
+extern "C" __global__ void __launch_bounds__(BLOCK, (BAND_THREADS + BLOCK - 1) / BLOCK)
     blur_bands(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
     extern __shared__ uint4 memory[];
     int thread = threadIdx.y * BDIMX + threadIdx.x;
+    if (sizeof(T) > 1 || (BLOCK % WARP && thread / WARP >= WARPS))
+        return;
     int warp = __shfl_sync(ALL_LANES, thread / WARP, 0);
     int nx = width * CHANNELS;
     int groups = nx / BAND_GROUP + 1;
@@ -989,8 +993,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK, BAND_THREADS / BLOCK)
     int top = first / groups * BAND_ROWS - RADIUS, column = first % groups;
     unsigned ring = (unsigned)__cvta_generic_to_shared(memory) + warp * BAND_RING * BAND_ROW + thread % WARP * BAND_GROUP;
 
-    if (sizeof(T) > 1)
-        return;
     if (column > 0 && (column + 2 * WARP) * BAND_GROUP < nx && top >= 0 && top + BAND_STEPS <= height)
         slide_bands<false>((const unsigned char *)in, (unsigned char *)out, width, height, first, groups, thread % WARP, ring);
     else

@@ -5,7 +5,7 @@ A row of COLS pixels is COLS * CHANNELS elements; the kernels' grids cover eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from cudabench.model import (
     Dim,
     Geometry,
     Kernel,
+    Launch,
     Operation,
     Option,
     Peer,
@@ -172,22 +173,30 @@ def paired(g: Geometry) -> dict[str, str]:
 
 
 def over_bands(g: Geometry) -> Dim:
-    """Return the grid of a warp for each part of the strips' rows, all of which lie one after the other."""
+    """Return the grid of a warp for each part of the strips' rows, all of which lie one after the other; that of the
+    rung before for ragged rows, which that one takes."""
+    if ragged(g):
+        return over_strips("PAIR_ROWS")(g)
     groups = elements(g.problem) // g.size["rows"] // g["BAND_GROUP"] + 1
     warps = cdiv(groups * cdiv(g.size["rows"], g["BAND_ROWS"]), 2 * WARP - g["BAND_LENT"])
-    return (cdiv(warps, g.threads // WARP), 1, 1)
+    return (cdiv(warps, g["WARPS"]), 1, 1)
+
+
+def bands(g: Geometry, grid: Dim) -> Sequence[Launch]:
+    """Return the launch of the rung for tensor cores, or of the one before for ragged rows."""
+    if ragged(g):
+        return (Launch("blur_pairs", grid, g.block, arguments(g.problem)),)
+    rings = g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"]
+    return (Launch("blur_bands", grid, g.block, arguments(g.problem), rings),)
 
 
 def banded(g: Geometry) -> str | None:
-    """Refuse neighbours further than the words beside a lane's own hold, ragged rows, and a block of no whole warps."""
-    columns = elements(g.problem) // g.size["rows"]
-    if radius(g.problem) * channels(g.problem) > 4:
-        return "neighbours are looked for in the next four bytes: --radius times the channels is 4 at most"
-    if columns % g["BAND_GROUP"]:
-        return f"rows need to start at multiples of {g['BAND_GROUP']} bytes, and theirs are {columns} long"
-    if g.threads % WARP or g.threads > g["BAND_THREADS"]:
-        return f"warps of {WARP} threads share the work, up to {g['BAND_THREADS']} threads a block"
-    return None
+    """Refuse neighbours further than the word beside a lane's own, and a block with too few threads or too many."""
+    if radius(g.problem) * channels(g.problem) > g["MOST_REACH"]:
+        return f"neighbours are at most {g['MOST_REACH']} bytes away, --radius times the channels"
+    if g.threads > g["BAND_THREADS"]:
+        return f"the sums leave registers for {g['BAND_THREADS']} threads"
+    return slides_in_strips(g)
 
 
 def tiled(name: str, sums: bool) -> Kernel:
@@ -366,9 +375,10 @@ OPERATION = Operation(
             "blur_bands",
             (128, 1),
             over_bands,
-            constants={"BAND_ROWS": number(1, 4096), "BAND_AHEAD": number(1, 32)},
+            constants={"BAND_ROWS": number(1, 4096), "BAND_AHEAD": number(1, 16)},
             refuses=banded,
-            shared_bytes=lambda g: g.threads // WARP * g["BAND_RING"] * g["BAND_ROW"],
+            defines=paired,
+            launches=bands,
             dtypes=("uint8",),
             architecture="sm_80",
         ),
