@@ -724,8 +724,8 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
 #define MOST_REACH 4
 
 #if REACH <= MOST_REACH && __CUDA_ARCH__ >= 800
-// The last rung, for bytes again, has the tensor cores add. The sums along a row are the row times a matrix with ones in a
-// band. For a radius of 1 and six columns:
+// The last rung, for bytes again, has the tensor cores add. The sums along a row are the row times a matrix with ones
+// in a band. For a radius of 1 and six columns:
 //
 //                          | 1 1 . . . . |
 //                          | 1 1 1 . . . |
@@ -734,9 +734,9 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
 //                          | . . . 1 1 1 |
 //                          | . . . . 1 1 |
 //
-// A product is added to sums that are there, so it also slides down: sums += new row x band - old row x band. That is one
-// instruction, mma.m16n8k32, whose 32 are 16 bytes of the new row and 16 of the old one. No byte is unpacked, and sums of
-// whole numbers are exact.
+// A product is added to sums that are there, so it also slides down: sums += new row x band - old row x band. That is
+// one instruction, mma.m16n8k32, whose 32 are 16 bytes of the new row and 16 of the old one. No byte is unpacked, and
+// sums of whole numbers are exact.
 //
 // Lane 4 g + t of a warp holds four bytes of rows g and g + 8 of the left matrix, and gets two columns of those rows of
 // the product. They need not be rows of the picture: here, row g is what the lanes 4 g to 4 g + 3 have of one row of the
@@ -788,7 +788,8 @@ __device__ constexpr bool in_band(int word, int half)
 // sums += new x band - old x band.
 __device__ __forceinline__ void add_product(int sums[4], const BandRow &now, const BandRow &old, int word, Band band)
 {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
         : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
         : "r"(now.words[0][word]), "r"(now.words[1][word]), "r"(old.words[0][word]), "r"(old.words[1][word]),
           "r"((unsigned)band), "r"((unsigned)(band >> 32)));
@@ -827,12 +828,12 @@ __device__ __forceinline__ unsigned band_means(const int low[2], const int high[
     return __byte_perm(__byte_perm(bits[0], bits[1], 0x0051), __byte_perm(bits[2], bits[3], 0x0051), 0x5410);
 }
 
-// Slides a warp down its strip. Groups are counted through all strips, a row of `groups` each, the last of which is
-// beyond the picture; the warp's begin with `first`. AT_EDGE: some have no neighbours on a side, or lie in two strips.
-// `ring` is the lane's place in shared memory, which no other lane reads.
+// Slides a warp down its strip. Groups are counted through all strips, `groups` in each, the last of which is beyond the
+// picture and holds zeros; the warp's begin with `first`. AT_EDGE: some of them have no neighbours on a side, or they lie
+// in two strips. `ring` is the lane's place in shared memory, which no other lane reads.
 template <bool AT_EDGE>
-__device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned char *out, int width, int height, int first,
-                                            int groups, int lane, unsigned ring)
+__device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned char *out, int width, int height,
+                                            int first, int groups, int lane, unsigned ring)
 {
     const int nx = width * CHANNELS;
     const int all = (height + BAND_ROWS - 1) / BAND_ROWS * groups;
@@ -871,9 +872,10 @@ __device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned ch
     auto request = [&](int r, unsigned to) {
 #pragma unroll
         for (int s = 0; s < 2; s++) {
-            bool inside = AT_EDGE ? x[s] < nx && (unsigned)(top[s] + r) < (unsigned)height : true;
+            bool inside = !AT_EDGE || (x[s] < nx && (unsigned)(top[s] + r) < (unsigned)height);
+            const unsigned char *at = AT_EDGE ? from[s] : from[0] + s * WARP * BAND_GROUP;
             if (r < BAND_STEPS)
-                copy_group(to + s * WARP * BAND_GROUP, from[AT_EDGE ? s : 0] + (AT_EDGE ? 0 : s * WARP * BAND_GROUP), inside);
+                copy_group(to + s * WARP * BAND_GROUP, at, inside);
         }
         from[0] += nx;
         from[1] += nx;
@@ -976,9 +978,10 @@ __device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned ch
 }
 
 // Adds and subtracts whole rows by products with a band matrix, on tensor cores.
-// That is half of the instructions of the last two rungs for a radius of 3, and one seventh of their arithmetic on the
-// integer unit. What remains: the order in which strips read and write. For a radius of 1, where few neighbours are to be
-// added, pairs is faster; rows that are no multiple of 16 bytes are left to the other rungs.
+// The integer unit, which adds and unpacks in the two rungs before, then has little to do. For a radius of 3 that is
+// faster than they are; for a radius of 1, where there is little to add, it is not. What remains: the rows above and
+// below a strip that are read again, and the order in which so many strips read and write, which takes the time of a
+// copy and a quarter on its own. Where rows are no multiple of 16 bytes, the host launches blur_pairs instead.
 extern "C" __global__ void __launch_bounds__(BLOCK, (BAND_THREADS + BLOCK - 1) / BLOCK)
     blur_bands(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
@@ -991,12 +994,15 @@ extern "C" __global__ void __launch_bounds__(BLOCK, (BAND_THREADS + BLOCK - 1) /
     int groups = nx / BAND_GROUP + 1;
     int first = (blockIdx.x * WARPS + warp) * (2 * WARP - BAND_LENT) - 1;
     int top = first / groups * BAND_ROWS - RADIUS, column = first % groups;
-    unsigned ring = (unsigned)__cvta_generic_to_shared(memory) + warp * BAND_RING * BAND_ROW + thread % WARP * BAND_GROUP;
+    int lane = thread % WARP;
+    unsigned ring = (unsigned)__cvta_generic_to_shared(memory) + warp * BAND_RING * BAND_ROW + lane * BAND_GROUP;
+    const unsigned char *from = (const unsigned char *)in;
+    unsigned char *to = (unsigned char *)out;
 
     if (column > 0 && (column + 2 * WARP) * BAND_GROUP < nx && top >= 0 && top + BAND_STEPS <= height)
-        slide_bands<false>((const unsigned char *)in, (unsigned char *)out, width, height, first, groups, thread % WARP, ring);
+        slide_bands<false>(from, to, width, height, first, groups, lane, ring);
     else
-        slide_bands<true>((const unsigned char *)in, (unsigned char *)out, width, height, first, groups, thread % WARP, ring);
+        slide_bands<true>(from, to, width, height, first, groups, lane, ring);
 }
 #endif
 #endif
