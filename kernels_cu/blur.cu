@@ -828,9 +828,9 @@ __device__ __forceinline__ unsigned band_means(const int low[2], const int high[
     return __byte_perm(__byte_perm(bits[0], bits[1], 0x0051), __byte_perm(bits[2], bits[3], 0x0051), 0x5410);
 }
 
-// Slides a warp down its strip. Groups are counted through all strips, `groups` in each, the last of which is beyond the
-// picture and holds zeros; the warp's begin with `first`. AT_EDGE: some of them have no neighbours on a side, or they lie
-// in two strips. `ring` is the lane's place in shared memory, which no other lane reads.
+// Slides a warp down its strip. Groups are counted through all strips, `groups` in each, the last of which is beyond
+// the picture and holds zeros; the warp's begin with `first`. AT_EDGE: some of them have no neighbours on a side, or
+// they lie in two strips. `ring` is the lane's place in shared memory, which no other lane reads.
 template <bool AT_EDGE>
 __device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned char *out, int width, int height,
                                             int first, int groups, int lane, unsigned ring)
