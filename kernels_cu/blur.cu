@@ -723,7 +723,7 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
 
 #define MOST_REACH 4
 
-#if REACH <= MOST_REACH && __CUDA_ARCH__ >= 800
+#if REACH <= MOST_REACH
 // The last rung, for bytes again, has the tensor cores add. The sums along a row are the row times a matrix with ones
 // in a band. For a radius of 1 and six columns:
 //
@@ -764,6 +764,7 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
 #define BAND_ONE 64
 #define BAND_ZERO 0x4B000000               // 2^23 in float
 
+#if __CUDA_ARCH__ >= 800
 struct Yes { static constexpr bool value = true; };
 struct No { static constexpr bool value = false; };
 
@@ -976,6 +977,7 @@ __device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned ch
     for (int r = K; r < BAND_STEPS; r++)
         step(r, Yes(), Yes());
 }
+#endif
 
 // Adds and subtracts whole rows by products with a band matrix, on tensor cores.
 // The integer unit, which adds and unpacks in the two rungs before, then has little to do. For a radius of 3 that is
@@ -985,6 +987,7 @@ __device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned ch
 extern "C" __global__ void __launch_bounds__(BLOCK, (BAND_THREADS + BLOCK - 1) / BLOCK)
     blur_bands(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
+#if __CUDA_ARCH__ >= 800
     extern __shared__ uint4 memory[];
     int thread = threadIdx.y * BDIMX + threadIdx.x;
     if (sizeof(T) > 1 || (BLOCK % WARP && thread / WARP >= WARPS))
@@ -1003,6 +1006,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, (BAND_THREADS + BLOCK - 1) /
         slide_bands<false>(from, to, width, height, first, groups, lane, ring);
     else
         slide_bands<true>(from, to, width, height, first, groups, lane, ring);
+#endif
 }
 #endif
 #endif
