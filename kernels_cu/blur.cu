@@ -694,12 +694,8 @@ __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, Strip s
         }
 }
 
-// Keeps the sums of two columns in a register.
-// That takes two thirds of strip's registers, so that half as many warps again run, and strips may be shorter for as
-// many instructions. It pays for a radius of 1; for 3, strip is as fast. What remains: a warp reads its rows one after
-// the other, the edge takes room from the strips, and while the last strips run alone the memory has little to do.
-// Still shorter strips end sooner, but read too many rows twice.
-extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ out, int width, int height)
+// Does what blur_pairs does, whose blocks these are.
+__device__ __forceinline__ void blur_by_pairs(const T *in, T *out, int width, int height)
 {
     int thread = threadIdx.y * BDIMX + threadIdx.x;
     int nx = width * CHANNELS;
@@ -721,6 +717,16 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
     }
 }
 
+// Keeps the sums of two columns in a register.
+// That takes two thirds of strip's registers, so that half as many warps again run, and strips may be shorter for as
+// many instructions. It pays for a radius of 1; for 3, strip is as fast. What remains: a warp reads its rows one after
+// the other, the edge takes room from the strips, and while the last strips run alone the memory has little to do.
+// Still shorter strips end sooner, but read too many rows twice.
+extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ out, int width, int height)
+{
+    blur_by_pairs(in, out, width, height);
+}
+
 #define MOST_REACH 4
 
 #if REACH <= MOST_REACH
@@ -739,16 +745,16 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
 // sums of whole numbers are exact.
 //
 // Lane 4 g + t of a warp holds four bytes of rows g and g + 8 of the left matrix, and gets two columns of those rows of
-// the product. They need not be rows of the picture: here, row g is what the lanes 4 g to 4 g + 3 have of one row of the
-// picture, 16 bytes each, and row g + 8 what they have 512 bytes further on. So a lane loads 16 bytes at a time, and its
-// sums come where it writes them. A product takes the lanes' words of one place, 0 to 3, and the band has ones where
+// the product. They need not be rows of the picture: here, row g is what the lanes 4 g to 4 g + 3 have of one row of
+// the picture, 16 bytes each, and row g + 8 what they have 512 bytes further on. So a lane loads 16 bytes at a time, and
+// its sums come where it writes them. A product takes the lanes' words of one place, 0 to 3, and the band has ones where
 // both are of the same lane. The words before and after a lane's own, -1 and 4, come by shuffles:
 //
 //     words of a lane     | -1 | 0 | 1 | 2 | 3 | 4 |     two columns of word j add up what words j - 1, j and j + 1
 //                                                        have in the band: at most three products
 //
-// The ones are 64, and sums begin with the bits of 2^23: what stands there is then the float 2^23 + 64 sum, of which one
-// FFMA makes 2^15 + mean + 1/2, and the whole part of the mean is that float's second byte.
+// The ones are 64, and sums begin with the bits of 2^23: what stands there is then the float 2^23 + 64 sum, of which
+// one FFMA makes 2^15 + mean + 1/2, and the whole part of the mean is that float's second byte.
 #ifndef BAND_ROWS
 #define BAND_ROWS 10  // that a warp writes in a strip
 #endif
@@ -983,12 +989,16 @@ __device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned ch
 // The integer unit, which adds and unpacks in the two rungs before, then has little to do. For a radius of 3 that is
 // faster than they are; for a radius of 1, where there is little to add, it is not. What remains: the rows above and
 // below a strip that are read again, and the order in which so many strips read and write, which takes the time of a
-// copy and a quarter on its own. Where rows are no multiple of 16 bytes, the host launches blur_pairs instead.
+// copy and a quarter on its own. Rows that are no multiple of 16 bytes go as in pairs.
 extern "C" __global__ void __launch_bounds__(BLOCK, (BAND_THREADS + BLOCK - 1) / BLOCK)
     blur_bands(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
 #if __CUDA_ARCH__ >= 800
     extern __shared__ uint4 memory[];
+    if (width * CHANNELS % BAND_GROUP) {
+        blur_by_pairs(in, out, width, height);
+        return;
+    }
     int thread = threadIdx.y * BDIMX + threadIdx.x;
     if (sizeof(T) > 1 || (BLOCK % WARP && thread / WARP >= WARPS))
         return;

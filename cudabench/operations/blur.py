@@ -174,7 +174,7 @@ def paired(g: Geometry) -> dict[str, str]:
 
 def over_bands(g: Geometry) -> Dim:
     """Return the grid of a warp for each part of the strips' rows, all of which lie one after the other; that of the
-    rung before for ragged rows, which that one takes."""
+    rung before for ragged rows, which go as there."""
     if ragged(g):
         return over_strips("PAIR_ROWS")(g)
     groups = elements(g.problem) // g.size["rows"] // g["BAND_GROUP"] + 1
@@ -183,10 +183,8 @@ def over_bands(g: Geometry) -> Dim:
 
 
 def bands(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launch of the rung for tensor cores, or of the one before for ragged rows."""
-    if ragged(g):
-        return (Launch("blur_pairs", grid, g.block, arguments(g.problem)),)
-    rings = g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"]
+    """Return the launch of the rung for tensor cores, with shared memory for rows that are not ragged."""
+    rings = 0 if ragged(g) else g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"]
     return (Launch("blur_bands", grid, g.block, arguments(g.problem), rings),)
 
 
