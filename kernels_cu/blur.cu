@@ -746,9 +746,9 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
 //
 // Lane 4 g + t of a warp holds four bytes of rows g and g + 8 of the left matrix, and gets two columns of those rows of
 // the product. They need not be rows of the picture: here, row g is what the lanes 4 g to 4 g + 3 have of one row of
-// the picture, 16 bytes each, and row g + 8 what they have 512 bytes further on. So a lane loads 16 bytes at a time, and
-// its sums come where it writes them. A product takes the lanes' words of one place, 0 to 3, and the band has ones where
-// both are of the same lane. The words before and after a lane's own, -1 and 4, come by shuffles:
+// the picture, 16 bytes each, and row g + 8 what they have 512 bytes further on. So a lane loads 16 bytes at a time,
+// and its sums come where it writes them. A product takes the lanes' words of one place, 0 to 3, and the band has ones
+// where both are of the same lane. The words before and after a lane's own, -1 and 4, come by shuffles:
 //
 //     words of a lane     | -1 | 0 | 1 | 2 | 3 | 4 |     two columns of word j add up what words j - 1, j and j + 1
 //                                                        have in the band: at most three products
