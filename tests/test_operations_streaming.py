@@ -166,6 +166,8 @@ def test_declared_work(name: str, size: tuple[int, ...], options: dict[str, Any]
         ("blur", "pairs", {"size": (62, 480), "dtype": "uint8", "block": (32, 1)}, (45 + 7, 1, 1)),
         ("blur", "pairs", {"size": (62, 30000), "dtype": "uint8"}, (132 + 111, 1, 1)),
         ("blur", "pairs", {"size": (16384, 16384), "dtype": "uint8"}, (66 + 14342, 1, 1)),
+        ("blur", "bands", {"size": (62, 4800), "dtype": "uint8"}, (9, 1, 1)),
+        ("blur", "bands", {"size": (15999, 16001), "dtype": "uint8"}, (66 + 14400, 1, 1)),
     ],
 )
 def test_grid(name: str, kernel: str, request_: dict[str, Any], grid: tuple[int, int, int]) -> None:
@@ -186,6 +188,13 @@ def test_grid(name: str, kernel: str, request_: dict[str, Any], grid: tuple[int,
         ("blur", "strip", {"options": {"radius": 8}}, "this kernel takes up to 7"),
         ("blur", "strip", {"block": (7, 3)}, "a block needs at least 32 threads"),
         ("blur", "pairs", {"dtype": "uint8", "options": {"radius": 8}}, "this kernel takes up to 7"),
+        (
+            "blur",
+            "bands",
+            {"dtype": "uint8", "options": {"radius": 2, "channels": 3}},
+            "at most 4 bytes away",
+        ),
+        ("blur", "bands", {"dtype": "uint8", "block": (1024, 1)}, "registers for 512 threads"),
         ("blur", "smem", {"options": {"radius": 200}}, "KiB of shared memory"),
         ("grayscale", "naive", {"dtype": "float32"}, "no kernels for 'float32'"),
     ],
@@ -200,7 +209,13 @@ def test_refusals(name: str, kernel: str, request_: dict[str, Any], message: str
 def test_the_ladder_goes_on_without_a_refused_rung() -> None:
     """A radius too large for registers leaves the other rungs in."""
     _, ladder = build("blur", size=(50, 50), options={"radius": 20})
-    assert [case.kernel for case in ladder if case.skip_reason] == ["slide", "vector", "strip", "pairs"]
+    assert [case.kernel for case in ladder if case.skip_reason] == [
+        "slide",
+        "vector",
+        "strip",
+        "pairs",
+        "bands",
+    ]
 
 
 @pytest.mark.matvec
@@ -342,6 +357,23 @@ def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> 
     assert [fault for rung in rungs for size in sizes for fault in simulated("blur", rung, size=size, **request_)] == []
 
 
+@pytest.mark.blur
+@needs_compiler
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [
+        ((23, 64), {"radius": 1, "channels": 3}),
+        ((3, 16), {"radius": 2}),
+        slow((12, 32), {"radius": 2, "channels": 2}),
+        slow((21, 1200), {"radius": 4}),
+        slow((5, 48), {"radius": 0}),
+    ],
+)
+def test_blur_bands(size: tuple[int, int], options: dict[str, Any]) -> None:
+    """Every reach of the band is right, in pictures of several strips and in such as a lane holds."""
+    assert simulated("blur", "bands", size=size, dtype="uint8", options=options) == []
+
+
 @needs_compiler
 @pytest.mark.parametrize(
     ("name", "rungs", "options"),
@@ -349,13 +381,16 @@ def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> 
         ("grayscale", (), {}),
         slow("blur", (), {}),
         ("blur", ("pairs",), {"radius": 3}),
+        ("blur", ("bands",), {"radius": 3}),
+        slow("blur", ("bands",), {"radius": 1, "channels": 3}),
         slow("blur", ("strip", "pairs"), {"radius": 6}),
         slow("blur", ("strip", "pairs"), {"radius": 7}),
     ],
 )
 def test_bytes_are_exact_but_for_halves(name: str, rungs: tuple[str, ...], options: dict[str, Any]) -> None:
     """The rungs that work in whole numbers agree with the reference exactly, not only within a level."""
-    operation, ladder = build(name, *rungs, size=(40, 728), dtype="uint8", options=options)
+    size = (30, 2160) if "bands" in rungs else (40, 728)  # warps with neighbours on all sides; ragged rows
+    operation, ladder = build(name, *rungs, size=size, dtype="uint8", options=options)
     for case in ladder:
         if case.skip_reason or case.function in ("grayscale_naive", "grayscale_words"):
             continue

@@ -5,7 +5,7 @@ A row of COLS pixels is COLS * CHANNELS elements; the kernels' grids cover eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from cudabench.model import (
     Dim,
     Geometry,
     Kernel,
+    Launch,
     Operation,
     Option,
     Peer,
@@ -169,6 +170,31 @@ def paired(g: Geometry) -> dict[str, str]:
     large = elements(g.problem) >= LARGE and radius(g.problem) <= 1
     most = MOST_BORDER_BLOCKS_OF_PAIRS // 2 if large else MOST_BORDER_BLOCKS_OF_PAIRS
     return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, g["REACH"] + 16, most), **ahead}
+
+
+def over_bands(g: Geometry) -> Dim:
+    """Return the grid of a warp for each part of the strips' rows, all of which lie one after the other; that of the
+    rung before for ragged rows, which go as there."""
+    if ragged(g):
+        return over_strips("PAIR_ROWS")(g)
+    groups = elements(g.problem) // g.size["rows"] // g["BAND_GROUP"] + 1
+    warps = cdiv(groups * cdiv(g.size["rows"], g["BAND_ROWS"]), 2 * WARP - g["BAND_LENT"])
+    return (cdiv(warps, g["WARPS"]), 1, 1)
+
+
+def bands(g: Geometry, grid: Dim) -> Sequence[Launch]:
+    """Return the launch of the rung for tensor cores, with shared memory for rows that are not ragged."""
+    rings = 0 if ragged(g) else g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"]
+    return (Launch("blur_bands", grid, g.block, arguments(g.problem), rings),)
+
+
+def banded(g: Geometry) -> str | None:
+    """Refuse neighbours further than the word beside a lane's own, and a block with too few threads or too many."""
+    if radius(g.problem) * channels(g.problem) > g["MOST_REACH"]:
+        return f"neighbours are at most {g['MOST_REACH']} bytes away, --radius times the channels"
+    if g.threads > g["BAND_THREADS"]:
+        return f"the sums leave registers for {g['BAND_THREADS']} threads"
+    return slides_in_strips(g)
 
 
 def tiled(name: str, sums: bool) -> Kernel:
@@ -341,6 +367,18 @@ OPERATION = Operation(
             refuses=slides_in_strips,
             defines=paired,
             dtypes=("uint8",),
+        ),
+        Kernel(
+            "bands",
+            "blur_bands",
+            (128, 1),
+            over_bands,
+            constants={"BAND_ROWS": number(1, 4096), "BAND_AHEAD": number(1, 16)},
+            refuses=banded,
+            defines=paired,
+            launches=bands,
+            dtypes=("uint8",),
+            architecture="sm_80",
         ),
     ),
     buffers=buffers,
