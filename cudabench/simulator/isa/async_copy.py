@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,6 +71,7 @@ def _build_copy(builder: Builder, ins: Instruction) -> Run:
     load = MemoryOp(builder, "load", UNSIGNED[32], words, "global")
     store = MemoryOp(builder, "store", UNSIGNED[32], words, "shared")
     builder.shared_accesses[-1] = (store, into)
+    parts = {count: _bytes(load, count) for count in range(1, size.value)}
 
     def run(machine: Machine) -> None:
         registers = machine.registers
@@ -83,7 +85,7 @@ def _build_copy(builder: Builder, ins: Instruction) -> Run:
         some = None
         if not whole:
             some = as_array(amount, UNSIGNED[32], machine.chunk)
-            reads = some > 0
+            reads = some >= size.value
             machine.mask = reads if mask is None else mask & reads
             machine._warps = -1
         if machine.mask is None or machine.mask.any():
@@ -93,15 +95,28 @@ def _build_copy(builder: Builder, ins: Instruction) -> Run:
                     load.numbers["global"], registers[out_of], out_offset, registers[into], into_offset,
                     machine.mask, machine.chunk,
                 )  # fmt: skip
+        data: list[Value] = [Affine(0)] * words if found is None else list(found)
+        if some is not None:
+            data = [np.where(some >= size.value, as_array(one, UNSIGNED[32], machine.chunk), 0) for one in data]
+            active = some if mask is None else some[np.broadcast_to(mask, np.broadcast_shapes(mask.shape, some.shape))]
+            for count in sorted(parts.keys() & set(active.ravel().tolist())):
+                lanes = some == count
+                machine.mask = lanes if mask is None else mask & lanes
+                machine._warps = -1
+                read = load_global(machine, parts[count], registers[out_of], out_offset)
+                for place, byte in enumerate(read or ()):
+                    word = data[place // 4] | byte.astype(np.uint32) << np.uint32(8 * (place % 4))
+                    data[place // 4] = np.where(lanes, word, data[place // 4])
         machine.mask, machine._warps = mask, warps
-        data: list[Value] = []
-        for place in range(words):
-            value: Value = Affine(0) if found is None else found[place]
-            if some is not None and found is not None:
-                value = np.where(some >= 4 * place + 4, value, np.uint32(0))
-            data.append(value)
         machine.shared_races.asynchronous = True
         store_shared(machine, store, registers[into], into_offset, data)
         machine.shared_races.asynchronous = False
 
     return run
+
+
+def _bytes(load: MemoryOp, count: int) -> MemoryOp:
+    """Return a copy's load as of its first bytes: what lies behind them is neither read nor has to be there."""
+    part = copy(load)
+    part.dtype, part.count, part.width, part.size = UNSIGNED[8], count, 1, count
+    return part
