@@ -6,6 +6,7 @@ the file itself. CUDA's headers and the host's are left out, so a condition take
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -77,7 +78,7 @@ def expand(text: str, path: str | Path, defines: Mapping[str, str], folders: Seq
     """
     state = _State(tuple(map(Path, folders)), {})
     for name, value in {**_PREDEFINED, **defines}.items():
-        _define(state, next(_lines(f"#define {name} {value or '1'}"))[2:])
+        _define(state, _lines(f"#define {name} {value or '1'}")[0][2:])
     try:
         _file(state, text, Path(path), 0)
     except (TooMuch, RecursionError):
@@ -124,8 +125,13 @@ def _file(state: _State, text: str, path: Path, depth: int) -> None:
         _flush(state)
 
 
-def _lines(text: str) -> Iterator[list[str]]:
-    """The words of each line; a comment over several lines is a space."""
+@functools.lru_cache(maxsize=128)  # a header is read again with other macros and folders
+def _lines(text: str) -> tuple[list[str], ...]:
+    """The words of each line, not to be changed; a comment over several lines is a space."""
+    return tuple(_words_by_line(text))
+
+
+def _words_by_line(text: str) -> Iterator[list[str]]:
     line: list[str] = []
     previous = -1
     for match in _WORD.finditer(text):
@@ -265,7 +271,7 @@ def _substituted(
         rest = [word for one in arguments[fixed:] for word in (*one, ",")][:-1]
         arguments = [*arguments[:fixed], rest]
     given = dict(zip(formal, [*arguments, *([] for _ in formal)], strict=False))
-    whole = {name: _expanded(state, list(words), hidden, depth + 1) for name, words in given.items()}
+    whole: dict[str, list[str]] = {}  # as the body takes them
     body: list[str] = []
     at = 0
     while at < len(macro.body):
@@ -276,6 +282,8 @@ def _substituted(
             body.append(f'"{quoted}"')
             at += 1
         elif word in given:
+            if not pasted and word not in whole:
+                whole[word] = _expanded(state, list(given[word]), hidden, depth + 1)
             body += (given[word] or [""]) if pasted else whole[word]
         else:
             body.append(word)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.tokens import Scan, Token, opens_scope
@@ -22,17 +23,24 @@ def names(text: str, kernel: KernelSource) -> frozenset[str]:
     `text` is the source that has the kernel. A name that a function declares for itself, as a parameter or a variable,
     is not one of them. Macros are not followed: give a text that the preprocessor has read.
     """
-    bodies: dict[str, set[str]] = {}
-    for head, body in _definitions(Scan(text)):
-        own = _free(head + body)
-        for name in _defined(head):
-            bodies.setdefault(name, set()).update(own)
+    bodies = _used_by(text)
     found: set[str] = set()
     waiting = _free(Scan(kernel.text).tokens)
     while waiting:
         found |= waiting
         waiting = {name for known in waiting for name in bodies.get(known, ())} - found
     return frozenset(found)
+
+
+@functools.lru_cache(maxsize=4)  # a text is asked for each of its kernels
+def _used_by(text: str) -> Mapping[str, set[str]]:
+    """The names that each function and class of a text uses, by its own name; not to be changed."""
+    bodies: dict[str, set[str]] = {}
+    for head, body in _definitions(Scan(text)):
+        own = _free(head + body)
+        for name in _defined(head):
+            bodies.setdefault(name, set()).update(own)
+    return bodies
 
 
 def large_functions(text: str, tokens: int) -> frozenset[str]:

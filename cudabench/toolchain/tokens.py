@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 _LEXEME = re.compile(
-    r"""
+    r"""(?:
       (?P<directive> ^[ \t]*\#(?: \\\n | "(?:\\.|[^"\\\n])*" | /\*.*?\*/ | [^\n] )* )
     | (?P<blank>     \n+ | [^\S\n]+ )
     | (?P<comment>   //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )
@@ -22,11 +22,12 @@ _LEXEME = re.compile(
     | (?P<character> '(?:\\.|[^'\\\n])*'? )
     | (?P<word>      [^\W\d]\w* )
     | (?P<mark>      ::|\S )
+    ) [^\S\n]*
     """,
     re.X | re.S | re.M,
 )
 _START = itemgetter(1)  # of a token
-_LARGE = 1 << 18  # characters of a text whose tokens are not kept
+_LARGE, _HUGE = 1 << 18, 1 << 22  # characters of a text: of few such the tokens are kept, and of none
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -60,13 +61,17 @@ def _lexed(text: str) -> tuple[tuple[Token, ...], tuple[Token, ...], tuple[Direc
         if kind == "blank":
             continue
         if kind == "directive":
-            parts = re.match(r"\s*#\s*(\w*)(.*)", match[0], re.S)
+            parts = re.match(r"\s*#\s*(\w*)(.*)", match[kind], re.S)
             assert parts is not None
             rest = re.sub(r"/\*.*?\*/|//.*|\\\n", " ", parts[2], flags=re.S).strip()
-            directives.append(Directive(parts[1], rest, match.start(), match.end()))
+            directives.append(Directive(parts[1], rest, *match.span(kind)))
         else:
-            (comments if kind == "comment" else tokens).append(Token(match[0], *match.span(), kind))
+            start, end = match.span(kind)
+            (comments if kind == "comment" else tokens).append(Token(match[kind], start, end, kind))
     return tuple(tokens), tuple(comments), tuple(directives)
+
+
+_lexed_large = functools.lru_cache(maxsize=2)(_lexed.__wrapped__)  # a text that the preprocessor read, and one more
 
 
 class Scan:
@@ -75,7 +80,8 @@ class Scan:
     def __init__(self, text: str) -> None:
         self.text = text
         self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
-        tokens, comments, directives = _lexed(text) if len(text) <= _LARGE else _lexed.__wrapped__(text)
+        lexed = _lexed if len(text) <= _LARGE else _lexed_large if len(text) <= _HUGE else _lexed.__wrapped__
+        tokens, comments, directives = lexed(text)
         self.tokens, self.comments, self.directives = list(tokens), list(comments), list(directives)
 
     def hidden_spans(self) -> list[tuple[int, int]]:
@@ -152,7 +158,8 @@ def opens_scope(words: Sequence[str]) -> bool:
 
 def words_of(text: str) -> list[str]:
     """Return the lexemes of a text, comments left out."""
-    return [match[0] for match in _LEXEME.finditer(text) if match.lastgroup not in ("blank", "comment")]
+    found = ((match, str(match.lastgroup)) for match in _LEXEME.finditer(text))
+    return [match[kind] for match, kind in found if kind not in ("blank", "comment")]
 
 
 def spell(words: Iterable[str]) -> str:

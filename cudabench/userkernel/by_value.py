@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ MAX_DEPTH = 8
 _AXES = "xyzw"
 _FEW = 4  # elements of an array that an example writes one by one
 _POINTER_BYTES = 8
+_BRACES = re.compile(r"[{}]")
+_NAMED_BEHIND = re.compile(r"\s*(\w+)\s*;")
 _METHOD = re.compile(
     r"(?:template\s*<[^<>]*>\s*)?[^;{}()]*\b(?:operator\s*\(\s*\)|operator[^\w(;{}]+|operator\s+\w+|~?\s*\w+)\s*\([^;{}]*\)\s*(?:const\s*|noexcept\s*)*"
     r"(?::[^;{}]*|=\s*(?:default|delete)\s*)?(?P<end>[;{])"
@@ -106,47 +109,68 @@ def layout_of(ctype: str, text: str, aliases: Mapping[str, str], depth: int = 0)
 
 def _declaration(name: str, text: str) -> tuple[str, int] | None:
     """Return the body of a struct and the alignment that it asks for, 0 for none."""
-    plain = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
+    known = _declared(text)
     instance = re.fullmatch(r"(\w+)\s*<([^<>]*)>", name)
     if instance:
-        return _instance(instance[1], [part.strip() for part in instance[2].split(",")], plain)
-    if not re.fullmatch(r"\w+", name):
-        return None
+        return _instance(known.templates.get(instance[1]), [part.strip() for part in instance[2].split(",")])
+    return known.structs.get(name) or known.typedefs.get(name)
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """The structs of a text by name, each with its body and alignment; templates with their parameters, too."""
+
+    structs: Mapping[str, tuple[str, int]]
+    typedefs: Mapping[str, tuple[str, int]]
+    templates: Mapping[str, tuple[str, str, int]]
+
+
+@lru_cache(maxsize=64)  # a text is asked for each of its types
+def _declared(text: str) -> _Declared:
+    plain = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
+    structs: dict[str, tuple[str, int]] = {}
+    typedefs: dict[str, tuple[str, int]] = {}
+    templates: dict[str, tuple[str, str, int]] = {}
     aligned = r"(?:(?:__align__|alignas)\s*\(\s*(\d+)\s*\)\s*)?"
-    match = re.search(rf"\b(?:struct|class)\s+{aligned}{name}\s*\{{", plain)
-    if match:
-        body = _body(plain, match.end())
-        return None if body is None else (body, int(match[1] or 0))
+    known: set[str] = set()
+    for match in re.finditer(rf"\b(?:struct|class)\s+{aligned}(\w+)\s*\{{", plain):
+        if match[2] not in known:  # the first is the one, read or not
+            known.add(match[2])
+            body = _body(plain, match.end())
+            structs |= {match[2]: (body, int(match[1] or 0))} if body is not None else {}
     for match in re.finditer(rf"\btypedef\s+struct\s*{aligned}\w*\s*\{{", plain):
         body = _body(plain, match.end())
-        if body is not None and re.match(rf"\s*{name}\s*;", plain[match.end() + len(body) + 1 :]):
-            return body, int(match[1] or 0)
-    return None
+        named = _NAMED_BEHIND.match(plain, match.end() + len(body) + 1) if body is not None else None
+        if body is not None and named and named[1] not in known:
+            typedefs.setdefault(named[1], (body, int(match[1] or 0)))
+    known.clear()
+    for match in re.finditer(rf"\btemplate\s*<([^<>]*)>\s*(?:struct|class)\s+{aligned}(\w+)\s*\{{", plain):
+        if match[3] not in known:
+            known.add(match[3])
+            body = _body(plain, match.end())
+            templates |= {match[3]: (match[1], body, int(match[2] or 0))} if body is not None else {}
+    return _Declared(structs, typedefs, templates)
 
 
-def _instance(name: str, given: list[str], text: str) -> tuple[str, int] | None:
+def _instance(template: tuple[str, str, int] | None, given: list[str]) -> tuple[str, int] | None:
     """Return the body of a struct template with what it is given put for its parameters."""
-    match = re.search(
-        rf"\btemplate\s*<([^<>]*)>\s*(?:struct|class)\s+(?:(?:__align__|alignas)\s*\(\s*(\d+)\s*\)\s*)?{name}\s*\{{",
-        text,
-    )
-    body = None if match is None else _body(text, match.end())
-    if match is None or body is None:
+    if template is None:
         return None
-    names = [part.partition("=")[0].split()[-1] for part in match[1].split(",") if part.strip()]
+    parameters, body, aligned = template
+    names = [part.partition("=")[0].split()[-1] for part in parameters.split(",") if part.strip()]
     if len(names) != len(given):
         return None
     for parameter, value in zip(names, given, strict=True):
         body = re.sub(rf"\b{parameter}\b", value, body)
-    return body, int(match[2] or 0)
+    return body, aligned
 
 
 def _body(text: str, start: int) -> str | None:
     depth = 1
-    for at in range(start, len(text)):
-        depth += (text[at] == "{") - (text[at] == "}")
+    for match in _BRACES.finditer(text, start):
+        depth += 1 if match[0] == "{" else -1
         if depth == 0:
-            return text[start:at]
+            return text[start : match.start()]
     return None
 
 

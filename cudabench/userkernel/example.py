@@ -459,18 +459,19 @@ def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] 
 
 def _hiding(text: str, request: UserRequest) -> dict[str, str]:
     """Return the macros without which a preprocessor leaves no kernel of a file: `#ifdef USE_CUDA` around them all."""
-    places = [match.start() for match in re.finditer(r"\b__global__\b", text)]
-    expanded = preprocess.expand(text, request.file, request.defines, request.include)
-    if not places or expanded is None or "__global__" in expanded:
+    first = re.search(r"\b__global__\b", text)
+    if first is None:
         return {}
     opened: list[str] = []
-    for match in re.finditer(r"^[ \t]*#[ \t]*(if|endif|else|elif)(\w*)[ \t]*([^\n]*)", text[: places[0]], re.M):
+    for match in re.finditer(r"^[ \t]*#[ \t]*(if|endif|else|elif)(\w*)[ \t]*([^\n]*)", text[: first.start()], re.M):
         if match[1] == "if":
             named = re.match(r"\(?\s*(?:defined\s*\(?\s*)?([^\W\d]\w*)\s*\)*\s*$", match[3].split("//")[0].strip())
             opened.append(named[1] if named and match[2] in ("", "def") else "")
         elif match[1] == "endif" and opened:
             opened.pop()
-    return {name: "1" for name in opened if name and not name.startswith("__") and name not in request.defines}
+    macros = {name: "1" for name in opened if name and not name.startswith("__") and name not in request.defines}
+    expanded = preprocess.expand(text, request.file, request.defines, request.include) if macros else None
+    return {} if expanded is None or "__global__" in expanded else macros
 
 
 def _with_headers_nearby(
