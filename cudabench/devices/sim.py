@@ -119,7 +119,7 @@ class SimDevice:
                 return compiled(plain, PLAIN_ARCHITECTURE)
         try:
             return compiled(compiler.compile_cubin)
-        except CompilerStopped:
+        except (CompilerStopped, compiler.RefusedAsCode):
             raise
         except CompilerError:
             # ptxas may refuse just what the simulator lacks; that is the better thing to say.

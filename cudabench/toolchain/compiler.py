@@ -7,7 +7,6 @@ CUDABENCH_COMPILER=nvrtc or =nvcc fixes the compiler.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
@@ -189,25 +188,42 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     """
     ends = time.monotonic() + limits.compile_seconds()
     shorter = asked.only(job)
+    by_assembler, last = False, None
     if shorter is not job:
-        with contextlib.suppress(_AllRefused, UsageError):  # the whole file's errors count
+        try:
             compiled = _in_some_language(compilers, shorter, ends)
             return replace(compiled, log=asked.as_written(compiled.log, job, shorter))
-    try:
-        return _in_some_language(compilers, job, ends)
-    except _AllRefused as refused:
-        last = refused
+        except _AllRefused as refused:  # the whole file's errors count, but for those that it has as well
+            if _is_both(refused.refusal, job, shorter):
+                last = refused
+            by_assembler = refused.by_assembler
+        except UsageError:
+            pass
+    if last is None:
+        try:
+            return _in_some_language(compilers, job, ends)
+        except _AllRefused as refused:
+            last = refused
     if architecture.refused_for_it(last.refusal.log, job):
         return _attempt(compilers, architecture.own(job))
-    return _fail(last.refusal, last.tried, job)
+    try:
+        return _fail(last.refusal, last.tried, job)
+    except CompilerError as error:
+        if type(error) is CompilerError and not (by_assembler or last.by_assembler) and "error" in last.refusal.log:
+            raise RefusedAsCode(str(error)) from None
+        raise
+
+
+class RefusedAsCode(CompilerError):
+    """No attempt got as far as ptxas: what was refused to machine code is refused to PTX as well."""
 
 
 class _AllRefused(Exception):
-    """No attempt was taken; the refusal that speaks for all, and whose it is."""
+    """No attempt was taken; the refusal that speaks for all, whose it is, and whether ptxas refused any."""
 
-    def __init__(self, refusal: Refused, tried: Backend) -> None:
+    def __init__(self, refusal: Refused, tried: Backend, by_assembler: bool) -> None:
         super().__init__(refusal.log)
-        self.refusal, self.tried = refusal, tried
+        self.refusal, self.tried, self.by_assembler = refusal, tried, by_assembler
 
 
 def _in_some_language(compilers: Sequence[Compiler], job: Job, ends: float) -> Compiled:
@@ -228,7 +244,7 @@ def _in_some_language(compilers: Sequence[Compiler], job: Job, ends: float) -> C
                 break  # the user's own fault, which no other compiler mends
         last = last or min(reversed(failed), key=lambda one: _strangeness(one[0]))
     assert last is not None
-    raise _AllRefused(*last)
+    raise _AllRefused(*last, by_assembler=any(refused.by_assembler for refused, _ in failed))
 
 
 def _strangeness(refused: Refused) -> tuple[bool, bool, int]:
@@ -248,9 +264,20 @@ def _may_be_languages(refused: Refused) -> bool:
     faults = diagnostics.faults(refused.log)
     if any(word in fault.shown for fault in faults for word in (*new, "<=>", "explicit(")):
         return True
+    if _is_build(refused):
+        return False
     if refused.emptied and faults and undefined.match(faults[0].message):
         return False  # a name of a header that is missing, and the rest follows from it
     return not all(undefined.match(fault.message) or plain.match(fault.message) for fault in faults)
+
+
+def _is_build(refused: Refused) -> bool:
+    """Whether all that is left are #error directives which a missing header's macros decide, and no language."""
+    said = [fault.message for fault in diagnostics.faults(refused.log)]
+    of_language = re.compile(r"C\+\+|cplusplus|standard|language|compiler", re.I)
+    return bool(refused.emptied and said) and all(
+        one.startswith("#error") and not of_language.search(one) for one in said
+    )
 
 
 def _may_be_hosts(refused: Refused, job: Job) -> bool:
@@ -269,6 +296,7 @@ class _Texts:
         self.files: Mapping[str, str] = {job.filename: job.source, **self.included.own}
         self.kept = {name for name in map(names.plain, job.names) if name}
         self._refused: dict[object, Refused] = {}
+        self.by_assembler = False  # whether ptxas refused any attempt
 
     def compiled(self, compiler: Compiler, job: Job, attempt: _Attempt, *, standard: bool) -> Compiled:
         """Compile an attempt; what was refused before is so again, at once."""
@@ -305,6 +333,16 @@ class _MissesStandard(Exception):
         self.attempt = attempt
 
 
+def _is_both(refused: Refused, job: Job, shorter: Job) -> bool:
+    """Whether headers are missing and all faults of a shortened job are of headers, or on lines that it has as the job
+    has them: the whole file has them, too."""
+    found = diagnostics.faults(refused.log)
+    own, left = (one.source.split("\n") for one in (job, shorter))
+    lines = [fault.line for fault in found if diagnostics.users_path(fault.file, job.filename) == job.filename]
+    same = all(0 < line <= len(own) and own[line - 1] == left[line - 1] for line in lines)
+    return bool(refused.emptied and found) and same and not refused.by_assembler
+
+
 def _with(compiler: Compiler, job: Job, ends: float) -> Compiled:
     """Compile the file as it is and, as long as it is refused, with less and less of what no kernel asked for needs.
 
@@ -318,8 +356,8 @@ def _with(compiler: Compiler, job: Job, ends: float) -> Compiled:
     except _MissesStandard as misses:
         try:
             return _with_less_and_less(compiler, texts, ends, standard=True, attempt=misses.attempt)
-        except Refused:
-            if time.monotonic() > ends:
+        except Refused as refused:
+            if time.monotonic() > ends or _is_build(refused):
                 raise
     try:
         return _with_less_and_less(compiler, texts, ends, standard=False)
@@ -348,7 +386,10 @@ def _with_less_and_less(
             return texts.compiled(compiler, job, attempt, standard=standard)
         except Refused as refused:
             misses_standard = misses_standard or diagnostics.misses_standard(refused.log)
-            last = Refused(refused.log, attempt.emptied, misses_standard=misses_standard)
+            texts.by_assembler = texts.by_assembler or "ptxas" in refused.log
+            last = Refused(
+                refused.log, attempt.emptied, misses_standard=misses_standard, by_assembler=texts.by_assembler
+            )
         if time.monotonic() > ends:
             break
         if not job.older and older.needed(last.log):
@@ -373,7 +414,9 @@ def _with_less_and_less(
     if first_of_device is not None:
         before, after = (set(diagnostics.faults(one.log)) for one in (first_of_device, last))
         if not after <= before:  # what was left out is missed: its own errors are the cause
-            raise Refused(first_of_device.log, last.emptied, misses_standard=misses_standard)
+            raise Refused(
+                first_of_device.log, last.emptied, misses_standard=misses_standard, by_assembler=texts.by_assembler
+            )
     raise last
 
 

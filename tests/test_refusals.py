@@ -1,0 +1,85 @@
+"""A refusal ends where no other language, compiler or form of code can mend it."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from cudabench.devices.sim import SimDevice
+from cudabench.errors import CompilerError, CudabenchError
+from cudabench.model import Case, Launch, Problem, Source
+from cudabench.toolchain import compiler, nvrtc
+from cudabench.toolchain.compiler import RefusedAsCode, compile_cubin, nvrtc_version
+from cudabench.toolchain.record import Job
+
+needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="no NVRTC")
+KERNEL = (
+    '#include "of_a_build.h"\n{}\n__global__ void k(int *x) {{ x[threadIdx.x] = 1; }}\nint main() {{ return 0; }}\n'
+)
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]) -> list[Job]:
+    """The jobs that NVRTC gets, with no nvcc and nothing kept."""
+    seen: list[Job] = []
+    original: Callable[..., object] = nvrtc.Nvrtc.compile
+
+    def compile(self: object, job: Job, *given: object, **how: object) -> object:
+        seen.append(job)
+        return original(self, job, *given, **how)
+
+    monkeypatch.setattr(nvrtc.Nvrtc, "compile", compile)
+    monkeypatch.setattr(compiler.toolkit, "nvcc", lambda: None)
+    monkeypatch.setenv("CUDABENCH_CACHE", str(tmp_path))
+    return seen
+
+
+@needs_nvrtc
+def test_error_directive_of_a_build_is_tried_in_one_language(jobs: list[Job]) -> None:
+    """An #error for what a missing header would define stays one in C++20; it is what the message shows."""
+    text = KERNEL.format('#ifndef HAS_GPU\n#error "included on a build without GPU"\n#endif')
+    with pytest.raises(CudabenchError, match=r'k\.cu:3: error: #error .*"included on a build without GPU"'):
+        compile_cubin(text, "k.cu", names=["k"])
+    assert {job.std for job in jobs} == {""}
+
+
+@needs_nvrtc
+def test_error_directive_of_a_language_is_tried_in_the_next(jobs: list[Job]) -> None:
+    """An #error that asks for another C++ is mended by that, missing header or not."""
+    text = KERNEL.format('#if __cplusplus < 202002L\n#error "this needs C++20"\n#endif')
+    assert compile_cubin(text, "k.cu", names=["k"]).cubin
+    assert [job.std for job in jobs][-1] == "c++20"
+
+
+@needs_nvrtc
+def test_code_that_is_refused_is_not_compiled_to_ptx_as_well(jobs: list[Job]) -> None:
+    """Without a word of ptxas' the simulator does not compile again to see whether PTX is taken; with one it does."""
+
+    def load(body: str) -> type[BaseException]:
+        text = f"__global__ void k(int *x) {{ {body} }}\n"
+        source = Source("k.cu", text, "", False, (), "")
+        launch = Launch("k", (1, 1, 1), (32, 1, 1), ("x",))
+        case = Case(
+            operation="run", kernel="k", id=None, function="k", source=source, problem=Problem({}, "int32", 0),
+            block=(32, 1, 1), grid=(1, 1, 1), launches=(launch,), defines={}, expects="",
+        )  # fmt: skip
+        with pytest.raises(CompilerError) as caught:
+            SimDevice("sm_90").load(case)
+        return caught.type
+
+    assert load("x[0] = undeclared_of_ptx;") is RefusedAsCode
+    assert jobs
+    assert all(job.machine_code for job in jobs)
+    jobs.clear()
+    assert load("__shared__ int large[60000]; large[threadIdx.x] = *x; *x = large[1 + threadIdx.x];") is CompilerError
+    assert not all(job.machine_code for job in jobs)
+
+
+@needs_nvrtc
+def test_own_fault_of_the_kernel_asked_for_is_not_looked_for_in_the_whole_file(jobs: list[Job]) -> None:
+    """A name that a missing header declares, used by the kernel itself, stays missed with the other kernels there."""
+    other = "__global__ void other(int *x) { x[0] = 12345; }\n"
+    with pytest.raises(RefusedAsCode, match=r'k\.cu:4: error: identifier "absent" is undefined(.|\n)*of_a_build\.h'):
+        compile_cubin(KERNEL.format(other).replace("= 1", "= absent"), "k.cu", names=["k"])
+    assert jobs
+    assert not any("12345" in job.source for job in jobs)
