@@ -436,6 +436,23 @@ def test_headers_around_the_file_are_named(cudabench: Callable[..., Ran]) -> Non
 
 
 @needs_simulator
+@pytest.mark.parametrize("template", ["", "template <int K> "])
+def test_types_are_those_of_the_headers_that_the_line_names(template: str, cudabench: Callable[..., Ran]) -> None:
+    """A macro of a header that the line's -I brings is the type, and is not guessed beside it."""
+    for folder in ("src", "include"):
+        Path(folder).mkdir()
+    Path("include/types.h").write_text("#define REAL double\n#define COUNT unsigned\n")
+    Path("src/k.cu").write_text(
+        f'#include "types.h"\n{template}__global__ void f(REAL *x, const COUNT *c, int n) {{ int i = threadIdx.x;\n'
+        "  if (i < n) x[i] = c[i]; }\n"
+    )
+    words = suggested(cudabench("run", "src/k.cu").err)
+    assert {"x=float64[n]:zeros", "c=uint32[n]:random"} <= set(words)
+    assert "-D" not in words
+    assert cudabench(*words, "--device", "sim", "--no-cpu").code == 0
+
+
+@needs_simulator
 def test_kernels_of_headers_nearby_and_behind_a_macro(cudabench: Callable[..., Ran]) -> None:
     """A file with no kernel of its own but of a header that -I finds, and one whose kernels a build's macro shows."""
     for folder in ("src", "include"):

@@ -483,11 +483,21 @@ def _with_headers_nearby(
         return request, file, kernel, aliases
     wider, file = found
     wide = aliases_of(file, wider.defines, wider.include)
-    same = (one for one in file.kernels if types_of(one.parameters) == types_of(kernel.parameters))
-    own = next((one for one in same if one.qualified_name == kernel.qualified_name), None)
-    if own is None or kernel.expression != kernel.qualified_name:
-        return wider, file, kernel, wide
-    return wider, file, source.resolved(own, wide), wide
+    own = _same_kernel(kernel, file)
+    return wider, file, source.resolved(own, wide) if own else kernel, wide
+
+
+def _same_kernel(kernel: KernelSource, file: SourceFile) -> KernelSource | None:
+    """Return a kernel as a file has it that was read with more headers, whose macros may give it other types."""
+    try:
+        if kernel.expression not in ("", kernel.qualified_name):
+            return source.find(file, kernel.expression)
+    except UsageError:  # of other types in a call's brackets
+        return None
+    named = [one for one in file.kernels if one.qualified_name == kernel.qualified_name]
+    same = [one for one in named if types_of(one.parameters) == types_of(kernel.parameters)]
+    own = same[0] if same else named[0] if len(named) == 1 else None
+    return replace(own, expression=kernel.expression) if own else None
 
 
 def _number(at: int, parameter: Parameter, launch: HostLaunch | None, aliases: Mapping[str, str]) -> str:
