@@ -274,6 +274,30 @@ FILES = {
         "void go(Shape &p) { mark<<<p.rows, p.columns>>>(p); }",
         ["--grid 1 ", "--block 1 "],
     ),
+    "a type of indices, of sizes and of bits beside one of numbers": (
+        "template <typename T, typename S, typename K, typename N> __global__ void pick(const T *x, const S *where,\n"
+        "    const K *key, T *y, N n) { for (N i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x *\n"
+        "    blockDim.x) y[i] = (key[i] & 1) ? x[where[i]] : T(0); }",
+        ["--kernel pick<float, int, int, int>", "x=float32[n]", "n=1000"],
+    ),
+    "indices that go through a number of their own": (
+        "template <typename V, typename J> __global__ void gather(const V *x, const J *at, V *y, const J count) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= count) return; const int j = at[i]; y[i] = x[j]; }",
+        ["--kernel gather<float, int>", "at=int32[count]:random"],
+    ),
+    "floats that are turned into indices stay floats": (
+        "template <typename T> __global__ void bins(const T *x, int *count, T width, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n || x[i] < T(0)) return;\n"
+        "  int bin = (int)(x[i] / width); if (bin < n) atomicAdd(&count[bin], 1); }",
+        ["--kernel bins<float>"],
+    ),
+    "a functor that is a parameter": (
+        "struct Half { __device__ float operator()(float a) const { return a / 2; } };\n"
+        "struct Sum { template <typename T> __device__ T operator()(T a, T b) const { return a + b; } };\n"
+        "template <typename Op> __global__ void map(const float *x, float *y, int n, Op op) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = op(x[i], 1.f); }",
+        ["--kernel map<Sum>", "op={}"],
+    ),
     "all blocks at once, which a function waits for": (
         "#include <cooperative_groups.h>\n__device__ void meet() { cooperative_groups::this_grid().sync(); }\n"
         "__global__ void twice(float *x, int n) { for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n;\n"
@@ -320,6 +344,14 @@ def test_the_line_launches_as_the_host_code_does(
             "template <typename K> __global__ void run(float *x) { x[threadIdx.x] = K::FIRST + K::SECOND; }",
             "no line can be suggested, for K of run is a type with K::FIRST, K::SECOND that nothing here says: name an "
             "instance, --kernel 'run<TYPE>'",
+        ),
+        (
+            "template <typename F> __global__ void run(float *x, F f) { x[threadIdx.x] = f(x[threadIdx.x]); }",
+            "for F of run is a type that the kernel calls, as a functor that nothing here says",
+        ),
+        (
+            "template <template <typename> class R> __global__ void run(float *x) { x[0] = R<float>()(x[1]); }",
+            "for R of run is a class template that nothing here says",
         ),
         (
             "#include <far/info.h>\n__global__ void run(float *x, far::Info<float, int> info) { x[0] = info.size; }",

@@ -225,7 +225,7 @@ def _struct(ctype: str, body: str, asked: int, text: str, aliases: Mapping[str, 
             members.append((own[1], offset, layout))
             offset, align = offset + layout.size, max(align, layout.align)
     if not members:
-        return None
+        return Layout(ctype, align, align)  # a functor: a value of nothing still takes room
     return Layout(ctype, -(-offset // align) * align, align, members=tuple(members))
 
 

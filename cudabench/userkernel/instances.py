@@ -13,6 +13,7 @@ from cudabench.toolchain.tokens import split, words_of
 from cudabench.userkernel.arguments import NoLine
 from cudabench.userkernel.callers import is_sure
 from cudabench.userkernel.host_launch import HostLaunch, host_of
+from cudabench.userkernel.index_types import is_whole
 
 
 def instance(kernel: KernelSource, file: SourceFile, launch: HostLaunch | None, aliases: Mapping[str, str]) -> str:
@@ -45,18 +46,26 @@ def _likely(parameter: TemplateParameter, kernel: KernelSource, text: str) -> st
     """Return what a template may be given for a parameter: for a type that the kernel calls, a functor of the file."""
     own = re.escape(parameter.name or "")
     space = kernel.qualified_name.rpartition("::")[0]
+    if parameter.type.startswith("template"):
+        raise NoLine(_no_line(parameter, kernel, "a class template"))
     if own and parameter.type in ("typename", "class"):
         member = re.search(rf"\b{own}\s*::\s*(\w+)\s*\(", kernel.text)
         called = rf"\b{member[1]}" if member else r"\boperator\s*\(\s*\)"
-        if member or re.search(rf"\b{own}\s*(?:\(\s*\)|\{{\s*\}})\s*\(", kernel.text):
-            call = re.search(rf"\b{own}\s*(?:\(\s*\)|\{{\s*\}})\s*\(([^;]*)\)\s*;", kernel.text)
+        functors = "|".join([rf"\b{own}\s*(?:\(\s*\)|\{{\s*\}})", *(rf"(?<![\w.>:]){one}" for one in _of(own, kernel))])
+        body_of_kernel = kernel.text.partition("{")[2]
+        if member or re.search(rf"(?:{functors})\s*\(", body_of_kernel):
+            call = re.search(rf"(?:{functors})\s*\(([^;]*)\)\s*;", body_of_kernel)
             wanted = len(split(words_of(call[1]), ",")) if call else 0
             body = rf"\b(?:struct|class)\s+(\w+)\s*\{{[^{{}}]*{called}\s*\(([^()]*)\)"
             for functor, taken in re.findall(body, text):
                 if not wanted or len(split(words_of(taken), ",")) == wanted:
                     return f"{space}::{functor}" if space else functor
+            if not member:
+                raise NoLine(_no_line(parameter, kernel, "a type that the kernel calls, as a functor"))
         if members := set(re.findall(rf"\b{own}\s*::\s*(?:template\s+)?(\w+)", kernel.text)):
             return _with_members(parameter, members, kernel, text)
+        if is_whole(own, kernel):
+            return "int"
     if function := _of_pointer(parameter.type, text):
         return function
     return likely_argument(parameter.type, text)
@@ -70,10 +79,20 @@ def _with_members(parameter: TemplateParameter, members: set[str], kernel: Kerne
         if not template and all(re.search(rf"\b{one}\b", body) for one in members):
             return match[1]
     listed = ", ".join(f"{parameter.name}::{one}" for one in sorted(members)[:4])
-    raise NoLine(
-        f"no line can be suggested, for {parameter.name} of {kernel.qualified_name} is a type with {listed} that "
-        f"nothing here says: name an instance, --kernel '{kernel.qualified_name}<TYPE>', with a type that the file has."
+    raise NoLine(_no_line(parameter, kernel, f"a type with {listed}"))
+
+
+def _no_line(parameter: TemplateParameter, kernel: KernelSource, kind: str) -> str:
+    name = kernel.qualified_name
+    return (
+        f"no line can be suggested, for {parameter.name} of {name} is {kind} that nothing here says: name an instance, "
+        f"--kernel '{name}<TYPE>', with a type that the file has."
     )
+
+
+def _of(own: str, kernel: KernelSource) -> list[str]:
+    """Return a kernel's parameters of a type, as values or references."""
+    return [one.name for one in kernel.parameters if not one.pointer and one.name and one.type.rstrip("&") == own]
 
 
 def _of_pointer(kind: str, text: str) -> str:

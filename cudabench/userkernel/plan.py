@@ -299,7 +299,11 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
         if len(own) != 1 or not own[0].template_parameters:
             raise
         aliases = aliases_of(file, request.defines, request.include)
-        raise UsageError(_with_line(str(error), _first_line(request, file, own, aliases, command))) from None
+        try:
+            line: str | NoLine = example_line(request, file, own[0], aliases, command)
+        except NoLine as none:
+            line = none
+        raise UsageError(_with_line(str(error), line)) from None
 
 
 def _first_line(
