@@ -298,6 +298,25 @@ FILES = {
         "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = op(x[i], 1.f); }",
         ["--kernel map<Sum>", "op={}"],
     ),
+    "counters and flags that are waited for, in functions too": (
+        "__device__ void arrive(unsigned *lock, unsigned all) { unsigned *own = lock + 1; __syncthreads();\n"
+        "  if (threadIdx.x == 0) { atomicAdd(own, 1u); do { } while (atomicAdd(own, 0u) < all); } __syncthreads(); }\n"
+        "__global__ void relay(unsigned *ticket, volatile int *flag, const float *x, float *y, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (blockIdx.x > 0 && threadIdx.x == 0)\n"
+        "    while (flag[blockIdx.x - 1] == 0) { }\n"
+        "  arrive(ticket, 1); if (i < n) y[i] = x[i]; __threadfence(); __syncthreads();\n"
+        "  if (threadIdx.x == 0) flag[blockIdx.x] = 1; }",
+        ["ticket=uint32[n]:zeros", "flag=int32[n]:zeros", "x=float32[n]:random"],
+    ),
+    "what host code sets to zero": (
+        "__global__ void add(const float *x, float *sum, float *old, float *y, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { y[i] = sum[i] + old[i]; sum[i] += x[i];\n"
+        "    old[i] = y[i]; } }\n"
+        "void go(const float *x, float *y, int n) { float *s, *o; cudaMalloc(&s, n * 4); cudaMalloc(&o, n * 4);\n"
+        "  cudaMemset(o, 0, n * 4); cudaMemset((void *)s, 0, n * 4); cudaMemcpy(o, y, n * 4, cudaMemcpyDefault);\n"
+        "  add<<<n / 250, 250>>>(x, s, o, y, n); }",
+        ["sum=float32[n]:zeros", "old=float32[n]:random"],
+    ),
     "all blocks at once, which a function waits for": (
         "#include <cooperative_groups.h>\n__device__ void meet() { cooperative_groups::this_grid().sync(); }\n"
         "__global__ void twice(float *x, int n) { for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n;\n"

@@ -28,6 +28,7 @@ from cudabench.userkernel import (
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import check_taken
 from cudabench.userkernel.by_value import layout_of
+from cudabench.userkernel.counters import counters
 from cudabench.userkernel.host_launch import HostLaunch
 from cudabench.userkernel.instances import instance
 from cudabench.userkernel.problem import dimensions
@@ -354,7 +355,9 @@ def _array(
 ) -> tuple[str, str]:
     """Return an array as --arg writes it, and what in it is guessed."""
     own, sizes = parameter.name or f"arg{at}", asked.sizes
-    start = asked.starts.get(own, "zeros" if own in _outputs(kernel) else "random")
+    start = asked.starts.get(own, "zeros" if own in _outputs(kernel) | counters(kernel, file.text) else "random")
+    if asked.launch and at in asked.launch.cleared:
+        start = "zeros"
     by_rows = rows.of_pointers(parameter)
     if by_rows:
         parameter = rows.row_of(parameter)

@@ -39,8 +39,8 @@ class Unknown(Exception):
 class HostLaunch:
     """One launch: `template` holds the template's arguments, `numbers` those of the kernel's parameters that are
     numbers, `nbytes` the arrays' sizes, each by the parameter's place, `constants` what was copied to `__constant__`
-    variables before; what could not be read is absent. `spare`: whether grid and block hang on what only callers
-    know."""
+    variables before, `cleared` the places of arrays that are set to zero for it; what could not be read is absent.
+    `spare`: whether grid and block hang on what only callers know."""
 
     template: tuple[str, ...] = ()
     grid: tuple[int, int, int] | None = None
@@ -50,6 +50,7 @@ class HostLaunch:
     nbytes: Mapping[int, int] = field(default_factory=dict)
     constants: Mapping[str, Number] = field(default_factory=dict)
     spare: bool = False
+    cleared: frozenset[int] = frozenset()
 
 
 def find(
@@ -289,9 +290,27 @@ class Host:
             value = reader.number(source)
             if value is not None:
                 constants[symbol] = value
-        return HostLaunch(
-            tuple(template), grid, block, int(shared or 0), numbers, nbytes, constants, spared is not None
+        cleared = frozenset(
+            at
+            for at, (parameter, words) in enumerate(zip(kernel.parameters, site.arguments, strict=False))
+            if parameter.pointer and not parameter.const and words and self._is_cleared(words[0], site)
         )
+        return HostLaunch(
+            tuple(template), grid, block, int(shared or 0), numbers, nbytes, constants, spared is not None, cleared
+        )
+
+    def _is_cleared(self, name: str, site: _Site) -> bool:
+        """Return whether an array holds zeros at a launch: by cudaMemset and nothing after it, or from its start."""
+        start, stop = site.visible
+        last = next((at for at in range(stop - 1, start, -1) if self.words[at] == name), None)
+        if last is not None:
+            before = last - 1
+            if self.words[before] == ")":  # a cast's
+                before = self._opening(before) - 1
+            if self.words[before] == "(" and self.words[before - 1] in ("cudaMemset", "cudaMemsetAsync"):
+                return self.words[last + 1 : last + 4] == [",", "0", ","]
+        found = self.definitions(name, site, stop)
+        return bool(found and found[-1][1] and {"zeros", "zeros_like"} & set(found[-1][1]))
 
     def _spared(
         self, site: _Site, fixed: Mapping[str, Value]
