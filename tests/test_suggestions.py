@@ -317,6 +317,17 @@ FILES = {
         "  add<<<n / 250, 250>>>(x, s, o, y, n); }",
         ["sum=float32[n]:zeros", "old=float32[n]:random"],
     ),
+    "dynamic shared memory of a function, and a block that the template says": (
+        "template <int blockSize> __device__ float total(float own) { extern float __shared__ part[];\n"
+        "  part[threadIdx.x] = own; __syncthreads();\n"
+        "  float sum = 0; for (int i = 0; i < blockSize; i++) sum += part[i]; return sum; }\n"
+        "template <int blockSize> __global__ void sums(const float *x, float *y, int n) {\n"
+        "  float sum = total<blockSize>(x[blockIdx.x * blockSize + threadIdx.x]);\n"
+        "  if (!threadIdx.x) y[blockIdx.x] = sum; }\n"
+        "void go(int n, int threads, int blocks, float *x, float *y) { dim3 b(threads, 1, 1), g(blocks, 1, 1);\n"
+        "  switch (threads) { case 128: sums<128><<<g, b, threads * sizeof(float)>>>(x, y, n); } }",
+        ["--kernel sums<128>", "--block 128", "--shared 16384"],
+    ),
     "all blocks at once, which a function waits for": (
         "#include <cooperative_groups.h>\n__device__ void meet() { cooperative_groups::this_grid().sync(); }\n"
         "__global__ void twice(float *x, int n) { for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n;\n"

@@ -234,7 +234,8 @@ def _asked(
     """Return the largest problem for which no thread loops for long and no array reaches too far."""
 
     def find(side: int, **others: int) -> HostLaunch | None:
-        return host_launch.find(file.text, kernel, {**_extended(extents, side), **others}, aliases, ragged)
+        launch = host_launch.find(file.text, kernel, {**_extended(extents, side), **others}, aliases, ragged)
+        return launching.with_named_threads(launch, kernel)
 
     given = dict(text.partition("=")[::2] for text in request.arguments)
     said = host_launch.find(file.text, kernel, {}, aliases)

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.reached import names
 from cudabench.toolchain.tokens import spell, split, words_of
-from cudabench.userkernel.host_launch import HostLaunch
+from cudabench.userkernel.host_launch import MOST_THREADS, HostLaunch
+from cudabench.userkernel.reach import closing
 from cudabench.userkernel.request import UserRequest
 
 TOGETHER = "32"  # blocks that wait for each other
+_THREADS = re.compile(
+    r"(?:k|n|num)?_?(?:block_?(?:size|dim|threads)|threads(?:_?per_?block)?|tpb|cta_?(?:size|threads))(?:_?x)?_?", re.I
+)
+_DYNAMIC = re.compile(
+    r"\b(?:extern\s[^;{}\[\]]*\b__shared__|__shared__\s[^;{}\[\]]*\bextern)\b[^;{}\[\]]*?(\w+)\s*\[\s*\]"
+)
 
 
 def geometry(
@@ -66,11 +74,13 @@ def block_of(
     if request.block and all(side.isdigit() for side in request.block.split(",")):
         return [int(side) for side in request.block.split(",")]
     own = list(launch.block) if launch and launch.block else []
+    deep = _axes(kernel.text, "threadIdx")
+    if deep == 1 and not own and (named := _named_threads(kernel)):
+        return [named]
     if own:
         while own[-1:] == [1] and len(own) > 1:
             own.pop()
         return own
-    deep = _axes(kernel.text, "threadIdx")
     block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if dimensions_of(kernel, extents) >= deep else 1]
     room = _shared_room(kernel, text) if block == [256] else None
     bound = re.search(r"\b__launch_bounds__\s*\(\s*(\w+)", kernel.text)
@@ -107,6 +117,20 @@ def dimensions_of(kernel: KernelSource, extents: Sequence[str]) -> int:
     return len(extents) if len(extents) != 1 else max(1, _axes(kernel.text, "threadIdx"))
 
 
+def with_named_threads(launch: HostLaunch | None, kernel: KernelSource) -> HostLaunch | None:
+    """Return a launch whose block only callers know with the one that a parameter of the template is called after."""
+    named = _named_threads(kernel)
+    if not launch or not launch.spare or not launch.grid or not named or _axes(kernel.text, "threadIdx") > 1:
+        return launch
+    return replace(launch, block=(named, 1, 1)) if math.prod(launch.grid) * named <= MOST_THREADS else launch
+
+
+def _named_threads(kernel: KernelSource) -> int:
+    """Return what a template's parameter that is called after a block's threads is given, 0 for none."""
+    given = (value for own, value in templates_of(kernel).items() if _THREADS.fullmatch(own) and value.isdigit())
+    return next((int(value) for value in given if 1 <= int(value) <= 1024), 0)
+
+
 def _shared_room(kernel: KernelSource, text: str) -> int | None:
     """Return the threads for which a kernel's shared arrays that it indexes by threadIdx.x alone have room."""
     own = {"threadIdx.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\s*\.\s*x\s*[;,]", kernel.text)}
@@ -136,11 +160,20 @@ def _grid(grid: Sequence[int], block: Sequence[int], sizes: Mapping[str, int]) -
 
 
 def dynamic_shared(kernel: KernelSource, text: str) -> bool:
-    """Return whether a kernel uses dynamic shared memory."""
-    names = re.findall(
-        r"\bextern\s+__shared__\s+[^;\[\]]*?(\w+)\s*\[\s*\]|\b__shared__\s+extern\s+[^;\[\]]*?(\w+)\s*\[", text
+    """Return whether a kernel uses dynamic shared memory, or a function or class that it comes to declares some."""
+    reached = names(text, kernel)
+    return any(
+        re.search(rf"\b{match[1]}\b", kernel.text) or any(one in reached for one in _around(text, match.start()))
+        for match in _DYNAMIC.finditer(text)
     )
-    return any(re.search(rf"\b{name}\b", kernel.text) for pair in names for name in pair if name)
+
+
+def _around(text: str, at: int) -> Iterator[str]:
+    """Yield the names of the functions and classes that a place is in."""
+    heads = re.compile(r"\b(\w+)\s*\([^(){};]*\)\s*(?:const\s*)?\{|\b(?:struct|class)\s+(\w+)\s*(?::[^{};]*)?\{")
+    for match in heads.finditer(text, 0, at):
+        if closing(text[match.end() - 1 : at], "{", "}") < 0:
+            yield match[1] or match[2]
 
 
 def by_name(count: int, sizes: Mapping[str, int]) -> str:
