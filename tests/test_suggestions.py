@@ -514,6 +514,21 @@ def test_types_are_those_of_the_headers_that_the_line_names(template: str, cudab
     assert cudabench(*words, "--device", "sim", "--no-cpu").code == 0
 
 
+def test_a_header_of_cuda_or_the_standard_library_is_not_a_projects_own(cudabench: Callable[..., Ran]) -> None:
+    """Copies of cub and files that are called as standard headers are would hide those that the compiler has."""
+    Path("Makefile").touch()
+    for header in ("third_party/cub/cub.cuh", "text/string.h", "text/own.h"):
+        Path(header).parent.mkdir(parents=True, exist_ok=True)
+        Path(header).write_text("#error of another release\n" if "own" not in header else "")
+    Path("k.cu").write_text(
+        "#include <string.h>\n#include <cub/cub.cuh>\n__global__ void f(float *x) { x[threadIdx.x] = 1; }\n"
+    )
+    assert "-I" not in suggested(cudabench("run", "k.cu").err)
+    Path("k.cu").write_text('#include "own.h"\n__global__ void f(float *x) { x[threadIdx.x] = 1; }\n')
+    words = suggested(cudabench("run", "k.cu").err)
+    assert words[words.index("-I") + 1].endswith("text")
+
+
 @needs_simulator
 def test_kernels_of_headers_nearby_and_behind_a_macro(cudabench: Callable[..., Ran]) -> None:
     """A file with no kernel of its own but of a header that -I finds, and one whose kernels a build's macro shows."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudabench import outputs
+from cudabench.toolchain import prelude
 from cudabench.toolchain.record import Job
 
 MAX_HEADERS = 64  # beside a source: more are no single kernel's
@@ -24,6 +25,7 @@ _THIRD_PARTY = frozenset(
     ["third_party", "third-party", "thirdparty", "3rdparty", "external", "externals", "extern", "vendor", "deps"]
 )
 
+_CUDAS = ("cub", "thrust", "cuda", "cooperative_groups", "nv")  # folders of headers that every toolkit has
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
 # What the reader cannot follow: a name that a macro writes, a choice that hangs on a header, an unusual spelling.
 _UNCLEAR = re.compile(
@@ -109,6 +111,8 @@ def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[
         for name in _INCLUDE.findall(text):
             places = (beside.parent, Path(path).parent, *map(Path, folders), *map(Path, found))
             header = next((one for place in places if (one := place / name).is_file()), None)
+            if header is None and _is_brought(name, text):
+                continue
             if header is None and (folder := nearby(name, path)) is not None:
                 found.append(str(folder))
                 header = folder / name
@@ -117,6 +121,14 @@ def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[
                 with contextlib.suppress(OSError):
                     waiting.append((header.read_text(encoding="utf-8", errors="replace"), header))
     return list(dict.fromkeys(found))
+
+
+def _is_brought(name: str, text: str) -> bool:
+    """Return whether a header that a text includes is CUDA's or the standard library's, also where a project has one
+    that is called so: a copy of another release, or a file of its own for quotes."""
+    if name.partition("/")[0] in _CUDAS:
+        return True
+    return name in dict(prelude.headers(forward=True)) and bool(re.search(rf"<{re.escape(name)}>", text))
 
 
 def named(text: str) -> list[str]:
