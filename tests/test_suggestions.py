@@ -384,6 +384,11 @@ def test_the_line_launches_as_the_host_code_does(
             "for R of run is a class template that nothing here says",
         ),
         (
+            "#include <far/node.h>\n__global__ void run(Node *nodes, float *x) {\n"
+            "  Node &own = nodes[0]; x[0] = own.size; }",
+            "nothing here declares the class Node of run: name the folder of the header that declares it with -I",
+        ),
+        (
             "#include <far/info.h>\n__global__ void run(float *x, far::Info<float, int> info) { x[0] = info.size; }",
             "takes 'far::Info<float, int> info' by value, a struct whose members are not known here",
         ),

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.toolchain import includes, preprocess, source
+from cudabench.toolchain import includes, preprocess, source, toolkit
 from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import (
@@ -26,7 +26,7 @@ from cudabench.userkernel import (
     textures,
 )
 from cudabench.userkernel.accessors import accessor_of
-from cudabench.userkernel.arguments import check_taken
+from cudabench.userkernel.arguments import NoLine, check_taken
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.counters import counters
 from cudabench.userkernel.host_launch import HostLaunch
@@ -60,6 +60,7 @@ _FLAGS = re.compile(
     r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps?|turns|level|axis|pad(?:ding)?|stride|"
     r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?)$"
 )
+_RANDOM_STATE = re.compile(r"curandState\w*")
 _TAPS = re.compile(r"[spd]\d")  # strides, paddings and dilations
 
 
@@ -418,7 +419,10 @@ def _plain(
 
 
 def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> dict[str, str]:
-    """Return the types of parameters that nothing declares, as of a header that is missing, each with a guess."""
+    """Return the types of parameters that nothing declares, as of a header that is missing, each with a guess.
+
+    Raises NoLine for one that the kernel uses as a class, for which no number can stand.
+    """
     guesses = {}
     for parameter in kernel.parameters:
         ctype = parameter.type.rstrip("*").strip()
@@ -429,8 +433,27 @@ def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) 
         known = pointers.elements(Parameter("", ctype), aliases) or layout_of(ctype, text, aliases)
         if known or re.search(named, text) or f"elements of {ctype}" in aliases:
             continue
+        if _RANDOM_STATE.fullmatch(ctype):
+            if toolkit.of_device_libraries("#include <curand_kernel.h>"):
+                continue  # the compiler knows it
+            raise NoLine(
+                f"no line can be suggested, for '{parameter}' of {kernel.qualified_name} is of <curand_kernel.h>, which is "
+                "not here: pip install nvidia-curand, or name its folder with -I."
+            )
+        if _is_class(ctype, parameter.name, kernel.text):
+            raise NoLine(
+                f"no line can be suggested, for nothing here declares the class {ctype} of {kernel.qualified_name}: "
+                "name the folder of the header that declares it with -I, or put the declaration into the file."
+            )
         guesses[ctype] = next((kind for pattern, kind in _GUESSES if re.search(pattern, ctype.lower())), "float")
     return guesses
+
+
+def _is_class(ctype: str, name: str, text: str) -> bool:
+    """Return whether a kernel uses members of a type: of a parameter, of what else it declares so, or by `::`."""
+    declared = re.findall(rf"\b{ctype}\s*(?:const\s*)?[&*]*\s*(\w+)\s*[=;,(]", text)
+    names = "|".join(dict.fromkeys(one for one in (name, *declared) if one))
+    return bool(re.search(rf"\b(?:{names})\s*(?:\[[^\[\]]*\]\s*)?(?:\.|->)\s*[^\W\d]|\b{ctype}\s*::", text))
 
 
 def _extents(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> list[str]:
