@@ -404,6 +404,21 @@ def test_what_has_no_line_says_what_to_write(text: str, part: str, cudabench: Ca
     assert suggested(cudabench("run", "k.cu").err)[3] == "plain"
 
 
+def test_a_generators_state_is_a_type_of_curand(cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template's parameter for it is curandState, of which there is no line where curand's header is missing."""
+    Path("k.cu").write_text(
+        "#include <curand_kernel.h>\ntemplate <typename S> __global__ void draw(float *x, S *states) {\n"
+        "  S own = states[threadIdx.x]; x[threadIdx.x] = curand_uniform(&own); states[threadIdx.x] = own; }\n"
+    )
+    monkeypatch.setattr("cudabench.toolchain.toolkit.of_device_libraries", lambda *texts: [Path()])
+    words = suggested(cudabench("run", "k.cu").err)
+    assert words[3] == "draw<curandState>"
+    assert "-D" not in words
+    monkeypatch.setattr("cudabench.toolchain.toolkit.of_device_libraries", lambda *texts: [])
+    said = cudabench("run", "k.cu").err
+    assert "for 'curandState* states' of draw is of <curand_kernel.h>, which is not here: pip install" in said
+
+
 @needs_simulator
 def test_a_kernel_that_a_header_declares_otherwise(cudabench: Callable[..., Ran]) -> None:
     """A declaration with other parameters makes an overload, which the compiler has to be told apart."""

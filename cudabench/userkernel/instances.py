@@ -64,7 +64,8 @@ def _likely(parameter: TemplateParameter, kernel: KernelSource, text: str) -> st
                 raise NoLine(_no_line(parameter, kernel, "a type that the kernel calls, as a functor"))
         if members := set(re.findall(rf"\b{own}\s*::\s*(?:template\s+)?(\w+)", kernel.text)):
             return _with_members(parameter, members, kernel, text)
-        states = "|".join(one.name for one in kernel.parameters if one.pointer and one.name and one.type == own)
+        pointed = [one.name for one in kernel.parameters if one.pointer and one.name and one.type == own]
+        states = "|".join([*pointed, *re.findall(rf"\b{own}\s*[*&]?\s*(\w+)\s*=", kernel.text)] if pointed else [])
         if states and re.search(rf"\bcurand\w*\s*\([^;]*&?\s*\b(?:{states})\b", kernel.text):
             return "curandState"
         if is_whole(own, kernel):
