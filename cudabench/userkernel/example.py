@@ -437,8 +437,8 @@ def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) 
             if toolkit.of_device_libraries("#include <curand_kernel.h>"):
                 continue  # the compiler knows it
             raise NoLine(
-                f"no line can be suggested, for '{parameter}' of {kernel.qualified_name} is of <curand_kernel.h>, which "
-                "is not here: pip install nvidia-curand, or name its folder with -I."
+                f"no line can be suggested, for '{parameter}' of {kernel.qualified_name} is of <curand_kernel.h>, "
+                "which is not here: pip install nvidia-curand, or name its folder with -I."
             )
         if _is_class(ctype, parameter.name, kernel.text):
             raise NoLine(
