@@ -800,7 +800,7 @@ def test_a_process_that_just_ends_leaves_no_cubin_behind(tmp_path: Path) -> None
     script = (
         "import os, sys, time\n"
         "from cudabench.toolchain import nvdisasm\n"
-        "nvdisasm._pool().submit(nvdisasm._run, sys.argv[1], b'x' * 4096, ())\n"
+        "nvdisasm._pool().submit(nvdisasm._run, sys.argv[1], b'x' * 4096, (), None)\n"
         "while not os.path.exists('began'): time.sleep(0.01)\n"
         "os._exit(0)\n"
     )

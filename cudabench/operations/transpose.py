@@ -84,6 +84,15 @@ def ragged_tiles(g: Geometry) -> dict[str, str]:
     return chosen
 
 
+def read_ahead(value: int, g: Geometry) -> str | None:
+    """The rule of RLEAD: a vector is written where 16 bytes begin, of a row of the output or, read ahead, of all."""
+    least, most = 16 // g.itemsize, 128 // g.itemsize
+    aligned = g.size["rows"] * g.itemsize % 16 == 0
+    if (value == 0 and aligned) or (least <= value <= most and value & (value - 1) == 0):
+        return None
+    return f"{'0 or ' if aligned else ''}a power of two from {least} to {most}"
+
+
 # Padding: how many elements after every row make a tile free of bank conflicts ---------------------------------------
 
 
@@ -222,7 +231,11 @@ OPERATION = Operation(
             "transpose_ragged",
             (32, 8),
             over_ragged_tiles,
-            constants={"LANES": number(8, 32, power=True), "RAGGED_BLOCKS": number(1, 8)},
+            constants={
+                "LANES": number(8, 32, power=True),
+                "RAGGED_BLOCKS": number(1, 8),
+                "RLEAD": read_ahead,
+            },
             defines=ragged_tiles,
             shared_bytes=lambda g: g["RTILE_X"] * g["RHIGH"] * g.itemsize,
             dtypes=("float32", "int32"),

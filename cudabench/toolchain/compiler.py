@@ -209,7 +209,10 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     try:
         return _fail(last.refusal, last.tried, job)
     except CompilerError as error:
-        if type(error) is CompilerError and not (by_assembler or last.by_assembler) and "error" in last.refusal.log:
+        log = last.refusal.log
+        # PTX has declarations of the device's runtime, which machine code would have to be linked with.
+        in_ptx = by_assembler or last.by_assembler or diagnostics.speaks_of_device_runtime(log)
+        if type(error) is CompilerError and not in_ptx and "error" in log:
             raise RefusedAsCode(str(error)) from None
         raise
 

@@ -126,6 +126,11 @@ def speaks_of_assembler(log: str) -> bool:
     return assembler_lines(log) or re.search(r"^ptxas (?:error|fatal) *:", log, re.M) is not None
 
 
+def speaks_of_device_runtime(log: str) -> bool:
+    """Tell whether kernels that launch kernels, or call CUDA's runtime, were refused for it."""
+    return re.search(r'requires separate compilation mode|identifier "cuda[A-Z]\w*" is undefined', log) is not None
+
+
 def source_lines(ptx: str, filename: str) -> dict[int, tuple[str, int]]:
     """Return, by line of the PTX, the source's file and line that it was compiled from."""
     files = {match[1]: match[2] for match in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', ptx, re.M)}

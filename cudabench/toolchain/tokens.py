@@ -13,16 +13,16 @@ from operator import itemgetter
 from typing import NamedTuple
 
 _LEXEME = re.compile(
-    r"""(?:
+    r"""
       (?P<directive> ^[ \t]*\#(?: \\\n | "(?:\\.|[^"\\\n])*" | /\*.*?\*/ | [^\n] )* )
     | (?P<blank>     \n+ | [^\S\n]+ )
-    | (?P<comment>   //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )
+    | (?: (?P<comment>   //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )
     | (?P<string>    (?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)" | "(?:\\.|[^"\\\n])*"? )
     | (?P<number>    \.?\d(?:[eEpP][+-]|'?\w|\.)* )
     | (?P<character> '(?:\\.|[^'\\\n])*'? )
     | (?P<word>      [^\W\d]\w* )
     | (?P<mark>      ::|\S )
-    ) [^\S\n]*
+      ) [^\S\n]*  # indentation is a blank of its own: a directive begins with it
     """,
     re.X | re.S | re.M,
 )
