@@ -151,8 +151,8 @@ KINDS = {
         Kind(
             "guessed",
             "A fault was found with arguments that a suggested line had guessed: it may be that no caller gives them.",
-            "nothing in {file} says {texts}: a suggested line guessed them, and what was found holds for these; give "
-            "--arg, --grid and --block what callers give before you take the kernel for wrong",
+            "nothing in {file} says {texts}, which is what a suggested line guesses; what was found holds for these: "
+            "give --arg, --grid and --block what callers give before you take the kernel for wrong",
             "--arg",
         ),
         Kind(

@@ -273,3 +273,23 @@ def test_only_the_block_that_does_not_poll_races(compiled: Callable[..., Any]) -
         if (t == 0) { __threadfence_block(); work[blockIdx.x] = data; }"""
     hazards, _ = run(compiled(source({"k": body})), "k", 4)
     assert [(hazard.kind, hazard.line, hazard.block) for hazard in hazards] == [("race", 4, (2, 0, 0))]
+
+
+def test_who_polls_by_an_atomic_lets_others_go_first(launch: Callable[..., Any]) -> None:
+    """Eight blocks that wait for each other in turn look a few times each, not thousands."""
+    source = """
+    extern "C" __global__ void k(unsigned *turn, int *out)
+    {
+        if (threadIdx.x % 32 == 0)
+            do { } while (atomicAdd(turn, 0) < blockIdx.x);
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            out[blockIdx.x] = blockIdx.x ? out[blockIdx.x - 1] + 1 : 1;
+            __threadfence();
+            atomicAdd(turn, 1);
+        }
+    }"""
+    out = np.zeros(8, np.int32)
+    report = launch(source, 8, 64, [np.zeros(1, np.uint32), out], names=["turn", "out"])
+    assert out.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert report.instructions < 2000

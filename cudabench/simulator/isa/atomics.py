@@ -201,9 +201,10 @@ class Atomic:
         """Run the instruction."""
         if self.releases:
             machine.fence()
+        idle = self.access.polls and idles(self.access, self.operands(machine))
+        machine.spins |= idle  # who finds what it waits for is at another place of the code by its next turn
         if machine.locks is not None:
-            takes = self.swaps and not (self.access.polls and idles(self.access, self.operands(machine)))
-            machine.locks.atomic(machine, takes)
+            machine.locks.atomic(machine, self.swaps and not idle)
         address = machine.registers[self.address]
         if self.space != "generic":
             result = self.apply(machine, self.space, address, self.offset)
