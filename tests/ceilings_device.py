@@ -113,6 +113,9 @@ class SimulatedGpu:
                     launch.block,
                     [argument_of(a, arrays) for a in launch.arguments],
                     shared_bytes=launch.shared_bytes,
+                    # What one launch stores of addresses, another follows.
+                    beside={str(base): array for base, array in self.memory.items()},
+                    first_slot=8,
                 )
                 if launch.function in self.faults:
                     self.faults[launch.function](arrays)

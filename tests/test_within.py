@@ -1,4 +1,4 @@
-"""`--timeout` bounds compiling and the reading of machine code as it does running."""
+"""Compiling and the reading of machine code have an end of their own."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ def _compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDABENCH_CACHE", "off")
 
 
-def test_a_compile_ends_with_the_timeout(tmp_path: Path, cudabench: Callable[..., Ran]) -> None:
-    """A kernel whose compile takes longer has failed, and the reason names --timeout."""
+@pytest.mark.parametrize(("seconds", "code"), [("60", 0), ("0.01", 1)])
+def test_a_compile_has_its_own_time(
+    seconds: str, code: int, tmp_path: Path, cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However short the time of a kernel is, its compile has CUDABENCH_COMPILE_TIMEOUT, and no more."""
+    monkeypatch.setenv("CUDABENCH_COMPILE_TIMEOUT", seconds)
     (tmp_path / "slow.cu").write_text(SLOW)
     words = ["--grid", "1", "--block", "1", "--arg", "x=float32[1]:zeros", "--device", "sim", "--no-cpu"]
-    ran = cudabench("run", tmp_path / "slow.cu", *words, "--timeout", "0.01")
-    assert ran.code == 1
-    assert "--timeout was over while NVRTC compiled" in ran.out + ran.err
+    ran = cudabench("run", tmp_path / "slow.cu", *words, "--timeout", "0.5")
+    assert ran.code == code
+    assert ("CUDABENCH_COMPILE_TIMEOUT" in ran.out + ran.err) == (code == 1)
 
 
 def test_reading_ends_with_the_timeout() -> None:

@@ -53,7 +53,7 @@ def compiler_options() -> list[click.Parameter]:
             type=Finite(0, min_open=True),
             metavar="S",
             help=f"A kernel that runs longer has failed; left out, {Settings.timeout:g}, in the simulator "
-            f"{SIMULATED_TIMEOUT_S:g}. There compiling has as long.",
+            f"{SIMULATED_TIMEOUT_S:g}.",
         ),
     ]
 

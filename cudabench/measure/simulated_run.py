@@ -121,14 +121,14 @@ class SimulatedRun(RunContext):
         for case in cases:
             if case.source.builtin and not case.skip_reason:
                 self.progress("compiling", 0)
-                with suppress(CudabenchError), limits.within(self._seconds()):
+                with suppress(CudabenchError), limits.within(self._seconds() + limits.longest_seconds()):
                     image = self.device.load(case).compiled.cubin
                     if self.disassemble and image is not None:
                         machine_code.read(image)
 
     def _simulate(self, case: Case, result: Result) -> Result:
         self.progress("compiling", 0)
-        with limits.within(self._seconds()):
+        with limits.within(self._seconds() + limits.longest_seconds()):
             compiled = [(part, self.device.load(part).compiled) for part in case.parts]
             if self.disassemble:
                 for _, one in compiled:
