@@ -131,6 +131,7 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"dtype": "uint8", "size": (67, 20), "only": ("strip", "pairs")},
         {"dtype": "uint8", "size": (20, 1024), "block": (48, 1), "only": ("pairs",)},
         {"dtype": "uint8", "options": {"radius": 2}, "only": ("pairs",)},
+        {"dtype": "uint8", "size": (20, 1040), "options": {"radius": 3}, "only": ("bands",)},
     ),
     # Small blocks leave many candidates. Where N + 1 is a multiple of 32 the matrix has no room to spare; 64 rows end
     # where a turn of `fused` does; a uniform matrix lets no row stand out; 150 columns are two blocks of `blocked`.
@@ -183,7 +184,11 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
 }
 # With what they are compiled without optimisation; without an entry the size alone.
 PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
-    "blur": ({"bounds": True, "size": (40, 130)}, {"bounds": True, "size": (40, 130), "dtype": "uint8"}),
+    "blur": (
+        {"bounds": True, "size": (40, 130)},
+        {"bounds": True, "size": (40, 130), "dtype": "uint8"},
+        {"bounds": True, "size": (9, 48), "dtype": "uint8", "only": ("bands",)},  # whole words a row
+    ),
     "matmul": (
         {"bounds": True, "size": (66, 36, 132)},
         {"bounds": True, "size": (72, 40, 136), "dtype": "float16", "only": ("half", "tma")},

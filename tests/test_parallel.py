@@ -165,13 +165,14 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
     """Ctrl-C ends the run with 130, keeps what was finished, and no process goes on."""
     (tmp_path / "slow.cu").write_text(
         "__global__ void first(float *x) { x[0] = 1; }\n"
-        "__global__ void second(volatile float *x) { while (x[0] < 2) ; }\n"
-        "__global__ void third(volatile float *x) { while (x[0] < 3) ; }\n"
+        # Loops that count: of others the simulator sees that nothing ends them.
+        "__global__ void second(volatile float *x) { for (unsigned i = 0; x[0] < 2; i++) x[1] = i; }\n"
+        "__global__ void third(volatile float *x) { for (unsigned i = 0; x[0] < 3; i++) x[1] = i; }\n"
     )
     words = [
         "run",
         "slow.cu",
-        *["-k", "all", "-g", "1", "-b", "32", "--arg", "x=float32[4]:zeros", "-d", "sim", "--no-cpu", "--jobs", "2"],
+        *["-k", "all", "-g", "1", "-b", "1", "--arg", "x=float32[4]:zeros", "-d", "sim", "--no-cpu", "--jobs", "2"],
     ]
     process = subprocess.Popen(
         [sys.executable, "-m", "cudabench", *words, "--json", "r.json"], cwd=tmp_path, start_new_session=True,
