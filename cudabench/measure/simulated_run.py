@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
 from cudabench import simulator
@@ -121,14 +121,14 @@ class SimulatedRun(RunContext):
         for case in cases:
             if case.source.builtin and not case.skip_reason:
                 self.progress("compiling", 0)
-                with suppress(CudabenchError), limits.within(self._seconds() + limits.longest_seconds()):
+                with suppress(CudabenchError), self._compile_limit():
                     image = self.device.load(case).compiled.cubin
                     if self.disassemble and image is not None:
                         machine_code.read(image)
 
     def _simulate(self, case: Case, result: Result) -> Result:
         self.progress("compiling", 0)
-        with limits.within(self._seconds() + limits.longest_seconds()):
+        with self._compile_limit():
             compiled = [(part, self.device.load(part).compiled) for part in case.parts]
             if self.disassemble:
                 for _, one in compiled:
@@ -230,9 +230,13 @@ class SimulatedRun(RunContext):
         return tuple(_hazard(one, case) for one in run.report.hazards if _is_beyond(one))
 
     def _seconds(self) -> float:
-        """Return how long a kernel may be compiled, read or simulated: --timeout, or what is left of --budget."""
+        """Return how long a kernel may be simulated: --timeout, or what is left of --budget."""
         left = math.inf if self.until is None else max(self.until - time.monotonic(), 0.0)
         return min(self.settings.timeout, left)
+
+    def _compile_limit(self) -> AbstractContextManager[None]:
+        """Return the context of compiling and reading a kernel: however short its time is, a compile has its own."""
+        return limits.within(self._seconds() + limits.longest_seconds())
 
     def _arrays(self, case: Case, inputs: InputSet) -> Arrays:
         """Return the buffers of a problem: inputs, and poison where the kernel has to write."""

@@ -25,7 +25,7 @@ LEAST_S = 0.05  # what a compile gets that begins too late
 
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Let all compiles in this context, and the reading of what they made, together take no longer: --timeout."""
+    """Let all compiles in this context, and the reading of what they made, together take no longer."""
     token = _ends.set(time.monotonic() + seconds)
     try:
         yield
