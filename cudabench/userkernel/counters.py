@@ -13,8 +13,9 @@ from cudabench.toolchain.tokens import spell, split, words_of
 from cudabench.userkernel.reach import closing, joined
 
 _DEPTH = 3  # of functions that are given the array
-_NO_BODY = re.compile(r" ?(?:;|\{ ?(?:;|(?:__nanosleep|__threadfence\w*) ?\([^()]*\) ?; ?)* ?\})")
-_DO_NOTHING = re.compile(r"\bdo ?(?:;|\{ ?(?:;|(?:__nanosleep|__threadfence\w*) ?\([^()]*\) ?; ?)* ?\}) ?$")
+_NOTHING = r"(?:;|\{ ?(?:;|(?:__nanosleep|__threadfence\w*) ?\([^()]*\) ?; ?)* ?\})"  # the body of a loop that waits
+_NO_BODY = re.compile(rf" ?{_NOTHING}")
+_DO_NOTHING = re.compile(rf"\bdo ?{_NOTHING} ?$")
 
 
 def counters(kernel: KernelSource, text: str) -> set[str]:
