@@ -211,9 +211,24 @@ class Texture:
 
 
 @dataclass(frozen=True)
+class Surface:
+    """A surface object over a buffer, as an argument of a launch: read and written, its x in bytes.
+
+    shape: the surface's, of as many elements as the buffer, with the channels (1, 2 or 4) as the last axis where there
+    are several, and layers as the first. A texture over the same buffer reads what earlier launches wrote through it.
+    """
+
+    buffer: str
+    dtype: str
+    shape: tuple[int, ...]
+    channels: int = 1
+    layered: bool = False
+
+
+@dataclass(frozen=True)
 class Launch:
-    """One kernel launch. Arguments are names of buffers, textures or tensor maps over them, NumPy scalars, or structs
-    as `ByValue`, in the order of the kernel's parameters.
+    """One kernel launch. Arguments are names of buffers, textures, surfaces or tensor maps over them, NumPy scalars, or
+    structs as `ByValue`, in the order of the kernel's parameters.
 
     `unit` has the function; None means the case's own source. `cluster`: the blocks of a cluster, where the launch says
     them and not the kernel.

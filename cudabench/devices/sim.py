@@ -25,6 +25,7 @@ from cudabench.model import (
     Launch,
     Rows,
     StateVariable,
+    Surface,
     TensorMap,
     Texture,
     Watch,
@@ -300,14 +301,14 @@ def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
 
 def _names(launch: Launch) -> list[str]:
     return [
-        a if isinstance(a, str) else a.buffer if isinstance(a, (Rows, Texture, TensorMap)) else ""
+        a if isinstance(a, str) else a.buffer if isinstance(a, (Rows, Surface, Texture, TensorMap)) else ""
         for a in launch.arguments
     ]
 
 
 def argument_of(argument: Any, arrays: Arrays) -> Any:
     """Return what the simulator gets for a launch's argument."""
-    if isinstance(argument, Texture):
+    if isinstance(argument, (Surface, Texture)):
         how = {
             one.name: getattr(argument, one.name)
             for one in fields(argument)

@@ -20,6 +20,7 @@ from cudabench.model import (
     LineCode,
     Rows,
     Step,
+    Surface,
     TensorMap,
     Texture,
     WarpElements,
@@ -81,7 +82,7 @@ def _global(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> _Found:
         if event.argument < 0:
             continue
         argument = case.launches[0].arguments[event.argument]
-        buffer = named[argument.buffer if isinstance(argument, (Rows, Texture, TensorMap)) else argument]
+        buffer = named[argument.buffer if isinstance(argument, (Rows, Surface, Texture, TensorMap)) else argument]
         itemsize = np.dtype(buffer.dtype).itemsize
         thread = event.thread[0] + x * (event.thread[1] + y * event.thread[2])
         order.setdefault(

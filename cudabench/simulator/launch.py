@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -189,10 +190,10 @@ def run(
         if isinstance(value, Texture):
             if parameter.size != 8:
                 raise LaunchError(
-                    f"argument '{title}' is a texture, but the kernel's parameter has {parameter.size} bytes."
+                    f"argument '{title}' is a texture or surface, but the kernel's parameter has {parameter.size} bytes."
                 )
             handle = FIRST_HANDLE + 16 * len(textures)
-            textures[handle] = value
+            textures[handle] = replace(value, name=title)
             piece = handle.to_bytes(8, "little")
         elif isinstance(value, TensorMap):
             piece = place_map(space, value, addresses[id(value.array)], parameter.size, maps, title)

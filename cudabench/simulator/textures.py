@@ -12,7 +12,7 @@ from cudabench.simulator.values import Array
 
 Filter = Literal["point", "linear"]
 AddressMode = Literal["clamp", "wrap", "mirror", "border"]
-FIRST_HANDLE = 1 << 35  # of texture objects: no address, so that a pointer in its place is told
+FIRST_HANDLE = 1 << 35  # of texture and surface objects: no address, so that a pointer in its place is told
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Texture:
     array: C-contiguous, its axes depth (3D) or layers, height, width, and the channels (1, 2 or 4) where there is more
     than one. linear: linear memory, which only tex1Dfetch reads. read: "element", or "normalized" for integers of 8
     and 16 bits as numbers in [0, 1] or [-1, 1]. normalized: coordinates run from 0 to 1. Address modes wrap and mirror
-    need normalized coordinates: without, they are clamp, as on the GPU.
+    need normalized coordinates: without, they are clamp, as on the GPU. name: what messages call it; a launch sets it.
 
     Raises LaunchError for a shape, type or combination that no GPU takes.
     """
@@ -35,6 +35,7 @@ class Texture:
     normalized: bool = False
     read: Literal["element", "normalized"] = "element"
     linear: bool = False
+    name: str = ""
     texels: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -175,15 +175,78 @@ extern "C" __global__ void k(cudaSurfaceObject_t s, cudaSurfaceObject_t d, float
     np.testing.assert_array_equal(extra, before + 1000 * last)
 
 
-def test_a_surface_access_outside_ends_the_launch(launch: Launch) -> None:
-    """The mode without a name, trap, does what it says; so does x that counts elements."""
+@pytest.mark.parametrize(
+    ("x", "kind", "said"),
+    [
+        (16, "out-of-bounds", "writes 4 bytes at x=16 of the surface 's' (16 bytes a row): x counts bytes"),
+        (-4, "out-of-bounds", "at x=-4"),
+        (2, "misaligned", "writes 4 bytes at x=2 of the surface 's', no multiple of 4: x counts bytes"),
+    ],
+)
+def test_a_surface_access_outside_is_a_hazard(launch: Launch, x: int, kind: str, said: str) -> None:
+    """The mode without a name, trap, does what it says; so does x that counts elements. Nothing is written."""
     source = 'extern "C" __global__ void k(cudaSurfaceObject_t s, int x) { surf1Dwrite(1.f, s, x); }\n'
     surface = Texture(np.zeros(4, np.float32))
-    for x in (16, -4, 2):
-        with pytest.raises(simulator.KernelTrap, match="outside of it"):
-            launch(source, 1, 1, [surface, x])
-    launch(source, 1, 1, [surface, 12])
+    report = launch(source, 1, 1, [surface, x], names=["s", "x"])
+    assert [(hazard.kind, hazard.line) for hazard in report.hazards] == [(kind, 1)]
+    assert said in report.hazards[0].message
+    np.testing.assert_array_equal(surface.array, [kind == "misaligned", 0, 0, 0])
+
+
+def test_where_a_surface_is_written(launch: Launch) -> None:
+    """The last element of a row is inside of it."""
+    source = 'extern "C" __global__ void k(cudaSurfaceObject_t s, int x) { surf1Dwrite(1.f, s, x); }\n'
+    surface = Texture(np.zeros(4, np.float32))
+    assert launch(source, 1, 1, [surface, 12]).hazards == ()
     np.testing.assert_array_equal(surface.array, [0, 0, 0, 1])
+
+
+ODD = """
+extern "C" __global__ void k(cudaSurfaceObject_t s, cudaSurfaceObject_t v, cudaSurfaceObject_t l, cudaSurfaceObject_t o) {
+  int x = threadIdx.x, y = blockIdx.x;
+  unsigned short w = surf2Dread<unsigned short>(s, 2 * (x / 2), y);
+  surf2Dwrite((unsigned char)(w >> 8 * (x % 2)), o, x, y);
+  short a = surf3Dread<short>(v, 2 * x, y, 1);
+  surf3Dwrite((short)(a + 1), v, 2 * x, y, 2);
+  long long b = surf2DLayeredread<long long>(l, 8 * x, y, 0);
+  surf2DLayeredwrite(b * 3, l, 8 * x, y, 1);
+}
+"""
+
+
+def test_rows_of_odd_bytes_volumes_and_layers(launch: Launch) -> None:
+    """Accesses of two bytes in rows of six bytes; slices and layers; elements of eight bytes over two channels."""
+    rng = np.random.default_rng(3)
+    data = rng.integers(0, 256, (5, 6), dtype=np.uint8)
+    volume = rng.integers(-99, 99, (3, 5, 6), dtype=np.int16)
+    layers = rng.integers(-(2**20), 2**20, (2, 5, 6, 2), dtype=np.int32)
+    out, before, longs = np.zeros_like(data), volume.copy(), layers.copy().view(np.int64)
+    surfaces = [Texture(data), Texture(volume), Texture(layers, channels=2, layered=True), Texture(out)]
+    assert launch(ODD, 5, 6, surfaces).hazards == ()
+    np.testing.assert_array_equal(out, data)
+    np.testing.assert_array_equal(volume[2], before[1] + 1)
+    np.testing.assert_array_equal(layers.view(np.int64)[1], longs[0] * 3)
+
+
+def test_a_surface_of_other_layers(launch: Launch) -> None:
+    """A layer, a row or a slice that is not there is a hazard; zero mode drops it, clamp mode takes the nearest."""
+    source = """
+extern "C" __global__ void k(cudaSurfaceObject_t l, cudaSurfaceObject_t v) {
+  surf1DLayeredwrite(7.f, l, 4 * threadIdx.x, 2, cudaBoundaryModeZero);
+  surf1DLayeredwrite(8.f, l, 4 * threadIdx.x, 9, cudaBoundaryModeClamp);
+  surf1DLayeredwrite(9.f, l, 4 * threadIdx.x, threadIdx.x);
+  surf3Dwrite(1.f, v, 0, 1, -1);
+}
+"""
+    layers, volume = np.zeros((2, 3), np.float32), np.zeros((2, 2, 2), np.float32)
+    report = launch(source, 1, 3, [Texture(layers, layered=True), Texture(volume)], names=["l", "v"])
+    assert [(hazard.kind, hazard.line, hazard.count) for hazard in report.hazards] == [
+        ("out-of-bounds", 5, 1), ("out-of-bounds", 6, 3),
+    ]  # fmt: skip
+    assert "at x=8, layer=2 of the surface 'l' (12 bytes a row, 2 layers)" in report.hazards[0].message
+    assert "at x=0, y=1, z=-1 of the surface 'v' (8 bytes a row, 2 rows, 2 slices)" in report.hazards[1].message
+    np.testing.assert_array_equal(layers, [[9, 0, 0], [8, 9, 8]])
+    assert not volume.any()
 
 
 def test_what_is_no_texture(launch: Launch) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.errors import KernelTrap, LaunchError
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.program.builder import Builder
@@ -259,38 +260,92 @@ def _surface(builder: Builder, ins: Instruction) -> tuple[str, int, np.dtype[Any
     return mode, count, DTYPES[type_], type_
 
 
-def _places(
-    machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: int
-) -> tuple[Array, Array, Array | None, Texture]:
-    """Return (flat byte array, byte offsets, lanes whose place is there) of an access, by the clamp mode."""
+class Places(NamedTuple):
+    """Where the lanes of an access to a surface go: its bytes, the offset of each lane in them, the lanes that go there
+    (None: all)."""
+
+    raw: Array
+    offset: Array
+    there: Array | None
+
+    def read(self, dtype: np.dtype[Any], count: int) -> list[Array]:
+        """Return `count` elements of each lane, 0 where it does not go."""
+        at = self.offset[..., None] + np.arange(count * dtype.itemsize)
+        found = self.raw[np.minimum(at, self.raw.size - 1)].view(dtype)
+        if self.there is not None:
+            found = np.where(self.there[..., None], found, dtype.type(0))
+        return [found[..., number] for number in range(count)]
+
+    def write(self, lanes: Array, sources: Sequence[Array], dtype: np.dtype[Any]) -> None:
+        """Write an element of each of the sources for the lanes of a mask that go there."""
+        if self.there is not None:
+            lanes = lanes & self.there
+        values = np.stack([broadcast(source, lanes.shape)[lanes] for source in sources], axis=-1)
+        at = broadcast(self.offset, lanes.shape)[lanes][:, None] + np.arange(len(sources) * dtype.itemsize)
+        self.raw[at] = np.ascontiguousarray(values, dtype).view(np.uint8)
+
+
+def _places(machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: int) -> Places:
+    """Return where an access of `size` bytes a lane goes, by the clamp mode; what a GPU would trap on, or leave
+    undefined, is a hazard, and does not happen."""
     surface = bound(machine, fetch.handle, ins, len(fetch.coordinates), fetch.layer is not None)
-    raw = surface.bytes
     row = surface.extents[0] * surface.texel_bytes
     coordinates = [machine.array(index, DTYPES["s32"]).astype(np.int64) for index in fetch.coordinates]
     limits = [row, *surface.extents[1:]]
-    sizes = [size, *[1] * (len(limits) - 1)]
     outside: Any = np.zeros((1, 1), dtype=bool)
     offset: Any = np.zeros((1, 1), dtype=np.int64)
-    step = 1
-    for x, limit, width in zip(coordinates, limits, sizes, strict=True):
-        bad = (x < 0) | (x > limit - width) | (x % width != 0)
-        outside = outside | bad
-        offset = offset + np.clip(x, 0, limit - width) // width * width * step
+    step, last = 1, row - size  # the last byte that an access may begin at
+    for x, limit, most in zip(coordinates, limits, (last, *(limit - 1 for limit in limits[1:])), strict=True):
+        outside = outside | (x < 0) | (x > most)
+        offset = offset + np.clip(x, 0, max(most, 0)) * step
         step *= limit
+    skewed = ~outside & (coordinates[0] % size != 0)
+    offset = offset - np.clip(coordinates[0], 0, max(last, 0)) % size
     if fetch.layer is not None:
         layer = machine.array(fetch.layer, UNSIGNED[32]).astype(np.int64)
-        offset = offset + np.clip(layer, 0, surface.texels.shape[0] - 1) * step
-        outside = outside | (layer >= surface.texels.shape[0])
-    lost = outside if machine.mask is None else outside & machine.mask
+        layers = surface.texels.shape[0]
+        offset = offset + np.clip(layer, 0, layers - 1) * step
+        outside = outside | (layer >= layers)
+        coordinates, limits = [*coordinates, layer], [*limits, layers]
+    lanes = machine.lanes()
     if machine.chunk.root is not None:
-        lost = lost & machine.chunk.root
-    if mode == "trap" and lost.any():
-        place = f"{machine.code.files.get(ins.location.file, '')}:{ins.location.line}"
-        raise KernelTrap(
-            f"kernel {machine.code.name} accesses a surface of {row} bytes a row outside of it, or at a place that is "
-            f"no multiple of {size} bytes, at {place}: x of a surface counts bytes."
-        )
-    return raw, offset, None if mode == "clamp" or not lost.any() else ~outside, surface
+        lanes = lanes & machine.chunk.root
+    trapped = outside & (mode == "trap" or row < size)
+    for kind, bad in (("misaligned", skewed), ("out-of-bounds", trapped)):
+        bad = broadcast(bad, lanes.shape) & lanes
+        if bad.any():
+            _tell(machine, ins, surface, kind, bad, coordinates, limits, size)
+    dropped = outside if mode != "clamp" or row < size else trapped
+    lost = broadcast(dropped, lanes.shape) & lanes
+    return Places(surface.bytes, offset, ~lost if lost.any() else None)
+
+
+def _tell(
+    machine: Machine,
+    ins: Instruction,
+    surface: Texture,
+    kind: str,
+    bad: Array,
+    coordinates: Sequence[Array],
+    limits: Sequence[int],
+    size: int,
+) -> None:
+    """Record what the lanes of a mask do wrong: coordinates, the layer last, and how many there are of each."""
+    chunk = machine.chunk
+    count, place = first_lane(bad, chunk)
+    block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+    names = ["x", "y", "z"][: surface.dimensions] + ["layer"] * surface.layered
+    at = ", ".join(
+        f"{name}={int(broadcast(x, chunk.shape)[place])}" for name, x in zip(names, coordinates, strict=True)
+    )
+    who = f"thread {thread} of block {block} {'reads' if ins.opcode == 'suld' else 'writes'} {size} bytes at {at}"
+    if kind == "misaligned":
+        text = f"{who} of the surface '{surface.name}', no multiple of {size}: x counts bytes."
+    else:
+        what = ["bytes a row", "rows", "slices"][: surface.dimensions] + ["layers"] * surface.layered
+        has = ", ".join(f"{limit} {each}" for limit, each in zip(limits, what, strict=True))
+        text = f"{who} of the surface '{surface.name}' ({has}): x counts bytes."
+    machine.hazards.add(kind, ins.location, count, block, thread, text)
 
 
 @instruction("suld")
@@ -299,16 +354,11 @@ def build_suld(builder: Builder, ins: Instruction) -> Run:
     mode, count, dtype, _ = _surface(builder, ins)
     fetch = _fetch(builder, ins, ins.operands[1], "s32")
     targets = [builder.target(item) for item in _items(ins.operands[0])]
+    widths = [max(16, builder.width(target)) for target in targets]
 
     def run(machine: Machine) -> None:
-        raw, offset, there, _ = _places(machine, ins, fetch, mode, count * dtype.itemsize)
-        view = raw.view(dtype)
-        index = offset // dtype.itemsize
-        for number, target in enumerate(targets):
-            found = view[index + number]
-            if there is not None:
-                found = np.where(there, found, dtype.type(0))
-            width = max(16, builder.width(target))
+        places = _places(machine, ins, fetch, mode, count * dtype.itemsize)
+        for target, width, found in zip(targets, widths, places.read(dtype, count), strict=True):
             machine.put(target, canonical(found.astype(UNSIGNED[width])))
 
     return run
@@ -322,18 +372,12 @@ def build_sust(builder: Builder, ins: Instruction) -> Run:
     sources = [builder.source(item, type_) for item in _items(ins.operands[1])]
 
     def run(machine: Machine) -> None:
-        raw, offset, there, surface = _places(machine, ins, fetch, mode, count * dtype.itemsize)
-        if not surface.texels.flags.writeable:
+        places = _places(machine, ins, fetch, mode, count * dtype.itemsize)
+        if not places.raw.flags.writeable:
             raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
-        view = raw.view(dtype)
-        shape = machine.chunk.shape
         lanes = machine.lanes()
         if machine.chunk.root is not None:
             lanes = lanes & machine.chunk.root
-        if there is not None:
-            lanes = lanes & there
-        index = broadcast(offset // dtype.itemsize, shape)[lanes]
-        for number, source in enumerate(sources):
-            view[index + number] = broadcast(machine.array(source, dtype), shape)[lanes]
+        places.write(lanes, [machine.array(source, dtype) for source in sources], dtype)
 
     return run
