@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from cudabench.devices import textures
+from cudabench.devices import cuda_arrays, textures
 from cudabench.devices.modules import synchronises_grid
 from cudabench.toolchain import toolkit
 from cudabench.toolchain.compiler import compile_ptx, nvrtc_version
 
 FIELDS = {
-    "CUDA_ARRAY3D_DESCRIPTOR": (textures.ArrayDescriptor, {"depth": "Depth", "format": "Format", "flags": "Flags"}),
+    "CUDA_ARRAY3D_DESCRIPTOR": (cuda_arrays.ArrayDescriptor, {"depth": "Depth", "format": "Format", "flags": "Flags"}),
     "CUDA_MEMCPY3D": (
-        textures.Copy,
+        cuda_arrays.Copy,
         {"src_device": "srcDevice", "src_pitch": "srcPitch", "dst_array": "dstArray", "width_bytes": "WidthInBytes"},
     ),
     "CUDA_RESOURCE_DESC": (textures.ResourceDescriptor, {"of": "res", "flags": "flags"}),
@@ -26,12 +26,13 @@ FIELDS = {
     ),
 }
 VALUES = {
-    "CU_AD_FORMAT_HALF": textures.FORMATS["float16"], "CU_AD_FORMAT_FLOAT": textures.FORMATS["float32"],
-    "CU_AD_FORMAT_SIGNED_INT16": textures.FORMATS["int16"], "CU_TR_ADDRESS_MODE_BORDER": 3,
+    "CU_AD_FORMAT_HALF": cuda_arrays.FORMATS["float16"], "CU_AD_FORMAT_FLOAT": cuda_arrays.FORMATS["float32"],
+    "CU_AD_FORMAT_SIGNED_INT16": cuda_arrays.FORMATS["int16"], "CU_TR_ADDRESS_MODE_BORDER": 3,
     "CU_TR_FILTER_MODE_LINEAR": textures.FILTERS["linear"], "CU_RESOURCE_TYPE_LINEAR": textures.RESOURCE_LINEAR,
-    "CU_MEMORYTYPE_ARRAY": textures.MEMORY_ARRAY, "CU_TRSF_READ_AS_INTEGER": textures.READ_AS_INTEGER,
-    "CU_TRSF_NORMALIZED_COORDINATES": textures.NORMALIZED_COORDINATES, "CUDA_ARRAY3D_LAYERED": textures.LAYERED,
-    "CUDA_ARRAY3D_TEXTURE_GATHER": textures.GATHER,
+    "CU_MEMORYTYPE_ARRAY": cuda_arrays.MEMORY_ARRAY, "CU_TRSF_READ_AS_INTEGER": textures.READ_AS_INTEGER,
+    "CU_TRSF_NORMALIZED_COORDINATES": textures.NORMALIZED_COORDINATES, "CUDA_ARRAY3D_LAYERED": cuda_arrays.LAYERED,
+    "CUDA_ARRAY3D_TEXTURE_GATHER": cuda_arrays.GATHER, "CUDA_ARRAY3D_SURFACE_LDST": cuda_arrays.SURFACE_LDST,
+    "CUDA_ERROR_OUT_OF_MEMORY": cuda_arrays.NO_MEMORY,
 }  # fmt: skip
 
 

@@ -18,10 +18,11 @@ import numpy as np
 from cudabench import peers
 from cudabench.devices import modules, probe, protocol, tensor_maps
 from cudabench.devices.constants import check_constant, constant_symbols
+from cudabench.devices.cuda_arrays import CudaArray
 from cudabench.devices.protocol import Work
-from cudabench.devices.textures import TextureObject
+from cudabench.devices.textures import Objects, SurfaceObject, objects_of
 from cudabench.errors import DeviceError, OutOfMemory
-from cudabench.model import ByValue, Launch, Operation, Peer, Problem, Rows, Source, TensorMap, Texture
+from cudabench.model import ByValue, Launch, Operation, Peer, Problem, Rows, Source, Surface, TensorMap, Texture
 from cudabench.toolchain import compiler, nvcc, toolkit
 from cudabench.toolchain import cubin as cubins
 from cudabench.toolchain.record import Compiled, Resources
@@ -111,7 +112,7 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
         if isinstance(argument, TensorMap) and not argument.pointer:
             types.append("map")  # its kernels are launched by the driver itself, which knows where it belongs
             continue
-        address = isinstance(argument, (str, Rows, Texture, TensorMap))
+        address = isinstance(argument, (str, Rows, Surface, Texture, TensorMap))
         width = 8 if address else np.asarray(argument).dtype.itemsize
         types.append("P" if address else np.asarray(argument).dtype)
         offset += -offset % width + width
@@ -130,15 +131,22 @@ def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Va
 
 
 class Queued:
-    """Work that queues launches on the stream, and how many."""
+    """Work that queues launches on the stream, how many, and the surfaces that they read and write: arrays that the
+    buffers are copied to before and from after them, which is not their work."""
 
-    def __init__(self, queue: Work, launches: int = 1) -> None:
+    def __init__(self, queue: Work, launches: int = 1, surfaces: Sequence[SurfaceObject] = ()) -> None:
         self.queue = queue
         self.launches = launches
+        self.surfaces = surfaces
 
     def __call__(self) -> None:
         """Queue."""
         self.queue()
+
+
+def _surfaces(works: Sequence[Work]) -> list[SurfaceObject]:
+    """Return the surfaces of works, each once."""
+    return list(dict.fromkeys(one for work in works if isinstance(work, Queued) for one in work.surfaces))
 
 
 @contextmanager
@@ -197,6 +205,8 @@ class CudaDevice:
             self._flush: Any = None
         self._cuda = ctypes.CDLL("libcuda.so.1")
         self._allocations: dict[int, Any] = {}
+        # As long as a kernel is bound to them.
+        self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
         self._called: list[peers.Call] = []  # which every stream has run
         self._protocol = self.load(Source("protocol.cu", PROTOCOL.read_text(encoding="utf-8")), {})
         self._blocking = self._protocol.function("block_stream").prepare("P")
@@ -429,8 +439,7 @@ class CudaDevice:
         call."""
         if isinstance(module, peers.Call):
             return self._bound_call(module, pointers)
-        wanted = {a for launch in launches for a in launch.arguments if isinstance(a, Texture)}
-        textures = {a: TextureObject(self._cuda, a, pointers[a.buffer]) for a in wanted}
+        objects = objects_of(self._cuda, (a for launch in launches for a in launch.arguments), pointers, self._arrays)
         maps = {a for launch in launches for a in launch.arguments if isinstance(a, TensorMap)}
         encoded: dict[TensorMap | Rows, Any] = {a: self._tensor_map(a, pointers[a.buffer]) for a in maps}
         tables = {a for launch in launches for a in launch.arguments if isinstance(a, Rows)}
@@ -445,8 +454,8 @@ class CudaDevice:
             arguments = [
                 pointers[a]
                 if isinstance(a, str)
-                else textures[a].handle
-                if isinstance(a, Texture)
+                else objects.handle(a)
+                if isinstance(a, (Surface, Texture))
                 else encoded[a]
                 if isinstance(a, (Rows, TensorMap))
                 else a.pointing(pointers)
@@ -466,7 +475,10 @@ class CudaDevice:
                 function.prepared_async_call(grid, block, self._stream, *arguments, **how)
 
         bound = Queued(self._graph(queue)) if len(calls) > MAX_QUEUED_LAUNCHES else Queued(queue, len(calls))
-        return Queued(self._filled(list(textures.values()), bound), bound.launches) if textures else bound
+        if not objects.textures and not objects.surfaces:
+            return bound
+        surfaces = list(dict.fromkeys(objects.surfaces.values()))
+        return Queued(self._filled(objects, bound), bound.launches, surfaces)
 
     def _tensor_map(self, tensor: TensorMap, pointer: int) -> Any:
         """Return a tensor map as an argument: its bytes, or where they lie in memory as long as this device lives."""
@@ -499,16 +511,15 @@ class CudaDevice:
         # A call that waits for the device would wait for ever behind a blocked stream.
         return Queued(lambda: queue(self._stream.handle), MAX_QUEUED_LAUNCHES + 1 if call.waits else 1)
 
-    def _filled(self, textures: list[TextureObject], work: Work) -> Work:
+    def _filled(self, objects: Objects, work: Work) -> Work:
         """Return work that fills textures before its first launch: their buffers may get their inputs until then."""
+        left = list(objects.textures.values())
 
-        def filled() -> None:
-            while textures:
-                textures.pop().fill(self._stream.handle)
+        def filled(held: Objects = objects) -> None:  # as long as the work is there
+            while left:
+                left.pop().fill(self._stream.handle)
             work()
 
-        for texture in textures:
-            weakref.finalize(filled, texture.release).atexit = False
         return filled
 
     def _graph(self, queue: Work) -> Work:
@@ -553,7 +564,13 @@ class CudaDevice:
     def run(self, work: Work, doing: str) -> None:
         """Run the work once, untimed, and wait for it. Raises DeviceError where a launch or the kernel itself fails."""
         with translated(doing):
+            surfaces = _surfaces([work])
+            for surface in surfaces:
+                surface.fill(self._stream.handle)
             work()
+            self._stream.synchronize()
+            for surface in surfaces:
+                surface.empty(self._stream.handle)
             self._stream.synchronize()
 
     def alive(self) -> bool:
@@ -567,7 +584,7 @@ class CudaDevice:
     def sample(self, works: Sequence[Work], cache: str, before: Sequence[Work] = ()) -> float:
         """Return the seconds that one of the works takes, as the mean of all back to back.
 
-        `before` is queued ahead of all and not timed.
+        `before` is queued ahead of all and not timed; nor are the copies between surfaces and their buffers.
         Cold: lines that persist in the L2 lose that, and a memset of exactly the L2's size goes before (what nvbench
         does). A one-thread kernel then blocks the stream until everything is queued, so that no launch gap lies between
         the events.
@@ -577,6 +594,9 @@ class CudaDevice:
         with translated("timing the kernel"):
             for work in before:
                 work()
+            surfaces = _surfaces(works)
+            for surface in surfaces:
+                surface.fill(self._stream.handle)
             self._driver.memset_d8_async(self._sum, 0, PAGE_BYTES, self._stream)
             if cache == "cold" and self._flush_bytes:
                 if self._flush is None:
@@ -594,6 +614,8 @@ class CudaDevice:
             finally:
                 self._flag[0] = 1
             self._stop.synchronize()
+            for surface in surfaces:
+                surface.empty(self._stream.handle)
             if blocked and self._flag[1]:
                 raise DeviceError("The host took over two seconds to queue one sample; the machine is overloaded.")
             return float(self._stop.time_since(self._start)) * 1e-3 / len(works)

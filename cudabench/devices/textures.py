@@ -1,50 +1,22 @@
-"""Texture objects on a GPU, made by the driver: what PyCUDA has are texture references, which CUDA 12 took away."""
+"""Texture and surface objects on a GPU, made by the driver: PyCUDA has references, which CUDA 12 took away."""
 
 from __future__ import annotations
 
 import ctypes
+import weakref
+from collections.abc import Iterable, Mapping, MutableMapping
 from ctypes import c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+from cudabench.devices.cuda_arrays import FORMATS, CudaArray, call, extents
+from cudabench.model import Surface, Texture
 
-from cudabench.errors import DeviceError
-from cudabench.model import Texture
-
-# cuda.h: CUarray_format, CUaddress_mode, CUfilter_mode, CUresourcetype, CUmemorytype
-FORMATS = {
-    "uint8": 1, "uint16": 2, "uint32": 3, "int8": 8, "int16": 9, "int32": 10, "float16": 16, "float32": 32,
-}  # fmt: skip
+# cuda.h: CUaddress_mode, CUfilter_mode, CUresourcetype
 ADDRESS_MODES = {"wrap": 0, "clamp": 1, "mirror": 2, "border": 3}
 FILTERS = {"point": 0, "linear": 1}
 RESOURCE_ARRAY, RESOURCE_LINEAR = 0, 2
-MEMORY_DEVICE, MEMORY_ARRAY = 2, 3
-LAYERED, GATHER = 1, 8  # flags of arrays
-MOST_GATHERED = 32768  # texels along a side of what tex2Dgather reads
 READ_AS_INTEGER, NORMALIZED_COORDINATES = 1, 2
-
-
-class ArrayDescriptor(ctypes.Structure):
-    """CUDA_ARRAY3D_DESCRIPTOR."""
-
-    _fields_ = (
-        ("width", c_size_t), ("height", c_size_t), ("depth", c_size_t), ("format", c_int), ("channels", c_uint),
-        ("flags", c_uint),
-    )  # fmt: skip
-
-
-class Copy(ctypes.Structure):
-    """CUDA_MEMCPY3D."""
-
-    _fields_ = (
-        ("src_x", c_size_t), ("src_y", c_size_t), ("src_z", c_size_t), ("src_lod", c_size_t), ("src_type", c_int),
-        ("src_host", c_void_p), ("src_device", c_uint64), ("src_array", c_void_p), ("reserved0", c_void_p),
-        ("src_pitch", c_size_t), ("src_height", c_size_t),
-        ("dst_x", c_size_t), ("dst_y", c_size_t), ("dst_z", c_size_t), ("dst_lod", c_size_t), ("dst_type", c_int),
-        ("dst_host", c_void_p), ("dst_device", c_uint64), ("dst_array", c_void_p), ("reserved1", c_void_p),
-        ("dst_pitch", c_size_t), ("dst_height", c_size_t),
-        ("width_bytes", c_size_t), ("height", c_size_t), ("depth", c_size_t),
-    )  # fmt: skip
 
 
 class _Linear(ctypes.Structure):
@@ -72,82 +44,118 @@ class TextureDescriptor(ctypes.Structure):
 
 
 class TextureObject:
-    """A texture object over a buffer in device memory.
+    """A texture object over a buffer in device memory, or over the CUDA array of a surface.
 
-    Linear memory is read where it lies. Any other texture has a CUDA array of its own, which `fill` copies the buffer
-    to: before the first launch, since no launch changes what it reads through a texture.
+    Linear memory is read where it lies. Any other texture without a surface has a CUDA array of its own, which `fill`
+    copies the buffer to: before the first launch, since no launch changes what it reads through a texture.
     """
 
-    def __init__(self, driver: ctypes.CDLL, texture: Texture, pointer: int) -> None:
-        self._driver, self.texture, self.pointer = driver, texture, pointer
-        self._array, self._object = c_void_p(), c_uint64()
-        resource, how = self._resource(), TextureDescriptor()
+    def __init__(self, driver: ctypes.CDLL, texture: Texture, pointer: int, array: CudaArray | None = None) -> None:
+        self.texture, self.pointer = texture, pointer
+        self._own = CudaArray(driver, texture) if array is None and not texture.linear else None
+        self._array = array or self._own
+        handle, resource, how = c_uint64(), self._resource(), TextureDescriptor()
         # Of its own axes only, as host code sets it: with a border beyond an axis that is not there, a one-dimensional
         # texture is filtered with it (seen on an H200).
-        axes = 1 + sum(extent > 0 for extent in self._extents()[1:]) - texture.layered
+        axes = 1 + sum(extent > 0 for extent in extents(texture)[1:]) - texture.layered
         how.address[:axes] = (ADDRESS_MODES[texture.address],) * axes
         how.filter = FILTERS[texture.filter]
         how.flags = READ_AS_INTEGER * (texture.read == "element") | NORMALIZED_COORDINATES * texture.normalized
-        self._call("cuTexObjectCreate", ctypes.byref(self._object), ctypes.byref(resource), ctypes.byref(how), None)
-
-    @property
-    def handle(self) -> int:
-        """What a kernel gets."""
-        return int(self._object.value)
+        call(
+            driver, texture, "cuTexObjectCreate", ctypes.byref(handle), ctypes.byref(resource), ctypes.byref(how), None
+        )
+        self.handle = int(handle.value)  # what a kernel gets
+        weakref.finalize(self, driver.cuTexObjectDestroy, handle).atexit = False
 
     def fill(self, stream: int) -> None:
-        """Queue the copy of the buffer to the CUDA array, where there is one."""
-        if not self._array.value:
-            return
-        texture, (width, height, depth) = self.texture, self._extents()
-        copy = Copy()
-        copy.src_type, copy.src_device = MEMORY_DEVICE, self.pointer
-        copy.dst_type, copy.dst_array = MEMORY_ARRAY, self._array.value
-        row = width * texture.channels * np.dtype(texture.dtype).itemsize
-        copy.src_pitch = copy.width_bytes = row
-        copy.src_height = copy.height = max(height, 1)
-        copy.depth = max(depth, 1)
-        self._call("cuMemcpy3DAsync_v2", ctypes.byref(copy), c_void_p(stream))
-
-    def release(self) -> None:
-        """Free the object and its array."""
-        self._driver.cuTexObjectDestroy(self._object)
-        if self._array.value:
-            self._driver.cuArrayDestroy(self._array)
-
-    def _extents(self) -> tuple[int, int, int]:
-        """Return width, height and depth (or layers) in texels as the driver wants them: 0 where there is none."""
-        texture = self.texture
-        shape = texture.shape[:-1] if texture.channels > 1 else texture.shape
-        layers = shape[0] if texture.layered else 0
-        sides = (shape[1:] if texture.layered else shape)[::-1]
-        width, height, depth = (*sides, 0, 0)[:3]
-        return width, height, layers or depth
+        """Queue the copy of the buffer to the CUDA array, where there is one of its own."""
+        if self._own is not None:
+            self._own.fill(self.pointer, stream)
 
     def _resource(self) -> ResourceDescriptor:
-        texture, resource = self.texture, ResourceDescriptor()
-        format_ = FORMATS[texture.dtype]
-        if texture.linear:
-            resource.type = RESOURCE_LINEAR
-            linear = resource.of.linear
-            linear.pointer, linear.format, linear.channels = self.pointer, format_, texture.channels
-            linear.nbytes = texture.nbytes
-            return resource
-        width, height, depth = self._extents()
-        flags = LAYERED * texture.layered
-        if height and not depth and max(width, height) <= MOST_GATHERED:
-            flags |= GATHER
-        wanted = ArrayDescriptor(width, height, depth, format_, texture.channels, flags)
-        self._call("cuArray3DCreate_v2", ctypes.byref(self._array), ctypes.byref(wanted))
-        resource.type = RESOURCE_ARRAY
-        resource.of.array = self._array.value
+        texture = self.texture
+        if self._array is not None:
+            return _array_resource(self._array)
+        resource = ResourceDescriptor()
+        resource.type = RESOURCE_LINEAR
+        linear = resource.of.linear
+        linear.pointer, linear.format, linear.channels = self.pointer, FORMATS[texture.dtype], texture.channels
+        linear.nbytes = texture.nbytes
         return resource
 
-    def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._driver, name)(*arguments)
-        if status:
-            shape = "x".join(map(str, self.texture.shape))
-            raise DeviceError(
-                f"CUDA failed while making the texture {self.texture.buffer}, {self.texture.dtype} {shape}: {name} "
-                f"gave error {status}; see the limits of textures in the CUDA C++ Programming Guide."
-            )
+
+class SurfaceObject:
+    """A surface object over a CUDA array that stands for a buffer in device memory while kernels run.
+
+    `fill` and `empty` copy the buffer to the array and back; two are equal where they do the same.
+    """
+
+    def __init__(self, driver: ctypes.CDLL, surface: Surface, pointer: int, array: CudaArray) -> None:
+        self.array, self.pointer = array, pointer
+        handle, resource = c_uint64(), _array_resource(array)
+        call(driver, surface, "cuSurfObjectCreate", ctypes.byref(handle), ctypes.byref(resource))
+        self.handle = int(handle.value)  # what a kernel gets
+        weakref.finalize(self, driver.cuSurfObjectDestroy, handle).atexit = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SurfaceObject) and (self.array, self.pointer) == (other.array, other.pointer)
+
+    def __hash__(self) -> int:
+        return hash((id(self.array), self.pointer))
+
+    def fill(self, stream: int) -> None:
+        """Queue the copy of the buffer to the CUDA array."""
+        self.array.fill(self.pointer, stream)
+
+    def empty(self, stream: int) -> None:
+        """Queue the copy of the CUDA array to the buffer."""
+        self.array.empty(self.pointer, stream)
+
+
+def _array_resource(array: CudaArray) -> ResourceDescriptor:
+    resource = ResourceDescriptor()
+    resource.type = RESOURCE_ARRAY
+    resource.of.array = array.handle
+    return resource
+
+
+@dataclass(frozen=True)
+class Objects:
+    """The texture and surface objects of launches."""
+
+    textures: Mapping[Texture, TextureObject]
+    surfaces: Mapping[Surface, SurfaceObject]
+
+    def handle(self, argument: Surface | Texture) -> int:
+        """Return what a kernel gets for an argument."""
+        found = self.surfaces[argument] if isinstance(argument, Surface) else self.textures[argument]
+        return found.handle
+
+
+def objects_of(
+    driver: ctypes.CDLL,
+    arguments: Iterable[Any],
+    pointers: Mapping[str, int],
+    arrays: MutableMapping[Surface, CudaArray],
+) -> Objects:
+    """Return the objects of the textures and surfaces among arguments of launches.
+
+    `arrays` are those of surfaces, to which a missing one is added: one serves all places of the memory that a surface's
+    buffer lies at, so that no result of a launch is left in any array that a kernel could find.
+    """
+    wanted = dict.fromkeys(one for one in arguments if isinstance(one, (Surface, Texture)))
+    shared: dict[str, CudaArray] = {}
+    surfaces: dict[Surface, SurfaceObject] = {}
+    for one in wanted:
+        if isinstance(one, Surface):
+            array = arrays.get(one)
+            if array is None:
+                array = arrays[one] = CudaArray(driver, one)
+            shared[one.buffer] = array
+            surfaces[one] = SurfaceObject(driver, one, pointers[one.buffer], array)
+    textures = {
+        one: TextureObject(driver, one, pointers[one.buffer], None if one.linear else shared.get(one.buffer))
+        for one in wanted
+        if isinstance(one, Texture)
+    }
+    return Objects(textures, surfaces)

@@ -190,7 +190,8 @@ def run(
         if isinstance(value, Texture):
             if parameter.size != 8:
                 raise LaunchError(
-                    f"argument '{title}' is a texture or surface, but the kernel's parameter has {parameter.size} bytes."
+                    f"argument '{title}' is a texture or surface, but the kernel's parameter has {parameter.size} "
+                    "bytes."
                 )
             handle = FIRST_HANDLE + 16 * len(textures)
             textures[handle] = replace(value, name=title)

@@ -202,7 +202,8 @@ def test_where_a_surface_is_written(launch: Launch) -> None:
 
 
 ODD = """
-extern "C" __global__ void k(cudaSurfaceObject_t s, cudaSurfaceObject_t v, cudaSurfaceObject_t l, cudaSurfaceObject_t o) {
+extern "C" __global__ void k(cudaSurfaceObject_t s, cudaSurfaceObject_t v, cudaSurfaceObject_t l,
+                             cudaSurfaceObject_t o) {
   int x = threadIdx.x, y = blockIdx.x;
   unsigned short w = surf2Dread<unsigned short>(s, 2 * (x / 2), y);
   surf2Dwrite((unsigned char)(w >> 8 * (x % 2)), o, x, y);
