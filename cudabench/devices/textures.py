@@ -140,8 +140,8 @@ def objects_of(
 ) -> Objects:
     """Return the objects of the textures and surfaces among arguments of launches.
 
-    `arrays` are those of surfaces, to which a missing one is added: one serves all places of the memory that a surface's
-    buffer lies at, so that no result of a launch is left in any array that a kernel could find.
+    `arrays` are those of surfaces, to which a missing one is added: one serves all places of the memory at which a
+    surface's buffer lies, so that no result of a launch is left in any array that a kernel could find.
     """
     wanted = dict.fromkeys(one for one in arguments if isinstance(one, (Surface, Texture)))
     shared: dict[str, CudaArray] = {}

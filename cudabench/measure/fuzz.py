@@ -26,6 +26,7 @@ from cudabench.plan.series import Series
 from cudabench.userkernel import arguments, expressions, plan, precision
 from cudabench.userkernel.problem import UserProblem
 from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.textures import array_within
 from cudabench.userkernel.values import Array
 
 CLASSES = (
@@ -128,7 +129,7 @@ class Fuzz:
         words = {name: set(re.findall(r"[^\W\d]\w*", text)) for name, text in texts.items()}
         wanted: set[str] = set()
         for one in self.problem.arrays:
-            parts = arguments.array_parts(texts.get(one.name, ""))
+            parts = arguments.array_parts(array_within(texts.get(one.name, "").strip())[1])
             wanted |= set(re.findall(r"[^\W\d]\w*", parts[1])) if parts else set()
         for _ in texts:  # a number that is made of others stands for them
             wanted |= {part for name in wanted & set(texts) for part in words[name]}
@@ -154,13 +155,14 @@ class Fuzz:
         texts = []
         for text in self.request.arguments:
             name, _, value = (part.strip() for part in text.partition("="))
-            parts = arguments.array_parts(value)
+            before, array, behind = array_within(value)
+            parts = arguments.array_parts(array)
             if name in sizes:
                 kind, colon, _ = value.rpartition(":")
                 texts.append(f"{name}={kind}{colon}{sizes[name]}")
             elif shapes and parts and name in self.drawn:
                 start = start_of(values, shapes[name], seed)
-                texts.append(f"{name}={parts[0]}[{parts[1]}]:{start}")
+                texts.append(f"{name}={before}{parts[0]}[{parts[1]}]:{start}{behind}")
             else:
                 texts.append(text)
         return tuple(texts)

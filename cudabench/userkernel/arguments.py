@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
+from cudabench.model import Surface
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
 from cudabench.userkernel import expressions, inits, tensor_maps, textures
@@ -18,8 +19,9 @@ from cudabench.userkernel.by_value import Pointer, layout_of, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
 from cudabench.userkernel.rows import RowsArray, of_pointers, row_of, rows_of
+from cudabench.userkernel.surface_calls import misuse
 from cudabench.userkernel.tensor_maps import MapOf, MappedArray, is_tensor_map, read_tensor_map
-from cudabench.userkernel.textures import TextureArray, is_texture, read_texture
+from cudabench.userkernel.textures import Object, ObjectOf, SurfaceArray, TextureArray, is_object, read_object
 from cudabench.userkernel.values import (
     CONSTANTS,
     TYPES,
@@ -38,6 +40,9 @@ _POINTERS = (
     "pointers to pointers to pointers, which no argument can be: let it take one array, and compute the place of an "
     "element from its indices."
 )
+
+
+STEPS = "the steps"  # in place of the name of one kernel
 
 
 class NoLine(UsageError):
@@ -87,12 +92,12 @@ def read(
     inside: dict[str, Sequence[Pointer]] = {}  # of structs
     pairs = list(zip(given, kernel.parameters, strict=True))
     for (name, value), parameter in numbers_first(pairs):
-        if parameter.pointer or is_texture(value) or is_tensor_map(value):
+        if parameter.pointer or is_object(value) or is_tensor_map(value):
             continue
         if parameter.type == tensor_maps.TYPE:
             raise UsageError(f"--arg {name}={value}: '{parameter}' is a tensor map: write {tensor_maps.EXAMPLE}.")
         if parameter.type in textures.OBJECTS:
-            raise UsageError(f"--arg {name}={value}: '{parameter}' is {textures.OBJECTS[parameter.type]}.")
+            raise UsageError(f"--arg {name}={value}: '{parameter}' is {_object_like(parameter, value)}.")
         if accessor_of(parameter.type, text, aliases):
             continue
         record = _record(name, value, parameter, text, aliases, scalars)
@@ -104,8 +109,9 @@ def read(
         found[name] = scalar
         scalars[name] = scalar.value
     for (name, value), parameter in pairs:
-        if is_texture(value):
-            found[name] = _texture(name, value, parameter, kernel, aliases, scalars)
+        if is_object(value):
+            if textures.array_within(value)[1].strip() not in names:
+                found[name] = _object(name, value, parameter, kernel, aliases, scalars, {})
         elif is_tensor_map(value):
             continue
         elif parameter.pointer:
@@ -124,6 +130,8 @@ def read(
     for (name, value), parameter in pairs:
         if is_tensor_map(value):
             found[name] = _tensor_map(name, value, parameter, kernel, aliases, scalars, arrays)
+        elif is_object(value) and name not in found:
+            found[name] = _object(name, value, parameter, kernel, aliases, scalars, arrays)
     check_memory(arrays_of(found.values()))
     return tuple(found[name] for name, _ in given)
 
@@ -150,9 +158,9 @@ def takes(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> bool:
     ctype = parameter.type
     if parameter.pointer:
         return not ctype.endswith("*") or of_pointers(parameter)
-    if ctype == textures.TYPE:
+    if ctype in textures.OBJECTS:
         return True
-    if "(" in ctype or ctype in textures.OBJECTS:
+    if "(" in ctype:
         return False
     known = source.numpy_dtype(ctype, aliases) or layout_of(ctype, text, aliases)
     return bool(known or accessor_of(ctype, text, aliases)) or not _looks_like_struct(ctype, aliases)
@@ -396,19 +404,44 @@ def _array(
     return array_
 
 
-def _texture(
+def _object_like(parameter: Parameter, value: str) -> str:
+    """Return what a texture or surface object is given, with the array that was given for it if there is one."""
+    said = textures.OBJECTS[parameter.type]
+    kind = "texture" if parameter.type == textures.TYPE else "surface"
+    return f"a {kind} object: write {kind}({value})" if array_parts(value) or value.startswith("@") else said
+
+
+def _object(
     name: str,
     text: str,
     parameter: Parameter,
     kernel: KernelSource,
     aliases: Mapping[str, str],
     scalars: Mapping[str, Any],
-) -> Argument:
-    if parameter.pointer or source.numpy_dtype(parameter.type, aliases) not in (None, "uint64"):
-        raise UsageError(f"--arg {name}={text}: '{parameter}' in {kernel.signature} is no texture object.")
-    needs = f"--arg {name}={text}: a texture needs an array: write texture(float32[n,n]:random)."
-    array_of = _array_inside(name, replace(parameter, const=True), kernel, aliases, scalars, needs)
-    return read_texture(name, text, array_of, fetches="tex1Dfetch" in kernel.text)
+    others: Mapping[str, Array],
+) -> Object:
+    """Return a texture or a surface, of an array of its own or of one of the others."""
+    kind = text[:7]
+    wrong = textures.misfit(kind, parameter, aliases)
+    if wrong:
+        raise UsageError(f"--arg {name}={text}: '{parameter}' in {kernel.signature} is no {kind} object, but {wrong}.")
+    needs = f"--arg {name}={text}: a {kind} needs an array: write {kind}(float32[n,n]:random)."
+    inner = replace(parameter, const=kind == "texture")
+    array_of = _array_inside(name, inner, kernel, aliases, scalars, needs)
+    found = read_object(name, text, array_of, others, fetches="tex1Dfetch" in kernel.text)
+    check_calls(found, parameter, kernel, aliases, f"--arg {name}={text}")
+    return found
+
+
+def check_calls(
+    argument: Object, parameter: Parameter, kernel: KernelSource, aliases: Mapping[str, str], where: str
+) -> None:
+    """Raise UsageError where a kernel uses a surface as one of other dimensions or texels. That shows in the text of a
+    kernel, not in that of several."""
+    if isinstance(argument.argument, Surface) and kernel.expression != STEPS:
+        wrong = misuse(argument.argument, parameter.name, kernel.text, aliases)
+        if wrong:
+            raise UsageError(f"{where}: {wrong}.")
 
 
 def _array_inside(
@@ -525,10 +558,15 @@ def shared(
                 if parameter.pointer != argument.argument.pointer or parameter.type != tensor_maps.TYPE:
                     raise UsageError(f"{where}: it wants no tensor map; run it by itself.")
                 continue
-            if isinstance(argument, TextureArray):
-                if parameter.pointer:
-                    raise UsageError(f"{where}: it wants an array, not a texture; run it by itself.")
+            if isinstance(argument, (TextureArray, SurfaceArray, ObjectOf)):
+                wrong = textures.misfit(textures.kind_of(argument), parameter, aliases)
+                if wrong:
+                    raise UsageError(f"{where}: '{parameter}' is {wrong.partition(':')[0]}; run it by itself.")
+                check_calls(argument, parameter, kernel, aliases, where)
                 continue
+            if parameter.type in textures.OBJECTS:
+                object_ = textures.OBJECTS[parameter.type].partition(":")[0]
+                raise UsageError(f"{where}: '{parameter}' is {object_}; run it by itself.")
             if parameter.pointer == isinstance(argument, (Scalar, Record)):
                 raise UsageError(
                     f"{where}: it wants {'an array' if parameter.pointer else 'a number'}; run it by itself."

@@ -19,6 +19,7 @@ from cudabench.userkernel import (
     constants,
     host_launch,
     launching,
+    object_examples,
     orders,
     pointers,
     rows,
@@ -147,7 +148,9 @@ def line_for(
         elif parameter.pointer:
             value, guessed = _array(at, parameter, kernel, file, aliases, extents, asked)
         elif parameter.type == textures.TYPE:
-            value = textures.example(own, kernel.text, aliases)
+            value = object_examples.texture(own, kernel.text, aliases)
+        elif parameter.type == textures.SURFACE_TYPE:
+            value = object_examples.surface(own, kernel.text, aliases, extents, sizes)
         elif accessor := accessor_of(parameter.type, file.text, aliases):
             value = accessor.example(pointers.like(accessor.parameter(own), aliases))
         else:
@@ -219,6 +222,8 @@ def _first_side(kernel: KernelSource, extents: Sequence[str], launch: HostLaunch
     side = side or (CHECKED if ragged else ELEMENTS)
     if launch and launch.block and math.prod(launch.block) > MOST_OF_A_BLOCK:  # a thread for each element of a block
         return SIDES[2]
+    if any(parameter.type == textures.SURFACE_TYPE for parameter in kernel.parameters):
+        side = min(side, object_examples.side_of_surfaces(kernel.text))
     if launching.blocks_of_rows(kernel.text, extents) == "1":
         return min(side, SMALLER[0])
     return side

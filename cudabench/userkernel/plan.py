@@ -20,7 +20,7 @@ from cudabench.plan.series import Series
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, SourceFile
 from cudabench.toolchain.tokens import words_of
-from cudabench.userkernel import arguments, constants, steps, textures, values
+from cudabench.userkernel import arguments, constants, references, steps, values
 from cudabench.userkernel.arguments import NoLine
 from cudabench.userkernel.example import Example, example_line, with_headers_nearby
 from cudabench.userkernel.operation import operation_of
@@ -71,7 +71,7 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
     ]
     kernels = [kernel for kernel, *_ in picked]
     for kernel in kernels:
-        textures.check_no_reference(file, kernel, aliases)
+        references.check_no_reference(file, kernel, aliases)
     names = [text.partition("=")[0].strip() for text in request.arguments]
     first = next((kernel for kernel in kernels if [one.name for one in kernel.parameters] == names), kernels[0])
     example = Example(request, file, first, aliases, command)
@@ -133,7 +133,7 @@ def _in_steps(
 
     def kernel(name: str) -> KernelSource:
         ((found, _, _),) = selected(file, written, replace(request, kernels=(name,)))
-        textures.check_no_reference(file, found, aliases)
+        references.check_no_reference(file, found, aliases)
         return source.resolved(found, aliases)
 
     group = steps.parse(request.steps)
@@ -282,7 +282,7 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
 def _easy(kernel: KernelSource, file: SourceFile, aliases: Mapping[str, str]) -> bool:
     """Return whether a command line can launch a kernel."""
     try:
-        textures.check_no_reference(file, kernel, aliases)
+        references.check_no_reference(file, kernel, aliases)
     except CudabenchError:
         return False
     return not _launches_kernels(kernel) and all(

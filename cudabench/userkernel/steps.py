@@ -23,9 +23,10 @@ from cudabench.model import Launch
 from cudabench.plan.limits import check_block, check_grid
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
-from cudabench.userkernel import arguments, expressions
+from cudabench.userkernel import arguments, expressions, textures
 from cudabench.userkernel.pointers import check_fit
 from cudabench.userkernel.problem import dimensions, number
+from cudabench.userkernel.textures import ObjectOf, SurfaceArray, TextureArray
 from cudabench.userkernel.values import Argument, Array, Null, Scalar
 
 MOST_LAUNCHES = 10_000
@@ -104,7 +105,7 @@ def union(
         found[name] = replace(found[name], const=False)
     parameters = tuple(found.get(name, Parameter(name, "double")) for name in names)
     whole = replace(
-        next(iter(kernels.values())), parameters=parameters, template_parameters=(), expression="the steps",
+        next(iter(kernels.values())), parameters=parameters, template_parameters=(), expression=arguments.STEPS,
         text="\n".join(one.text for one in kernels.values()),
     )  # fmt: skip
     return whole, kernels
@@ -145,7 +146,7 @@ def launches(
             raise UsageError(f"--step: '* {one.count}' gives {count}; a step is done at least once.")
         for pair in one.swaps:
             for name in pair:
-                if not isinstance(by_name.get(name), Array):
+                if not isinstance(by_name.get(name), (Array, ObjectOf)):
                     raise UsageError(f"--step: swap({', '.join(pair)}): '{name}' is no array of --arg.")
         for _ in range(count):
             for member in one.members:
@@ -175,6 +176,19 @@ def _passed(
     if text in ("null", "nullptr", "NULL") and parameter.pointer:
         return Null(text).argument
     found = by_name.get(text)
+    if isinstance(found, (SurfaceArray, TextureArray, ObjectOf)):
+        kind = textures.kind_of(found)
+        wrong = textures.misfit(kind, parameter, aliases)
+        if wrong and kind == "surface" and parameter.type == textures.TYPE:
+            raise UsageError(
+                f"{where} is a surface; {kernel.signature} reads a texture: add --arg 't=texture({text})'."
+            )
+        if wrong:
+            raise UsageError(f"{where} is a {kind}; '{parameter}' of {kernel.signature} is {wrong}.")
+        arguments.check_calls(found, parameter, kernel, aliases, f"{where} in {kernel.signature}")
+        return found.argument
+    if parameter.type in textures.OBJECTS and not parameter.pointer:
+        raise UsageError(f"{where}: '{parameter}' of {kernel.signature} is {textures.OBJECTS[parameter.type]}.")
     if isinstance(found, Array):
         if not parameter.pointer:
             raise UsageError(f"{where} is an array; {kernel.signature} takes a number there.")

@@ -1,4 +1,5 @@
-"""`--arg NAME=texture(ARRAY, OPTION=VALUE, ...)`: an array that a kernel reads through a texture object."""
+"""`--arg NAME=texture(ARRAY, OPTION=VALUE, ...)` and `surface(ARRAY, OPTION=VALUE, ...)`: arrays that a kernel reads,
+or reads and writes, through texture and surface objects."""
 
 from __future__ import annotations
 
@@ -7,18 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from cudabench.errors import CudabenchError, UsageError, did_you_mean
-from cudabench.model import Texture
-from cudabench.toolchain import reached, source
-from cudabench.toolchain.source import KernelSource, SourceFile
+from cudabench.errors import UsageError, did_you_mean
+from cudabench.model import Surface, Texture
+from cudabench.toolchain import source
+from cudabench.toolchain.source import Parameter
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.values import Array
 
-TYPE = "cudaTextureObject_t"
+TYPE, SURFACE_TYPE = "cudaTextureObject_t", "cudaSurfaceObject_t"
 # What parameters are that no number or array can be given for, and the repair.
 OBJECTS = {
     TYPE: "a texture object: give an array as texture(float32[n,n]:random, filter=linear)",
-    "cudaSurfaceObject_t": "a surface object, which no argument gives: let the kernel write to an array",
+    SURFACE_TYPE: "a surface object: give an array as surface(float32[n,n]:zeros)",
 }
 TYPES = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32")
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -30,9 +31,14 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "layers": ("no", "yes"),
     "memory": ("array", "linear"),
 }
-
-
-_REFERENCE = re.compile(r"\btexture\s*<([^;<>{}]*)>\s*(\w+)\s*(?=[;=\[])")
+# Texels of a surface along each axis, the fastest last, by its dimensions and whether it has layers: Programming Guide,
+# "Technical Specifications per Compute Capability", from 7.0 on.
+MOST = {
+    (1, False): (32768,), (2, False): (65536, 131072), (3, False): (16384, 16384, 16384),
+    (1, True): (2048, 32768), (2, True): (2048, 32768, 32768),
+}  # fmt: skip
+SURFACE_OPTIONS = {key: OPTIONS[key] for key in ("channels", "layers")}
+_KINDS = {"texture": (TYPE, OPTIONS, "filter=linear"), "surface": (SURFACE_TYPE, SURFACE_OPTIONS, "channels=4")}
 
 
 @dataclass(frozen=True)
@@ -47,106 +53,154 @@ class TextureArray(Array):
         return self.texture
 
 
-def check_no_reference(file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]) -> None:
-    """Raise CudabenchError where a kernel, or a function that it calls, reads a texture reference of the file."""
-    references = {match[2]: match[1].split(",") for match in _REFERENCE.finditer(file.text)}
-    for named in re.finditer(r"\btypedef\s+texture\s*<([^;<>{}]*)>\s*(\w+)\s*;", file.text):
-        references.pop(named[2], None)
-        for one in re.findall(rf"(?<![\w<]){named[2]}\s+(\w+)\s*;", file.text):
-            references[one] = named[1].split(",")
-    if not references:
-        return
-    read = sorted(reached.names(file.text, kernel) & set(references))
-    if not read:
-        return
-    fetches, given = [], []
-    for name in read:
-        ctype, *more = (part.strip() for part in references[name])
-        dimensions = re.fullmatch(r"(?:cudaTextureType)?([123])D?", more[0]) if more else None
-        sides = int(dimensions[1]) if dimensions else 1
-        fetch = f"tex{sides}D<{ctype}>({name}, {', '.join('xyz'[:sides])})"
-        if sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text):
-            fetch = f"tex1Dfetch<{ctype}>({name}, i)"
-        fetches.append(fetch)
-        given.append(f"--arg '{name}={example(name, fetch, aliases)}'")
-    names, parameters = ", ".join(f"'{name}'" for name in read), ", ".join(f"{TYPE} {name}" for name in read)
-    kind, them, added = "texture reference", "it", "a parameter"
-    if len(read) > 1:
-        kind, them, added = "texture references", "them", "parameters"
-    raise CudabenchError(
-        f"{kernel.signature} reads the {kind} {names}, which CUDA 12 took out of the language: add {added} "
-        f"'{parameters}', also to a function that reads {them}, read {them} as {', '.join(fetches)}, and give "
-        f"{' '.join(given)}."
-    )
+@dataclass(frozen=True)
+class SurfaceArray(Array):
+    """An array that goes to the kernel as a surface object."""
+
+    surface: Surface | None = None
+
+    @property
+    def argument(self) -> Any:
+        """What a launch gets: the surface over the buffer."""
+        return self.surface
 
 
-def example(name: str, text: str, aliases: Mapping[str, str]) -> str:
-    """Return a texture for a parameter by how the kernel, whose text is given, reads it: `tex2D<uchar4>(name, x, y)`.
+@dataclass(frozen=True)
+class ObjectOf:
+    """A texture or surface over the array of another argument."""
 
-    A name that the kernel hands on is read as the first texture of its file is.
-    """
-    read = r"\btex(1D|2D|3D)(Layered|fetch)?\w*\s*<\s*([\w:\s]+?)\s*>\s*\(\s*"
-    found = re.search(rf"{read}{name}\b", text) or re.search(read, text)
-    sides, more, ctype = found.groups() if found else ("2D", "", "float")
-    extents = {"1D": ["1048576"], "2D": ["1024", "1024"], "3D": ["64", "64", "64"]}[sides]
-    dtype, channels = source.numpy_dtype(ctype, aliases), 1
-    vector = None if dtype else source.vector_type(ctype, aliases)
-    if vector:
-        dtype, channels = vector
-    dtype = dtype if dtype in TYPES else "float32"
-    options = ""
-    if more == "Layered":
-        extents, options = ["4", *extents[:2]], ", layers=yes"
-    if channels in (2, 4):
-        extents, options = [*extents, str(channels)], f"{options}, channels={channels}"
-    return f"texture({dtype}[{','.join(extents)}]:random{options})"
+    name: str
+    object: Surface | Texture
+
+    @property
+    def argument(self) -> Surface | Texture:
+        """What a launch gets."""
+        return self.object
 
 
-def is_texture(text: str) -> bool:
-    """Tell whether an argument's value is meant as a texture."""
-    return re.match(r"texture\s*\(", text) is not None
+Object = TextureArray | SurfaceArray | ObjectOf
 
 
-def read_texture(name: str, text: str, array_of: Callable[[str], Array], fetches: bool) -> TextureArray:
-    """Return the texture of `texture(ARRAY, OPTION=VALUE, ...)`.
+def kind_of(argument: Object) -> str:
+    """Return "texture" or "surface"."""
+    return "surface" if isinstance(argument.argument, Surface) else "texture"
 
-    `array_of` reads ARRAY; `fetches`: the kernel's file uses tex1Dfetch, so that a plain 1D texture means linear
-    memory. Raises UsageError for an unknown option or value, and for what no GPU takes.
+
+def misfit(kind: str, parameter: Parameter, aliases: Mapping[str, str]) -> str | None:
+    """Return what a parameter is that cannot take a texture or a surface, with the repair; None where it can."""
+    if parameter.pointer:
+        return f"a pointer: give it an array, as {parameter.name or 'x'}=float32[n]:random"
+    if parameter.type != _KINDS[kind][0] and parameter.type in OBJECTS:
+        return OBJECTS[parameter.type]
+    dtype = source.numpy_dtype(parameter.type, aliases)
+    return None if dtype in (None, "uint64") else "a number: give it one, as n=4096"
+
+
+def is_object(text: str) -> bool:
+    """Tell whether an argument's value is meant as a texture or a surface."""
+    return re.match(r"(?:texture|surface)\s*\(", text) is not None
+
+
+def array_within(text: str) -> tuple[str, str, str]:
+    """Return the array of an argument's value, with what stands before and behind it: `texture(`, and the options."""
+    match = re.match(r"(?:texture|surface)\s*\(", text)
+    if match is None:
+        return "", text, ""
+    first = _split(text[match.end() :].removesuffix(")"))[0]
+    return match[0], first, text[match.end() + len(first) :]
+
+
+def read_object(
+    name: str, text: str, array_of: Callable[[str], Array], others: Mapping[str, Array], fetches: bool
+) -> Object:
+    """Return the texture of `texture(ARRAY, OPTION=VALUE, ...)`, or the surface of `surface(ARRAY, ...)`.
+
+    `array_of` reads ARRAY, unless it is the name of one of the `others`; `fetches`: the kernel's file uses tex1Dfetch,
+    so that a plain 1D texture means linear memory. Raises UsageError for an unknown option or value, and for what no
+    GPU takes.
     """
     where = f"--arg {name}={text}"
-    match = re.fullmatch(r"texture\s*\((.*)\)", text, re.S)
+    kind = text[:7]
+    _, options, sample = _KINDS[kind]
+    match = re.fullmatch(rf"{kind}\s*\((.*)\)", text, re.S)
     if not match:
-        raise UsageError(f"{where} is no texture: write --arg '{name}=texture(float32[n,n]:random, filter=linear)'.")
+        raise UsageError(f"{where} is no {kind}: write --arg '{name}={kind}(float32[n,n]:random, {sample})'.")
     first, *rest = _split(match[1])
-    chosen = {key: values[0] for key, values in OPTIONS.items()}
+    chosen = {key: values[0] for key, values in options.items()}
     given = set()
     for part in rest:
         key, equals, value = (side.strip() for side in part.partition("="))
-        if key not in OPTIONS or not equals:
+        if key not in options or not equals:
             raise UsageError(
-                f"{where}: '{part.strip()}' is no option of a texture; there are {', '.join(OPTIONS)}, as in "
-                f"filter=linear.{did_you_mean(key, OPTIONS)}"
+                f"{where}: '{part.strip()}' is no option of a {kind}; there are {', '.join(options)}, as in "
+                f"{sample}.{did_you_mean(key, options)}"
             )
-        if value not in OPTIONS[key]:
-            raise UsageError(f"{where}: {key} is one of {', '.join(OPTIONS[key])}, not '{value}'.")
+        if value not in options[key]:
+            raise UsageError(f"{where}: {key} is one of {', '.join(options[key])}, not '{value}'.")
         chosen[key] = value
         given.add(key)
-    array = array_of(first.strip())
-    channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
-    normalized, linear_filter = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
-    floats = array.dtype in ("float32", "float16")
-    if array.init == "empty":
-        raise UsageError(f"{where}: a texture is only read, so 'empty' would leave it poison: use random or arange.")
+    other = others.get(first.strip())
+    if other is None and re.fullmatch(r"[^\W\d]\w*", first.strip()) and first.strip() not in ("null", "nullptr"):
+        raise UsageError(
+            f"{where}: there is no array '{first.strip()}' of another argument: name one, or write "
+            f"{kind}(float32[n,n]:random)."
+        )
+    array = other or array_of(first.strip())
+    if isinstance(other, (SurfaceArray, TextureArray)):
+        said = given & set(SURFACE_OPTIONS)
+        if said:
+            raise UsageError(f"{where}: {said.pop()} is said by the argument {other.name}: leave it out here.")
+        held = other.argument
+        chosen |= {"channels": str(held.channels), "layers": "yes" if held.layered else "no"}
     if array.dtype not in TYPES:
-        raise UsageError(f"{where}: no texture has {array.dtype}; there are {', '.join(TYPES)}.")
+        raise UsageError(f"{where}: no {kind} has {array.dtype}; there are {', '.join(TYPES)}.")
+    _check_sides(where, kind, array, int(chosen["channels"]), chosen["layers"] == "yes")
+    if kind == "surface":
+        return _surface(name, where, array, other, chosen)
+    return _texture(name, where, array, other, chosen, "memory" in given, fetches)
+
+
+def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bool) -> None:
+    """Raise UsageError for channels that the last axis has not, and for too many dimensions or too few."""
     if channels > 1 and array.shape[-1] != channels:
         raise UsageError(f"{where}: channels={channels} wants a shape that ends in {channels}, as [n,n,{channels}].")
     sides = len(array.shape) - (channels > 1) - layered
     if not 1 <= sides <= 3 - layered:
+        three = array.shape[-1] == 3 and len(array.shape) > 1
+        repair = "no GPU has three: add a fourth" if three else "add channels=4 where the last axis holds channels"
         raise UsageError(
-            f"{where}: {shape_text(array.shape)} gives a texture of {sides} dimensions; it has 1 to {3 - layered}: add "
-            "channels=4 where the last axis holds channels."
+            f"{where}: {shape_text(array.shape)} gives a {kind} of {sides} dimensions; it has 1 to {3 - layered}: "
+            f"{repair}."
         )
+
+
+def _surface(
+    name: str, where: str, array: Array, other: Array | None, chosen: Mapping[str, str]
+) -> SurfaceArray | ObjectOf:
+    """Return a surface of an array, or of another argument's."""
+    if other is not None and not isinstance(other, SurfaceArray):
+        raise UsageError(
+            f"{where}: {other.name} is no surface, and only a surface's array can be written through another: let "
+            f"{other.name} be surface({array.dtype}{shape_text(array.shape)}:zeros)."
+        )
+    surface = Surface(
+        other.name if other else name, array.dtype, array.shape, int(chosen["channels"]), chosen["layers"] == "yes"
+    )
+    if other is not None:
+        return ObjectOf(name, surface)
+    held = {one.name: getattr(array, one.name) for one in fields(Array)}
+    return SurfaceArray(**{**held, "const": False}, surface=surface)
+
+
+def _texture(
+    name: str, where: str, array: Array, other: Array | None, chosen: Mapping[str, str], placed: bool, fetches: bool
+) -> TextureArray | ObjectOf:
+    """Return a texture of an array, or of another argument's; placed: `memory` was said."""
+    channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
+    normalized, linear_filter = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
+    floats = array.dtype in ("float32", "float16")
+    if array.init == "empty" and other is None:
+        raise UsageError(f"{where}: a texture is only read, so 'empty' would leave it poison: use random or arange.")
     if linear_filter and not floats and chosen["read"] == "element":
         raise UsageError(f"{where}: {array.dtype} has no linear filter, unless read=normalized makes it floats.")
     if chosen["read"] == "normalized" and (floats or array.dtype in ("int32", "uint32")):
@@ -155,14 +209,27 @@ def read_texture(name: str, text: str, array_of: Callable[[str], Array], fetches
         raise UsageError(
             f"{where}: address={chosen['address']} needs coordinates=normalized; a GPU takes it for clamp otherwise."
         )
-    plain = sides == 1 and not layered and not normalized and not linear_filter
+    plain = len(array.shape) - (channels > 1) == 1 and not layered and not normalized and not linear_filter
     if chosen["memory"] == "linear" and not plain:
         raise UsageError(f"{where}: memory=linear is for tex1Dfetch: one dimension, no filter, coordinates in texels.")
-    linear = chosen["memory"] == "linear" or (fetches and plain and "memory" not in given)
+    linear = chosen["memory"] == "linear" or (fetches and plain and not placed)
+    if other is not None:
+        wanted = f"texture({array.dtype}{shape_text(array.shape)}:random)"
+        if isinstance(other, SurfaceArray):
+            if chosen["memory"] == "linear":
+                raise UsageError(f"{where}: {other.name} is a surface, which is no linear memory: read it with tex1D.")
+            linear = False
+        elif not isinstance(other, TextureArray) and not linear:
+            raise UsageError(
+                f"{where}: {other.name} lies in memory, where only tex1Dfetch reads it through a texture: let "
+                f"{other.name} be a surface, or write {name}={wanted}."
+            )
     texture = Texture(
-        name, array.dtype, array.shape, channels, layered, chosen["filter"], chosen["address"], normalized,  # type: ignore[arg-type]
-        chosen["read"], linear,  # type: ignore[arg-type]
+        other.name if other else name, array.dtype, array.shape, channels, layered, chosen["filter"],  # type: ignore[arg-type]
+        chosen["address"], normalized, chosen["read"], linear,  # type: ignore[arg-type]
     )  # fmt: skip
+    if other is not None:
+        return ObjectOf(name, texture)
     held = {one.name: getattr(array, one.name) for one in fields(Array)}
     return TextureArray(**{**held, "const": True}, texture=texture)
 

@@ -64,18 +64,19 @@ def bound(machine: Machine, handle: int, ins: Instruction, dimensions: int, laye
         lanes = machine.lanes()
         numbers = different(broadcast(as_array(value, INT64, machine.chunk), machine.chunk.shape)[lanes]).tolist()
     place = f"{machine.code.files.get(ins.location.file, '')}:{ins.location.line}"
+    kind = "surface" if ins.opcode.startswith("su") else "texture"
     if len(numbers) > 1:
-        raise KernelTrap(f"the lanes of a fetch at {place} use {len(numbers)} textures at once, which is undefined.")
+        raise KernelTrap(f"the lanes of an access at {place} use {len(numbers)} {kind}s at once, which is undefined.")
     found = machine.textures.get(numbers[0])
     if found is None:
         raise KernelTrap(
-            f"kernel {machine.code.name} fetches at {place} from {numbers[0]:#x}, which is no texture object: give the "
-            "argument as texture(...)."
+            f"kernel {machine.code.name} uses {numbers[0]:#x} at {place}, which is no {kind} object: give the argument "
+            f"as {kind}(...)."
         )
     if found.dimensions != dimensions or found.layered != layered:
         wanted = f"{dimensions}{' and a layer' * layered} coordinates"
         have = f"{found.dimensions}{' and layers' * found.layered}"
-        raise KernelTrap(f"kernel {machine.code.name} fetches with {wanted} at {place} from a texture of {have}.")
+        raise KernelTrap(f"kernel {machine.code.name} uses {wanted} at {place} for a {kind} of {have}.")
     return found
 
 

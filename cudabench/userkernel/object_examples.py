@@ -1,0 +1,85 @@
+"""Textures and surfaces as --arg writes them, for a line that is suggested: by how the kernel calls the functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from cudabench.toolchain import source
+from cudabench.userkernel.surface_calls import calls, texel
+from cudabench.userkernel.textures import TYPES
+
+SIDE = {1: 16384, 2: 1024, 3: 64}  # of a surface, by its dimensions, where nothing says more
+
+
+def texture(name: str, text: str, aliases: Mapping[str, str]) -> str:
+    """Return a texture for a parameter by how the kernel, whose text is given, reads it: `tex2D<uchar4>(name, x, y)`.
+
+    A name that the kernel hands on is read as the first texture of its file is.
+    """
+    read = r"\btex(1D|2D|3D)(Layered|fetch)?\w*\s*<\s*([\w:\s]+?)\s*>\s*\(\s*"
+    found = re.search(rf"{read}{name}\b", text) or re.search(read, text)
+    sides, more, ctype = found.groups() if found else ("2D", "", "float")
+    extents = {"1D": ["1048576"], "2D": ["1024", "1024"], "3D": ["64", "64", "64"]}[sides]
+    dtype, channels = source.numpy_dtype(ctype, aliases), 1
+    vector = None if dtype else source.vector_type(ctype, aliases)
+    if vector:
+        dtype, channels = vector
+    dtype = dtype if dtype in TYPES else "float32"
+    options = ""
+    if more == "Layered":
+        extents, options = ["4", *extents[:2]], ", layers=yes"
+    if channels in (2, 4):
+        extents, options = [*extents, str(channels)], f"{options}, channels={channels}"
+    return f"texture({dtype}[{','.join(extents)}]:random{options})"
+
+
+def side_of_surfaces(text: str) -> int:
+    """Return how large an extent may be that is one of a surface's."""
+    return min((SIDE[one.sides] for one in calls(text)), default=SIDE[1])
+
+
+def surface(
+    name: str,
+    text: str,
+    aliases: Mapping[str, str],
+    extents: Sequence[str] = (),
+    sizes: Mapping[str, int] | None = None,
+) -> str:
+    """Return a surface for a parameter by how the kernel, whose text is given, uses it: `surf2Dwrite(v, name, x, y)`.
+
+    `extents` are the numbers that it may be as large as, with their `sizes`. A name that the kernel hands on is used as
+    the first surface of its file is.
+    """
+    every = calls(text)
+    own = [one for one in every if one.name == name] or every[:1]
+    sizes = sizes or {}
+    if not own:
+        return "surface(float32[1024,1024]:zeros)"
+    first = own[0]
+    ctype = next((one.ctype for one in own if one.ctype), "float")
+    dtype, channels = texel(ctype, aliases) or ("float32", 1)
+    sides = [_side(place, text, extents, sizes) for place in first.places]
+    left = [one for one in extents if one not in sides and 1 < sizes.get(one, 0) <= SIDE[1]]
+    for at, side in enumerate(sides):
+        if not side and at < first.sides and len(left) >= sides.count(""):
+            sides[at] = left.pop(0)
+    sides = [side or str(SIDE[first.sides]) for side in sides[: first.sides]] + [s or "4" for s in sides[first.sides :]]
+    shape = sides[::-1]  # the layer, if any, is first
+    options = ", layers=yes" if first.layered else ""
+    if channels in (2, 4):
+        shape, options = [*shape, str(channels)], f"{options}, channels={channels}"
+    start = "random" if any(not one.writes for one in own) else "zeros"
+    return f"surface({dtype}[{','.join(shape)}]:{start}{options})"
+
+
+def _side(place: str, text: str, extents: Sequence[str], sizes: Mapping[str, int]) -> str:
+    """Return what bounds a coordinate, `w` where the text has `x < w`; "" where it is not known."""
+    if place.strip().isdigit():
+        return ""
+    words = re.findall(r"[^\W\d]\w*", re.sub(r"sizeof\s*\([^()]*\)", "", place))
+    for word in words:
+        bound = re.search(rf"\b{word}\s*(?:<|>)=?\s*(?:\([\w\s]+\)\s*)?(\w+)", text)
+        if bound and (bound[1] in extents or bound[1].isdigit()) and sizes.get(bound[1], 2) > 1:
+            return bound[1]
+    return ""

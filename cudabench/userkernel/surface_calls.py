@@ -1,0 +1,121 @@
+"""How a kernel reads and writes surfaces, by its text: `surf2Dwrite(v, s, x * sizeof(float), y)`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cudabench.model import Surface
+from cudabench.toolchain import source
+from cudabench.userkernel.conforming import shape_text
+
+_CALL = re.compile(r"\bsurf(1D|2D|3D)(Layered)?(read|write)\s*(?:<\s*([\w:\s]+?)\s*>)?\s*\(")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A read or write of a surface as it stands in a text: its dimensions, the C type of an element ("" where nothing
+    says it), and the coordinates as they are written, x first, the layer last."""
+
+    sides: int
+    layered: bool
+    writes: bool
+    ctype: str
+    name: str
+    places: tuple[str, ...]
+
+
+def calls(text: str) -> list[Call]:
+    """Return the reads and writes of surfaces in a text."""
+    found = []
+    for match in _CALL.finditer(text):
+        sides, writes, layered = int(match[1][0]), match[3] == "write", bool(match[2])
+        passed = _passed(text, match.end())
+        value = None
+        if writes or (passed and (passed[0].startswith("&") or (len(passed) > 1 + sides + layered and not match[4]))):
+            value, passed = (passed[0] if passed else ""), passed[1:]
+        if len(passed) < 1 + sides + layered:
+            continue
+        places = tuple(passed[1 : 1 + sides + layered])
+        ctype = match[4] or _ctype(value or "", places[0], text)
+        found.append(Call(sides, layered, writes, ctype, passed[0], places))
+    return found
+
+
+def texel(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return the NumPy type and channels of a C type as texels of a surface have them; None for one that none has."""
+    dtype = source.numpy_dtype(ctype, aliases)
+    found = (dtype, 1) if dtype else source.vector_type(ctype, aliases)
+    if found is None:
+        return None
+    dtype, channels = found
+    if dtype in ("int64", "uint64", "float64"):  # which go as pairs of 32 bits
+        dtype, channels = "uint32", 2 * channels
+    if dtype == "bool" or np.dtype(dtype).kind not in "fiu" or channels not in (1, 2, 4):
+        return None
+    return dtype, channels
+
+
+def misuse(surface: Surface, name: str, text: str, aliases: Mapping[str, str]) -> str | None:
+    """Return why a kernel, whose text is given, cannot use a surface as its parameter `name`, with the repair; None
+    where nothing shows."""
+    own = [one for one in calls(text) if one.name == name]
+    has = len(surface.shape) - (surface.channels > 1) - surface.layered
+    for one in own:
+        if (one.sides, one.layered) != (has, surface.layered):
+            axes = ["width", "height", "depth"][: one.sides] + ["layers"] * one.layered
+            wants = ",".join(reversed(axes)) + f",{surface.channels}" * (surface.channels > 1)
+            options = f", channels={surface.channels}" * (surface.channels > 1) + ", layers=yes" * one.layered
+            return (
+                f"{shape_text(surface.shape)} is {_dimensions(has, surface.layered)}, and the kernel uses it as "
+                f"{_dimensions(one.sides, one.layered)}: write surface({surface.dtype}[{wants}]:zeros{options})"
+            )
+    known = [(one.ctype, found) for one in own if one.ctype and (found := texel(one.ctype, aliases))]
+    have = np.dtype(surface.dtype).itemsize * surface.channels
+    sizes = [np.dtype(dtype).itemsize * channels for _, (dtype, channels) in known]
+    if known and all(size != have for size in sizes):
+        ctype, (dtype, channels) = known[0]
+        several = channels > 1
+        return (
+            f"a texel has {have} bytes, and the kernel uses {ctype} of {sizes[0]}: write surface({dtype}"
+            f"[...{',' + str(channels) if several else ''}]:zeros{f', channels={channels}' if several else ''})"
+        )
+    return None
+
+
+def _dimensions(sides: int, layered: bool) -> str:
+    return f"a surface of {sides} dimension{'s' * (sides > 1)}{' and layers' * layered}"
+
+
+def _ctype(value: str, x: str, text: str) -> str:
+    """Return the type of a value that is written or read into, "" where the text does not tell."""
+    sized = re.search(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)", x)
+    made = re.match(r"make_(\w+)\s*\(", value) or re.match(r"\(\s*([\w\s]+?)\s*\)", value)
+    name = re.match(r"&?\s*(\w+)\s*$", value)
+    if made:
+        return made[1]
+    if name:
+        declared = re.search(rf"\b([^\W\d][\w:]*(?:\s+(?:char|short|int|long))*)\s+{name[1]}\s*[=;,\[]", text)
+        declared = declared or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]*,\s*{name[1]}\s*[=;,]", text)
+        if declared and declared[1] not in ("return", "auto", "const"):
+            return declared[1]
+    if sized:
+        return sized[1]
+    return "float" if re.search(r"\d\.\d*f?|\df\b", value) else ""
+
+
+def _passed(text: str, start: int) -> list[str]:
+    """Return what a call passes whose bracket opens before `start`."""
+    depth, parts = 0, [""]
+    for letter in text[start:]:
+        if letter in ")]}" and not depth:
+            break
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
