@@ -26,7 +26,6 @@ __global__ void fetch(cudaTextureObject_t t, int *y) { y[threadIdx.x] = tex1Dfet
 __global__ void colour(cudaTextureObject_t t, float *y) {
   y[threadIdx.x] = tex2D<float4>(t, (threadIdx.x % 8 + 0.5f) / 8, 2.5f / 4).z;
 }
-__global__ void write(cudaSurfaceObject_t s) { surf1Dwrite(1.f, s, 4); }
 """
 NEXT = "t[:,np.minimum(np.arange(64)+1,63)]"  # each element's right neighbour, the last one twice
 
@@ -81,7 +80,8 @@ def test_linear_memory_and_channels(run: Runner) -> None:
         ("texture(float32[2,2,2,64]:random)", "gives a texture of 4 dimensions"),
         ("texture(float32[32,64]:empty)", "would leave it poison"),
         ("texture(float32[32,64]:random", "is no texture: write"),
-        ("float32[32,64]:random", "is a texture object: give an array as texture("),
+        ("float32[32,64]:random", "is a texture object: write texture(float32[32,64]:random)"),
+        ("surface(float32[32,64]:random)", "is no surface object, but a texture object: give an array as texture("),
     ],
 )
 def test_textures_that_cannot_be(run: Runner, texture: str, text: str) -> None:
@@ -89,10 +89,3 @@ def test_textures_that_cannot_be(run: Runner, texture: str, text: str) -> None:
     ran = run(*up(texture, "0.5", "t"))
     assert (ran.code, ran.out) == (2, "")
     assert text in ran.err
-
-
-def test_a_surface_is_no_argument(run: Runner) -> None:
-    """Nothing given for a surface object would work, and the message says so."""
-    ran = run("-k", "write", "-g", 1, "-b", 1, "--arg", "s=1")
-    assert ran.code == 2
-    assert "a surface object, which no argument gives" in ran.err

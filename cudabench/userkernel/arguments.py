@@ -422,6 +422,8 @@ def _object(
 ) -> Object:
     """Return a texture or a surface, of an array of its own or of one of the others."""
     kind = text[:7]
+    if kernel.expression == STEPS and parameter.type == "double":  # for one that no step is passed
+        parameter = replace(parameter, type=textures.KINDS[kind][0])
     wrong = textures.misfit(kind, parameter, aliases)
     if wrong:
         raise UsageError(f"--arg {name}={text}: '{parameter}' in {kernel.signature} is no {kind} object, but {wrong}.")

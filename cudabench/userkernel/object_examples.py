@@ -57,7 +57,9 @@ def surface(
     if not own:
         return "surface(float32[1024,1024]:zeros)"
     first = own[0]
-    ctype = next((one.ctype for one in own if one.ctype), "float")
+    ctype = next((one.ctype for one in own if one.ctype), "") or next(
+        (one.likely for one in own if one.likely), "float"
+    )
     dtype, channels = texel(ctype, aliases) or ("float32", 1)
     sides = [_side(place, text, extents, sizes) for place in first.places]
     left = [one for one in extents if one not in sides and 1 < sizes.get(one, 0) <= SIDE[1]]

@@ -180,9 +180,8 @@ def _passed(
         kind = textures.kind_of(found)
         wrong = textures.misfit(kind, parameter, aliases)
         if wrong and kind == "surface" and parameter.type == textures.TYPE:
-            raise UsageError(
-                f"{where} is a surface; {kernel.signature} reads a texture: add --arg 't=texture({text})'."
-            )
+            repair = f"add --arg 't=texture({text})' and pass t"
+            raise UsageError(f"{where} is a surface; {kernel.signature} reads a texture: {repair}.")
         if wrong:
             raise UsageError(f"{where} is a {kind}; '{parameter}' of {kernel.signature} is {wrong}.")
         arguments.check_calls(found, parameter, kernel, aliases, f"{where} in {kernel.signature}")

@@ -18,12 +18,14 @@ _CALL = re.compile(r"\bsurf(1D|2D|3D)(Layered)?(read|write)\s*(?:<\s*([\w:\s]+?)
 @dataclass(frozen=True)
 class Call:
     """A read or write of a surface as it stands in a text: its dimensions, the C type of an element ("" where nothing
-    says it), and the coordinates as they are written, x first, the layer last."""
+    says it; `likely` what parts of an expression have), and the coordinates as they are written, x first, the layer
+    last."""
 
     sides: int
     layered: bool
     writes: bool
     ctype: str
+    likely: str
     name: str
     places: tuple[str, ...]
 
@@ -41,7 +43,8 @@ def calls(text: str) -> list[Call]:
             continue
         places = tuple(passed[1 : 1 + sides + layered])
         ctype = match[4] or _ctype(value or "", places[0], text)
-        found.append(Call(sides, layered, writes, ctype, passed[0], places))
+        likely = ctype or _likely(value or "", text)
+        found.append(Call(sides, layered, writes, ctype, likely, passed[0], places))
     return found
 
 
@@ -92,19 +95,30 @@ def _dimensions(sides: int, layered: bool) -> str:
 
 def _ctype(value: str, x: str, text: str) -> str:
     """Return the type of a value that is written or read into, "" where the text does not tell."""
-    sized = re.search(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)", x)
-    made = re.match(r"make_(\w+)\s*\(", value) or re.match(r"\(\s*([\w\s]+?)\s*\)", value)
+    made = re.match(r"make_(\w+)\s*\(", value) or re.match(r"\(\s*([^\W\d][\w\s]*?)\s*\)\s*[\w(]", value)
     name = re.match(r"&?\s*(\w+)\s*$", value)
     if made:
         return made[1]
-    if name:
-        declared = re.search(rf"\b([^\W\d][\w:]*(?:\s+(?:char|short|int|long))*)\s+{name[1]}\s*[=;,\[]", text)
-        declared = declared or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]*,\s*{name[1]}\s*[=;,]", text)
-        if declared and declared[1] not in ("return", "auto", "const"):
-            return declared[1]
-    if sized:
-        return sized[1]
-    return "float" if re.search(r"\d\.\d*f?|\df\b", value) else ""
+    declared = _declared(name[1], text) if name else ""
+    sized = re.search(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)", x)
+    return declared or (sized[1] if sized else "")
+
+
+def _likely(value: str, text: str) -> str:
+    """Return the type that an expression may have: of what it fetches, of its numbers, or of its first name."""
+    fetched = re.search(r"\b(?:surf|tex)\w+\s*<\s*([\w:\s]+?)\s*>", value)
+    if fetched:
+        return fetched[1]
+    if re.search(r"\d\.\d*f?|\df\b", value):
+        return "float"
+    return next((found for name in re.findall(r"[^\W\d]\w*", value) if (found := _declared(name, text))), "")
+
+
+def _declared(name: str, text: str) -> str:
+    """Return the type that a name is declared with, "" where it is not."""
+    found = re.search(rf"\b([^\W\d][\w:]*(?:\s+(?:char|short|int|long))*)\s+{name}\s*[=;,\[)]", text)
+    found = found or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]*,\s*{name}\s*[=;,]", text)
+    return found[1] if found and found[1] not in ("return", "auto", "const", "else") else ""
 
 
 def _passed(text: str, start: int) -> list[str]:

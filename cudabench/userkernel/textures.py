@@ -38,7 +38,7 @@ MOST = {
     (1, True): (2048, 32768), (2, True): (2048, 32768, 32768),
 }  # fmt: skip
 SURFACE_OPTIONS = {key: OPTIONS[key] for key in ("channels", "layers")}
-_KINDS = {"texture": (TYPE, OPTIONS, "filter=linear"), "surface": (SURFACE_TYPE, SURFACE_OPTIONS, "channels=4")}
+KINDS = {"texture": (TYPE, OPTIONS, "filter=linear"), "surface": (SURFACE_TYPE, SURFACE_OPTIONS, "channels=4")}
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def misfit(kind: str, parameter: Parameter, aliases: Mapping[str, str]) -> str |
     """Return what a parameter is that cannot take a texture or a surface, with the repair; None where it can."""
     if parameter.pointer:
         return f"a pointer: give it an array, as {parameter.name or 'x'}=float32[n]:random"
-    if parameter.type != _KINDS[kind][0] and parameter.type in OBJECTS:
+    if parameter.type != KINDS[kind][0] and parameter.type in OBJECTS:
         return OBJECTS[parameter.type]
     dtype = source.numpy_dtype(parameter.type, aliases)
     return None if dtype in (None, "uint64") else "a number: give it one, as n=4096"
@@ -121,7 +121,7 @@ def read_object(
     """
     where = f"--arg {name}={text}"
     kind = text[:7]
-    _, options, sample = _KINDS[kind]
+    _, options, sample = KINDS[kind]
     match = re.fullmatch(rf"{kind}\s*\((.*)\)", text, re.S)
     if not match:
         raise UsageError(f"{where} is no {kind}: write --arg '{name}={kind}(float32[n,n]:random, {sample})'.")
@@ -183,9 +183,15 @@ def _surface(
             f"{where}: {other.name} is no surface, and only a surface's array can be written through another: let "
             f"{other.name} be surface({array.dtype}{shape_text(array.shape)}:zeros)."
         )
-    surface = Surface(
-        other.name if other else name, array.dtype, array.shape, int(chosen["channels"]), chosen["layers"] == "yes"
-    )
+    channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
+    surface = Surface(other.name if other else name, array.dtype, array.shape, channels, layered)
+    extents = array.shape[:-1] if channels > 1 else array.shape
+    most = MOST[len(extents) - layered, layered]
+    if any(extent > limit for extent, limit in zip(extents, most, strict=True)):
+        raise UsageError(
+            f"{where}: {shape_text(array.shape)} is larger than a surface can be, {' x '.join(map(str, most))} texels: "
+            "use a smaller shape."
+        )
     if other is not None:
         return ObjectOf(name, surface)
     held = {one.name: getattr(array, one.name) for one in fields(Array)}

@@ -1,0 +1,179 @@
+"""`cudabench run` with surface objects as arguments: in the simulator, what is suggested, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cudabench.toolchain.compiler import nvrtc_version
+from tests.conftest import Ran
+from tests.surface_cases import BEYOND, CASES, PLANE, SOURCE, WRONG
+
+Runner = Callable[..., Ran]
+
+pytestmark = [
+    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
+    pytest.mark.usefixtures("unread_machine_code"),
+]
+
+
+@pytest.fixture
+def run(cudabench: Runner, tmp_path: Path) -> Runner:
+    """Run a kernel of the file in the simulator."""
+    (tmp_path / "s.cu").write_text(SOURCE.read_text())
+    return lambda *words: cudabench("run", "s.cu", *words, "--device", "sim", "--no-cpu")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_surface(run: Runner, name: str) -> None:
+    """What a kernel writes to a surface is what is expected of its array, and no access is a hazard."""
+    ran = run(*CASES[name][0])
+    assert ran.code == 0, ran.err + ran.out
+    assert "yes" in ran.out
+
+
+def test_a_surface_is_saved(run: Runner, tmp_path: Path) -> None:
+    """What a kernel wrote goes into a file, in the shape of the argument."""
+    assert run(*CASES["fill"][0], "--save", "s=s.npy").code == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "s.npy"), np.arange(3500, dtype=np.float32).reshape(50, 70))
+
+
+def test_a_wrong_surface(run: Runner) -> None:
+    """A result that is another, and an access beyond the row, are exit code 3 with the place."""
+    ran = run(*WRONG)
+    assert ran.code == 3
+    assert "WRONG" in ran.out
+    ran = run(*BEYOND)
+    assert ran.code == 3
+    assert "writes 4 bytes at x=800 of the surface 's' (800 bytes a row): x counts bytes" in ran.out + ran.err
+
+
+def test_other_values_and_sizes(run: Runner) -> None:
+    """Cases of --fuzz draw other values and sizes of a surface; what only some values show is found."""
+    words = CASES["line"][0]
+    ran = run(*words, "--fuzz", 3)
+    assert ran.code == 0, ran.err
+    other = [{"line": "magnitude", "s=2*s0+1": "s=s0"}.get(word, word) for word in words]
+    assert run(*other).code == 0
+    ran = run(*other, "--fuzz", 2)
+    assert ran.code == 3
+    assert "--arg 's=surface(float32[w]:" in ran.err
+
+
+def test_two_kernels_on_one_surface(run: Runner) -> None:
+    """Kernels that are compared share a surface; one that takes an array in its place is refused by name."""
+    words = CASES["line"][0]
+    assert run(*words, "-k", "halves").code == 2
+    both = [word.replace("float32[w]:random", "uint16[w]:zeros") for word in words]
+    both[both.index("s=2*s0+1")] = "s=0"
+    assert run("-k", "halves", *both[2:], "-k", "halves").code == 0
+
+
+GIVEN = {
+    "float32[4,4]:zeros": "is a surface object: write surface(float32[4,4]:zeros)",
+    "5": "is a surface object: give an array as surface(",
+    "texture(float32[4,4]:zeros)": "is no texture object, but a surface object",
+    "surface(float64[4,4]:zeros)": "no surface has float64; there are float32, ",
+    "surface(bfloat16[4,4]:zeros)": "no surface has bfloat16",
+    "surface(float32[4,4,3]:zeros)": "is a surface of 3 dimensions, and the kernel uses it as a surface of 2",
+    "surface(float32[4,4,3]:zeros, channels=4)": "wants a shape that ends in 4",
+    "surface(float32[4,4,3]:zeros, channels=3)": "channels is one of 1, 2, 4, not '3'",
+    "surface(float32[2,2,4,4]:zeros)": "gives a surface of 4 dimensions",
+    "surface(float32[2,2,4,3]:zeros)": "no GPU has three: add a fourth",
+    "surface(float32[4,4]:zeros, filter=linear)": "'filter=linear' is no option of a surface; there are channels",
+    "surface(float32[2,4,4]:zeros, layers=yes)": "is a surface of 2 dimensions and layers",
+    "surface(uint8[4,4,4]:zeros, channels=4)": "",
+    "surface(float32[4,4,4]:zeros, channels=4)": "a texel has 16 bytes, and the kernel uses float of 4: write surface(",
+    "surface(float32[70000,2]:zeros)": "is larger than a surface can be, 65536 x 131072 texels",
+    "surface(w)": "there is no array 'w' of another argument",
+    "surface(null)": "a surface needs an array",
+    "surface(float32[4,4]:zeros": "is no surface: write --arg 's=surface(",
+}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_what_is_given_for_a_surface(run: Runner, given: str) -> None:
+    """A mistake is named with the repair before anything runs; texels of other types and the same size are none."""
+    ran = run("-k", "fill", "--arg", f"s={given}", "-g", 1, "-b", 1, "--arg", "w=1", "--arg", "h=1")
+    assert ran.code == (2 if GIVEN[given] else 0), ran.err
+    assert GIVEN[given] in ran.err
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arguments", "said"),
+    [
+        ("sum", ("s=surface(total)", "total=float32[1]:zeros"), "total is no surface, and only a surface's array"),
+        ("sum", ("s=surface(float32[8]:ones)", "total=surface(float32[1]:zeros)"), "but a pointer: give it an array"),
+        ("sum", ("s=surface(float32[8]:ones)", "total=surface(s)"), "but a pointer: give it an array"),
+        ("shifted", ("t=surface(float32[8,8]:ones)", "o=float32[64]:empty", "w=8"), "but a texture object"),
+        ("shifted", ("t=texture(o)", "o=float32[64]:zeros", "w=8"), "o lies in memory, where only tex1Dfetch reads it"),
+        (
+            "blended",
+            ("t=texture(o, channels=2)", "o=surface(float32[8,8]:zeros)", "w=8"),
+            "channels is said by the",
+        ),
+        ("blended", ("t=texture(o, memory=linear)", "o=surface(float32[8,8]:zeros)", "w=8"), "memory=linear is for"),
+    ],
+)
+def test_what_goes_together(run: Runner, kernel: str, arguments: tuple[str, ...], said: str) -> None:
+    """A surface for a pointer or a texture, and arrays of others that cannot be meant, are refused with the repair."""
+    last = ("n=8",) if kernel == "sum" else ("h=8",)
+    ran = run("-k", kernel, "-g", 1, "-b", 8, *(word for one in (*arguments, *last) for word in ("--arg", one)))
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_a_step_that_wants_a_texture(run: Runner) -> None:
+    """A surface that a step passes for a texture is refused with the argument that gives one."""
+    words = [word.replace("(t,o,w,h)", "(s,o,w,h)") for word in CASES["steps"][0]]
+    ran = run(*words)
+    assert ran.code == 2
+    assert "s is a surface; shifted(cudaTextureObject_t t," in ran.err
+    assert "add --arg 't=texture(s)' and pass t" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given"),
+    [
+        ("line", "s=surface(float32[w]:random)"), ("halves", "s=surface(uint16[w]:random)"),
+        ("fill", "s=surface(float32[h,w]:zeros)"), ("invert", "img=surface(uint8[h,w,4]:random, channels=4)"),
+        ("edges", "o=surface(int32[h,w]:zeros)"), ("lines", "l=surface(uint32[4,w,2]:random, layers=yes, channels=2)"),
+        ("sheets", "l=surface(float32[4,h,w,4]:random, layers=yes, channels=4)"), ("blended", "o=surface(float32[h,w]"),
+    ],
+)  # fmt: skip
+def test_the_line_that_is_suggested(run: Runner, kernel: str, given: str) -> None:
+    """A line has a surface of the dimensions, type and channels that the kernel uses, within what a GPU takes."""
+    ran = run("-k", kernel)
+    assert ran.code == 2
+    assert f"'{given}" in ran.err
+
+
+OLD = """
+surface<void, 2> out;
+surface<void, cudaSurfaceType3D> cells;
+__global__ void paint(int n) { surf2Dwrite(make_uchar4(1, 2, 3, 4), out, threadIdx.x * 4, blockIdx.x); }
+__global__ void slice(int n) {
+  int v;
+  surf3Dread(&v, cells, 4 * threadIdx.x, 0, 0);
+  surf2Dwrite(v, out, threadIdx.x * 4, blockIdx.x);
+}
+__global__ void neither(int *y) { y[threadIdx.x] = 1; }
+"""
+
+
+def test_surface_references_are_refused(run: Runner, tmp_path: Path) -> None:
+    """A kernel that uses one is told of the parameter and the argument; another of the file runs."""
+    (tmp_path / "s.cu").write_text(OLD)
+    ran = run("-k", "paint", *PLANE[:4], "--arg", "n=1")
+    assert ran.code == 1
+    assert "uses the surface reference 'out', which CUDA 12 took out of the language" in ran.err
+    assert "'cudaSurfaceObject_t out'" in ran.err
+    assert "--arg 'out=surface(uint8[1024,1024,4]:zeros, channels=4)'" in ran.err
+    ran = run("-k", "slice", *PLANE[:4], "--arg", "n=1")
+    assert "the surface references 'cells', 'out'" in ran.err
+    assert "--arg 'cells=surface(int32[64,64,64]:random)'" in ran.err
+    ran = run("-k", "neither", "-g", 1, "-b", 8, "--arg", "y=int32[8]:empty", "--expect", "y=1")
+    assert ran.code == 0, ran.err
