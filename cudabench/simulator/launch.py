@@ -174,12 +174,14 @@ def run(
     mapped = [
         (f"{t} of a tensor map", v.array) for t, v in zip(titles, arguments, strict=True) if isinstance(v, TensorMap)
     ]
+    fetched = [(title, v.array) for title, v in zip(titles, arguments, strict=True) if isinstance(v, Texture)]
     inside = [(title, array) for value in arguments if isinstance(value, Struct) for _, title, array in value.pointers]
     addresses = place_arrays(
         space,
         [(title, value) for title, value in zip(titles, arguments, strict=True) if isinstance(value, np.ndarray)]
         + rows
         + mapped
+        + fetched
         + inside,
         tuple(beside.items()) if beside else (),
     )
@@ -194,7 +196,7 @@ def run(
                     "bytes."
                 )
             handle = FIRST_HANDLE + 16 * len(textures)
-            textures[handle] = replace(value, name=title)
+            textures[handle] = replace(value, name=title, base=addresses[id(value.array)])
             piece = handle.to_bytes(8, "little")
         elif isinstance(value, TensorMap):
             piece = place_map(space, value, addresses[id(value.array)], parameter.size, maps, title)
@@ -238,8 +240,8 @@ def run(
     for number, access in enumerate(code.accesses):
         if merged and access.location.ptx_line in merged:
             issued[number] = merged[access.location.ptx_line]
-    machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds)
-    machine.textures, machine.grid_barrier, machine.tensor_maps = textures, barrier, maps
+    machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds, textures)
+    machine.grid_barrier, machine.tensor_maps = barrier, maps
     if footprint:
         machine.counters.footprints = Footprints(space, code.accesses, plan.blocks)
     try:

@@ -60,6 +60,7 @@ class Machine:
         progress: Callable[[int, int], None] | None = None,
         merged: Mapping[int, tuple[int, int]] | None = None,
         seconds: float | None = None,
+        textures: Mapping[int, Texture] | None = None,
     ) -> None:
         self.plan, self.code, self.grid, self.block = plan, plan.code, plan.grid, plan.block
         self.dynamic_shared, self.shared_size = plan.dynamic_shared, plan.shared_size
@@ -76,7 +77,7 @@ class Machine:
         self.ranks = [block.rank for block in plan.code.blocks]
         self.steps = 0
         self.output: list[str] = []
-        self.textures: dict[int, Texture] = {}  # by handle
+        self.textures = textures or {}  # by handle
         self.tensor_maps: dict[int, Any] = {}  # by handle
         self.cluster_races = clusters.ClusterRaces(self)
         self.proxies = Proxies(self)

@@ -229,6 +229,44 @@ def test_rows_of_odd_bytes_volumes_and_layers(launch: Launch) -> None:
     np.testing.assert_array_equal(layers.view(np.int64)[1], longs[0] * 3)
 
 
+SHIFT = """
+extern "C" __global__ void k(cudaSurfaceObject_t s, cudaSurfaceObject_t o, int w) {
+  int x = blockIdx.x * blockDim.x + threadIdx.x;
+  if (x >= w) return;
+  float v = surf2Dread<float>(s, 4 * x + 4, 1, cudaBoundaryModeZero);
+  surf2Dwrite(v, o, 4 * x, 1);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("blocks", "threads", "party"), [(1, 64, "which thread"), (64, 1, "which block"), (2, 32, "which ")]
+)
+def test_races_over_a_surface(launch: Launch, blocks: int, threads: int, party: str) -> None:
+    """What one thread writes another must not read in the same launch; its own texel it may."""
+    data, out = np.arange(128, dtype=np.float32).reshape(2, 64), np.zeros((2, 64), np.float32)
+    assert launch(SHIFT, blocks, threads, [Texture(data), Texture(out), 64]).hazards == ()
+    np.testing.assert_array_equal(out[1], [*data[1, 1:], 0])
+    own = SHIFT.replace("4 * x + 4", "4 * x")
+    assert launch(own, blocks, threads, [Texture(data), Texture(data), 64]).hazards == ()
+    report = launch(SHIFT, blocks, threads, [Texture(data), Texture(data), 64], names=["s", "o", "w"])
+    assert {hazard.kind for hazard in report.hazards} == {"race"}
+    assert {hazard.line for hazard in report.hazards} <= {5, 6}
+    assert party in report.hazards[0].message
+    assert "'s'" in report.hazards[0].message
+
+
+def test_writes_of_one_texel(launch: Launch) -> None:
+    """Threads that write other values to one texel race; those that write the same do not."""
+    source = 'extern "C" __global__ void k(cudaSurfaceObject_t s) { surf1Dwrite((unsigned char)V, s, 3); }\n'
+    data = np.zeros(4, np.uint8)
+    assert launch(source.replace("V", "7"), 2, 32, [Texture(data)]).hazards == ()
+    report = launch(source.replace("V", "threadIdx.x"), 2, 32, [Texture(data)], names=["s"])
+    assert [hazard.kind for hazard in report.hazards] == ["race"]
+    beside = source.replace("V", "threadIdx.x").replace(", 3)", ", threadIdx.x)")
+    assert launch(beside, 1, 4, [Texture(data)]).hazards == ()
+
+
 def test_a_surface_of_other_layers(launch: Launch) -> None:
     """A layer, a row or a slice that is not there is a hazard; zero mode drops it, clamp mode takes the nearest."""
     source = """

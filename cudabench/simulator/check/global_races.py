@@ -444,7 +444,9 @@ def written_regions(machine: Machine) -> set[int] | None:
     raw = machine.parameters.bytes
     for offset in range(raw.size - 7):
         if bits >> (1 + offset) & 1:
-            region = machine.space.nearest(int(raw[offset : offset + 8].view(np.int64)[0]))
+            value = int(raw[offset : offset + 8].view(np.int64)[0])
+            surface = machine.textures.get(value)
+            region = machine.space.nearest(value if surface is None else surface.base)
             if region is not None:
                 found.add(region.base)
     return found

@@ -15,12 +15,25 @@ import numpy as np
 
 from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.errors import KernelTrap, LaunchError
+from cudabench.simulator.isa.access import MemoryOp
 from cudabench.simulator.isa.opcodes import instruction, refuse
+from cudabench.simulator.memory import SLOT_BITS
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import Refuse, Run
+from cudabench.simulator.program.code import AccessKind, Refuse, Run
 from cudabench.simulator.program.ptx import Instruction, Operand, Vector
 from cudabench.simulator.textures import Texture
-from cudabench.simulator.values import DTYPES, INT64, UNSIGNED, Affine, Array, as_array, broadcast, canonical, different
+from cudabench.simulator.values import (
+    DTYPES,
+    INT64,
+    UNSIGNED,
+    Affine,
+    Array,
+    Value,
+    as_array,
+    broadcast,
+    canonical,
+    different,
+)
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -262,12 +275,28 @@ def _surface(builder: Builder, ins: Instruction) -> tuple[str, int, np.dtype[Any
 
 
 class Places(NamedTuple):
-    """Where the lanes of an access to a surface go: its bytes, the offset of each lane in them, the lanes that go there
+    """Where the lanes of an access go: the surface, the offset of each lane in its bytes, the lanes that go there
     (None: all)."""
 
-    raw: Array
+    surface: Texture
     offset: Array
     there: Array | None
+
+    @property
+    def raw(self) -> Array:
+        """The bytes."""
+        return self.surface.bytes
+
+    def log(self, machine: Machine, access: MemoryOp, lanes: Array, data: Sequence[Value]) -> None:
+        """Tell those that look for races which bytes the lanes of a mask access."""
+        surface = self.surface
+        if surface.extents[0] * surface.texel_bytes % access.width:
+            return  # rows then begin within what is told apart
+        if self.there is not None:
+            lanes = lanes & self.there
+        if lanes.any():
+            region = machine.space.slots[surface.base >> SLOT_BITS]
+            machine.global_races.log(access, region, self.offset + surface.base, 0, lanes, data)
 
     def read(self, dtype: np.dtype[Any], count: int) -> list[Array]:
         """Return `count` elements of each lane, 0 where it does not go."""
@@ -308,9 +337,7 @@ def _places(machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: i
         offset = offset + np.clip(layer, 0, layers - 1) * step
         outside = outside | (layer >= layers)
         coordinates, limits = [*coordinates, layer], [*limits, layers]
-    lanes = machine.lanes()
-    if machine.chunk.root is not None:
-        lanes = lanes & machine.chunk.root
+    lanes = _active(machine)
     trapped = outside & (mode == "trap" or row < size)
     for kind, bad in (("misaligned", skewed), ("out-of-bounds", trapped)):
         bad = broadcast(bad, lanes.shape) & lanes
@@ -318,7 +345,21 @@ def _places(machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: i
             _tell(machine, ins, surface, kind, bad, coordinates, limits, size)
     dropped = outside if mode != "clamp" or row < size else trapped
     lost = broadcast(dropped, lanes.shape) & lanes
-    return Places(surface.bytes, offset, ~lost if lost.any() else None)
+    return Places(surface, offset, ~lost if lost.any() else None)
+
+
+def _active(machine: Machine) -> Array:
+    """Return the lanes that execute, threads that no block has left out."""
+    lanes = machine.lanes()
+    return lanes if machine.chunk.root is None else lanes & machine.chunk.root
+
+
+def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any], count: int) -> MemoryOp:
+    """Return the record of an access to a surface, by which races over its bytes are found; it is not counted."""
+    builder.granule["global"] = min(builder.granule["global"], dtype.itemsize)
+    access = MemoryOp(builder, kind, dtype, count, "surface")
+    access.numbers = {"global": access.number}  # where races are looked for
+    return access
 
 
 def _tell(
@@ -356,9 +397,11 @@ def build_suld(builder: Builder, ins: Instruction) -> Run:
     fetch = _fetch(builder, ins, ins.operands[1], "s32")
     targets = [builder.target(item) for item in _items(ins.operands[0])]
     widths = [max(16, builder.width(target)) for target in targets]
+    access = _access(builder, "load", dtype, count)
 
     def run(machine: Machine) -> None:
         places = _places(machine, ins, fetch, mode, count * dtype.itemsize)
+        places.log(machine, access, _active(machine), ())
         for target, width, found in zip(targets, widths, places.read(dtype, count), strict=True):
             machine.put(target, canonical(found.astype(UNSIGNED[width])))
 
@@ -371,14 +414,15 @@ def build_sust(builder: Builder, ins: Instruction) -> Run:
     mode, count, dtype, type_ = _surface(builder, ins)
     fetch = _fetch(builder, ins, ins.operands[0], "s32")
     sources = [builder.source(item, type_) for item in _items(ins.operands[1])]
+    access = _access(builder, "store", dtype, count)
+    builder.write_addresses.append(fetch.handle)
 
     def run(machine: Machine) -> None:
         places = _places(machine, ins, fetch, mode, count * dtype.itemsize)
         if not places.raw.flags.writeable:
             raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
-        lanes = machine.lanes()
-        if machine.chunk.root is not None:
-            lanes = lanes & machine.chunk.root
+        lanes = _active(machine)
+        places.log(machine, access, lanes, [machine.registers[source] for source in sources])
         places.write(lanes, [machine.array(source, dtype) for source in sources], dtype)
 
     return run
