@@ -256,6 +256,24 @@ def test_races_over_a_surface(launch: Launch, blocks: int, threads: int, party: 
     assert "'s'" in report.hazards[0].message
 
 
+@pytest.mark.parametrize(
+    ("filter", "shift", "races"), [("point", 0, 0), ("point", 1, 1), ("linear", 0, 0), ("linear", 0.5, 1)]
+)
+def test_races_of_a_texture_with_a_surface(launch: Launch, filter: Any, shift: float, races: int) -> None:
+    """A texture of the array that a surface writes in the same launch: a race where another thread's texel counts."""
+    source = """
+extern "C" __global__ void k(cudaTextureObject_t t, cudaSurfaceObject_t s, float d) {
+  int x = blockIdx.x * blockDim.x + threadIdx.x;
+  surf2Dwrite(tex2D<float>(t, x + 0.5f + d, 0.5f), s, 4 * x, 0);
+}
+"""
+    data = np.arange(128, dtype=np.float32).reshape(2, 64)
+    texture, other = Texture(data, filter=filter), Texture(np.zeros_like(data))
+    report = launch(source, 2, 32, [texture, Texture(data), np.float32(shift)], names=["t", "s", "d"])
+    assert [hazard.kind for hazard in report.hazards] == ["race"] * races
+    assert launch(source, 2, 32, [texture, other, np.float32(shift)]).hazards == ()
+
+
 def test_writes_of_one_texel(launch: Launch) -> None:
     """Threads that write other values to one texel race; those that write the same do not."""
     source = 'extern "C" __global__ void k(cudaSurfaceObject_t s) { surf1Dwrite((unsigned char)V, s, 3); }\n'

@@ -8,7 +8,8 @@ has mipmaps. Texture and surface accesses are not counted: how arrays lie in mem
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _GEOMETRY = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
 _ONE = 256  # a weight of 1.0: weights have 8 fractional bits
 _COMPONENTS = "rgba"
+Note = Callable[[Array, Array], None]
 
 
 class Fetch(NamedTuple):
@@ -104,13 +106,28 @@ def wrapped(index: Array, count: int, mode: str) -> tuple[Array, Array | None]:
     return inside, index != inside if mode == "border" else None
 
 
-def texels(texture: Texture, layer: Array | None, indices: Sequence[tuple[Array, Array | None]]) -> Array:
-    """Return the texels at indices, x first, as (..., channels): numbers as stored, zero on the border."""
+def texels(
+    texture: Texture,
+    layer: Array | None,
+    indices: Sequence[tuple[Array, Array | None]],
+    note: Note | None = None,
+    used: Array | None = None,
+) -> Array:
+    """Return the texels at indices, x first, as (..., channels): numbers as stored, zero on the border.
+
+    note: is told which texels are read, by the lanes of `used`.
+    """
     data = texture.texels
     places = [index for index, _ in reversed(indices)]
     if layer is not None:
         places.insert(0, layer)
-    found = data[tuple(np.broadcast_arrays(*places))]
+    index = tuple(np.broadcast_arrays(*places))
+    if note is not None:
+        inside = np.ones((1, 1), bool) if used is None else used
+        for _, border in indices:
+            inside = inside if border is None else inside & ~border
+        note(np.ravel_multi_index(index, data.shape[:-1]), inside)
+    found = data[index]
     for _, border in indices:
         if border is not None:
             found = np.where(border[..., None], found.dtype.type(0), found)
@@ -132,7 +149,7 @@ def _scaled(texture: Texture, coordinates: Sequence[Array]) -> list[Array]:
     return found
 
 
-def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array]) -> Array:
+def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None = None) -> Array:
     """Return what a fetch with floating-point coordinates gives: (..., channels), as the texture's reading says."""
     places = _scaled(texture, coordinates)
     layer = _layer(texture, layer)
@@ -143,7 +160,7 @@ def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array]) 
             wrapped(np.floor(x).astype(np.int64), count, mode)
             for x, count, mode in zip(places, extents, modes, strict=True)
         ]
-        return texture.values(texels(texture, layer, index))
+        return texture.values(texels(texture, layer, index, note))
     low, weight = [], []
     for x in places:
         fixed = np.floor((x - 0.5) * _ONE + 0.5).astype(np.int64)
@@ -156,21 +173,50 @@ def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array]) 
         share: Any = 1.0
         for up, a in zip(upper, weight, strict=True):
             share = share * (a if up else 1.0 - a)
-        part = texture.values(texels(texture, layer, index)).astype(np.float64)
+        part = texture.values(texels(texture, layer, index, note, share != 0)).astype(np.float64)
         # A texel without weight counts for nothing, also where it is no number.
         total = total + np.where(share[..., None] == 0, 0.0, part * share[..., None])
     found: Array = total.astype(np.float32)
     return found
 
 
-def fetched(texture: Texture, layer: Array | None, coordinates: Sequence[Array]) -> Array:
+def fetched(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None = None) -> Array:
     """Return what a fetch with integer coordinates gives: the texel; outside of linear memory zero."""
     mode = "border" if texture.linear else "clamp"
     index = [
         wrapped(x.astype(np.int64), count, mode if texture.linear else own)
         for x, count, own in zip(coordinates, texture.extents, texture.modes, strict=True)
     ]
-    return texture.values(texels(texture, _layer(texture, layer), index))
+    return texture.values(texels(texture, _layer(texture, layer), index, note))
+
+
+def noting(machine: Machine, access: MemoryOp, texture: Texture) -> Note | None:
+    """Return what tells those that look for races which texels are read, None where no surface is of the same array."""
+    races = machine.global_races
+    if sum(other.base == texture.base for other in machine.textures.values()) < 2 or texture.texel_bytes < races.width:
+        return None
+    own, region = copy(access), machine.space.slots[texture.base >> SLOT_BITS]
+    own.size, own.width = texture.texel_bytes, min(texture.texel_bytes, 8)
+
+    def note(index: Array, used: Array) -> None:
+        lanes = broadcast(used, machine.chunk.shape) & active(machine)
+        if lanes.any():
+            races.log(own, region, index * texture.texel_bytes + texture.base, 0, lanes, ())
+
+    return note
+
+
+def active(machine: Machine) -> Array:
+    """Return the lanes that execute, threads that no block has left out."""
+    lanes = machine.lanes()
+    return lanes if machine.chunk.root is None else lanes & machine.chunk.root
+
+
+def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[8], count: int = 1) -> MemoryOp:
+    """Return the record of an access to a texture or surface, by which races are found; it is not counted."""
+    access = MemoryOp(builder, kind, dtype, count, "surface")
+    access.numbers = {"global": access.number}  # where races are looked for
+    return access
 
 
 def _put_channels(machine: Machine, targets: Sequence[int], found: Array, type_: str) -> None:
@@ -201,12 +247,13 @@ def build_tex(builder: Builder, ins: Instruction) -> Run:
     fetch = _fetch(builder, ins, ins.operands[1], kind)
     targets = [builder.target(item) for item in _items(ins.operands[0])]
     dimensions = len(fetch.coordinates)
+    access = _access(builder, "load")
 
     def run(machine: Machine) -> None:
         texture = bound(machine, fetch.handle, ins, dimensions, fetch.layer is not None)
         layer = None if fetch.layer is None else machine.array(fetch.layer, UNSIGNED[32])
         coordinates = [machine.array(index, DTYPES[kind]) for index in fetch.coordinates]
-        found = (sample if kind == "f32" else fetched)(texture, layer, coordinates)
+        found = (sample if kind == "f32" else fetched)(texture, layer, coordinates, noting(machine, access, texture))
         _put_channels(machine, targets, found, result)
 
     return run
@@ -222,19 +269,20 @@ def build_tld4(builder: Builder, ins: Instruction) -> Run:
     fetch = _fetch(builder, ins, ins.operands[1], kind)
     targets = [builder.target(item) for item in _items(ins.operands[0])]
     number = _COMPONENTS.index(component)
+    access = _access(builder, "load")
 
     def run(machine: Machine) -> None:
         texture = bound(machine, fetch.handle, ins, 2, fetch.layer is not None)
         layer = None if fetch.layer is None else _layer(texture, machine.array(fetch.layer, UNSIGNED[32]))
         x, y = _scaled(texture, [machine.array(index, DTYPES[kind]) for index in fetch.coordinates])
         i, j = (np.floor((place - 0.5) * _ONE + 0.5).astype(np.int64) >> 8 for place in (x, y))
-        parts = []
+        parts, note = [], noting(machine, access, texture)
         for right, down in ((0, 1), (1, 1), (1, 0), (0, 0)):
             index = [
                 wrapped(place + step, count, mode)
                 for place, step, count, mode in zip((i, j), (right, down), texture.extents, texture.modes, strict=True)
             ]
-            values = texture.values(texels(texture, layer, index))
+            values = texture.values(texels(texture, layer, index, note))
             parts.append(values[..., number] if number < values.shape[-1] else np.zeros_like(values[..., 0]))
         _put_channels(machine, targets, np.stack(np.broadcast_arrays(*parts), axis=-1), result)
 
@@ -337,7 +385,7 @@ def _places(machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: i
         offset = offset + np.clip(layer, 0, layers - 1) * step
         outside = outside | (layer >= layers)
         coordinates, limits = [*coordinates, layer], [*limits, layers]
-    lanes = _active(machine)
+    lanes = active(machine)
     trapped = outside & (mode == "trap" or row < size)
     for kind, bad in (("misaligned", skewed), ("out-of-bounds", trapped)):
         bad = broadcast(bad, lanes.shape) & lanes
@@ -346,20 +394,6 @@ def _places(machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: i
     dropped = outside if mode != "clamp" or row < size else trapped
     lost = broadcast(dropped, lanes.shape) & lanes
     return Places(surface, offset, ~lost if lost.any() else None)
-
-
-def _active(machine: Machine) -> Array:
-    """Return the lanes that execute, threads that no block has left out."""
-    lanes = machine.lanes()
-    return lanes if machine.chunk.root is None else lanes & machine.chunk.root
-
-
-def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any], count: int) -> MemoryOp:
-    """Return the record of an access to a surface, by which races over its bytes are found; it is not counted."""
-    builder.granule["global"] = min(builder.granule["global"], dtype.itemsize)
-    access = MemoryOp(builder, kind, dtype, count, "surface")
-    access.numbers = {"global": access.number}  # where races are looked for
-    return access
 
 
 def _tell(
@@ -394,6 +428,7 @@ def _tell(
 def build_suld(builder: Builder, ins: Instruction) -> Run:
     """Build suld.b: bytes of a surface."""
     mode, count, dtype, _ = _surface(builder, ins)
+    builder.granule["global"] = min(builder.granule["global"], dtype.itemsize)
     fetch = _fetch(builder, ins, ins.operands[1], "s32")
     targets = [builder.target(item) for item in _items(ins.operands[0])]
     widths = [max(16, builder.width(target)) for target in targets]
@@ -401,7 +436,7 @@ def build_suld(builder: Builder, ins: Instruction) -> Run:
 
     def run(machine: Machine) -> None:
         places = _places(machine, ins, fetch, mode, count * dtype.itemsize)
-        places.log(machine, access, _active(machine), ())
+        places.log(machine, access, active(machine), ())
         for target, width, found in zip(targets, widths, places.read(dtype, count), strict=True):
             machine.put(target, canonical(found.astype(UNSIGNED[width])))
 
@@ -412,6 +447,7 @@ def build_suld(builder: Builder, ins: Instruction) -> Run:
 def build_sust(builder: Builder, ins: Instruction) -> Run:
     """Build sust.b: bytes into a surface."""
     mode, count, dtype, type_ = _surface(builder, ins)
+    builder.granule["global"] = min(builder.granule["global"], dtype.itemsize)
     fetch = _fetch(builder, ins, ins.operands[0], "s32")
     sources = [builder.source(item, type_) for item in _items(ins.operands[1])]
     access = _access(builder, "store", dtype, count)
@@ -421,7 +457,7 @@ def build_sust(builder: Builder, ins: Instruction) -> Run:
         places = _places(machine, ins, fetch, mode, count * dtype.itemsize)
         if not places.raw.flags.writeable:
             raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
-        lanes = _active(machine)
+        lanes = active(machine)
         places.log(machine, access, lanes, [machine.registers[source] for source in sources])
         places.write(lanes, [machine.array(source, dtype) for source in sources], dtype)
 
