@@ -285,6 +285,28 @@ def test_writes_of_one_texel(launch: Launch) -> None:
     assert launch(beside, 1, 4, [Texture(data)]).hazards == ()
 
 
+def test_a_wait_for_a_surface(launch: Launch) -> None:
+    """A block that reads a texel until another block has written it comes to its end; for ever, where none does."""
+    source = """
+extern "C" __global__ void k(cudaSurfaceObject_t s, int last) {
+  if (blockIdx.x == 0) {
+    while (surf1Dread<int>(s, 4) != last) ;
+    surf1Dwrite(1, s, 0);
+  } else {
+    int sum = 0;
+    for (int i = 0; i < 3000; i++) surf1Dwrite(sum += i % 2, s, 8);
+    surf1Dwrite(sum, s, 4);
+  }
+}
+"""
+    data = np.zeros(4, np.int32)
+    launch(source, 2, 1, [Texture(data), 1500])
+    np.testing.assert_array_equal(data, [1, 1500, 1500, 0])
+    with pytest.raises(simulator.BudgetExceeded) as ended:
+        launch(source, 2, 1, [Texture(data), 1501])
+    assert "endless-loop" in {hazard.kind for hazard in ended.value.hazards}
+
+
 def test_a_surface_of_other_layers(launch: Launch) -> None:
     """A layer, a row or a slice that is not there is a hazard; zero mode drops it, clamp mode takes the nearest."""
     source = """

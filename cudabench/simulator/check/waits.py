@@ -139,6 +139,8 @@ class Waits:
     def written(self, op: Op) -> set[str]:
         """Return the memories that an op may write."""
         spaces = self.kinds.get(op.line.ptx_line, ({"generic"}, 0))[0]
+        if "surface" in spaces:
+            return {"global"}
         return set(SPACES) if "generic" in spaces else spaces & set(SPACES)
 
     def back(self, number: int, mask: Array | None) -> bool:
