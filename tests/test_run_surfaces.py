@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,6 +143,8 @@ def test_a_step_that_wants_a_texture(run: Runner) -> None:
         ("fill", "s=surface(float32[h,w]:zeros)"), ("invert", "img=surface(uint8[h,w,4]:random, channels=4)"),
         ("edges", "o=surface(int32[h,w]:zeros)"), ("lines", "l=surface(uint32[4,w,2]:random, layers=yes, channels=2)"),
         ("sheets", "l=surface(float32[4,h,w,4]:random, layers=yes, channels=4)"), ("blended", "o=surface(float32[h,w]"),
+        ("handed", "dst=surface(uint16[h,w,2]:zeros, channels=2)"), ("sevens", "s=surface(int32[n]:zeros)"),
+        ("constant<short>", "s=surface(int16[n]:zeros)"),
     ],
 )  # fmt: skip
 def test_the_line_that_is_suggested(run: Runner, kernel: str, given: str) -> None:
@@ -149,6 +152,11 @@ def test_the_line_that_is_suggested(run: Runner, kernel: str, given: str) -> Non
     ran = run("-k", kernel)
     assert ran.code == 2
     assert f"'{given}" in ran.err
+    words = shlex.split(ran.err.partition("write: cudabench run s.cu ")[2])
+    assert words
+    ran = run(*words)
+    assert ran.code == 0, ran.err
+    assert "none" in ran.out  # of hazards
 
 
 OLD = """

@@ -150,7 +150,8 @@ def line_for(
         elif parameter.type == textures.TYPE:
             value = object_examples.texture(own, kernel.text, aliases)
         elif parameter.type == textures.SURFACE_TYPE:
-            value = object_examples.surface(own, kernel.text, aliases, extents, sizes)
+            types = {**aliases, **launching.templates_of(kernel)}
+            value = object_examples.surface(own, kernel.text, types, extents, sizes, file.text)
         elif accessor := accessor_of(parameter.type, file.text, aliases):
             value = accessor.example(pointers.like(accessor.parameter(own), aliases))
         else:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cudabench.toolchain import source
-from cudabench.userkernel.surface_calls import calls, texel
+from cudabench.userkernel.surface_calls import calls, taken_by, texel
 from cudabench.userkernel.textures import TYPES
 
 SIDE = {1: 16384, 2: 1024, 3: 64}  # of a surface, by its dimensions, where nothing says more
@@ -45,13 +45,14 @@ def surface(
     aliases: Mapping[str, str],
     extents: Sequence[str] = (),
     sizes: Mapping[str, int] | None = None,
+    file: str = "",
 ) -> str:
     """Return a surface for a parameter by how the kernel, whose text is given, uses it: `surf2Dwrite(v, name, x, y)`.
 
-    `extents` are the numbers that it may be as large as, with their `sizes`. A name that the kernel hands on is used as
-    the first surface of its file is.
+    `extents` are the numbers that it may be as large as, with their `sizes`. A name that the kernel hands on, as in
+    `put<uchar4>(name, x, y)`, is used as that function of the text `file` does, or as the file's first surface is.
     """
-    every = calls(text)
+    every = calls(text) or calls(taken_by(name, text, file)) or calls(file)
     own = [one for one in every if one.name == name] or every[:1]
     sizes = sizes or {}
     if not own:
@@ -60,6 +61,9 @@ def surface(
     ctype = next((one.ctype for one in own if one.ctype), "") or next(
         (one.likely for one in own if one.likely), "float"
     )
+    handed = re.search(rf"<\s*([\w:\s]+?)\s*>\s*\([^;]*\b{name}\b", text)
+    if texel(ctype, aliases) is None and handed:
+        ctype = handed[1]
     dtype, channels = texel(ctype, aliases) or ("float32", 1)
     sides = [_side(place, text, extents, sizes) for place in first.places]
     left = [one for one in extents if one not in sides and 1 < sizes.get(one, 0) <= SIDE[1]]

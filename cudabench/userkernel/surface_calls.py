@@ -48,6 +48,16 @@ def calls(text: str) -> list[Call]:
     return found
 
 
+def taken_by(name: str, text: str, file: str) -> str:
+    """Return the function of a file that a kernel, whose text is given, hands a surface on to; "" for none."""
+    body = text.partition("{")[2]
+    for called in re.findall(rf"\b(\w+)\s*(?:<[^<>;]*>)?\s*\((?:[^;{{}}()]|\([^()]*\))*?\b{name}\b", body):
+        start = re.search(rf"\b{called}\s*\([^;{{}}]*\)\s*\{{", file)
+        if start:
+            return "{".join((start[0][:-1], ",".join(_passed(file, start.end()))))
+    return ""
+
+
 def texel(ctype: str, aliases: Mapping[str, str]) -> tuple[str, int] | None:
     """Return the NumPy type and channels of a C type as texels of a surface have them; None for one that none has."""
     dtype = source.numpy_dtype(ctype, aliases)
@@ -111,6 +121,8 @@ def _likely(value: str, text: str) -> str:
         return fetched[1]
     if re.search(r"\d\.\d*f?|\df\b", value):
         return "float"
+    if re.fullmatch(r"[-+]?\d+", value):
+        return "int"
     return next((found for name in re.findall(r"[^\W\d]\w*", value) if (found := _declared(name, text))), "")
 
 

@@ -83,3 +83,22 @@ __global__ void magnitude(cudaSurfaceObject_t s, int w) {
   int x = blockIdx.x * blockDim.x + threadIdx.x;
   if (x < w) surf1Dwrite(fabsf(surf1Dread<float>(s, x * 4)), s, x * 4);
 }
+
+template <typename T> __device__ void put(cudaSurfaceObject_t q, int x, int y, T v) {
+  surf2Dwrite<T>(v, q, x * (int)sizeof(T), y);
+}
+
+__global__ void handed(cudaSurfaceObject_t dst, int w, int h) {
+  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+  if (x < w && y < h) put<ushort2>(dst, x, y, make_ushort2(x, y));
+}
+
+template <typename T> __global__ void constant(cudaSurfaceObject_t s, int n) {
+  int x = blockIdx.x * blockDim.x + threadIdx.x;
+  if (x < n) surf1Dwrite<T>(7, s, sizeof(T) * x);
+}
+
+__global__ void sevens(cudaSurfaceObject_t s, int n) {
+  int x = blockIdx.x * blockDim.x + threadIdx.x;
+  if (n > x) surf1Dwrite(7, s, 4 * x);
+}
