@@ -32,6 +32,12 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
         ("img",),
     ),
+    "channel": (
+        line(
+            "channel", "s=surface(float32[h,w,4]:random, channels=4)", expect="s=s0*np.where(np.arange(4)==1,2,1)",
+        ),
+        ("s",),
+    ),
     "edges": (
         line(
             "edges", "s=surface(int32[h,w]:random)", "o=surface(int32[h,w]:zeros)",
@@ -62,7 +68,7 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("l",),
     ),
     "texture": (
-        line("blended", "t=texture(float32[h,w]:random, filter=linear)", "o=surface(float32[h,w]:empty)",
+        line("blended", "t=texture(float32[h,w]:integers(0,99), filter=linear)", "o=surface(float32[h,w]:empty)",
              expect="o=(t+t[:,np.minimum(np.arange(w)+1,w-1)])/2"),
         ("o",),
     ),

@@ -87,7 +87,7 @@ GIVEN = {
     "surface(float32[4,4]:zeros, filter=linear)": "'filter=linear' is no option of a surface; there are channels",
     "surface(float32[2,4,4]:zeros, layers=yes)": "is a surface of 2 dimensions and layers",
     "surface(uint8[4,4,4]:zeros, channels=4)": "",
-    "surface(float32[4,4,4]:zeros, channels=4)": "a texel has 16 bytes, and the kernel uses float of 4: write surface(",
+    "surface(float32[4,4,4]:zeros, channels=4)": "a texel has 16 bytes, and the kernel uses float of 4",
     "surface(float32[70000,2]:zeros)": "is larger than a surface can be, 65536 x 131072 texels",
     "surface(w)": "there is no array 'w' of another argument",
     "surface(null)": "a surface needs an array",

@@ -23,6 +23,7 @@ __global__ void up(cudaTextureObject_t t, float *y, int w, int h, float d) {
   if (i < w) y[j * w + i] = tex2D<float>(t, i + d, j + 0.5f);
 }
 __global__ void fetch(cudaTextureObject_t t, int *y) { y[threadIdx.x] = tex1Dfetch<int>(t, (int)threadIdx.x - 1); }
+__global__ void ramp(int *x) { x[threadIdx.x] = 3 * threadIdx.x; }
 __global__ void colour(cudaTextureObject_t t, float *y) {
   y[threadIdx.x] = tex2D<float4>(t, (threadIdx.x % 8 + 0.5f) / 8, 2.5f / 4).z;
 }
@@ -89,3 +90,21 @@ def test_textures_that_cannot_be(run: Runner, texture: str, text: str) -> None:
     ran = run(*up(texture, "0.5", "t"))
     assert (ran.code, ran.out) == (2, "")
     assert text in ran.err
+
+
+def test_textures_of_steps(run: Runner) -> None:
+    """Steps take textures: of an array of their own, of one that an earlier step wrote where it is linear memory."""
+    words = ("--arg", "y=int32[32]:empty", "--expect", "y=np.where(np.arange(32)>0,x[np.arange(32)-1],0)")
+    own = ("--arg", "x=texture(int32[32]:random)")
+    ran = run("--step", "fetch<<<1,32>>>(x,y)", *own, *words)
+    assert ran.code == 0, ran.err
+    written = ("--arg", "x=int32[32]:zeros", "--arg", "t=texture(x)", *words[:2])
+    expected = ("--expect", "y=np.where(np.arange(32)>0,3*np.arange(32)-3,0)")
+    ran = run("--step", "ramp<<<1,32>>>(x)", "--step", "fetch<<<1,32>>>(t,y)", *written, *expected)
+    assert ran.code == 0, ran.err
+    ran = run("--step", "fetch<<<1,32>>>(x,y)", *written)
+    assert ran.code == 2
+    assert "'cudaTextureObject_t x' is a texture object: write texture(int32[32]:zeros)" in ran.err
+    ran = run("--step", "fetch<<<1,32>>>(t,x)", "--step", "ramp<<<1,32>>>(t)", *written[:4])
+    assert ran.code == 2
+    assert "t is a texture; 'int* x' of ramp(int* x) is a pointer: give it an array" in ran.err

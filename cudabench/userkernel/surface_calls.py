@@ -86,17 +86,35 @@ def misuse(surface: Surface, name: str, text: str, aliases: Mapping[str, str]) -
                 f"{shape_text(surface.shape)} is {_dimensions(has, surface.layered)}, and the kernel uses it as "
                 f"{_dimensions(one.sides, one.layered)}: write surface({surface.dtype}[{wants}]:zeros{options})"
             )
-    known = [(one.ctype, found) for one in own if one.ctype and (found := texel(one.ctype, aliases))]
     have = np.dtype(surface.dtype).itemsize * surface.channels
-    sizes = [np.dtype(dtype).itemsize * channels for _, (dtype, channels) in known]
-    if known and all(size != have for size in sizes):
-        ctype, (dtype, channels) = known[0]
-        several = channels > 1
-        return (
-            f"a texel has {have} bytes, and the kernel uses {ctype} of {sizes[0]}: write surface({dtype}"
-            f"[...{',' + str(channels) if several else ''}]:zeros{f', channels={channels}' if several else ''})"
-        )
-    return None
+    wrong = []
+    for one in own:
+        found = texel(one.ctype, aliases) if one.ctype else None
+        if found is None:
+            continue
+        size = np.dtype(found[0]).itemsize * found[1]
+        # A GPU takes an element of any size, such as one channel; who steps by it takes it for the texel.
+        steps = _steps(one.places[0], aliases)
+        if size == have or size not in steps or have in steps:
+            return None
+        wrong.append((one.ctype, size, found))
+    if not wrong:
+        return None
+    ctype, size, (dtype, channels) = wrong[0]
+    last, option = (f",{channels}", f", channels={channels}") if channels > 1 else ("", "")
+    return (
+        f"a texel has {have} byte{'s' * (have > 1)}, and the kernel uses {ctype} of {size} at every {size}th byte: "
+        f"write surface({dtype}[...{last}]:zeros{option})"
+    )
+
+
+def _steps(place: str, aliases: Mapping[str, str]) -> set[int]:
+    """Return the numbers of bytes by which a coordinate is multiplied: 4 in `x * 4` and `x * sizeof(float)`."""
+    found = {int(one) for pair in re.findall(r"\*\s*(\d+)\b|\b(\d+)\s*\*", place) for one in pair if one}
+    for ctype in re.findall(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)", place):
+        known = texel(ctype, aliases)
+        found |= {np.dtype(known[0]).itemsize * known[1]} if known else set()
+    return found
 
 
 def _dimensions(sides: int, layered: bool) -> str:
@@ -129,7 +147,7 @@ def _likely(value: str, text: str) -> str:
 def _declared(name: str, text: str) -> str:
     """Return the type that a name is declared with, "" where it is not."""
     found = re.search(rf"\b([^\W\d][\w:]*(?:\s+(?:char|short|int|long))*)\s+{name}\s*[=;,\[)]", text)
-    found = found or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]*,\s*{name}\s*[=;,]", text)
+    found = found or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]{{0,200}},\s*{name}\s*[=;,]", text)
     return found[1] if found and found[1] not in ("return", "auto", "const", "else") else ""
 
 

@@ -102,3 +102,9 @@ __global__ void sevens(cudaSurfaceObject_t s, int n) {
   int x = blockIdx.x * blockDim.x + threadIdx.x;
   if (n > x) surf1Dwrite(7, s, 4 * x);
 }
+
+// One channel of a texel: an element that is smaller than what it belongs to.
+__global__ void channel(cudaSurfaceObject_t s, int w, int h) {
+  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+  if (x < w && y < h) surf2Dwrite(2 * surf2Dread<float>(s, 16 * x + 4, y), s, x * 16 + 4, y);
+}

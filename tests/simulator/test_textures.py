@@ -274,6 +274,22 @@ extern "C" __global__ void k(cudaTextureObject_t t, cudaSurfaceObject_t s, float
     assert launch(source, 2, 32, [texture, other, np.float32(shift)]).hazards == ()
 
 
+def test_an_element_wider_than_a_row(launch: Launch) -> None:
+    """It has no place: zero mode reads 0, as a GPU does, and the others have nothing to take in its place."""
+    source = """
+extern "C" __global__ void k(cudaSurfaceObject_t s, long long *o) {
+  o[0] = surf2Dread<long long>(s, 0, 1, cudaBoundaryModeZero);
+  surf2Dwrite(5ll, s, 0, 1, cudaBoundaryModeZero);
+  o[1] = surf2Dread<long long>(s, 0, 1, cudaBoundaryModeClamp);
+}
+"""
+    data, out = np.ones((2, 5), np.uint8), np.full(2, 7)
+    report = launch(source, 1, 1, [Texture(data), out])
+    assert [(hazard.kind, hazard.line) for hazard in report.hazards] == [("out-of-bounds", 5)]
+    assert out[0] == 0
+    assert data.all()
+
+
 def test_writes_of_one_texel(launch: Launch) -> None:
     """Threads that write other values to one texel race; those that write the same do not."""
     source = 'extern "C" __global__ void k(cudaSurfaceObject_t s) { surf1Dwrite((unsigned char)V, s, 3); }\n'

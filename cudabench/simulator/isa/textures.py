@@ -386,7 +386,7 @@ def _places(machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: i
         outside = outside | (layer >= layers)
         coordinates, limits = [*coordinates, layer], [*limits, layers]
     lanes = active(machine)
-    trapped = outside & (mode == "trap" or row < size)
+    trapped = outside & (mode == "trap" or (mode == "clamp" and row < size))
     for kind, bad in (("misaligned", skewed), ("out-of-bounds", trapped)):
         bad = broadcast(bad, lanes.shape) & lanes
         if bad.any():
