@@ -73,12 +73,11 @@ def extents(what: Surface | Texture) -> tuple[int, int, int]:
 class CudaArray:
     """A CUDA array in the shape of a texture or a surface, freed with this object."""
 
-    def __init__(self, driver: ctypes.CDLL, what: Surface | Texture, *, gathered: bool = True) -> None:
-        """gathered: a texture of it may be read by tex2Dgather."""
+    def __init__(self, driver: ctypes.CDLL, what: Surface | Texture) -> None:
         self._driver, self._what = driver, what
         self._extents = width, height, depth = extents(what)
         flags = LAYERED * what.layered | SURFACE_LDST * isinstance(what, Surface)
-        if gathered and height and not depth and max(width, height) <= MOST_GATHERED:
+        if height and not depth and max(width, height) <= MOST_GATHERED:
             flags |= GATHER
         handle = c_void_p()
         wanted = ArrayDescriptor(width, height, depth, FORMATS[what.dtype], what.channels, flags)

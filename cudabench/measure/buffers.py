@@ -9,7 +9,7 @@ places take turns with two sets of inputs.
 
 Around every array lie guard zones of a known pattern, up to the end of its last page: a kernel that writes beyond an
 array changes them. What lies farther away is looked at by digests: other places, and what arrays are set back and
-copied from. An array that
+copied from. What kernels reach through surfaces is copied to a CUDA array, one for all places, and back. An array that
 kernels only read goes on with a copy of its beginning, so that the same memory, read from a little further on, is
 another array of the same values: inputs that differ from launch to launch and take no more of the cache.
 """
