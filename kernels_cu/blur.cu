@@ -727,6 +727,244 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
     blur_by_pairs(in, out, width, height);
 }
 
+
+// ---- stacked (experiment)
+#ifndef STACK_ROWS
+#define STACK_ROWS 4
+#endif
+#ifndef STACK_BLOCKS
+#define STACK_BLOCKS 1
+#endif
+#ifndef STACK_SHARED
+#define STACK_SHARED 0
+#endif
+#ifndef STACK_LD
+#define STACK_LD 0
+#endif
+#ifndef STACK_ST
+#define STACK_ST 0
+#endif
+#define STACK_HELD (STACK_ROWS + 2 * RADIUS)
+
+__device__ __forceinline__ Words stack_load(const T *p)
+{
+#if BYTES == 16
+    Words w;
+#if STACK_LD == 1
+    asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3]) : "l"(p));
+#elif STACK_LD == 2
+    asm volatile("ld.global.nc.L1::evict_last.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3]) : "l"(p));
+#elif STACK_LD == 3
+    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3]) : "l"(p));
+#else
+    w = *(const Words *)p;
+#endif
+    return w;
+#else
+    return *(const Words *)p;
+#endif
+}
+__device__ __forceinline__ void stack_store(T *p, Words w)
+{
+#if STACK_ST == 1
+    if (BYTES == 16) { __stcs((uint4 *)p, *(uint4 *)&w); return; }
+#elif STACK_ST == 2
+    if (BYTES == 16) { __stwt((uint4 *)p, *(uint4 *)&w); return; }
+#endif
+    *(Words *)p = w;
+}
+
+// The factor of a column: 1 over the neighbours of it that are inside, along the row.
+struct Across { float by[SPAN]; };
+
+template <bool EDGE>
+__device__ __forceinline__ Words stack_means(const float v[SPAN], int x, int width, unsigned down)
+{
+    float near[NEAR + SPAN + NEAR];
+    Words result;
+#pragma unroll
+    for (int w = 0; w < SPAN; w++) near[NEAR + w] = v[w];
+#pragma unroll
+    for (int w = 0; w < NEAR; w++) {
+        near[NEAR - 1 - w] = __shfl_up_sync(ALL_LANES, v[SPAN - 1 - w % SPAN], w / SPAN + 1);
+        near[NEAR + SPAN + w] = __shfl_down_sync(ALL_LANES, v[w % SPAN], w / SPAN + 1);
+    }
+#pragma unroll
+    for (int c = 0; c < SPAN; c++) {
+        float sum = near[NEAR + c - REACH];
+#pragma unroll
+        for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS) sum += near[NEAR + c + dx];
+        result.at[c % WORDS] = __float_as_uint(EDGE ? sum * __frcp_rn((float)(down * inside((x + c) / CHANNELS, width))) : mean(sum, K * K));
+    }
+    return result;
+}
+
+__device__ __forceinline__ void stack_near(unsigned *evens, unsigned *odds, const unsigned whole[WORDS], const unsigned odd[WORDS])
+{
+#pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+        evens[NEAR + w] = whole[w] - odd[w] * 256;
+        odds[NEAR + w] = odd[w];
+    }
+#pragma unroll
+    for (int w = 0; w < NEAR; w++) {
+        const int own = w % WORDS, lanes = w / WORDS + 1;
+        odds[NEAR - 1 - w] = __shfl_up_sync(ALL_LANES, odds[NEAR + WORDS - 1 - own], lanes);
+        evens[NEAR + WORDS + w] = __shfl_down_sync(ALL_LANES, evens[NEAR + own], lanes);
+        if (REACH < 4 * w + 2)
+            continue;
+        evens[NEAR - 1 - w] = __shfl_up_sync(ALL_LANES, evens[NEAR + WORDS - 1 - own], lanes);
+        odds[NEAR + WORDS + w] = __shfl_down_sync(ALL_LANES, odds[NEAR + own], lanes);
+    }
+}
+
+template <bool EDGE>
+__device__ __forceinline__ Words stack_means(const unsigned whole[WORDS], const unsigned odd[WORDS], int x, int width, unsigned down)
+{
+    if (!EDGE && K == 3)
+        return pair_means(whole, odd);
+    unsigned evens[NEAR + WORDS + NEAR], odds[NEAR + WORDS + NEAR];
+    Words result;
+    stack_near(evens, odds, whole, odd);
+    auto pair = [&](int c) {
+        const int w = (c + 4 * NEAR) / 4;
+        unsigned near = c & 1 ? odds[w] : evens[w];
+        return c & 2 ? __byte_perm(near, c & 1 ? odds[w + 1] : evens[w + 1], 0x5432) : near;
+    };
+#pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+        unsigned sums[2];
+        if (CHANNELS == 1 && RADIUS > 0) {
+            unsigned common = EDGE ? 0 : K * K / 2 * 0x10001;
+#pragma unroll
+            for (int dx = 1 - REACH; dx <= REACH; dx++) common += pair(4 * w + dx);
+            sums[0] = common + pair(4 * w - REACH);
+            sums[1] = common + pair(4 * w + 1 + REACH);
+        } else {
+#pragma unroll
+            for (int b = 0; b < 2; b++) {
+                sums[b] = pair(4 * w + b - REACH) + (EDGE ? 0 : K * K / 2 * 0x10001);
+#pragma unroll
+                for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS) sums[b] += pair(4 * w + b + dx);
+            }
+        }
+        if (!EDGE) {
+            result.at[w] = __byte_perm(means_of_pair(sums[0]), means_of_pair(sums[1]), 0x6240);
+        } else {
+            unsigned word = 0;
+#pragma unroll
+            for (int b = 0; b < 4; b++) {
+                unsigned sum = b & 2 ? sums[b & 1] >> 16 : sums[b & 1] & 0xFFFF;
+                unsigned count = down * inside((x + 4 * w + b) / CHANNELS, width);
+                word |= (unsigned)(((float)(sum + count / 2) + 0.5f) * __frcp_rn((float)count)) << 8 * b;
+            }
+            result.at[w] = word;
+        }
+    }
+    return result;
+}
+
+template <bool EDGE>
+__device__ __forceinline__ void stack_down(float, const Words *rows, T *out, int width, int height, int x, int begin, bool writes)
+{
+    int nx = width * CHANNELS;
+#pragma unroll
+    for (int o = 0; o < STACK_ROWS; o++) {
+        int y = begin + o;
+        float v[SPAN];
+#pragma unroll
+        for (int c = 0; c < SPAN; c++) {
+            v[c] = __uint_as_float(rows[o].at[c % WORDS]);
+#pragma unroll
+            for (int k = 1; k < K; k++) v[c] += __uint_as_float(rows[o + k].at[c % WORDS]);
+        }
+        Words words = stack_means<EDGE>(v, x, width, EDGE ? inside(y, height) : K);
+        if (writes && (!EDGE || y < height))
+            stack_store(out + (size_t)y * nx + x, words);
+    }
+}
+template <bool EDGE>
+__device__ __forceinline__ void stack_down(unsigned, const Words *rows, T *out, int width, int height, int x, int begin, bool writes)
+{
+    int nx = width * CHANNELS;
+    unsigned whole[WORDS] = {}, odd[WORDS] = {};
+#pragma unroll
+    for (int r = 0; r < STACK_HELD; r++) {
+#pragma unroll
+        for (int w = 0; w < WORDS; w++) {
+            whole[w] += rows[r].at[w];
+            odd[w] += __byte_perm(rows[r].at[w], 0, 0x4341);
+            if (r >= K) {
+                whole[w] -= rows[r >= K ? r - K : 0].at[w];
+                odd[w] -= __byte_perm(rows[r >= K ? r - K : 0].at[w], 0, 0x4341);
+            }
+        }
+        if (r < K - 1)
+            continue;
+        int y = begin + r - (K - 1);
+        Words words = stack_means<EDGE>(whole, odd, x, width, EDGE ? inside(y, height) : K);
+        if (writes && (!EDGE || y < height))
+            stack_store(out + (size_t)y * nx + x, words);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK, STACK_BLOCKS) blur_stacked(const T *__restrict__ in, T *__restrict__ out, int width, int height)
+{
+    int thread = threadIdx.y * BDIMX + threadIdx.x;
+    int warp = __shfl_sync(ALL_LANES, thread / WARP, 0);
+    int nx = width * CHANNELS;
+    int lane = thread % WARP - SIDE;
+    const int writers = WARP - 2 * SIDE;
+    int left = blockIdx.x * writers * SPAN;
+    int x = left + lane * SPAN;
+    int begin = (blockIdx.y * WARPS + warp) * STACK_ROWS;
+    bool in_row = x >= 0 && x < nx;
+    Words rows[STACK_HELD];
+    bool edge = left < MARGIN || left + WARP * SPAN + MARGIN > nx || begin < RADIUS || begin + STACK_ROWS + RADIUS > height;
+
+#if STACK_SHARED
+    __shared__ Words handed[WARPS][2 * RADIUS][WARP];
+#pragma unroll
+    for (int r = 0; r < STACK_HELD; r++) {
+        int y = begin - RADIUS + r;
+        bool mine = (r >= RADIUS || warp == 0) && (r < STACK_ROWS + RADIUS || warp == WARPS - 1);
+        rows[r] = {};
+        if (mine && in_row && y >= 0 && y < height)
+            rows[r] = stack_load(in + (size_t)y * nx + x);
+    }
+#pragma unroll
+    for (int r = 0; r < RADIUS; r++) {
+        handed[warp][r][thread % WARP] = rows[RADIUS + r];
+        handed[warp][RADIUS + r][thread % WARP] = rows[STACK_ROWS + r];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < RADIUS; r++) {
+        if (warp > 0) rows[r] = handed[warp - 1][RADIUS + r][thread % WARP];
+        if (warp < WARPS - 1) rows[STACK_ROWS + RADIUS + r] = handed[warp + 1][r][thread % WARP];
+    }
+#else
+    if (edge) {
+#pragma unroll
+    for (int r = 0; r < STACK_HELD; r++) {
+        int y = begin - RADIUS + r;
+        rows[r] = {};
+        if (in_row && y >= 0 && y < height)
+            rows[r] = stack_load(in + (size_t)y * nx + x);
+    }
+    } else {
+#pragma unroll
+    for (int r = 0; r < STACK_HELD; r++)
+        rows[r] = stack_load(in + (size_t)(begin - RADIUS + r) * nx + x);
+    }
+#endif
+    bool writes = lane >= 0 && lane < writers && in_row;
+    if (edge)
+        stack_down<true>(S(), rows, out, width, height, x, begin, writes);
+    else
+        stack_down<false>(S(), rows, out, width, height, x, begin, writes);
+}
+
 #define MOST_REACH 4
 
 #if REACH <= MOST_REACH

@@ -369,6 +369,14 @@ OPERATION = Operation(
             dtypes=("uint8",),
         ),
         Kernel(
+            "stacked",
+            "blur_stacked",
+            (256, 1),
+            lambda g: (cdiv(elements(g.problem) // g.size["rows"], g["SPAN"] * (WARP - 2 * g["SIDE"])), cdiv(g.size["rows"], g["WARPS"] * g["STACK_ROWS"]), 1),
+            constants={"STACK_ROWS": number(1, 64), "STACK_BLOCKS": number(1, 64), "STACK_SHARED": number(0, 1), "STACK_LD": number(0, 9)},
+            defines=lambda g: {"BYTES": "16"},
+        ),
+        Kernel(
             "bands",
             "blur_bands",
             (128, 1),
