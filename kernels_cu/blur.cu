@@ -580,8 +580,31 @@ __device__ __forceinline__ unsigned means_of_pair(unsigned sums)
     return __byte_perm(low, high, 0x0503);
 }
 
+// Returns the means of a word's columns from x on, of which there are `down` rows inside; sums as pair_means has them.
+// The sum and 1/2 over the count is at least 1 / 450 from a whole number, far more than the product's rounding.
+__device__ __forceinline__ unsigned means_at_edge(const unsigned sums[2], int x, int width, unsigned down)
+{
+    unsigned word = 0;
+
+#pragma unroll
+    for (int b = 0; b < 4; b++) {
+        unsigned sum = b & 2 ? sums[b & 1] >> 16 : sums[b & 1] & 0xFFFF;
+        unsigned count = down * inside((x + b) / CHANNELS, width);
+        word |= (unsigned)((sum + count / 2 + 0.5f) * __frcp_rn(count)) << 8 * b;
+    }
+    return word;
+}
+
+// Where words of a lane have columns without all neighbours: a bit for each such word, the lane's first column, and
+// the rows inside.
+struct Edge {
+    unsigned words;
+    int x, width;
+    unsigned down;
+};
+
 // Adds neighbours along the row to the sums over K rows, and returns the means.
-__device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const unsigned odd[WORDS])
+__device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const unsigned odd[WORDS], Edge edge = {})
 {
     unsigned evens[NEAR + WORDS + NEAR], odds[NEAR + WORDS + NEAR];
     Words result;
@@ -608,21 +631,28 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
     };
 #pragma unroll
     for (int w = 0; w < WORDS; w++) {
-        unsigned means[2];  // of the word's columns 0 and 2, and of 1 and 3
+        unsigned means[2], sums[2];  // of the word's columns 0 and 2, and of 1 and 3
+        // Side by side, but for the first neighbour of the one and the last of the other they add up the same.
+        const int shared = CHANNELS == 1 && K > 3 ? K - 1 : 0;
+        unsigned both = 0;
+#pragma unroll
+        for (int n = 0; n < shared; n++)
+            both += pair(4 * w + 1 - REACH + n);
 #pragma unroll
         for (int b = 0; b < 2; b++) {
             int c = 4 * w + b;
-            if (K == 3) {
-                means[b] = means_of_nine(pair(c - CHANNELS) + pair(c), pair(c + CHANNELS));
-            } else {
-                unsigned sums = pair(c - REACH) + K * K / 2 * 0x10001;
+            unsigned last = pair(shared && b == 0 ? c - REACH : c + REACH);
+            sums[b] = both;
 #pragma unroll
-                for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
-                    sums += pair(c + dx);
-                means[b] = means_of_pair(sums);
-            }
+            for (int dx = -REACH; dx < REACH; dx += CHANNELS)
+                if (!shared)
+                    sums[b] += pair(c + dx);
+            means[b] = K == 3 ? means_of_nine(sums[b], last) : means_of_pair(sums[b] + last + K * K / 2 * 0x10001);
+            sums[b] += last;
         }
         result.at[w] = __byte_perm(means[0], means[1], 0x6240);
+        if (edge.words >> w & 1)
+            result.at[w] = means_at_edge(sums, edge.x + 4 * w, edge.width, edge.down);
     }
     return result;
 }
@@ -728,241 +758,122 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
 }
 
 
-// ---- stacked (experiment)
+// The next rung requests all rows of a strip at once, and gives the warps of a block strips below each other:
+//
+//     warp 0   | rows 0 to 3 |     reads rows -3 to 6
+//     warp 1   | rows 4 to 7 |     reads rows  1 to 10, of which warps 0 and 2 ask for most at the same time:
+//     warp 2   | rows 8 to 11|     they come from memory and from the L2 cache once, and from the SM's own cache then
+//
+// So strips can be short without more traffic, no row waits for the one before it, and warps end soon after they begin,
+// in the order in which the picture lies in memory. Strips side by side are counted through the picture, SIDE groups
+// apart, which are outside: a warp may hold the end of one row of blocks and the beginning of the next.
 #ifndef STACK_ROWS
-#define STACK_ROWS 4
+#define STACK_ROWS 4     // that a warp writes in a strip
 #endif
-#ifndef STACK_BLOCKS
-#define STACK_BLOCKS 1
-#endif
-#ifndef STACK_SHARED
-#define STACK_SHARED 0
-#endif
-#ifndef STACK_LD
-#define STACK_LD 0
-#endif
-#ifndef STACK_ST
-#define STACK_ST 0
+#ifndef STACK_THREADS
+#define STACK_THREADS 768  // of an SM, for which registers are to suffice
 #endif
 #define STACK_HELD (STACK_ROWS + 2 * RADIUS)
 
-__device__ __forceinline__ Words stack_load(const T *p)
-{
-#if BYTES == 16
-    Words w;
-#if STACK_LD == 1
-    asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3]) : "l"(p));
-#elif STACK_LD == 2
-    asm volatile("ld.global.nc.L1::evict_last.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3]) : "l"(p));
-#elif STACK_LD == 3
-    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3]) : "l"(p));
-#else
-    w = *(const Words *)p;
-#endif
-    return w;
-#else
-    return *(const Words *)p;
-#endif
-}
-__device__ __forceinline__ void stack_store(T *p, Words w)
-{
-#if STACK_ST == 1
-    if (BYTES == 16) { __stcs((uint4 *)p, *(uint4 *)&w); return; }
-#elif STACK_ST == 2
-    if (BYTES == 16) { __stwt((uint4 *)p, *(uint4 *)&w); return; }
-#endif
-    *(Words *)p = w;
-}
-
-// The factor of a column: 1 over the neighbours of it that are inside, along the row.
-struct Across { float by[SPAN]; };
-
-template <bool EDGE>
-__device__ __forceinline__ Words stack_means(const float v[SPAN], int x, int width, unsigned down)
+// Returns the means of a row of a lane's columns, the float sums of K rows of which are given.
+__device__ __forceinline__ Words row_means(const float down[SPAN], Edge edge)
 {
     float near[NEAR + SPAN + NEAR];
     Words result;
+
 #pragma unroll
-    for (int w = 0; w < SPAN; w++) near[NEAR + w] = v[w];
+    for (int c = 0; c < SPAN; c++)
+        near[NEAR + c] = down[c];
 #pragma unroll
     for (int w = 0; w < NEAR; w++) {
-        near[NEAR - 1 - w] = __shfl_up_sync(ALL_LANES, v[SPAN - 1 - w % SPAN], w / SPAN + 1);
-        near[NEAR + SPAN + w] = __shfl_down_sync(ALL_LANES, v[w % SPAN], w / SPAN + 1);
+        near[NEAR - 1 - w] = __shfl_up_sync(ALL_LANES, down[SPAN - 1 - w % SPAN], w / SPAN + 1);
+        near[NEAR + SPAN + w] = __shfl_down_sync(ALL_LANES, down[w % SPAN], w / SPAN + 1);
     }
 #pragma unroll
     for (int c = 0; c < SPAN; c++) {
         float sum = near[NEAR + c - REACH];
 #pragma unroll
-        for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS) sum += near[NEAR + c + dx];
-        result.at[c % WORDS] = __float_as_uint(EDGE ? sum * __frcp_rn((float)(down * inside((x + c) / CHANNELS, width))) : mean(sum, K * K));
+        for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
+            sum += near[NEAR + c + dx];
+        float by = 1.0f / (K * K);
+        if (edge.words >> c & 1)
+            by = __frcp_rn(edge.down * inside((edge.x + c) / CHANNELS, edge.width));
+        result.at[c] = __float_as_uint(sum * by);
     }
     return result;
 }
 
-__device__ __forceinline__ void stack_near(unsigned *evens, unsigned *odds, const unsigned whole[WORDS], const unsigned odd[WORDS])
+// Calls write(o, means) for each row o of a strip.
+template <typename Write>
+__device__ __forceinline__ void stack_means(float, const Words rows[STACK_HELD], Edge edge, int top, int height, Write write)
 {
-#pragma unroll
-    for (int w = 0; w < WORDS; w++) {
-        evens[NEAR + w] = whole[w] - odd[w] * 256;
-        odds[NEAR + w] = odd[w];
-    }
-#pragma unroll
-    for (int w = 0; w < NEAR; w++) {
-        const int own = w % WORDS, lanes = w / WORDS + 1;
-        odds[NEAR - 1 - w] = __shfl_up_sync(ALL_LANES, odds[NEAR + WORDS - 1 - own], lanes);
-        evens[NEAR + WORDS + w] = __shfl_down_sync(ALL_LANES, evens[NEAR + own], lanes);
-        if (REACH < 4 * w + 2)
-            continue;
-        evens[NEAR - 1 - w] = __shfl_up_sync(ALL_LANES, evens[NEAR + WORDS - 1 - own], lanes);
-        odds[NEAR + WORDS + w] = __shfl_down_sync(ALL_LANES, odds[NEAR + own], lanes);
-    }
-}
-
-template <bool EDGE>
-__device__ __forceinline__ Words stack_means(const unsigned whole[WORDS], const unsigned odd[WORDS], int x, int width, unsigned down)
-{
-    if (!EDGE && K == 3)
-        return pair_means(whole, odd);
-    unsigned evens[NEAR + WORDS + NEAR], odds[NEAR + WORDS + NEAR];
-    Words result;
-    stack_near(evens, odds, whole, odd);
-    auto pair = [&](int c) {
-        const int w = (c + 4 * NEAR) / 4;
-        unsigned near = c & 1 ? odds[w] : evens[w];
-        return c & 2 ? __byte_perm(near, c & 1 ? odds[w + 1] : evens[w + 1], 0x5432) : near;
-    };
-#pragma unroll
-    for (int w = 0; w < WORDS; w++) {
-        unsigned sums[2];
-        if (CHANNELS == 1 && RADIUS > 0) {
-            unsigned common = EDGE ? 0 : K * K / 2 * 0x10001;
-#pragma unroll
-            for (int dx = 1 - REACH; dx <= REACH; dx++) common += pair(4 * w + dx);
-            sums[0] = common + pair(4 * w - REACH);
-            sums[1] = common + pair(4 * w + 1 + REACH);
-        } else {
-#pragma unroll
-            for (int b = 0; b < 2; b++) {
-                sums[b] = pair(4 * w + b - REACH) + (EDGE ? 0 : K * K / 2 * 0x10001);
-#pragma unroll
-                for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS) sums[b] += pair(4 * w + b + dx);
-            }
-        }
-        if (!EDGE) {
-            result.at[w] = __byte_perm(means_of_pair(sums[0]), means_of_pair(sums[1]), 0x6240);
-        } else {
-            unsigned word = 0;
-#pragma unroll
-            for (int b = 0; b < 4; b++) {
-                unsigned sum = b & 2 ? sums[b & 1] >> 16 : sums[b & 1] & 0xFFFF;
-                unsigned count = down * inside((x + 4 * w + b) / CHANNELS, width);
-                word |= (unsigned)(((float)(sum + count / 2) + 0.5f) * __frcp_rn((float)count)) << 8 * b;
-            }
-            result.at[w] = word;
-        }
-    }
-    return result;
-}
-
-template <bool EDGE>
-__device__ __forceinline__ void stack_down(float, const Words *rows, T *out, int width, int height, int x, int begin, bool writes)
-{
-    int nx = width * CHANNELS;
 #pragma unroll
     for (int o = 0; o < STACK_ROWS; o++) {
-        int y = begin + o;
-        float v[SPAN];
+        float down[SPAN];
 #pragma unroll
         for (int c = 0; c < SPAN; c++) {
-            v[c] = __uint_as_float(rows[o].at[c % WORDS]);
+            down[c] = __uint_as_float(rows[o].at[c]);
 #pragma unroll
-            for (int k = 1; k < K; k++) v[c] += __uint_as_float(rows[o + k].at[c % WORDS]);
+            for (int k = 1; k < K; k++)
+                down[c] += __uint_as_float(rows[o + k].at[c]);
         }
-        Words words = stack_means<EDGE>(v, x, width, EDGE ? inside(y, height) : K);
-        if (writes && (!EDGE || y < height))
-            stack_store(out + (size_t)y * nx + x, words);
+        edge.down = inside(top + o, height);
+        write(o, row_means(down, edge));
     }
 }
-template <bool EDGE>
-__device__ __forceinline__ void stack_down(unsigned, const Words *rows, T *out, int width, int height, int x, int begin, bool writes)
+
+template <typename Write>
+__device__ __forceinline__ void stack_means(unsigned, const Words rows[STACK_HELD], Edge edge, int top, int height, Write write)
 {
-    int nx = width * CHANNELS;
     unsigned whole[WORDS] = {}, odd[WORDS] = {};
+
 #pragma unroll
     for (int r = 0; r < STACK_HELD; r++) {
 #pragma unroll
         for (int w = 0; w < WORDS; w++) {
-            whole[w] += rows[r].at[w];
-            odd[w] += __byte_perm(rows[r].at[w], 0, 0x4341);
-            if (r >= K) {
-                whole[w] -= rows[r >= K ? r - K : 0].at[w];
-                odd[w] -= __byte_perm(rows[r >= K ? r - K : 0].at[w], 0, 0x4341);
-            }
+            unsigned old = r >= K ? rows[r >= K ? r - K : 0].at[w] : 0;
+            whole[w] += rows[r].at[w] - old;
+            odd[w] += __byte_perm(rows[r].at[w], 0, 0x4341) - __byte_perm(old, 0, 0x4341);
         }
         if (r < K - 1)
             continue;
-        int y = begin + r - (K - 1);
-        Words words = stack_means<EDGE>(whole, odd, x, width, EDGE ? inside(y, height) : K);
-        if (writes && (!EDGE || y < height))
-            stack_store(out + (size_t)y * nx + x, words);
+        edge.down = inside(top + r - (K - 1), height);
+        write(r - (K - 1), pair_means(whole, odd, edge));
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, STACK_BLOCKS) blur_stacked(const T *__restrict__ in, T *__restrict__ out, int width, int height)
+extern "C" __global__ void __launch_bounds__(BLOCK, (STACK_THREADS + BLOCK - 1) / BLOCK)
+    blur_stacked(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
     int thread = threadIdx.y * BDIMX + threadIdx.x;
-    int warp = __shfl_sync(ALL_LANES, thread / WARP, 0);
     int nx = width * CHANNELS;
     int lane = thread % WARP - SIDE;
     const int writers = WARP - 2 * SIDE;
-    int left = blockIdx.x * writers * SPAN;
-    int x = left + lane * SPAN;
-    int begin = (blockIdx.y * WARPS + warp) * STACK_ROWS;
-    bool in_row = x >= 0 && x < nx;
+    int groups = nx / SPAN + SIDE;                     // in a row, and apart from the next
+    int at = max(0, (int)blockIdx.x * writers + lane);
+    int x = (at % groups) * SPAN;
+    int top = (at / groups * WARPS + thread / WARP) * STACK_ROWS;
+    bool inside_row = x < nx && (int)blockIdx.x * writers + lane >= 0;
     Words rows[STACK_HELD];
-    bool edge = left < MARGIN || left + WARP * SPAN + MARGIN > nx || begin < RADIUS || begin + STACK_ROWS + RADIUS > height;
 
-#if STACK_SHARED
-    __shared__ Words handed[WARPS][2 * RADIUS][WARP];
 #pragma unroll
     for (int r = 0; r < STACK_HELD; r++) {
-        int y = begin - RADIUS + r;
-        bool mine = (r >= RADIUS || warp == 0) && (r < STACK_ROWS + RADIUS || warp == WARPS - 1);
+        int y = top - RADIUS + r;
         rows[r] = {};
-        if (mine && in_row && y >= 0 && y < height)
-            rows[r] = stack_load(in + (size_t)y * nx + x);
+        if (inside_row && y >= 0 && y < height)
+            rows[r] = *(const Words *)(in + (size_t)y * nx + x);
     }
+    Edge edge = {0, x, width, K};
 #pragma unroll
-    for (int r = 0; r < RADIUS; r++) {
-        handed[warp][r][thread % WARP] = rows[RADIUS + r];
-        handed[warp][RADIUS + r][thread % WARP] = rows[STACK_ROWS + r];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int r = 0; r < RADIUS; r++) {
-        if (warp > 0) rows[r] = handed[warp - 1][RADIUS + r][thread % WARP];
-        if (warp < WARPS - 1) rows[STACK_ROWS + RADIUS + r] = handed[warp + 1][r][thread % WARP];
-    }
-#else
-    if (edge) {
-#pragma unroll
-    for (int r = 0; r < STACK_HELD; r++) {
-        int y = begin - RADIUS + r;
-        rows[r] = {};
-        if (in_row && y >= 0 && y < height)
-            rows[r] = stack_load(in + (size_t)y * nx + x);
-    }
-    } else {
-#pragma unroll
-    for (int r = 0; r < STACK_HELD; r++)
-        rows[r] = stack_load(in + (size_t)(begin - RADIUS + r) * nx + x);
-    }
-#endif
-    bool writes = lane >= 0 && lane < writers && in_row;
-    if (edge)
-        stack_down<true>(S(), rows, out, width, height, x, begin, writes);
-    else
-        stack_down<false>(S(), rows, out, width, height, x, begin, writes);
+    for (int w = 0; w < WORDS; w++)
+        if (top < RADIUS || top + STACK_ROWS + RADIUS > height || x + w * SPAN / WORDS < REACH ||
+            x + (w + 1) * SPAN / WORDS + REACH > nx)
+            edge.words |= 1 << w;
+    bool writes = lane >= 0 && lane < writers && inside_row;
+    stack_means(S(), rows, edge, top, height, [&](int o, Words means) {
+        if (writes && top + o < height)
+            *(Words *)(out + (size_t)(top + o) * nx + x) = means;
+    });
 }
 
 #define MOST_REACH 4

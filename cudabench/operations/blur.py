@@ -172,6 +172,12 @@ def paired(g: Geometry) -> dict[str, str]:
     return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, g["REACH"] + 16, most), **ahead}
 
 
+def over_stacks(g: Geometry) -> Dim:
+    """Return the grid of blocks whose warps lie below each other, all of which lie one after the other."""
+    groups = elements(g.problem) // g.size["rows"] // g["SPAN"] + g["SIDE"]
+    return (cdiv(groups * cdiv(g.size["rows"], g["WARPS"] * g["STACK_ROWS"]), WARP - 2 * g["SIDE"]), 1, 1)
+
+
 def over_bands(g: Geometry) -> Dim:
     """Return the grid of a warp for each part of the strips' rows, all of which lie one after the other; that of the
     rung before for ragged rows, which go as there."""
@@ -372,8 +378,8 @@ OPERATION = Operation(
             "stacked",
             "blur_stacked",
             (256, 1),
-            lambda g: (cdiv(elements(g.problem) // g.size["rows"], g["SPAN"] * (WARP - 2 * g["SIDE"])), cdiv(g.size["rows"], g["WARPS"] * g["STACK_ROWS"]), 1),
-            constants={"STACK_ROWS": number(1, 64), "STACK_BLOCKS": number(1, 64), "STACK_SHARED": number(0, 1), "STACK_LD": number(0, 9)},
+            over_stacks,
+            constants={"STACK_ROWS": number(1, 64), "STACK_THREADS": number(1, 2048), "BYTES": number(4, 16, has_writers, power=True)},
             defines=lambda g: {"BYTES": "16"},
         ),
         Kernel(
