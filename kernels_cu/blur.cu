@@ -603,8 +603,9 @@ struct Edge {
     unsigned down;
 };
 
-// Adds neighbours along the row to the sums over K rows, and returns the means.
-__device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const unsigned odd[WORDS], Edge edge = {})
+// Adds neighbours along the row to the sums over K rows, and returns the means. AT_EDGE: some may not have all.
+template <bool AT_EDGE>
+__device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const unsigned odd[WORDS], Edge edge)
 {
     unsigned evens[NEAR + WORDS + NEAR], odds[NEAR + WORDS + NEAR];
     Words result;
@@ -629,12 +630,13 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
         unsigned near = c & 1 ? odds[w] : evens[w];
         return c & 2 ? __byte_perm(near, c & 1 ? odds[w + 1] : evens[w + 1], 0x5432) : near;
     };
+    unsigned sums[WORDS][2];
 #pragma unroll
     for (int w = 0; w < WORDS; w++) {
-        unsigned means[2], sums[2];  // of the word's columns 0 and 2, and of 1 and 3
+        unsigned means[2];  // of the word's columns 0 and 2, and of 1 and 3
         // Side by side, but for the first neighbour of the one and the last of the other they add up the same.
         const int shared = CHANNELS == 1 && K > 3 ? K - 1 : 0;
-        unsigned both = 0;
+        unsigned both = AT_EDGE ? 0 : K * K / 2 * 0x10001;
 #pragma unroll
         for (int n = 0; n < shared; n++)
             both += pair(4 * w + 1 - REACH + n);
@@ -642,18 +644,24 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
         for (int b = 0; b < 2; b++) {
             int c = 4 * w + b;
             unsigned last = pair(shared && b == 0 ? c - REACH : c + REACH);
-            sums[b] = both;
+            unsigned sum = K == 3 ? 0 : both;
 #pragma unroll
             for (int dx = -REACH; dx < REACH; dx += CHANNELS)
                 if (!shared)
-                    sums[b] += pair(c + dx);
-            means[b] = K == 3 ? means_of_nine(sums[b], last) : means_of_pair(sums[b] + last + K * K / 2 * 0x10001);
-            sums[b] += last;
+                    sum += pair(c + dx);
+            sums[w][b] = sum + last;
+            if (K == 3)
+                means[b] = means_of_nine(sum, last);
+            else
+                means[b] = means_of_pair(sum + last + (AT_EDGE ? K * K / 2 * 0x10001 : 0));
         }
         result.at[w] = __byte_perm(means[0], means[1], 0x6240);
-        if (edge.words >> w & 1)
-            result.at[w] = means_at_edge(sums, edge.x + 4 * w, edge.width, edge.down);
     }
+    if (AT_EDGE && edge.words)
+#pragma unroll
+        for (int w = 0; w < WORDS; w++)
+            if (edge.words >> w & 1)
+                result.at[w] = means_at_edge(sums[w], edge.x + 4 * w, edge.width, edge.down);
     return result;
 }
 
@@ -717,7 +725,7 @@ __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, Strip s
             if (to >= end)
                 return;
             unsigned by = ALIGNED ? 0 : -((unsigned)to * nx) % SPAN;  // to the next multiple of BYTES
-            Words words = ALIGNED ? pair_means(whole, odd) : shifted_together(pair_means(whole, odd), by);
+            Words words = ALIGNED ? pair_means<false>(whole, odd, {}) : shifted_together(pair_means<false>(whole, odd, {}), by);
             int start = x + by;
             if (strip.writes && start >= REACH && start + SPAN <= nx - REACH)
                 *(Words *)(out + (size_t)to * nx + start) = words;
@@ -776,6 +784,7 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
 #define STACK_HELD (STACK_ROWS + 2 * RADIUS)
 
 // Returns the means of a row of a lane's columns, the float sums of K rows of which are given.
+template <bool AT_EDGE>
 __device__ __forceinline__ Words row_means(const float down[SPAN], Edge edge)
 {
     float near[NEAR + SPAN + NEAR];
@@ -796,7 +805,7 @@ __device__ __forceinline__ Words row_means(const float down[SPAN], Edge edge)
         for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
             sum += near[NEAR + c + dx];
         float by = 1.0f / (K * K);
-        if (edge.words >> c & 1)
+        if (AT_EDGE && edge.words >> c & 1)
             by = __frcp_rn(edge.down * inside((edge.x + c) / CHANNELS, edge.width));
         result.at[c] = __float_as_uint(sum * by);
     }
@@ -804,7 +813,7 @@ __device__ __forceinline__ Words row_means(const float down[SPAN], Edge edge)
 }
 
 // Calls write(o, means) for each row o of a strip.
-template <typename Write>
+template <bool AT_EDGE, typename Write>
 __device__ __forceinline__ void stack_means(float, const Words rows[STACK_HELD], Edge edge, int top, int height, Write write)
 {
 #pragma unroll
@@ -818,11 +827,11 @@ __device__ __forceinline__ void stack_means(float, const Words rows[STACK_HELD],
                 down[c] += __uint_as_float(rows[o + k].at[c]);
         }
         edge.down = inside(top + o, height);
-        write(o, row_means(down, edge));
+        write(o, row_means<AT_EDGE>(down, edge));
     }
 }
 
-template <typename Write>
+template <bool AT_EDGE, typename Write>
 __device__ __forceinline__ void stack_means(unsigned, const Words rows[STACK_HELD], Edge edge, int top, int height, Write write)
 {
     unsigned whole[WORDS] = {}, odd[WORDS] = {};
@@ -838,42 +847,62 @@ __device__ __forceinline__ void stack_means(unsigned, const Words rows[STACK_HEL
         if (r < K - 1)
             continue;
         edge.down = inside(top + r - (K - 1), height);
-        write(r - (K - 1), pair_means(whole, odd, edge));
+        write(r - (K - 1), pair_means<AT_EDGE>(whole, odd, edge));
     }
+}
+
+template <bool AT_EDGE>
+__device__ __forceinline__ void stack(const T *in, T *out, int width, int height, int x, int top, bool holds, bool writes)
+{
+    const size_t nx = width * CHANNELS;
+    Words rows[STACK_HELD];
+    Edge edge = {0, x, width, K};
+
+    in += (long long)(top - RADIUS) * (long long)nx + x;
+    out += (long long)top * (long long)nx + x;
+#pragma unroll
+    for (int r = 0; r < STACK_HELD; r++) {
+        if (AT_EDGE)
+            rows[r] = {};
+        if (!AT_EDGE || (holds && (unsigned)(top - RADIUS + r) < (unsigned)height))
+            rows[r] = *(const Words *)in;
+        in += nx;
+    }
+    if (AT_EDGE)
+#pragma unroll
+        for (int w = 0; w < WORDS; w++)
+            if (top < RADIUS || top + STACK_ROWS + RADIUS > height || x + w * SPAN / WORDS < REACH ||
+                x + (w + 1) * SPAN / WORDS + REACH > (int)nx)
+                edge.words |= 1 << w;
+    stack_means<AT_EDGE>(S(), rows, edge, top, height, [&](int o, Words means) {
+        if (writes && (!AT_EDGE || top + o < height))
+            *(Words *)out = means;
+        out += nx;
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK, (STACK_THREADS + BLOCK - 1) / BLOCK)
     blur_stacked(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
-    int thread = threadIdx.y * BDIMX + threadIdx.x;
-    int nx = width * CHANNELS;
-    int lane = thread % WARP - SIDE;
     const int writers = WARP - 2 * SIDE;
-    int groups = nx / SPAN + SIDE;                     // in a row, and apart from the next
-    int at = max(0, (int)blockIdx.x * writers + lane);
-    int x = (at % groups) * SPAN;
-    int top = (at / groups * WARPS + thread / WARP) * STACK_ROWS;
-    bool inside_row = x < nx && (int)blockIdx.x * writers + lane >= 0;
-    Words rows[STACK_HELD];
+    int thread = threadIdx.y * BDIMX + threadIdx.x;
+    int warp = __shfl_sync(ALL_LANES, thread / WARP, 0);
+    int nx = width * CHANNELS;
+    int groups = nx / SPAN + SIDE;  // in a row, and apart from the next
+    int first = (int)blockIdx.x * writers - SIDE;
+    int column = first % groups;
+    int lane = thread % WARP;
+    int top = (first / groups * WARPS + warp) * STACK_ROWS;
 
-#pragma unroll
-    for (int r = 0; r < STACK_HELD; r++) {
-        int y = top - RADIUS + r;
-        rows[r] = {};
-        if (inside_row && y >= 0 && y < height)
-            rows[r] = *(const Words *)(in + (size_t)y * nx + x);
+    if (first >= 0 && column > 0 && (column + WARP + SIDE) * SPAN < nx && top >= RADIUS && top + STACK_ROWS + RADIUS <= height) {
+        stack<false>(in, out, width, height, (column + lane) * SPAN, top, true, lane >= SIDE && lane < WARP - SIDE);
+    } else {
+        int at = max(0, first + lane);
+        int x = at % groups * SPAN;
+        bool holds = x < nx && first + lane >= 0;
+        top = (at / groups * WARPS + warp) * STACK_ROWS;
+        stack<true>(in, out, width, height, x, top, holds, holds && lane >= SIDE && lane < WARP - SIDE);
     }
-    Edge edge = {0, x, width, K};
-#pragma unroll
-    for (int w = 0; w < WORDS; w++)
-        if (top < RADIUS || top + STACK_ROWS + RADIUS > height || x + w * SPAN / WORDS < REACH ||
-            x + (w + 1) * SPAN / WORDS + REACH > nx)
-            edge.words |= 1 << w;
-    bool writes = lane >= 0 && lane < writers && inside_row;
-    stack_means(S(), rows, edge, top, height, [&](int o, Words means) {
-        if (writes && top + o < height)
-            *(Words *)(out + (size_t)(top + o) * nx + x) = means;
-    });
 }
 
 #define MOST_REACH 4
