@@ -812,6 +812,121 @@ __device__ __forceinline__ Words row_means(const float down[SPAN], Edge edge)
     return result;
 }
 
+#ifndef XH
+#define XH 1
+#endif
+#if __CUDA_ARCH__ >= 800 && XH && REACH <= 4 && RADIUS > 1
+#define HALVES 1
+#else
+#define HALVES 0
+#endif
+
+// Returns two numbers of half precision, 1 where columns `first` and `first + 2` of a word are neighbours of a column.
+__device__ constexpr unsigned ones_of_half(int word, int column, int first)
+{
+    unsigned bytes = ones(word, column) >> 8 * first;
+    return (bytes & 1) * 0x3C00 | (bytes >> 16 & 1) * 0x3C000000;
+}
+
+// sums += a x b
+__device__ __forceinline__ void add_halves(float sums[4], const unsigned a[4], unsigned long long b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"((unsigned)b), "r"((unsigned)(b >> 32)));
+}
+
+// Returns what makes the second byte of sum * 2^-24 the mean over so many: the sum's factor, and what is added.
+__device__ __forceinline__ float2 half_factors(unsigned count)
+{
+    float by;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(by) : "f"((float)count));
+    return {by * (1 << 24), count % 2 ? 32768.5f : 32768.5f + by / 2};
+}
+
+__device__ __forceinline__ unsigned four_means(const float sums[4], const float2 by[4])
+{
+    unsigned bits[4];
+#pragma unroll
+    for (int c = 0; c < 4; c++)
+        bits[c] = __float_as_uint(fmaf(sums[c], by[c].x, by[c].y));
+    return __byte_perm(__byte_perm(bits[0], bits[1], 0x0051), __byte_perm(bits[2], bits[3], 0x0051), 0x5410);
+}
+
+struct HalfBand { unsigned long long at[3][2]; };
+
+__device__ __forceinline__ HalfBand half_band(int lane)
+{
+    HalfBand band;
+#pragma unroll
+    for (int d = 0; d < 3; d++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            unsigned b[2];
+#pragma unroll
+            for (int f = 0; f < 2; f++) {
+                b[f] = lane / 4 % 2 ? ones_of_half(d - 1, 2 * half + 1, f) : ones_of_half(d - 1, 2 * half, f);
+                b[f] = lane % 4 == lane / 8 ? b[f] : 0;
+            }
+            band.at[d][half] = (unsigned long long)b[1] << 32 | b[0];
+            asm volatile("" : "+l"(band.at[d][half]));
+        }
+    return band;
+}
+
+template <bool AT_EDGE>
+__device__ __forceinline__ Words half_means(const unsigned whole[WORDS], const unsigned odd[WORDS], const HalfBand &band, Edge edge)
+{
+    Words result;
+    unsigned quads[4][4];  // of words w - 1 and w + 1: evens, then odds
+    const unsigned one = gridDim.z, again = gridDim.y;
+
+#pragma unroll
+    for (int w = 0; w < 4; w++) {  // word w is the first of quad w + 1 and the second of quad w - 1
+        unsigned even = whole[w % WORDS] - odd[w % WORDS] * 256;
+        if (w < 3) {
+            quads[w + 1][0] = even;
+            quads[w + 1][2] = odd[w % WORDS] * one;
+        }
+        if (w > 0) {
+            quads[w - 1][1] = w < 3 ? even * again : even;
+            quads[w - 1][3] = odd[w % WORDS] * again;
+        }
+    }
+    quads[0][2] = __shfl_up_sync(ALL_LANES, odd[3 % WORDS], 1);
+    quads[0][0] = REACH > 1 ? __shfl_up_sync(ALL_LANES, quads[2][1], 1) : 0;
+    quads[3][1] = __shfl_down_sync(ALL_LANES, quads[1][0], 1);
+    quads[3][3] = REACH > 1 ? __shfl_down_sync(ALL_LANES, odd[0], 1) : 0;
+
+    const float2 whole_count = {(1 << 24) * (1.0f / (K * K)), 32768.5f};
+    const float2 by[4] = {whole_count, whole_count, whole_count, whole_count};
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        float sums[2][4] = {};
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int d = -1; d <= 1; d++)
+                if (ones(d, 2 * half) || ones(d, 2 * half + 1))
+                    add_halves(sums[half], quads[1 + j + d], band.at[d + 1][half]);
+#pragma unroll
+        for (int s = 0; s < 2; s++) {
+            const int w = j + 2 * s;
+            float four[4] = {sums[0][2 * s], sums[0][2 * s + 1], sums[1][2 * s], sums[1][2 * s + 1]};
+            unsigned word = four_means(four, by);
+            if (AT_EDGE && edge.words >> w & 1) {
+                float2 at_edge[4];
+#pragma unroll
+                for (int c = 0; c < 4; c++)
+                    at_edge[c] = half_factors(edge.down * inside((edge.x + 4 * w + c) / CHANNELS, edge.width));
+                word = four_means(four, at_edge);
+            }
+            result.at[w % WORDS] = word;
+        }
+    }
+    return result;
+}
+
 // Calls write(o, means) for each row o of a strip.
 template <bool AT_EDGE, typename Write>
 __device__ __forceinline__ void stack_means(float, const Words rows[STACK_HELD], Edge edge, int top, int height, Write write)
@@ -831,10 +946,14 @@ __device__ __forceinline__ void stack_means(float, const Words rows[STACK_HELD],
     }
 }
 
+// The same for bytes.
 template <bool AT_EDGE, typename Write>
 __device__ __forceinline__ void stack_means(unsigned, const Words rows[STACK_HELD], Edge edge, int top, int height, Write write)
 {
     unsigned whole[WORDS] = {}, odd[WORDS] = {};
+#if HALVES
+    const HalfBand band = half_band(threadIdx.x % WARP);
+#endif
 
 #pragma unroll
     for (int r = 0; r < STACK_HELD; r++) {
@@ -847,7 +966,11 @@ __device__ __forceinline__ void stack_means(unsigned, const Words rows[STACK_HEL
         if (r < K - 1)
             continue;
         edge.down = inside(top + r - (K - 1), height);
+#if HALVES
+        write(r - (K - 1), half_means<AT_EDGE>(whole, odd, band, edge));
+#else
         write(r - (K - 1), pair_means<AT_EDGE>(whole, odd, edge));
+#endif
     }
 }
 
