@@ -952,7 +952,7 @@ __device__ __forceinline__ void stack_means(unsigned, const Words rows[STACK_HEL
 {
     unsigned whole[WORDS] = {}, odd[WORDS] = {};
 #if HALVES
-    const HalfBand band = half_band(threadIdx.x % WARP);
+    const HalfBand band = AT_EDGE ? HalfBand() : half_band(threadIdx.x % WARP);
 #endif
 
 #pragma unroll
@@ -967,7 +967,7 @@ __device__ __forceinline__ void stack_means(unsigned, const Words rows[STACK_HEL
             continue;
         edge.down = inside(top + r - (K - 1), height);
 #if HALVES
-        write(r - (K - 1), half_means<AT_EDGE>(whole, odd, band, edge));
+        write(r - (K - 1), AT_EDGE ? pair_means<true>(whole, odd, edge) : half_means<false>(whole, odd, band, edge));
 #else
         write(r - (K - 1), pair_means<AT_EDGE>(whole, odd, edge));
 #endif
@@ -1004,20 +1004,61 @@ __device__ __forceinline__ void stack(const T *in, T *out, int width, int height
     });
 }
 
+// The same where rows start anywhere: aligned groups are shifted into place and back, as in strip, and the edge has blocks
+// of its own.
+__device__ __forceinline__ Words moved(Words words, unsigned by)
+{
+    return sizeof(T) == 1 ? shifted_together(words, by) : shifted(words, by);
+}
+
+__device__ __forceinline__ void stack_ragged(const T *in, T *out, int nx, int height, int x, int top, bool writes)
+{
+    const int end = min(top + STACK_ROWS, height - RADIUS - 1), last = end + RADIUS - 1;
+    const int from = min(max(x, 0), (nx - 1) / SPAN * SPAN + SPAN);  // lanes beyond the row read in it, too
+    Words rows[STACK_HELD];
+
+#pragma unroll
+    for (int r = 0; r < STACK_HELD; r++)
+        rows[r] = *(const Words *)(in + ((size_t)min(top - RADIUS + r, last) * nx + from) / SPAN * SPAN);
+#pragma unroll
+    for (int r = 0; r < STACK_HELD; r++)
+        rows[r] = moved(rows[r], (unsigned)min(top - RADIUS + r, last) * nx % SPAN);
+    stack_means<false>(S(), rows, {}, top, height, [&](int o, Words means) {
+        unsigned by = -((unsigned)(top + o) * nx) % SPAN;  // to the next multiple of SPAN
+        int start = x + by;
+        Words words = moved(means, by);
+        if (writes && top + o < end && start >= REACH && start + SPAN <= nx - REACH)
+            *(Words *)(out + (size_t)(top + o) * nx + start) = words;
+    });
+}
+
 extern "C" __global__ void __launch_bounds__(BLOCK, (STACK_THREADS + BLOCK - 1) / BLOCK)
     blur_stacked(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
-    const int writers = WARP - 2 * SIDE;
     int thread = threadIdx.y * BDIMX + threadIdx.x;
     int warp = __shfl_sync(ALL_LANES, thread / WARP, 0);
-    int nx = width * CHANNELS;
-    int groups = nx / SPAN + SIDE;  // in a row, and apart from the next
-    int first = (int)blockIdx.x * writers - SIDE;
-    int column = first % groups;
     int lane = thread % WARP;
+    int nx = width * CHANNELS;
+
+    if (nx % SPAN) {
+        const int writers = WARP - 2 * SIDE - 2;
+        int strips = (nx / SPAN + 2 + writers - 1) / writers;
+        int block = blockIdx.x - BORDER_BLOCKS;
+        int top = RADIUS + (block / strips * WARPS + warp) * STACK_ROWS;
+        if (block < 0)
+            fill_edge(in, out, width, height, (size_t)blockIdx.x * BLOCK + thread, (size_t)BORDER_BLOCKS * BLOCK);
+        else if (nx >= 2 * MARGIN && top < height - RADIUS - 1)
+            stack_ragged(in, out, nx, height, (block % strips * writers + lane - SIDE - 1) * SPAN, top,
+                         lane >= SIDE && lane < SIDE + writers);
+        return;
+    }
+    const int writers = WARP - 2 * SIDE;
+    int first = (int)blockIdx.x * writers - SIDE;
+    int groups = nx / SPAN + SIDE;  // in a row, and apart from the next
+    int column = first % groups;
     int top = (first / groups * WARPS + warp) * STACK_ROWS;
 
-    if (first >= 0 && column > 0 && (column + WARP + SIDE) * SPAN < nx && top >= RADIUS && top + STACK_ROWS + RADIUS <= height) {
+    if (column > 0 && (column + WARP + SIDE) * SPAN < nx && top >= RADIUS && top + STACK_ROWS + RADIUS <= height) {
         stack<false>(in, out, width, height, (column + lane) * SPAN, top, true, lane >= SIDE && lane < WARP - SIDE);
     } else {
         int at = max(0, first + lane);

@@ -174,8 +174,15 @@ def paired(g: Geometry) -> dict[str, str]:
 
 def over_stacks(g: Geometry) -> Dim:
     """Return the grid of blocks whose warps lie below each other, all of which lie one after the other."""
-    groups = elements(g.problem) // g.size["rows"] // g["SPAN"] + g["SIDE"]
-    return (cdiv(groups * cdiv(g.size["rows"], g["WARPS"] * g["STACK_ROWS"]), WARP - 2 * g["SIDE"]), 1, 1)
+    columns, stacks = elements(g.problem) // g.size["rows"], cdiv(g.size["rows"], g["WARPS"] * g["STACK_ROWS"])
+    if ragged(g):
+        return (g["BORDER_BLOCKS"] + cdiv(columns // g["SPAN"] + 2, writers(g)) * stacks, 1, 1)
+    return (cdiv((columns // g["SPAN"] + g["SIDE"]) * stacks, writers(g)), 1, 1)
+
+
+def stacked(g: Geometry) -> dict[str, str]:
+    """Return 16 bytes a lane, and the blocks that fill in the edge of ragged rows."""
+    return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, g["REACH"] + 16 // g.itemsize, MOST_BORDER_BLOCKS_OF_PAIRS)}
 
 
 def over_bands(g: Geometry) -> Dim:
@@ -379,8 +386,9 @@ OPERATION = Operation(
             "blur_stacked",
             (256, 1),
             over_stacks,
-            constants={"STACK_ROWS": number(1, 64), "STACK_THREADS": number(1, 2048), "BYTES": number(4, 16, has_writers, power=True)},
-            defines=lambda g: {"BYTES": "16"},
+            constants={"STACK_ROWS": number(1, 64), "STACK_THREADS": number(1, 2048), "BORDER_BLOCKS": number(1, 1 << 16)},
+            refuses=slides_in_strips,
+            defines=stacked,
         ),
         Kernel(
             "bands",
