@@ -778,6 +778,9 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
 #ifndef STACK_ROWS
 #define STACK_ROWS 4     // that a warp writes in a strip
 #endif
+#ifndef STACK_RAGGED
+#define STACK_RAGGED 1  // 0 where no row is ragged: fewer registers
+#endif
 #ifndef STACK_THREADS
 #define STACK_THREADS 768  // of an SM, for which registers are to suffice
 #endif
@@ -1040,7 +1043,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, (STACK_THREADS + BLOCK - 1) 
     int lane = thread % WARP;
     int nx = width * CHANNELS;
 
-    if (nx % SPAN) {
+    if (STACK_RAGGED && nx % SPAN) {
         const int writers = WARP - 2 * SIDE - 2;
         int strips = (nx / SPAN + 2 + writers - 1) / writers;
         int block = blockIdx.x - BORDER_BLOCKS;
