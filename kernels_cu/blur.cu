@@ -510,11 +510,8 @@ __device__ __forceinline__ Strip strip_of(int thread, int nx, int height, int ro
     return {x, begin, end, ragged != 0, lane >= 0 && lane < writers};
 }
 
-// Gives each warp a strip, whose lanes read a row once, BYTES each, and get their neighbours' columns by shuffles.
-// Shuffles also move ragged rows into place between aligned reads and writes, four bytes are added with one
-// instruction, and the next rows are under way meanwhile. What remains: warps side by side drift apart, so that the
-// memory serves many rows at once, and the longer a strip, the more of them: a long one is no gain.
-extern "C" __global__ void blur_strip(const T *__restrict__ in, T *__restrict__ out, int width, int height)
+// Does what blur_strip does, whose blocks these are.
+__device__ __forceinline__ void blur_by_strips(const T *in, T *out, int width, int height)
 {
     int thread = threadIdx.y * BDIMX + threadIdx.x;
     int nx = width * CHANNELS;
@@ -530,6 +527,15 @@ extern "C" __global__ void blur_strip(const T *__restrict__ in, T *__restrict__ 
                 slide_warp<false>(in, out, nx, strip);
         }
     }
+}
+
+// Gives each warp a strip, whose lanes read a row once, BYTES each, and get their neighbours' columns by shuffles.
+// Shuffles also move ragged rows into place between aligned reads and writes, four bytes are added with one
+// instruction, and the next rows are under way meanwhile. What remains: warps side by side drift apart, so that the
+// memory serves many rows at once, and the longer a strip, the more of them: a long one is no gain.
+extern "C" __global__ void blur_strip(const T *__restrict__ in, T *__restrict__ out, int width, int height)
+{
+    blur_by_strips(in, out, width, height);
 }
 
 // The next rung is for bytes alone. It adds the other way round, down the columns first, so that a register can hold the
@@ -630,16 +636,18 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
         unsigned near = c & 1 ? odds[w] : evens[w];
         return c & 2 ? __byte_perm(near, c & 1 ? odds[w + 1] : evens[w + 1], 0x5432) : near;
     };
+    const unsigned one = gridDim.z;
     unsigned sums[WORDS][2];
 #pragma unroll
     for (int w = 0; w < WORDS; w++) {
         unsigned means[2];  // of the word's columns 0 and 2, and of 1 and 3
-        // Side by side, but for the first neighbour of the one and the last of the other they add up the same.
+        // Side by side, they add up the same but for the first neighbour of the one and the last of the other; half of it
+        // as products with a one that the compiler cannot know, since another unit than the integer one does these.
         const int shared = CHANNELS == 1 && K > 3 ? K - 1 : 0;
         unsigned both = AT_EDGE ? 0 : K * K / 2 * 0x10001;
 #pragma unroll
         for (int n = 0; n < shared; n++)
-            both += pair(4 * w + 1 - REACH + n);
+            both = n % 2 ? pair(4 * w + 1 - REACH + n) * one + both : both + pair(4 * w + 1 - REACH + n);
 #pragma unroll
         for (int b = 0; b < 2; b++) {
             int c = 4 * w + b;
@@ -766,316 +774,10 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
 }
 
 
-// The next rung requests all rows of a strip at once, and gives the warps of a block strips below each other:
-//
-//     warp 0   | rows 0 to 3 |     reads rows -3 to 6
-//     warp 1   | rows 4 to 7 |     reads rows  1 to 10, of which warps 0 and 2 ask for most at the same time:
-//     warp 2   | rows 8 to 11|     they come from memory and from the L2 cache once, and from the SM's own cache then
-//
-// So strips can be short without more traffic, no row waits for the one before it, and warps end soon after they begin,
-// in the order in which the picture lies in memory. Strips side by side are counted through the picture, SIDE groups
-// apart, which are outside: a warp may hold the end of one row of blocks and the beginning of the next.
-#ifndef STACK_ROWS
-#define STACK_ROWS 4     // that a warp writes in a strip
-#endif
-#ifndef STACK_RAGGED
-#define STACK_RAGGED 1  // 0 where no row is ragged: fewer registers
-#endif
-#ifndef STACK_THREADS
-#define STACK_THREADS 768  // of an SM, for which registers are to suffice
-#endif
-#define STACK_HELD (STACK_ROWS + 2 * RADIUS)
-
-// Returns the means of a row of a lane's columns, the float sums of K rows of which are given.
-template <bool AT_EDGE>
-__device__ __forceinline__ Words row_means(const float down[SPAN], Edge edge)
-{
-    float near[NEAR + SPAN + NEAR];
-    Words result;
-
-#pragma unroll
-    for (int c = 0; c < SPAN; c++)
-        near[NEAR + c] = down[c];
-#pragma unroll
-    for (int w = 0; w < NEAR; w++) {
-        near[NEAR - 1 - w] = __shfl_up_sync(ALL_LANES, down[SPAN - 1 - w % SPAN], w / SPAN + 1);
-        near[NEAR + SPAN + w] = __shfl_down_sync(ALL_LANES, down[w % SPAN], w / SPAN + 1);
-    }
-#pragma unroll
-    for (int c = 0; c < SPAN; c++) {
-        float sum = near[NEAR + c - REACH];
-#pragma unroll
-        for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
-            sum += near[NEAR + c + dx];
-        float by = 1.0f / (K * K);
-        if (AT_EDGE && edge.words >> c & 1)
-            by = __frcp_rn(edge.down * inside((edge.x + c) / CHANNELS, edge.width));
-        result.at[c] = __float_as_uint(sum * by);
-    }
-    return result;
-}
-
-#ifndef XH
-#define XH 1
-#endif
-#if __CUDA_ARCH__ >= 800 && XH && REACH <= 4 && RADIUS > 1
-#define HALVES 1
-#else
-#define HALVES 0
-#endif
-
-// Returns two numbers of half precision, 1 where columns `first` and `first + 2` of a word are neighbours of a column.
-__device__ constexpr unsigned ones_of_half(int word, int column, int first)
-{
-    unsigned bytes = ones(word, column) >> 8 * first;
-    return (bytes & 1) * 0x3C00 | (bytes >> 16 & 1) * 0x3C000000;
-}
-
-// sums += a x b
-__device__ __forceinline__ void add_halves(float sums[4], const unsigned a[4], unsigned long long b)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"((unsigned)b), "r"((unsigned)(b >> 32)));
-}
-
-// Returns what makes the second byte of sum * 2^-24 the mean over so many: the sum's factor, and what is added.
-__device__ __forceinline__ float2 half_factors(unsigned count)
-{
-    float by;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(by) : "f"((float)count));
-    return {by * (1 << 24), count % 2 ? 32768.5f : 32768.5f + by / 2};
-}
-
-__device__ __forceinline__ unsigned four_means(const float sums[4], const float2 by[4])
-{
-    unsigned bits[4];
-#pragma unroll
-    for (int c = 0; c < 4; c++)
-        bits[c] = __float_as_uint(fmaf(sums[c], by[c].x, by[c].y));
-    return __byte_perm(__byte_perm(bits[0], bits[1], 0x0051), __byte_perm(bits[2], bits[3], 0x0051), 0x5410);
-}
-
-struct HalfBand { unsigned long long at[3][2]; };
-
-__device__ __forceinline__ HalfBand half_band(int lane)
-{
-    HalfBand band;
-#pragma unroll
-    for (int d = 0; d < 3; d++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            unsigned b[2];
-#pragma unroll
-            for (int f = 0; f < 2; f++) {
-                b[f] = lane / 4 % 2 ? ones_of_half(d - 1, 2 * half + 1, f) : ones_of_half(d - 1, 2 * half, f);
-                b[f] = lane % 4 == lane / 8 ? b[f] : 0;
-            }
-            band.at[d][half] = (unsigned long long)b[1] << 32 | b[0];
-            asm volatile("" : "+l"(band.at[d][half]));
-        }
-    return band;
-}
-
-template <bool AT_EDGE>
-__device__ __forceinline__ Words half_means(const unsigned whole[WORDS], const unsigned odd[WORDS], const HalfBand &band, Edge edge)
-{
-    Words result;
-    unsigned quads[4][4];  // of words w - 1 and w + 1: evens, then odds
-    const unsigned one = gridDim.z, again = gridDim.y;
-
-#pragma unroll
-    for (int w = 0; w < 4; w++) {  // word w is the first of quad w + 1 and the second of quad w - 1
-        unsigned even = whole[w % WORDS] - odd[w % WORDS] * 256;
-        if (w < 3) {
-            quads[w + 1][0] = even;
-            quads[w + 1][2] = odd[w % WORDS] * one;
-        }
-        if (w > 0) {
-            quads[w - 1][1] = w < 3 ? even * again : even;
-            quads[w - 1][3] = odd[w % WORDS] * again;
-        }
-    }
-    quads[0][2] = __shfl_up_sync(ALL_LANES, odd[3 % WORDS], 1);
-    quads[0][0] = REACH > 1 ? __shfl_up_sync(ALL_LANES, quads[2][1], 1) : 0;
-    quads[3][1] = __shfl_down_sync(ALL_LANES, quads[1][0], 1);
-    quads[3][3] = REACH > 1 ? __shfl_down_sync(ALL_LANES, odd[0], 1) : 0;
-
-    const float2 whole_count = {(1 << 24) * (1.0f / (K * K)), 32768.5f};
-    const float2 by[4] = {whole_count, whole_count, whole_count, whole_count};
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        float sums[2][4] = {};
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-#pragma unroll
-            for (int d = -1; d <= 1; d++)
-                if (ones(d, 2 * half) || ones(d, 2 * half + 1))
-                    add_halves(sums[half], quads[1 + j + d], band.at[d + 1][half]);
-#pragma unroll
-        for (int s = 0; s < 2; s++) {
-            const int w = j + 2 * s;
-            float four[4] = {sums[0][2 * s], sums[0][2 * s + 1], sums[1][2 * s], sums[1][2 * s + 1]};
-            unsigned word = four_means(four, by);
-            if (AT_EDGE && edge.words >> w & 1) {
-                float2 at_edge[4];
-#pragma unroll
-                for (int c = 0; c < 4; c++)
-                    at_edge[c] = half_factors(edge.down * inside((edge.x + 4 * w + c) / CHANNELS, edge.width));
-                word = four_means(four, at_edge);
-            }
-            result.at[w % WORDS] = word;
-        }
-    }
-    return result;
-}
-
-// Calls write(o, means) for each row o of a strip.
-template <bool AT_EDGE, typename Write>
-__device__ __forceinline__ void stack_means(float, const Words rows[STACK_HELD], Edge edge, int top, int height, Write write)
-{
-#pragma unroll
-    for (int o = 0; o < STACK_ROWS; o++) {
-        float down[SPAN];
-#pragma unroll
-        for (int c = 0; c < SPAN; c++) {
-            down[c] = __uint_as_float(rows[o].at[c]);
-#pragma unroll
-            for (int k = 1; k < K; k++)
-                down[c] += __uint_as_float(rows[o + k].at[c]);
-        }
-        edge.down = inside(top + o, height);
-        write(o, row_means<AT_EDGE>(down, edge));
-    }
-}
-
-// The same for bytes.
-template <bool AT_EDGE, typename Write>
-__device__ __forceinline__ void stack_means(unsigned, const Words rows[STACK_HELD], Edge edge, int top, int height, Write write)
-{
-    unsigned whole[WORDS] = {}, odd[WORDS] = {};
-#if HALVES
-    const HalfBand band = AT_EDGE ? HalfBand() : half_band(threadIdx.x % WARP);
-#endif
-
-#pragma unroll
-    for (int r = 0; r < STACK_HELD; r++) {
-#pragma unroll
-        for (int w = 0; w < WORDS; w++) {
-            unsigned old = r >= K ? rows[r >= K ? r - K : 0].at[w] : 0;
-            whole[w] += rows[r].at[w] - old;
-            odd[w] += __byte_perm(rows[r].at[w], 0, 0x4341) - __byte_perm(old, 0, 0x4341);
-        }
-        if (r < K - 1)
-            continue;
-        edge.down = inside(top + r - (K - 1), height);
-#if HALVES
-        write(r - (K - 1), AT_EDGE ? pair_means<true>(whole, odd, edge) : half_means<false>(whole, odd, band, edge));
-#else
-        write(r - (K - 1), pair_means<AT_EDGE>(whole, odd, edge));
-#endif
-    }
-}
-
-template <bool AT_EDGE>
-__device__ __forceinline__ void stack(const T *in, T *out, int width, int height, int x, int top, bool holds, bool writes)
-{
-    const size_t nx = width * CHANNELS;
-    Words rows[STACK_HELD];
-    Edge edge = {0, x, width, K};
-
-    in += (long long)(top - RADIUS) * (long long)nx + x;
-    out += (long long)top * (long long)nx + x;
-#pragma unroll
-    for (int r = 0; r < STACK_HELD; r++) {
-        if (AT_EDGE)
-            rows[r] = {};
-        if (!AT_EDGE || (holds && (unsigned)(top - RADIUS + r) < (unsigned)height))
-            rows[r] = *(const Words *)in;
-        in += nx;
-    }
-    if (AT_EDGE)
-#pragma unroll
-        for (int w = 0; w < WORDS; w++)
-            if (top < RADIUS || top + STACK_ROWS + RADIUS > height || x + w * SPAN / WORDS < REACH ||
-                x + (w + 1) * SPAN / WORDS + REACH > (int)nx)
-                edge.words |= 1 << w;
-    stack_means<AT_EDGE>(S(), rows, edge, top, height, [&](int o, Words means) {
-        if (writes && (!AT_EDGE || top + o < height))
-            *(Words *)out = means;
-        out += nx;
-    });
-}
-
-// The same where rows start anywhere: aligned groups are shifted into place and back, as in strip, and the edge has blocks
-// of its own.
-__device__ __forceinline__ Words moved(Words words, unsigned by)
-{
-    return sizeof(T) == 1 ? shifted_together(words, by) : shifted(words, by);
-}
-
-__device__ __forceinline__ void stack_ragged(const T *in, T *out, int nx, int height, int x, int top, bool writes)
-{
-    const int end = min(top + STACK_ROWS, height - RADIUS - 1), last = end + RADIUS - 1;
-    const int from = min(max(x, 0), (nx - 1) / SPAN * SPAN + SPAN);  // lanes beyond the row read in it, too
-    Words rows[STACK_HELD];
-
-#pragma unroll
-    for (int r = 0; r < STACK_HELD; r++)
-        rows[r] = *(const Words *)(in + ((size_t)min(top - RADIUS + r, last) * nx + from) / SPAN * SPAN);
-#pragma unroll
-    for (int r = 0; r < STACK_HELD; r++)
-        rows[r] = moved(rows[r], (unsigned)min(top - RADIUS + r, last) * nx % SPAN);
-    stack_means<false>(S(), rows, {}, top, height, [&](int o, Words means) {
-        unsigned by = -((unsigned)(top + o) * nx) % SPAN;  // to the next multiple of SPAN
-        int start = x + by;
-        Words words = moved(means, by);
-        if (writes && top + o < end && start >= REACH && start + SPAN <= nx - REACH)
-            *(Words *)(out + (size_t)(top + o) * nx + start) = words;
-    });
-}
-
-extern "C" __global__ void __launch_bounds__(BLOCK, (STACK_THREADS + BLOCK - 1) / BLOCK)
-    blur_stacked(const T *__restrict__ in, T *__restrict__ out, int width, int height)
-{
-    int thread = threadIdx.y * BDIMX + threadIdx.x;
-    int warp = __shfl_sync(ALL_LANES, thread / WARP, 0);
-    int lane = thread % WARP;
-    int nx = width * CHANNELS;
-
-    if (STACK_RAGGED && nx % SPAN) {
-        const int writers = WARP - 2 * SIDE - 2;
-        int strips = (nx / SPAN + 2 + writers - 1) / writers;
-        int block = blockIdx.x - BORDER_BLOCKS;
-        int top = RADIUS + (block / strips * WARPS + warp) * STACK_ROWS;
-        if (block < 0)
-            fill_edge(in, out, width, height, (size_t)blockIdx.x * BLOCK + thread, (size_t)BORDER_BLOCKS * BLOCK);
-        else if (nx >= 2 * MARGIN && top < height - RADIUS - 1)
-            stack_ragged(in, out, nx, height, (block % strips * writers + lane - SIDE - 1) * SPAN, top,
-                         lane >= SIDE && lane < SIDE + writers);
-        return;
-    }
-    const int writers = WARP - 2 * SIDE;
-    int first = (int)blockIdx.x * writers - SIDE;
-    int groups = nx / SPAN + SIDE;  // in a row, and apart from the next
-    int column = first % groups;
-    int top = (first / groups * WARPS + warp) * STACK_ROWS;
-
-    if (column > 0 && (column + WARP + SIDE) * SPAN < nx && top >= RADIUS && top + STACK_ROWS + RADIUS <= height) {
-        stack<false>(in, out, width, height, (column + lane) * SPAN, top, true, lane >= SIDE && lane < WARP - SIDE);
-    } else {
-        int at = max(0, first + lane);
-        int x = at % groups * SPAN;
-        bool holds = x < nx && first + lane >= 0;
-        top = (at / groups * WARPS + warp) * STACK_ROWS;
-        stack<true>(in, out, width, height, x, top, holds, holds && lane >= SIDE && lane < WARP - SIDE);
-    }
-}
-
 #define MOST_REACH 4
 
 #if REACH <= MOST_REACH
-// The last rung, for bytes again, has the tensor cores add. The sums along a row are the row times a matrix with ones
+// The next rung, for bytes again, has the tensor cores add. The sums along a row are the row times a matrix with ones
 // in a band. For a radius of 1 and six columns:
 //
 //                          | 1 1 . . . . |
@@ -1364,4 +1066,204 @@ extern "C" __global__ void __launch_bounds__(BLOCK, (BAND_THREADS + BLOCK - 1) /
 #endif
 }
 #endif
+
+// The last rung requests all rows of a strip at once, and gives the warps of a block strips below each other. For a radius
+// of 3:
+//
+//     warp 0   | rows 0 to 3  |     reads rows -3 to 6
+//     warp 1   | rows 4 to 7  |     reads rows  1 to 10, for most of which warps 0 and 2 ask at the same time: they come
+//     warp 2   | rows 8 to 11 |     from the L2 cache once, and then from that of the SM
+//
+// So strips can be short with little more traffic, no row waits for the one before it, and warps begin and end in the
+// order in which the picture lies in memory. Strips that lie side by side are counted through the whole picture, with
+// SIDE groups of zeros after each row of blocks: a warp may have the end of one such row and the beginning of the next.
+// A warp that has none of the edge tests nothing.
+#ifndef STACK_ROWS  // that a warp writes in a strip; the host has 5 for ragged rows
+#define STACK_ROWS (RADIUS > 1 ? 4 : sizeof(T) == 1 ? 3 : 2)
+#endif
+#ifndef STACK_THREADS  // of an SM, for which registers are to suffice
+#define STACK_THREADS (RADIUS > 3 ? 512 : 768)
+#endif
+#ifndef STACK_RAGGED
+#define STACK_RAGGED 1  // the host has 0 where no row is ragged, which takes fewer registers
+#endif
+#define STACK_HELD (STACK_ROWS + 2 * RADIUS)
+
+// Returns the means of a row of a lane's columns, the float sums of K rows of which are given.
+template <bool AT_EDGE>
+__device__ __forceinline__ Words row_means(const float down[SPAN], Edge edge)
+{
+    float near[NEAR + SPAN + NEAR];
+    Words result;
+
+#pragma unroll
+    for (int c = 0; c < SPAN; c++)
+        near[NEAR + c] = down[c];
+#pragma unroll
+    for (int w = 0; w < NEAR; w++) {
+        near[NEAR - 1 - w] = __shfl_up_sync(ALL_LANES, down[SPAN - 1 - w % SPAN], w / SPAN + 1);
+        near[NEAR + SPAN + w] = __shfl_down_sync(ALL_LANES, down[w % SPAN], w / SPAN + 1);
+    }
+#pragma unroll
+    for (int c = 0; c < SPAN; c++) {
+        float sum = near[NEAR + c - REACH];
+#pragma unroll
+        for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
+            sum += near[NEAR + c + dx];
+        float by = 1.0f / (K * K);
+        if (AT_EDGE && edge.words >> c & 1)
+            by = __frcp_rn(edge.down * inside((edge.x + c) / CHANNELS, edge.width));
+        result.at[c] = __float_as_uint(sum * by);
+    }
+    return result;
+}
+
+// Calls write(means) for row `top` and those below it, of which `rows` has all K that each needs.
+template <bool AT_EDGE, typename Write>
+__device__ __forceinline__ void write_means(float, const Words rows[STACK_HELD], Edge edge, int top, int height,
+                                            Write write)
+{
+#pragma unroll
+    for (int o = 0; o < STACK_ROWS; o++) {
+        float down[SPAN];
+#pragma unroll
+        for (int c = 0; c < SPAN; c++) {
+            down[c] = __uint_as_float(rows[o].at[c]);
+#pragma unroll
+            for (int k = 1; k < K; k++)
+                down[c] += __uint_as_float(rows[o + k].at[c]);
+        }
+        edge.down = inside(top + o, height);
+        write(row_means<AT_EDGE>(down, edge));
+    }
+}
+
+// The same for bytes, with the sums of two columns in a register.
+template <bool AT_EDGE, typename Write>
+__device__ __forceinline__ void write_means(unsigned, const Words rows[STACK_HELD], Edge edge, int top, int height,
+                                            Write write)
+{
+    unsigned whole[WORDS] = {}, odd[WORDS] = {};
+
+#pragma unroll
+    for (int r = 0; r < STACK_HELD; r++) {
+#pragma unroll
+        for (int w = 0; w < WORDS; w++) {
+            unsigned old = r >= K ? rows[r >= K ? r - K : 0].at[w] : 0;
+            whole[w] += rows[r].at[w] - old;
+            odd[w] += __byte_perm(rows[r].at[w], 0, 0x4341) - __byte_perm(old, 0, 0x4341);
+        }
+        if (r < K - 1)
+            continue;
+        edge.down = inside(top + r - (K - 1), height);
+        write(pair_means<AT_EDGE>(whole, odd, edge));
+    }
+}
+
+// Reads and writes a strip of a warp, from row `top` on; the lane's columns begin with x. `holds`: they are inside.
+template <bool AT_EDGE>
+__device__ __forceinline__ void stack(const T *in, T *out, int width, int height, int x, int top, bool holds,
+                                      bool writes)
+{
+    const long long nx = width * CHANNELS;
+    Words rows[STACK_HELD];
+    Edge edge = {0, x, width, K};
+
+    in += (top - RADIUS) * nx + x;
+    out += top * nx + x;
+#pragma unroll
+    for (int r = 0; r < STACK_HELD; r++) {
+        if (AT_EDGE)
+            rows[r] = {};
+        if (!AT_EDGE || (holds && (unsigned)(top - RADIUS + r) < (unsigned)height))
+            rows[r] = *(const Words *)in;
+        in += nx;
+    }
+    if (AT_EDGE)
+#pragma unroll
+        for (int w = 0; w < WORDS; w++)
+            if (top < RADIUS || top + STACK_ROWS + RADIUS > height || x + w * SPAN / WORDS < REACH ||
+                x + (w + 1) * SPAN / WORDS + REACH > nx)
+                edge.words |= 1 << w;
+    int y = top;
+    write_means<AT_EDGE>(S(), rows, edge, top, height, [&](Words means) {
+        if (writes && (!AT_EDGE || y < height))
+            *(Words *)out = means;
+        out += nx;
+        y++;
+    });
+}
+
+// The same for bytes whose rows start anywhere, but for the edge. `writes`: the lane is none that only lends.
+__device__ __forceinline__ void stack_ragged(const T *in, T *out, int nx, int height, int x, int top, bool writes)
+{
+    const int end = min(top + STACK_ROWS, height - RADIUS - 1), last = end + RADIUS - 1;
+    const int from = min(max(x, 0), (nx - 1) / SPAN * SPAN + SPAN);  // lanes beyond the row read in it, too
+    Words rows[STACK_HELD];
+
+#pragma unroll
+    for (int r = 0; r < STACK_HELD; r++)
+        rows[r] = *(const Words *)(in + ((size_t)min(top - RADIUS + r, last) * nx + from) / SPAN * SPAN);
+#pragma unroll
+    for (int r = 0; r < STACK_HELD; r++)
+        rows[r] = shifted_together(rows[r], (unsigned)min(top - RADIUS + r, last) * nx % SPAN);
+    int y = top;
+    write_means<false>(S(), rows, {}, top, height, [&](Words means) {
+        unsigned by = -((unsigned)y * nx) % SPAN;  // to the next multiple of SPAN
+        int start = x + by;
+        Words words = shifted_together(means, by);
+        if (writes && y < end && start >= REACH && start + SPAN <= nx - REACH)
+            *(Words *)(out + (size_t)y * nx + start) = words;
+        y++;
+    });
+}
+
+// Requests all rows of a short strip at once, which warps of a block share by the SM's cache.
+// A copy that reads and writes in this way has 0.95 of a copy's speed, and so have these rungs where there is little to
+// add: floats, and bytes with a radius of 1. What remains, for bytes with a larger radius: additions, which take the
+// integer unit as long as the memory. Ragged rows of floats go as in strip.
+extern "C" __global__ void __launch_bounds__(BLOCK, (STACK_THREADS + BLOCK - 1) / BLOCK)
+    blur_stacked(const T *__restrict__ in, T *__restrict__ out, int width, int height)
+{
+    int thread = threadIdx.y * BDIMX + threadIdx.x;
+    int nx = width * CHANNELS;
+
+    if (STACK_RAGGED && sizeof(T) > 1 && nx % SPAN) {
+        blur_by_strips(in, out, width, height);
+        return;
+    }
+    if (STACK_RAGGED && nx % SPAN && blockIdx.x < BORDER_BLOCKS) {
+        fill_edge(in, out, width, height, (size_t)blockIdx.x * BLOCK + thread, (size_t)BORDER_BLOCKS * BLOCK);
+        return;
+    }
+    if (BLOCK % WARP && thread / WARP >= WARPS)
+        return;
+    int warp = __shfl_sync(ALL_LANES, thread / WARP, 0);
+    int lane = thread % WARP;
+    if (STACK_RAGGED && sizeof(T) == 1 && nx % SPAN) {
+        const int writers = WARP - 2 * SIDE - 2;
+        int strips = (nx / SPAN + 2 + writers - 1) / writers;
+        int block = blockIdx.x - BORDER_BLOCKS;
+        int x = (block % strips * writers + lane - SIDE - 1) * SPAN;
+        int top = RADIUS + (block / strips * WARPS + warp) * STACK_ROWS;
+        if (nx >= 2 * MARGIN && top < height - RADIUS - 1)
+            stack_ragged(in, out, nx, height, x, top, lane >= SIDE && lane < SIDE + writers);
+        return;
+    }
+    const int groups = nx / SPAN + SIDE;  // in a row, those of zeros among them
+    int first = (int)blockIdx.x * (WARP - 2 * SIDE) - SIDE;
+    int column = first % groups;
+    int top = (first / groups * WARPS + warp) * STACK_ROWS;
+    bool writes = lane >= SIDE && lane < WARP - SIDE;
+
+    if (column > 0 && (column + WARP + SIDE) * SPAN < nx && top >= RADIUS && top + STACK_ROWS + RADIUS <= height) {
+        stack<false>(in, out, width, height, (column + lane) * SPAN, top, true, writes);
+        return;
+    }
+    int at = max(0, first + lane);
+    int x = at % groups * SPAN;
+    bool holds = x < nx && first + lane >= 0;
+    top = (at / groups * WARPS + warp) * STACK_ROWS;
+    stack<true>(in, out, width, height, x, top, holds, holds && writes);
+}
 #endif
