@@ -132,6 +132,10 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"dtype": "uint8", "size": (20, 1024), "block": (48, 1), "only": ("pairs",)},
         {"dtype": "uint8", "options": {"radius": 2}, "only": ("pairs",)},
         {"dtype": "uint8", "size": (20, 1040), "options": {"radius": 3}, "only": ("bands",)},
+        # Warps inside, and such as have the end of one row of blocks and the beginning of the next.
+        {"dtype": "uint8", "size": (40, 1040), "options": {"radius": 2}, "only": ("stacked",)},
+        {"size": (40, 400), "options": {"radius": 2}, "only": ("stacked",)},
+        {"dtype": "uint8", "size": (67, 515), "only": ("stacked",)},
     ),
     # Small blocks leave many candidates. Where N + 1 is a multiple of 32 the matrix has no room to spare; 64 rows end
     # where a turn of `fused` does; a uniform matrix lets no row stand out; 150 columns are two blocks of `blocked`.

@@ -168,6 +168,10 @@ def test_declared_work(name: str, size: tuple[int, ...], options: dict[str, Any]
         ("blur", "pairs", {"size": (16384, 16384), "dtype": "uint8"}, (66 + 14342, 1, 1)),
         ("blur", "bands", {"size": (62, 4800), "dtype": "uint8"}, (9, 1, 1)),
         ("blur", "bands", {"size": (15999, 16001), "dtype": "uint8"}, (66 + 14400, 1, 1)),
+        ("blur", "stacked", {"size": (62, 4800), "dtype": "uint8"}, (61, 1, 1)),
+        ("blur", "stacked", {"size": (62, 4801), "dtype": "uint8"}, (113 + 44, 1, 1)),
+        ("blur", "stacked", {"size": (62, 480)}, (33, 1, 1)),
+        ("blur", "stacked", {"size": (62, 121)}, (3 + 5, 1, 1)),
     ],
 )
 def test_grid(name: str, kernel: str, request_: dict[str, Any], grid: tuple[int, int, int]) -> None:
@@ -215,6 +219,7 @@ def test_the_ladder_goes_on_without_a_refused_rung() -> None:
         "strip",
         "pairs",
         "bands",
+        "stacked",
     ]
 
 
@@ -353,7 +358,7 @@ def test_blur_options(request_: dict[str, Any], sizes: list[tuple[int, int]]) ->
 )
 def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> None:
     """Pictures of several strips are right, with aligned rows and with ragged ones."""
-    rungs = ("strip", "pairs") if request_.get("dtype") == "uint8" else ("strip",)
+    rungs = ("strip", "stacked", *(("pairs",) if request_.get("dtype") == "uint8" else ()))
     assert [fault for rung in rungs for size in sizes for fault in simulated("blur", rung, size=size, **request_)] == []
 
 
@@ -374,6 +379,28 @@ def test_blur_bands(size: tuple[int, int], options: dict[str, Any]) -> None:
     assert simulated("blur", "bands", size=size, dtype="uint8", options=options) == []
 
 
+@pytest.mark.blur
+@needs_compiler
+@pytest.mark.parametrize(
+    ("size", "request_"),
+    [
+        ((40, 1040), {"dtype": "uint8"}),  # warps inside, at either end of a row, and at two ends
+        ((70, 1200), {"options": {"radius": 3}}),
+        ((40, 515), {"dtype": "uint8", "options": {"radius": 2}}),
+        ((1, 16), {"dtype": "uint8"}),
+        ((3, 4), {}),
+        slow((90, 400), {"options": {"radius": 7, "channels": 4}, "block": (45, 1)}),
+        slow((90, 407), {"dtype": "uint8", "options": {"radius": 5, "channels": 2}, "block": (33, 3)}),
+        slow((33, 640), {"dtype": "uint8", "options": {"radius": 0}}),
+        slow((33, 640), {"defines": {"STACK_ROWS": "7"}, "block": (1024, 1)}),
+    ],
+    ids=str,
+)
+def test_blur_stacked(size: tuple[int, int], request_: dict[str, Any]) -> None:
+    """Strips below each other meet, and so do the ends of one row of blocks and the beginnings of the next."""
+    assert simulated("blur", "stacked", size=size, **request_) == []
+
+
 @needs_compiler
 @pytest.mark.parametrize(
     ("name", "rungs", "options"),
@@ -381,6 +408,9 @@ def test_blur_bands(size: tuple[int, int], options: dict[str, Any]) -> None:
         ("grayscale", (), {}),
         slow("blur", (), {}),
         ("blur", ("pairs",), {"radius": 3}),
+        ("blur", ("stacked",), {"radius": 2}),
+        slow("blur", ("stacked",), {"radius": 3, "channels": 3}),
+        slow("blur", ("stacked",), {"radius": 7}),
         ("blur", ("bands",), {"radius": 3}),
         slow("blur", ("bands",), {"radius": 1, "channels": 3}),
         slow("blur", ("strip", "pairs"), {"radius": 6}),

@@ -134,7 +134,12 @@ def writers(g: Geometry) -> int:
 
 def ragged(g: Geometry) -> int:
     """Return 1 where rows are no whole number of a lane's columns."""
-    return 1 if elements(g.problem) // g.size["rows"] % g["SPAN"] else 0
+    return ragged_by(g, g["SPAN"])
+
+
+def ragged_by(g: Geometry, span: int) -> int:
+    """Return 1 where rows are no whole number of so many columns."""
+    return 1 if elements(g.problem) // g.size["rows"] % span else 0
 
 
 def over_strips(rows: str) -> Callable[[Geometry], Dim]:
@@ -170,6 +175,26 @@ def paired(g: Geometry) -> dict[str, str]:
     large = elements(g.problem) >= LARGE and radius(g.problem) <= 1
     most = MOST_BORDER_BLOCKS_OF_PAIRS // 2 if large else MOST_BORDER_BLOCKS_OF_PAIRS
     return {"BYTES": "16", "BORDER_BLOCKS": edge_blocks(g, g["REACH"] + 16, most), **ahead}
+
+
+def stacked(g: Geometry) -> dict[str, str]:
+    """Return 16 bytes a lane, whether rows are ragged, and for bytes that are longer strips and blocks for the edge."""
+    if not ragged_by(g, 16 // g.itemsize):
+        return {"BYTES": "16", "STACK_RAGGED": "0"}
+    return with_edge(g) if g.itemsize > 1 else {**paired(g), "STACK_ROWS": "5"}
+
+
+def over_stacks(g: Geometry) -> Dim:
+    """Return the grid of blocks whose warps lie below each other; those of aligned rows lie one after the other."""
+    if ragged(g) and g.itemsize > 1:
+        return over_strips("STRIP_ROWS")(g)
+    groups, stacks = (
+        elements(g.problem) // g.size["rows"] // g["SPAN"],
+        cdiv(g.size["rows"], g["WARPS"] * g["STACK_ROWS"]),
+    )
+    if ragged(g):
+        return (g["BORDER_BLOCKS"] + cdiv(groups + 2, writers(g)) * stacks, 1, 1)
+    return (cdiv((groups + g["SIDE"]) * stacks, writers(g)), 1, 1)
 
 
 def over_bands(g: Geometry) -> Dim:
@@ -379,6 +404,19 @@ OPERATION = Operation(
             launches=bands,
             dtypes=("uint8",),
             architecture="sm_80",
+        ),
+        Kernel(
+            "stacked",
+            "blur_stacked",
+            (128, 1),
+            over_stacks,
+            constants={
+                "STACK_ROWS": number(1, 64),
+                "STACK_THREADS": number(32, 2048),
+                "BORDER_BLOCKS": number(1, 1 << 16),
+            },
+            refuses=slides_in_strips,
+            defines=stacked,
         ),
     ),
     buffers=buffers,
