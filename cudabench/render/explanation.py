@@ -156,7 +156,7 @@ def accesses(out: Console, rows: Sequence[Access], notes: Sequence[str] = ()) ->
     from rich.text import Text
 
     if not rows:
-        out.print("No memory is accessed.")
+        out.print("No memory is accessed, but for what goes through textures and surfaces, which is not counted.")
         return
     rows = by_line(rows)
     columns, needed = fitting(rows, out.width)
