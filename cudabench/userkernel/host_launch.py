@@ -116,7 +116,7 @@ class Host:
         while position < len(self.words):
             head, stop = scan.head(position)
             closer = self.words[stop] if stop < len(self.words) else ";"
-            self.outside += range(position, stop + 1)
+            self.outside += range(position, min(stop + 1, len(self.words)))
             if closer == "{" and not opens_scope(head):
                 end = scan.matching(stop)
                 if "=" in head:

@@ -60,7 +60,7 @@ def aliases_of(file: SourceFile, defines: Mapping[str, str], include: Sequence[s
                 continue
             seen.add(header)
             try:
-                parsed = source.read(header)
+                parsed = source.parse(source.text_of(header), header)
             except CudabenchError:  # the compiler says it better
                 continue
             for alias, meaning in parsed.aliases.items():
