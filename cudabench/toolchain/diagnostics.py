@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,11 +94,19 @@ def beside_device_standard(log: str) -> list[Fault] | None:
     """
     found = faults(log)
     missed = {
-        (fault.file, fault.line)
-        for fault in found
-        if (one := _NOT_OF_STANDARD.match(fault.message)) and _OF_DEVICE.fullmatch(one[1])
+        one[1] for fault in found if (one := _NOT_OF_STANDARD.match(fault.message)) and _OF_DEVICE.fullmatch(one[1])
     }
-    return [fault for fault in found if (fault.file, fault.line) not in missed] if missed else None
+    if not missed:
+        return None
+    # Where a name was missed once, the compiler says of its next places what it makes of them without it.
+    named = re.compile(rf"\bstd\s*::\s*(?:{'|'.join(sorted(missed))})\b")
+    lines = {(fault.file, fault.line) for fault in found if named.search(fault.shown) or _missed_in(fault, missed)}
+    return [fault for fault in found if (fault.file, fault.line) not in lines]
+
+
+def _missed_in(fault: Fault, names: Collection[str]) -> bool:
+    one = _NOT_OF_STANDARD.match(fault.message)
+    return one is not None and one[1] in names
 
 
 def speaks_of_host_code(log: str) -> bool:
