@@ -33,6 +33,7 @@ _HOST_FAULTS = (
     "not supported when compiling with NVRTC",
 )
 
+_NO_SPACE = 'name followed by "::" must be'
 # Names of the standard library that are types' properties, or small enough that kernels use them as they are.
 _NOT_OF_STANDARD = re.compile(r'namespace "std" has no member "(\w+)"')
 _OF_DEVICE = re.compile(
@@ -58,6 +59,21 @@ def undefined_names(log: str) -> set[str]:
     for line in re.findall(r"name (?:followed by .*|must be a )[^\n]*namespace[^\n]*\n([^\n]*)", log):
         found.update(re.findall(r"\w+", line))
     return found
+
+
+def unknown_spaces(log: str) -> list[str]:
+    """Return the names before a '::' that a refusal did not know."""
+    return list(dict.fromkeys(filter(None, map(unknown_space, faults(log)))))
+
+
+def unknown_space(fault: Fault) -> str:
+    """Return the name before a '::' that an error says is unknown, '' where it says none."""
+    undefined = re.match(r'identifier "(\w+)" is undefined', fault.message)
+    name = undefined[1] if undefined else ""
+    if fault.message.startswith(_NO_SPACE) and fault.column is not None:
+        word = re.compile(r"\w+").match(fault.shown, fault.column)
+        name = word[0] if word else ""
+    return name if name and re.search(rf"\b{name}\s*::", fault.shown) else ""
 
 
 @dataclass(frozen=True)
