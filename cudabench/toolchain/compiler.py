@@ -403,7 +403,7 @@ def _with_less_and_less(
             return texts.compiled(compiler, job, attempt, standard=standard)
         except Refused as refused:
             misses_standard = misses_standard or diagnostics.misses_standard(refused.log)
-            texts.by_assembler = texts.by_assembler or "ptxas" in refused.log
+            texts.by_assembler = texts.by_assembler or diagnostics.speaks_of_assembler(refused.log)
             last = Refused(
                 refused.log, attempt.emptied, misses_standard=misses_standard, by_assembler=texts.by_assembler
             )

@@ -146,8 +146,8 @@ def assembler_lines(log: str) -> bool:
 
 
 def speaks_of_assembler(log: str) -> bool:
-    """Tell whether ptxas refused, with a line of the PTX or without one."""
-    return assembler_lines(log) or re.search(r"^ptxas (?:error|fatal) *:", log, re.M) is not None
+    """Tell whether ptxas refused, with a line of the PTX or without one, or crashed."""
+    return assembler_lines(log) or re.search(r"^ptxas (?:error|fatal) *:|\bptxas\W+died\b", log, re.M) is not None
 
 
 def speaks_of_device_runtime(log: str) -> bool:
