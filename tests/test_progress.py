@@ -1,14 +1,24 @@
-"""What a run says of itself while it lasts, where standard error is no terminal."""
+"""What a command says of itself while it lasts: on a terminal a line that moves, elsewhere lines of a log."""
 
 from __future__ import annotations
 
+import contextlib
 import io
+import signal
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
-from cudabench.render.progress import Progress
+from cudabench import cli
+from cudabench.errors import CompilerError
+from cudabench.render import console
+from cudabench.render import progress as render_progress
+from cudabench.render.progress import Progress, Waiting
+from cudabench.toolchain import limits
+from cudabench.userkernel import plan
 
 
 class Told(io.StringIO):
@@ -86,3 +96,76 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     with Progress(1, shown=True, every=0.01) as progress:
         progress.update(0, "smem", "simulating", 0)
     assert told.getvalue() == ""
+
+
+class Terminal(Told):
+    """Standard error that is a terminal."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+    def until(self, text: str) -> None:
+        """Wait until it shows a text."""
+        for _ in range(3000):
+            if text in self.getvalue():
+                return
+            time.sleep(0.01)
+        raise AssertionError(f"nothing shows {text!r}")
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Put a terminal in the place of standard error."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    console.err.cache_clear()
+    monkeypatch.setenv("TERM", "xterm")
+    return stream
+
+
+def test_a_terminal_shows_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lasts is shown on a terminal and taken away; what is over at once, or goes to a pipe, shows nothing."""
+    shown = terminal(monkeypatch)
+    with Waiting("reading k.cu", shown=True, after=0.0):
+        shown.until("reading k.cu")
+    length = len(shown.getvalue())
+    with Waiting("reading k.cu", shown=True, after=60.0), Waiting("reading k.cu", shown=False, after=0.0):
+        pass
+    assert len(shown.getvalue()) == length
+    told = piped(monkeypatch)
+    with Waiting("reading k.cu", shown=True, after=0.0):
+        assert not told.line.wait(0.05)
+    console.err.cache_clear()
+
+
+def test_interrupted_reading_ends_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ctrl-C while a source is read gives exit code 130, and the terminal's line is taken away."""
+    (tmp_path / "k.cu").write_text("__global__ void k(float *x) { x[0] = 1; }\n")
+    shown = terminal(monkeypatch)
+    monkeypatch.setattr(render_progress, "AFTER_S", 0.0)
+
+    def series(*_: object) -> None:
+        shown.until("reading k.cu")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plan, "series", series)
+    assert cli.invoke(["run", str(tmp_path / "k.cu")]) == 130
+    assert "interrupted." in shown.getvalue().splitlines()[-1]
+    console.err.cache_clear()
+
+
+def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that is read for longer than a compile may take is refused, whatever errors its reader lives with."""
+    monkeypatch.setenv(limits.VARIABLE, "0.05")
+    before = signal.getsignal(signal.SIGALRM)
+
+    def read() -> None:
+        with limits.reading("k.cu", 2):
+            for _ in range(3000):
+                with contextlib.suppress(Exception):
+                    time.sleep(0.01)
+
+    with pytest.raises(CompilerError, match=r"^k\.cu: reading it and what it includes took over 0\.1 s and was stop"):
+        read()
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0

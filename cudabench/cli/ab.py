@@ -201,6 +201,7 @@ def _check_apart(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapping[
 @click.pass_context
 def _ab_files(ctx: click.Context, /, **given: Any) -> int:
     """Measure two kernels of the user's own and return the exit code."""
+    from cudabench.cli.reading import reading
     from cudabench.cli.run import request_of
     from cudabench.plan.revisions import checked_out
     from cudabench.userkernel.pair import pair
@@ -220,7 +221,8 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
                 request_of({**side, "file": checkout.path, "include": checkout.include})
                 for side, checkout in zip((old, new), checkouts, strict=True)
             ]
-            series = pair(*requests)
+            with reading(files[0], given, len(requests)):
+                series = pair(*requests)
             cases = tuple(
                 replace(case, source=replace(case.source, name=checkout.label))
                 for case, checkout in zip(series.cases, checkouts, strict=True)

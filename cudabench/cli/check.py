@@ -49,18 +49,22 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     from cudabench import devices
     from cudabench.cli import output as outputs
     from cudabench.cli.explain import simulated
+    from cudabench.cli.reading import reading
     from cudabench.measure.run import Run
     from cudabench.userkernel import plan
     from cudabench.userkernel.every import every
 
     choice = devices.choose(simulated(given["device"], "check"))
-    wanted = every(_requests(ctx, given), "check")
-    # A kernel that cannot run is a finding here, and none of the others waits for it.
-    series = [
-        replace(one, cases=tuple(replace(case, named=False, bounds=True) for case in one.cases))
-        for request in wanted.requests
-        for one in plan.series([request], "check")
-    ]
+    requests = _requests(ctx, given)
+    with reading(requests[0].file, given, len(requests)):
+        wanted = every(requests, "check")
+    with reading(requests[0].file, given, len(wanted.requests)):
+        # A kernel that cannot run is a finding here, and none of the others waits for it.
+        series = [
+            replace(one, cases=tuple(replace(case, named=False, bounds=True) for case in one.cases))
+            for request in wanted.requests
+            for one in plan.series([request], "check")
+        ]
     output = outputs.Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     record = {"requests": [asdict(request) for request in wanted.requests]}
     listener = outputs.Screen(output)

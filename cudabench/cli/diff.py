@@ -81,6 +81,7 @@ def _diff(**given: Any) -> int:
     """Compare what the options ask for and return the exit code."""
     from cudabench import outputs
     from cudabench.cli.output import Output
+    from cudabench.cli.reading import reading
     from cudabench.plan import cases
     from cudabench.plan.revisions import checked_out
     from cudabench.results import diff
@@ -114,8 +115,9 @@ def _diff(**given: Any) -> int:
         checkouts = [stack.enter_context(checked_out(given[name], given["include"])) for name in ("old", "new")]
         requests = [_request(checkout, given, defines) for checkout in checkouts]
         try:
-            old, new = (_side(c, r) for c, r in zip(checkouts, requests, strict=True))
-            pairs = _pairs(requests, given, simulated)
+            with reading(given["old"], given):
+                old, new = (_side(c, r) for c, r in zip(checkouts, requests, strict=True))
+                pairs = _pairs(requests, given, simulated)
             found = _compiled(old, new, pairs, architectures, output.quiet)
             if simulated:
                 found = _counted(found, old, new, requests, pairs, bool(launch), output)

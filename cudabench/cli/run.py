@@ -206,6 +206,7 @@ def planned(
     ctx: click.Context, given: dict[str, Any], command: str = "run"
 ) -> tuple[list[Series], dict[str, Any], list[UserRequest]]:
     """Return the series, the request for the records, and the requests themselves."""
+    from cudabench.cli.reading import reading
     from cudabench.userkernel import plan
 
     requests = requests_of(ctx, given)
@@ -216,7 +217,8 @@ def planned(
     record = asdict(requests[0])
     if len(requests) > 1:
         record = {"requests": [asdict(request) for request in requests]}
-    return plan.series(requests, command), record, requests
+    with reading(requests[0].file, given, len(requests)):
+        return plan.series(requests, command), record, requests
 
 
 @click.pass_context

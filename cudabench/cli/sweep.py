@@ -242,6 +242,7 @@ def _protocol_words(given: Mapping[str, Any]) -> list[str]:
 
 def _sweep_file(**given: Any) -> int:
     """Sweep a kernel of the user's own and return the exit code."""
+    from cudabench.cli.reading import reading
     from cudabench.cli.run import request_of
     from cudabench.userkernel.space import space_of
 
@@ -251,7 +252,8 @@ def _sweep_file(**given: Any) -> int:
         raise UsageError(f"--evaluations {given['evaluations']} is of --strategy: name one, as greedy_ils.")
     request = request_of(given)
     space = space_of(request, given["parameters"], given["zips"], given["where"], given["sizes"])
-    points, plan = _planned(space, given)
+    with reading(given["file"], given):
+        points, plan = _planned(space, given)
     operation = points[0].series.make()
     record = {**asdict(request), "parameters": list(given["parameters"]), "zip": list(given["zips"])}
     asked = _Asked(

@@ -104,7 +104,8 @@ class SimulatedRun(RunContext):
         except CudabenchError as error:
             if isinstance(error, UsageError) and case.named:
                 raise
-            notes = tuple(guessed_warnings(case, self.operation, ())) if _is_asserted(error) else ()
+            asserted = isinstance(error, simulator.KernelAssert)
+            notes = tuple(guessed_warnings(case, self.operation, ())) if asserted else ()
             return replace(blank, status="failed", reason=str(error), warnings=notes)
 
     def prepare(self, cases: Sequence[Case]) -> None:
@@ -455,11 +456,6 @@ def _is_beyond(hazard: simulator.Hazard) -> bool:
     """Tell whether a hazard of unoptimised code is the source's: such code alone copies registers that a wgmma still
     writes."""
     return hazard.kind == "out-of-bounds" or (hazard.kind == "race" and "wgmma" not in hazard.message)
-
-
-def _is_asserted(error: CudabenchError) -> bool:
-    """Tell whether a kernel's own assertion ended it."""
-    return str(error).startswith("assertion ")
 
 
 def hazard_reason(hazards: Sequence[Hazard | simulator.Hazard]) -> str:

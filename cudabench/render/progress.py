@@ -7,9 +7,15 @@ import sys
 import threading
 import time
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from cudabench import text
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
+
+AFTER_S = 0.5  # what is over sooner shows nothing
 EVERY_S = 10.0  # between lines of a log
 PARTS = ("simulating", "launching again", "counting", "timing")  # phases of which a fraction is known
 
@@ -25,19 +31,10 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if self._shown:
-            from rich import progress as rich_progress
-
             from cudabench.render import console
 
             self._console = console.err()
-            self._bar = rich_progress.Progress(
-                rich_progress.SpinnerColumn(),
-                rich_progress.TextColumn("{task.description}", markup=False),
-                rich_progress.BarColumn(bar_width=24),
-                rich_progress.TimeElapsedColumn(),
-                console=self._console,
-                transient=True,
-            )
+            self._bar = _bar(self._console)
             self._bar.start()
             self._task = self._bar.add_task("starting", total=self._total)
         if self._log:
@@ -66,6 +63,59 @@ class Progress:
             self._console.print(printed, end="")
         else:
             sys.stderr.write(text.log(printed))
+
+
+class Waiting:
+    """Shows on a terminal what is waited for, of which no part is known, once that has lasted a moment."""
+
+    def __init__(self, what: str, *, shown: bool, after: float | None = None) -> None:
+        self._what = what
+        self._lock = threading.Lock()  # to begin and to end do not meet
+        self._bar: RichProgress | None = None
+        self._over = False
+        self._timer = None
+        if shown and sys.stderr.isatty():
+            self._timer = threading.Timer(AFTER_S if after is None else after, self._show)
+            self._timer.daemon = True
+
+    def __enter__(self) -> Waiting:
+        if self._timer:
+            with contextlib.suppress(RuntimeError):  # the process may have no more threads
+                self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._timer:
+            self._timer.cancel()
+        with self._lock:
+            self._over = True
+            if self._bar:
+                self._bar.stop()
+
+    def _show(self) -> None:
+        from cudabench.render import console
+
+        with self._lock, contextlib.suppress(OSError, ValueError):  # nobody reads any more
+            if not self._over:
+                self._bar = _bar(console.err())
+                self._bar.add_task(self._what, total=None)
+                self._bar.start()
+
+
+def _bar(console: Console) -> RichProgress:
+    """Return a line with what is done, how much of it, and since when."""
+    from rich import progress as rich_progress
+
+    return rich_progress.Progress(
+        rich_progress.SpinnerColumn(),
+        rich_progress.TextColumn("{task.description}", markup=False),
+        rich_progress.BarColumn(bar_width=24),
+        rich_progress.TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
 
 
 class _Log:

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from cudabench.simulator.check.grid_races import MOST_LANES as MOST_EXAMINED
 from cudabench.simulator.count.footprint import Footprint, Touch
-from cudabench.simulator.errors import BudgetExceeded, KernelTrap, LaunchError, PtxError, UnsupportedKernel
+from cudabench.simulator.errors import (
+    BudgetExceeded,
+    KernelAssert,
+    KernelTrap,
+    LaunchError,
+    PtxError,
+    UnsupportedKernel,
+)
 from cudabench.simulator.heap import HEAP_BYTES, Leak
 from cudabench.simulator.launch import DEFAULT_BUDGET, run
 from cudabench.simulator.program.arguments import Parameter, Rows, Struct
@@ -30,6 +37,7 @@ __all__ = [
     "Footprint",
     "Hazard",
     "Kernel",
+    "KernelAssert",
     "KernelTrap",
     "LaunchError",
     "Leak",

@@ -35,6 +35,10 @@ class KernelTrap(DeviceError):
     """A failed assert or a trap instruction ended the kernel."""
 
 
+class KernelAssert(KernelTrap):
+    """A failed assert of the kernel's own ended it."""
+
+
 class BudgetExceeded(DeviceError):
     """The kernel ran through its budget of instructions or of time: most likely it never ends.
 

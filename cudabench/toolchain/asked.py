@@ -99,20 +99,20 @@ def _mentioned(text: str, kernels: Mapping[str, KernelSource]) -> set[str]:
     scan = Scan(text)
     found = {word for one in scan.directives for word in re.findall(r"\w+", one.rest) if word in kernels}
     declares = False
-    for token in scan.tokens:
-        if token.text in (";", "{", "}"):
+    for word, start in zip(scan.words, scan.starts, strict=True):
+        if word in (";", "{", "}"):
             declares = False
-        elif token.text == "__global__":
+        elif word == "__global__":
             declares = True
-        elif token.text in kernels and not declares:
-            own = kernels[token.text]
-            if text[own.start : own.end] != own.text or not own.start <= token.start < own.end:
-                found.add(token.text)
+        elif word in kernels and not declares:
+            own = kernels[word]
+            if text[own.start : own.end] != own.text or not own.start <= start < own.end:
+                found.add(word)
     return found
 
 
 def _declared(text: str) -> str:
     """Return a kernel's head as a declaration, as long and with as many lines as the definition."""
     scan = Scan(text)
-    brace = scan.tokens[scan.head(0)[1]].start
+    brace = scan.starts[scan.head(0)[1]]
     return text[:brace] + ";" + re.sub(r"[^\n]", " ", text[brace + 1 :])

@@ -11,7 +11,7 @@ import functools
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from cudabench.toolchain import (
     cache,
     diagnostics,
     includes,
+    lacking,
     limits,
     names,
     nvcc,
@@ -194,7 +195,7 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
             compiled = _in_some_language(compilers, shorter, ends)
             return replace(compiled, log=asked.as_written(compiled.log, job, shorter))
         except _AllRefused as refused:  # the whole file's errors count, but for those that it has as well
-            if _is_both(refused.refusal, job, shorter):
+            if refused.refusal.hopeless or _is_both(refused.refusal, job, shorter):
                 last = refused
             by_assembler = refused.by_assembler
         except UsageError:
@@ -235,14 +236,16 @@ def _in_some_language(compilers: Sequence[Compiler], job: Job, ends: float) -> C
         languages.reverse()  # some NVRTC crash over a concept in C++17
     failed: list[tuple[Refused, Backend]] = []
     last: tuple[Refused, Backend] | None = None
+    hopeless_without: list[str] = []
     for language in languages:
         if failed and (time.monotonic() > ends or not any(_may_be_languages(refused) for refused, _ in failed)):
             break
         for compiler in compilers:
             try:
-                return _with(compiler, language, ends)
+                return _with(compiler, language, ends, hopeless_without)
             except Refused as refused:
                 failed.append((refused, compiler.backend))
+                hopeless_without += filter(_nowhere, refused.emptied) if refused.hopeless else ()
             if time.monotonic() > ends or not _may_be_hosts(failed[-1][0], job):
                 break  # the user's own fault, which no other compiler mends
         last = last or min(reversed(failed), key=lambda one: _strangeness(one[0]))
@@ -261,6 +264,8 @@ def _may_be_languages(refused: Refused) -> bool:
 
     Not where all of it is names that nobody declared, what follows from them, and signs that are missing.
     """
+    if refused.hopeless:
+        return False
     new = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
     undefined = re.compile(rf'identifier "(?!({"|".join(new)})")\w+" is undefined')
     plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")
@@ -293,13 +298,15 @@ def _may_be_hosts(refused: Refused, job: Job) -> bool:
 class _Texts:
     """A job's file and the headers of its own, with what is found in them once for all attempts."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, hopeless_without: Collection[str] = ()) -> None:
         self.job = job
+        self.hopeless_without = frozenset(hopeless_without)
         self.included = includes.read(job)
         self.files: Mapping[str, str] = {job.filename: job.source, **self.included.own}
         self.kept = {name for name in map(names.plain, job.names) if name}
         self._refused: dict[object, Refused] = {}
         self.by_assembler = False  # whether ptxas refused any attempt
+        self.asked_for: set[str] = set()  # namespaces, each once
 
     def compiled(self, compiler: Compiler, job: Job, attempt: _Attempt, *, standard: bool) -> Compiled:
         """Compile an attempt; what was refused before is so again, at once."""
@@ -331,9 +338,15 @@ class _Texts:
 class _MissesStandard(Exception):
     """An attempt without the host's code was refused for names of the standard library that kernels use."""
 
-    def __init__(self, attempt: _Attempt) -> None:
+    def __init__(self, attempt: _Attempt, log: str) -> None:
         super().__init__()
-        self.attempt = attempt
+        self.attempt, self.log = attempt, log
+
+    def said(self, refused: Refused) -> bool:
+        """Whether all faults of a refusal, with the standard library, are of those without it."""
+        found = {(one.file, one.line, one.message) for one in diagnostics.faults(self.log)}
+        later = {(one.file, one.line, one.message) for one in diagnostics.faults(refused.log)}
+        return bool(later) and later <= found
 
 
 def _is_both(refused: Refused, job: Job, shorter: Job) -> bool:
@@ -346,26 +359,27 @@ def _is_both(refused: Refused, job: Job, shorter: Job) -> bool:
     return bool(refused.emptied and found) and same and not refused.by_assembler
 
 
-def _with(compiler: Compiler, job: Job, ends: float) -> Compiled:
+def _with(compiler: Compiler, job: Job, ends: float, hopeless_without: Collection[str] = ()) -> Compiled:
     """Compile the file as it is and, as long as it is refused, with less and less of what no kernel asked for needs.
 
     CUDA's standard library comes in early where names are missed that it has for kernels; where that does not help, it
-    comes in last, because most often it is the host that wants one. Raises Refused with the errors that no attempt
-    mended.
+    comes in last, because most often it is the host that wants one. Without one of some headers nothing helps. Raises
+    Refused with the errors that no attempt mended.
     """
-    texts = _Texts(job)
+    texts = _Texts(job, hopeless_without)
     try:
         return _with_less_and_less(compiler, texts, ends, standard=False, early=True)
     except _MissesStandard as misses:
         try:
             return _with_less_and_less(compiler, texts, ends, standard=True, attempt=misses.attempt)
         except Refused as refused:
-            if time.monotonic() > ends or _is_build(refused):
+            if time.monotonic() > ends or refused.hopeless or _is_build(refused) or misses.said(refused):
                 raise
     try:
         return _with_less_and_less(compiler, texts, ends, standard=False)
     except Refused as refused:
-        if compiler.backend != "nvrtc" or not refused.misses_standard or time.monotonic() > ends:
+        over = refused.hopeless or time.monotonic() > ends
+        if compiler.backend != "nvrtc" or not refused.misses_standard or over:
             raise
     return _with_less_and_less(compiler, texts, ends, standard=True)
 
@@ -389,21 +403,28 @@ def _with_less_and_less(
             return texts.compiled(compiler, job, attempt, standard=standard)
         except Refused as refused:
             misses_standard = misses_standard or diagnostics.misses_standard(refused.log)
-            texts.by_assembler = texts.by_assembler or "ptxas" in refused.log
+            texts.by_assembler = texts.by_assembler or diagnostics.speaks_of_assembler(refused.log)
             last = Refused(
                 refused.log, attempt.emptied, misses_standard=misses_standard, by_assembler=texts.by_assembler
             )
+        if texts.hopeless_without.intersection(diagnostics.missing_headers(last.log)):
+            last.hopeless = True
+            raise last
         if time.monotonic() > ends:
             break
         if not job.older and older.needed(last.log):
             job = replace(job, older=True)
             continue
         following = _bare(attempt, last, texts)
+        with_headers = _with_headers(following or attempt, last, job)
+        if not (following or with_headers) and _is_hopeless(compiler, attempt, last, texts, standard=standard):
+            last.hopeless = True
+            raise last
         if early and following is None and compiler.backend == "nvrtc":
             others = diagnostics.beside_device_standard(last.log)
             if others is not None:
-                raise _MissesStandard(_with_less(attempt, others, texts, device=False) or attempt)
-        following = _with_headers(following or attempt, last, job) or following
+                raise _MissesStandard(_with_less(attempt, others, texts, device=False) or attempt, last.log)
+        following = with_headers or following
         following = following or _with_plain_lambdas(attempt, last)
         following = following or _with_less(attempt, diagnostics.faults(last.log), texts, device=False)
         if following is None and texts.kept:
@@ -421,6 +442,28 @@ def _with_less_and_less(
                 first_of_device.log, last.emptied, misses_standard=misses_standard, by_assembler=texts.by_assembler
             )
     raise last
+
+
+def _is_hopeless(compiler: Compiler, attempt: _Attempt, refused: Refused, texts: _Texts, *, standard: bool) -> bool:
+    """Whether a kernel that is asked for needs a namespace that is nowhere, for the headers are missing that have it.
+
+    One more compile tells, of what is left without all that uses it.
+    """
+    files = {"": attempt.source, **attempt.headers}
+    for name in diagnostics.unknown_spaces(refused.log) if attempt.emptied else ():
+        if name in texts.asked_for or not lacking.needs(name, texts.files.values(), texts.kept, texts.macros):
+            continue
+        texts.asked_for.add(name)
+        headers, source, line = lacking.asking(name, files, texts.macros)
+        try:
+            compiler.compile(replace(texts.job, names=()), source, headers, bare=True, standard=standard)
+        except UsageError:
+            continue
+        except Refused as answer:
+            found = diagnostics.faults(answer.log)
+            if any(fault.line == line and diagnostics.unknown_space(fault) == name for fault in found):
+                return True
+    return False
 
 
 def _places(log: str, job: Job, tried: Backend) -> dict[int, tuple[str, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cudabench.toolchain.signatures import template_head
-from cudabench.toolchain.tokens import Scan, Token, opens_scope, words_of
+from cudabench.toolchain.tokens import Scan, opens_scope, words_of
 
 # Directives that matter behind the declaration that they stand in.
 _LASTING = ("if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "define", "undef", "include")
@@ -66,7 +66,7 @@ class _Reader(Scan):
 
     def declarations(self, macros: Mapping[str, frozenset[str]]) -> tuple[Declaration, ...]:
         self.leave_out(self.hidden_spans())
-        return self._declared(0, len(self.tokens), macros, depth=0)
+        return self._declared(0, len(self.words), macros, depth=0)
 
     def macros(self) -> dict[str, frozenset[str]]:
         found: dict[str, set[str]] = {}
@@ -87,15 +87,14 @@ class _Reader(Scan):
                 continue
             macro_end = self._definition_by_macro(position, macros)
             if macro_end is not None:
-                head, last = self.tokens[position : macro_end + 1], macro_end
-                function = bool({"{", "template"} & macros[head[0].text])
-                found.append(self._declaration(head, head, macros, function=function))
-                position = last + 1
+                words = self.words[position : macro_end + 1]
+                function = bool({"{", "template"} & macros[words[0]])
+                found.append(self._declaration(words, position, macro_end, macros, function=function))
+                position = macro_end + 1
                 continue
-            head, closing = self.head(position)
+            words, closing = self.head(position)
             closing = min(closing, stop)
-            words = [token.text for token in head]
-            closer = self.tokens[closing].text if closing < stop else ";"
+            closer = self.words[closing] if closing < stop else ";"
             first = template_head(words)[1]
             function = "(" in words and "=" not in words[first : words.index("(")]
             function = function and not set(words[first : first + 1]) & _NO_FUNCTION
@@ -110,34 +109,36 @@ class _Reader(Scan):
             a_class = closer == "{" and not function and bool(set(words) & {"struct", "class", "union"})
             if a_class and depth < _DEPTH:
                 members = self._declared(closing + 1, min(body_end, stop), macros, depth + 1)
-            if head:
-                whole = self.tokens[position : end + 1]
-                found.append(self._declaration(head, whole, macros, function=function, members=members))
+            if words:
+                found.append(self._declaration(words, position, end, macros, function=function, members=members))
             position = end + 1
         return tuple(found)
 
     def _declaration(
         self,
-        head: Sequence[Token],
-        whole: Sequence[Token],
+        head: Sequence[str],
+        first: int,
+        last: int,
         macros: Mapping[str, frozenset[str]],
         *,
         function: bool,
         members: tuple[Declaration, ...] = (),
     ) -> Declaration:
-        first, every = (_meant((token.text for token in tokens), macros) for tokens in (head, whole))
-        return Declaration(head[0].start, whole[-1].end, first, every, function, members)
+        """The declaration of these first words, from a token to another."""
+        last = min(last, len(self.words) - 1)
+        named, every = (_meant(words, macros) for words in (head, self.words[first : last + 1]))
+        return Declaration(self.starts[first], self.end(last), named, every, function, members)
 
     def _definition_by_macro(self, position: int, macros: Mapping[str, frozenset[str]]) -> int | None:
         """The closing bracket of `MACRO(...)` where the macro writes bodies or semicolons and needs none, else None."""
-        words = [token.text for token in self.tokens[position : position + 2]]
+        words = self.words[position : position + 2]
         if words[1:] != ["("] or not {"{", ";"} & set(macros.get(words[0], ())):
             return None
         depth = 0
-        for index in range(position + 1, len(self.tokens)):
-            depth += {"(": 1, ")": -1}.get(self.tokens[index].text, 0)
+        for index in range(position + 1, len(self.words)):
+            depth += {"(": 1, ")": -1}.get(self.words[index], 0)
             if depth == 0:
-                behind = self.tokens[index + 1].text if index + 1 < len(self.tokens) else ";"
+                behind = self.words[index + 1] if index + 1 < len(self.words) else ";"
                 return None if behind in "{;" else index
         return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ _HOST_FAULTS = (
     "not supported when compiling with NVRTC",
 )
 
+_NO_SPACE = 'name followed by "::" must be'
 # Names of the standard library that are types' properties, or small enough that kernels use them as they are.
 _NOT_OF_STANDARD = re.compile(r'namespace "std" has no member "(\w+)"')
 _OF_DEVICE = re.compile(
@@ -58,6 +59,21 @@ def undefined_names(log: str) -> set[str]:
     for line in re.findall(r"name (?:followed by .*|must be a )[^\n]*namespace[^\n]*\n([^\n]*)", log):
         found.update(re.findall(r"\w+", line))
     return found
+
+
+def unknown_spaces(log: str) -> list[str]:
+    """Return the names before a '::' that a refusal did not know."""
+    return list(dict.fromkeys(filter(None, map(unknown_space, faults(log)))))
+
+
+def unknown_space(fault: Fault) -> str:
+    """Return the name before a '::' that an error says is unknown, '' where it says none."""
+    undefined = re.match(r'identifier "(\w+)" is undefined', fault.message)
+    name = undefined[1] if undefined else ""
+    if fault.message.startswith(_NO_SPACE) and fault.column is not None:
+        word = re.compile(r"\w+").match(fault.shown, fault.column)
+        name = word[0] if word else ""
+    return name if name and re.search(rf"\b{name}\s*::", fault.shown) else ""
 
 
 @dataclass(frozen=True)
@@ -94,11 +110,19 @@ def beside_device_standard(log: str) -> list[Fault] | None:
     """
     found = faults(log)
     missed = {
-        (fault.file, fault.line)
-        for fault in found
-        if (one := _NOT_OF_STANDARD.match(fault.message)) and _OF_DEVICE.fullmatch(one[1])
+        one[1] for fault in found if (one := _NOT_OF_STANDARD.match(fault.message)) and _OF_DEVICE.fullmatch(one[1])
     }
-    return [fault for fault in found if (fault.file, fault.line) not in missed] if missed else None
+    if not missed:
+        return None
+    # Where a name was missed once, the compiler says of its next places what it makes of them without it.
+    named = re.compile(rf"\bstd\s*::\s*(?:{'|'.join(sorted(missed))})\b")
+    lines = {(fault.file, fault.line) for fault in found if named.search(fault.shown) or _missed_in(fault, missed)}
+    return [fault for fault in found if (fault.file, fault.line) not in lines]
+
+
+def _missed_in(fault: Fault, names: Collection[str]) -> bool:
+    one = _NOT_OF_STANDARD.match(fault.message)
+    return one is not None and one[1] in names
 
 
 def speaks_of_host_code(log: str) -> bool:
@@ -122,8 +146,8 @@ def assembler_lines(log: str) -> bool:
 
 
 def speaks_of_assembler(log: str) -> bool:
-    """Tell whether ptxas refused, with a line of the PTX or without one."""
-    return assembler_lines(log) or re.search(r"^ptxas (?:error|fatal) *:", log, re.M) is not None
+    """Tell whether ptxas refused, with a line of the PTX or without one, or crashed."""
+    return assembler_lines(log) or re.search(r"^ptxas (?:error|fatal) *:|\bptxas\W+died\b", log, re.M) is not None
 
 
 def speaks_of_device_runtime(log: str) -> bool:

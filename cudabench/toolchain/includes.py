@@ -136,6 +136,14 @@ def named(text: str) -> list[str]:
     return _INCLUDE.findall(re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S))
 
 
+@functools.lru_cache(maxsize=256)  # a header is met again from each of those that include it
+def _listed(text: str) -> tuple[tuple[str, ...], bool]:
+    """The names of a text's #include lines, as it stands and without comments, and whether there may be others."""
+    joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
+    found = (*_INCLUDE.findall(text), *_INCLUDE.findall(joined))
+    return tuple(dict.fromkeys(found)), _UNCLEAR.search(joined) is not None
+
+
 def read(job: Job) -> Included:
     """Return what a job's source includes from the job's folders, and what that includes in turn.
 
@@ -148,9 +156,9 @@ def read(job: Job) -> Included:
     waiting: list[tuple[str, Path | None]] = [(job.source, None)]
     while waiting:
         text, beside = waiting.pop()
-        joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
-        complete = complete and not _UNCLEAR.search(joined)
-        for name in _INCLUDE.findall(text) + _INCLUDE.findall(joined):
+        listed, unclear = _listed(text)
+        complete = complete and not unclear
+        for name in listed:
             folders = [*([beside] if beside else []), *map(Path, job.include_dirs)]
             path = next((path for folder in folders if (path := folder / name).is_file()), None)
             if path is None or found.get(name) == path:

@@ -20,7 +20,7 @@ from cudabench.toolchain.signatures import (
     template_head,
     types_of,
 )
-from cudabench.toolchain.tokens import Scan, Token, opens_scope, spell, split
+from cudabench.toolchain.tokens import Scan, is_name, opens_scope, spell, split
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,11 @@ class _Reader(Scan):
         announced: dict[tuple[str, tuple[str, ...]], str] = {}  # comments of forward declarations
         aliases: dict[str, str] = {}
         scopes: list[tuple[str, bool]] = []  # namespace or '', within extern "C"
-        tokens, position = self.tokens, 0
-        while position < len(tokens):
-            head, stop = self.head(position)
-            closer = tokens[stop].text if stop < len(tokens) else ";"
-            words = [token.text for token in head]
+        position = 0
+        while position < len(self.words):
+            first = position
+            words, stop = self.head(first)
+            closer = self.words[stop] if stop < len(self.words) else ";"
             if closer == "}":
                 if scopes:
                     scopes.pop()
@@ -129,7 +129,7 @@ class _Reader(Scan):
                 self._member_types(words, stop + 1, end, aliases)
             position = end + 1
             if "__global__" in words:
-                kernel = self._kernel(head, stop, end, scopes)
+                kernel = self._kernel(first, words, end, scopes)
                 if kernel is None:
                     continue
                 key = (kernel.qualified_name, types_of(kernel.parameters))
@@ -164,41 +164,40 @@ class _Reader(Scan):
             if self.is_label(position):
                 position += 2
                 continue
-            head, stop = self.head(position)
-            inner = [token.text for token in head]
+            inner, stop = self.head(position)
             if inner[:1] == ["typedef"] and len(inner) > 2:
                 aliases.setdefault(f"{name}::{inner[-1]}", spell(inner[1:-1]))
             elif inner[:1] == ["using"] and inner[2:3] == ["="]:
                 aliases.setdefault(f"{name}::{inner[1]}", spell(inner[3:]))
-            position = (self.matching(stop) if stop < end and self.tokens[stop].text == "{" else stop) + 1
+            position = (self.matching(stop) if stop < end and self.words[stop] == "{" else stop) + 1
 
     def _kernel(
-        self, head: list[Token], stop: int, end: int, scopes: Sequence[tuple[str, bool]]
+        self, position: int, words: list[str], end: int, scopes: Sequence[tuple[str, bool]]
     ) -> KernelSource | None:
-        words = [token.text for token in head]
+        """The kernel whose head are these words, from a token on."""
         templates, first = template_head(words)
-        place = name_and_list(head, first)
+        place = name_and_list(words, first)
         if place is None:
             return None
         name_at, opening, closing = place
         prefix = ""
-        while name_at - 2 >= 0 and head[name_at - 1].text == "::" and head[name_at - 2].kind == "word":
+        while name_at - 2 >= 0 and words[name_at - 1] == "::" and is_name(words[name_at - 2]):
             name_at -= 2
-            prefix += head[name_at].text + "::"
-        name_token = head[place[0]]
-        inner = [token.text for token in head[opening + 1 : closing]]
+            prefix += words[name_at] + "::"
+        name = words[place[0]]
+        inner = words[opening + 1 : closing]
         parameters = tuple(parameter_of(part) for part in split(inner, ",") if part and part != ["void"])
         namespaces = [name for name, _ in scopes if name]
-        qualified = "::".join([*namespaces, prefix + name_token.text])
-        linkage = any(one.text == "extern" and two.text == '"C"' for one, two in pairwise(head))
-        start = head[0].start
-        finish = self.tokens[min(end, len(self.tokens) - 1)].end
+        qualified = "::".join([*namespaces, prefix + name])
+        linkage = any(pair == ("extern", '"C"') for pair in pairwise(words))
+        start = self.starts[position]
+        finish = self.end(min(end, len(self.words) - 1))
         return KernelSource(
-            name=name_token.text,
+            name=name,
             qualified_name=qualified,
             parameters=parameters,
             comment=self._comment_above(start),
-            line=bisect_right(self.line_starts, name_token.start),
+            line=bisect_right(self.line_starts, self.starts[position + place[0]]),
             extern_c=linkage or bool(scopes and scopes[-1][1]),
             template_parameters=templates,
             start=start,
@@ -228,7 +227,7 @@ class _Reader(Scan):
 
     def _opening(self, kernels: Sequence[KernelSource]) -> str:
         """The first block of comments, where no code and no kernel of its own follows on its heels."""
-        if not self.comments or (self.tokens and self.tokens[0].start < self.comments[0].start):
+        if not self.comments or (self.starts and self.starts[0] < self.comments[0].start):
             return ""
         block = [self.comments[0]]
         for comment in self.comments[1:]:

@@ -7,9 +7,11 @@ import math
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
+from types import FrameType
 
 from cudabench.errors import CompilerError, UsageError
 
@@ -31,6 +33,38 @@ def within(seconds: float) -> Iterator[None]:
         yield
     finally:
         _ends.reset(token)
+
+
+class _Late(BaseException):
+    """Reading reached its limit; no error of its own, which reading might take for one of a header."""
+
+
+@contextlib.contextmanager
+def reading(filename: str, sources: int = 1) -> Iterator[None]:
+    """Let the reading of so many sources, the first called so, take no longer than as many compiles may.
+
+    Raises CompilerStopped. Where there are no signals, as in a thread or on Windows, it may take longer.
+    """
+    seconds = longest_seconds() * sources
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _Late
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except _Late:
+        raise CompilerStopped(
+            f"{filename}: reading it and what it includes took over {seconds:g} s and was stopped; "
+            f"{VARIABLE}=SECONDS gives it longer."
+        ) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def left() -> float | None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import operator
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cudabench import outputs
+from cudabench.toolchain.tokens import put_together
 
 MOST_WORDS = 500_000  # of the result: some thirty thousand lines
 MOST_FILES = 64
@@ -59,12 +61,38 @@ class _Macro:
     body: tuple[str, ...]
     parameters: tuple[str, ...] | None = None
 
+    @functools.cached_property
+    def formal(self) -> tuple[str, ...]:
+        """The names of the parameters."""
+        names = self.parameters or ()
+        return names[:-1] if names[-1:] == ("...",) else names
+
+    @functools.cached_property
+    def steps(self) -> list[tuple[str, list[str]]]:
+        """The body in order: "words" as they are, and parameters: "quoted", "pasted" to others, or a "value"."""
+        found: list[tuple[str, list[str]]] = []
+        at = 0
+        while at < len(self.body):
+            word, behind = self.body[at], self.body[at + 1] if at + 1 < len(self.body) else ""
+            at += 1
+            if word == "#" and behind in self.formal:
+                found.append(("quoted", [behind]))
+                at += 1
+            elif word in self.formal:
+                pasted = "##" in (self.body[at - 2] if at > 1 else "", behind)
+                found.append(("pasted" if pasted else "value", [word]))
+            elif found and found[-1][0] == "words":
+                found[-1][1].append(word)
+            else:
+                found.append(("words", [word]))
+        return found
+
 
 @dataclass
 class _State:
     folders: tuple[Path, ...]
     macros: dict[str, _Macro]
-    out: list[str] = field(default_factory=list)
+    out: list[list[str]] = field(default_factory=list)
     pending: list[str] = field(default_factory=list)
     once: set[Path] = field(default_factory=set)
     files: int = 0
@@ -83,7 +111,7 @@ def expand(text: str, path: str | Path, defines: Mapping[str, str], folders: Seq
         _file(state, text, Path(path), 0)
     except (TooMuch, RecursionError):
         return None
-    return "".join(state.out)
+    return put_together(state.out)
 
 
 # Lines and directives ------------------------------------------------------------------------------------------------
@@ -196,7 +224,7 @@ def _flush(state: _State) -> None:
     """Put what was read since the last change of the macros into the result."""
     words = _expanded(state, state.pending, frozenset(), 0)
     state.pending = []
-    state.out.append(" ".join(words) + "\n")
+    state.out.append(words)
 
 
 def _count(state: _State, words: Sequence[str]) -> None:
@@ -210,13 +238,19 @@ def _expanded(state: _State, words: list[str], hidden: frozenset[str], depth: in
     if depth > _DEPTH:
         raise TooMuch
     _count(state, words)
+    if state.macros.keys().isdisjoint(words):
+        return list(words)
     out: list[str] = []
-    at = 0
-    while at < len(words):
-        word = words[at]
-        at += 1
-        macro = state.macros.get(word)
-        if macro is None or word in hidden:
+    at = inserted = 0
+    named = deque(index for index, word in enumerate(words) if word in state.macros)
+    while named:
+        place = named.popleft() + inserted
+        if place < at:  # an argument
+            continue
+        out += words[at:place]
+        word, at = words[place], place + 1
+        macro = state.macros[word]
+        if word in hidden:
             out.append(word)
             continue
         if macro.parameters is None:
@@ -233,8 +267,10 @@ def _expanded(state: _State, words: list[str], hidden: frozenset[str], depth: in
         last = state.macros.get(body[-1]) if body and body[-1] not in hidden | {word} else None
         if last is not None and last.parameters is not None and words[at : at + 1] == ["("]:
             words[at:at] = [body.pop()]  # its arguments stand behind the macro that gave its name
+            inserted += 1
+            named.appendleft(at - inserted)
         out += body
-    return out
+    return out + words[at:]
 
 
 def _arguments(words: Sequence[str], opening: int) -> tuple[list[list[str]] | None, int]:
@@ -264,35 +300,35 @@ def _substituted(
     state: _State, macro: _Macro, arguments: list[list[str]], hidden: frozenset[str], depth: int
 ) -> list[str]:
     """A function-like macro's body with its arguments in it."""
-    formal = list(macro.parameters or ())
-    if formal[-1:] == ["..."]:
-        formal.pop()
+    formal = macro.formal
+    if macro.parameters and macro.parameters[-1] == "...":
         fixed = len(formal) - 1
         rest = [word for one in arguments[fixed:] for word in (*one, ",")][:-1]
         arguments = [*arguments[:fixed], rest]
     given = dict(zip(formal, [*arguments, *([] for _ in formal)], strict=False))
     whole: dict[str, list[str]] = {}  # as the body takes them
     body: list[str] = []
-    at = 0
-    while at < len(macro.body):
-        word = macro.body[at]
-        pasted = "##" in (macro.body[at - 1] if at else "", macro.body[at + 1] if at + 1 < len(macro.body) else "")
-        if word == "#" and macro.body[at + 1 : at + 2] and macro.body[at + 1] in given:
-            quoted = " ".join(given[macro.body[at + 1]]).replace("\\", "\\\\").replace('"', '\\"')
+    for kind, words in macro.steps:
+        if kind == "words":
+            body += words
+            continue
+        (word,) = words
+        if kind == "quoted":
+            quoted = " ".join(given[word]).replace("\\", "\\\\").replace('"', '\\"')
             body.append(f'"{quoted}"')
-            at += 1
-        elif word in given:
-            if not pasted and word not in whole:
-                whole[word] = _expanded(state, list(given[word]), hidden, depth + 1)
-            body += (given[word] or [""]) if pasted else whole[word]
+        elif kind == "pasted":
+            body += given[word] or [""]
         else:
-            body.append(word)
-        at += 1
+            if word not in whole:
+                whole[word] = _expanded(state, list(given[word]), hidden, depth + 1)
+            body += whole[word]
     return _pasted(body)
 
 
 def _pasted(words: list[str]) -> list[str]:
     """Words with those around '##' made one."""
+    if "##" not in words:
+        return [word for word in words if word]
     out: list[str] = []
     at = 0
     while at < len(words):

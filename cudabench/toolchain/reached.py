@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from cudabench.toolchain.kernels import KernelSource
-from cudabench.toolchain.tokens import Scan, Token, opens_scope
+from cudabench.toolchain.tokens import Scan, opens_scope
 
 _NAME = re.compile(r"[^\W\d]\w*")
 # Words that stand before a name that they do not declare.
@@ -25,7 +25,7 @@ def names(text: str, kernel: KernelSource) -> frozenset[str]:
     """
     bodies = _used_by(text)
     found: set[str] = set()
-    waiting = _free(Scan(kernel.text).tokens)
+    waiting = _free(Scan(kernel.text).words)
     while waiting:
         found |= waiting
         waiting = {name for known in waiting for name in bodies.get(known, ())} - found
@@ -49,36 +49,35 @@ def large_functions(text: str, tokens: int) -> frozenset[str]:
     return frozenset(name for head, body in found if len(body) > tokens for name in _defined(head))
 
 
-def _definitions(scan: Scan) -> Iterator[tuple[list[Token], list[Token]]]:
+def _definitions(scan: Scan) -> Iterator[tuple[list[str], list[str]]]:
     """The head and the body of each function and class at namespace scope."""
     scan.leave_out(scan.hidden_spans())
     position = 0
-    while position < len(scan.tokens):
+    while position < len(scan.words):
         head, stop = scan.head(position)
-        if stop < len(scan.tokens) and scan.tokens[stop].text == "{" and not opens_scope([one.text for one in head]):
+        if stop < len(scan.words) and scan.words[stop] == "{" and not opens_scope(head):
             end = scan.matching(stop)
-            if "__global__" not in (one.text for one in head):
-                yield head, scan.tokens[stop : end + 1]
+            if "__global__" not in head:
+                yield head, scan.words[stop : end + 1]
             position = end + 1
         else:
             position = stop + 1
 
 
-def _defined(head: list[Token]) -> Iterator[str]:
+def _defined(head: list[str]) -> Iterator[str]:
     """The name of a function, `name(...)`, or of a class, `struct name`."""
-    for at, token in enumerate(head[:-1]):
-        if token.text in ("struct", "class", "union"):
-            yield head[at + 1].text
-        elif head[at + 1].text == "(" and _NAME.fullmatch(token.text):
-            yield token.text
+    for at, word in enumerate(head[:-1]):
+        if word in ("struct", "class", "union"):
+            yield head[at + 1]
+        elif head[at + 1] == "(" and _NAME.fullmatch(word):
+            yield word
             return
-    if len(head) > 1 and head[-2].text in ("struct", "class", "union"):
-        yield head[-1].text
+    if len(head) > 1 and head[-2] in ("struct", "class", "union"):
+        yield head[-1]
 
 
-def _free(tokens: list[Token]) -> set[str]:
+def _free(words: list[str]) -> set[str]:
     """The names in a definition but those that it declares and those of members."""
-    words = [token.text for token in tokens]
     used: set[str] = set()
     declared: set[str] = set()
     for at, word in enumerate(words):

@@ -144,17 +144,25 @@ class Refused(Exception):
     """A compiler's refusal, with its log: whether it is the user's fault is for the caller to judge.
 
     `emptied` are headers that were nowhere and taken as empty; `misses_standard` says that the standard library's
-    names were missed, `by_assembler` that an attempt got as far as ptxas, which refused it.
+    names were missed, `by_assembler` that an attempt got as far as ptxas, which refused it, `hopeless` that a kernel
+    itself needs what those headers declare.
     """
 
     def __init__(
-        self, log: str, emptied: Sequence[str] = (), *, misses_standard: bool = False, by_assembler: bool = False
+        self,
+        log: str,
+        emptied: Sequence[str] = (),
+        *,
+        misses_standard: bool = False,
+        by_assembler: bool = False,
+        hopeless: bool = False,
     ) -> None:
         super().__init__(log)
         self.log = log
         self.emptied = tuple(emptied)
         self.misses_standard = misses_standard
         self.by_assembler = by_assembler
+        self.hopeless = hopeless
 
 
 class Compiler(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cudabench.toolchain.c_types import SPECIFIERS, canonical
-from cudabench.toolchain.tokens import Token, closing_angle, closing_bracket, opening_angle, spell, split, words_of
+from cudabench.toolchain.tokens import closing_angle, closing_bracket, is_name, opening_angle, spell, split, words_of
 
 _ATTRIBUTES = frozenset(
     """__launch_bounds__ __cluster_dims__ __block_size__ __maxnreg__ __attribute__ __declspec
@@ -76,7 +76,7 @@ def template_head(words: Sequence[str]) -> tuple[tuple[TemplateParameter, ...], 
     return tuple(parameters), end + 1
 
 
-def name_and_list(head: Sequence[Token], first: int) -> tuple[int, int, int] | None:
+def name_and_list(head: Sequence[str], first: int) -> tuple[int, int, int] | None:
     """The index of the kernel's name and of the brackets around its parameters.
 
     Between `__global__` and the name, and behind the list, may stand attributes and macros with arguments. So all
@@ -85,17 +85,16 @@ def name_and_list(head: Sequence[Token], first: int) -> tuple[int, int, int] | N
     groups: list[tuple[int, int, int]] = []
     index = first
     while index < len(head):
-        text = head[index].text
-        if text == "(":
-            closing = closing_bracket([token.text for token in head], index)
+        if head[index] == "(":
+            closing = closing_bracket(head, index)
             before = index - 1
-            if before >= 0 and head[before].text == ">":  # a specialisation: f<float>(...)
-                before = opening_angle([token.text for token in head], before) - 1
-            if before >= first and head[before].kind == "word" and head[before].text not in _ATTRIBUTES:
+            if before >= 0 and head[before] == ">":  # a specialisation: f<float>(...)
+                before = opening_angle(head, before) - 1
+            if before >= first and is_name(head[before]) and head[before] not in _ATTRIBUTES:
                 groups.append((before, index, closing))
             index = closing
         index += 1
-    lower = [group for group in groups if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", head[group[0]].text)]
+    lower = [group for group in groups if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", head[group[0]])]
     chosen = lower or groups
     return chosen[-1] if chosen else None
 

@@ -33,6 +33,7 @@ __all__ = [
     "preprocessed",
     "read",
     "resolved",
+    "text_of",
     "vector_type",
     "without_kernels",
 ]
@@ -43,8 +44,17 @@ MOST_BYTES = 16 << 20  # of a source file
 def read(path: str | Path) -> SourceFile:
     """Read and parse a file; CudabenchError where it is missing, a directory, unreadable or no text.
 
-    The headers that it includes from its own folder count as read by this command line, too. What is not UTF-8 is
-    taken as Latin-1, whose every byte is a character: such bytes stand in comments and strings.
+    The headers that it includes from its own folder count as read by this command line, too.
+    """
+    text = text_of(path)
+    includes.read(Job(text, str(path), "", (), (str(Path(path).parent),), ()))
+    return parse(text, path)
+
+
+def text_of(path: str | Path) -> str:
+    """Return the text of a file; errors as of `read`.
+
+    What is not UTF-8 is taken as Latin-1, whose every byte is a character: such bytes stand in comments and strings.
     """
     path = Path(path)
     try:
@@ -66,8 +76,7 @@ def read(path: str | Path) -> SourceFile:
         text = raw.decode("latin-1")
     if "\0" in text:
         raise CudabenchError(f"{path} is not a source file: it holds NUL bytes.")
-    includes.read(Job(text, str(path), "", (), (str(path.parent),), ()))
-    return parse(text, path)
+    return text
 
 
 def preprocessed(source: SourceFile, defines: Mapping[str, str], folders: Sequence[str | Path] = ()) -> SourceFile:

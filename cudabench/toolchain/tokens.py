@@ -5,39 +5,41 @@ from __future__ import annotations
 import functools
 import re
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from operator import itemgetter
+from itertools import accumulate, compress, pairwise
 from typing import NamedTuple
 
-_LEXEME = re.compile(
-    r"""
-      (?P<directive> ^[ \t]*\#(?: \\\n | "(?:\\.|[^"\\\n])*" | /\*.*?\*/ | [^\n] )* )
-    | (?P<blank>     \n+ | [^\S\n]+ )
-    | (?: (?P<comment>   //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )
-    | (?P<string>    (?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)" | "(?:\\.|[^"\\\n])*"? )
-    | (?P<number>    \.?\d(?:[eEpP][+-]|'?\w|\.)* )
-    | (?P<character> '(?:\\.|[^'\\\n])*'? )
-    | (?P<word>      [^\W\d]\w* )
-    | (?P<mark>      ::|\S )
-      ) [^\S\n]*  # indentation is a blank of its own: a directive begins with it
-    """,
-    re.X | re.S | re.M,
+# A lexeme with the blanks behind it, so that what is found lies end to end: from its lengths follows where each starts.
+# Blanks before a directive are none of these: they are its own, as it begins with its line.
+_ANY = r"""
+      ^[ \t]*\#(?: \\\n | "(?:\\.|[^"\\\n])*" | /\*.*?\*/ | [^\n] )*
+    | (?: RAW [^\W\d]\w* | \.?\d(?:[eEpP][+-]|'?\w|\.)* | REMARK | QUOTED | ::|\S )
+      (?: [^\S\n]+ | \n(?![ \t]*\#) )*
+    | \n+ | [^\S\n]+
+"""
+_REMARK = r"""(?: //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )"""
+_QUOTED = r"""(?: "(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'? )"""
+_RAW = r"""(?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)" |"""
+_FLAGS = re.X | re.S | re.M
+_LEXEME, _LEXEME_OR_RAW = (
+    re.compile(_ANY.replace("RAW", raw).replace("REMARK", _REMARK).replace("QUOTED", _QUOTED), _FLAGS)
+    for raw in ("", _RAW)
 )
-_START = itemgetter(1)  # of a token
+_WITH_BLANKS = re.compile(f"{_REMARK} | {_QUOTED}", _FLAGS)
+_CLOSED = re.compile(r"""(?:u8|[uUL])?R".*"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
+_COMMENT = ("//", "/*")
+_NAME = re.compile(r"[^\W\d]\w*")
 _LARGE, _HUGE = 1 << 18, 1 << 22  # characters of a text: of few such the tokens are kept, and of none
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
-class Token(NamedTuple):
-    """A lexeme with its span in the text; `kind` is the name of its group in the pattern."""
+class Comment(NamedTuple):
+    """A comment with its span in the text."""
 
     text: str
     start: int
     end: int
-    kind: str
 
 
 @dataclass(frozen=True)
@@ -50,39 +52,145 @@ class Directive:
     end: int
 
 
+@dataclass(frozen=True)
+class _Lexed:
+    """A text's tokens, each with its start, its comments and its directives; not to be changed."""
+
+    words: list[str]
+    starts: list[int]
+    comments: list[Comment]
+    directives: list[Directive]
+
+    @functools.cached_property
+    def closings(self) -> dict[int, int]:
+        """The index of the brace that closes one, by that one's."""
+        return _closings(self.words)
+
+
+def _closings(words: Sequence[str]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    opened: list[int] = []
+    for index in [at for at, word in enumerate(words) if word == "{" or word == "}"]:
+        if words[index] == "{":
+            opened.append(index)
+        elif opened:
+            found[opened.pop()] = index
+    return found
+
+
+def _chunks(text: str) -> list[str]:
+    """Cut a text into lexemes, each with the blanks behind it."""
+    return [match[0] for match in _LEXEME_OR_RAW.finditer(text)] if 'R"' in text else _LEXEME.findall(text)
+
+
 @functools.lru_cache(maxsize=128)  # a header is read for each of what is left out of it
-def _lexed(text: str) -> tuple[tuple[Token, ...], tuple[Token, ...], tuple[Directive, ...]]:
+def _lexed(text: str) -> _Lexed:
     """Cut a text into tokens, comments and directives."""
-    comments: list[Token] = []
-    directives: list[Directive] = []
-    tokens: list[Token] = []
-    for match in _LEXEME.finditer(text):
-        kind = str(match.lastgroup)
-        if kind == "blank":
-            continue
-        if kind == "directive":
-            parts = re.match(r"\s*#\s*(\w*)(.*)", match[kind], re.S)
-            assert parts is not None
-            rest = re.sub(r"/\*.*?\*/|//.*|\\\n", " ", parts[2], flags=re.S).strip()
-            directives.append(Directive(parts[1], rest, *match.span(kind)))
-        else:
-            start, end = match.span(kind)
-            (comments if kind == "comment" else tokens).append(Token(match[kind], start, end, kind))
-    return tuple(tokens), tuple(comments), tuple(directives)
+    known = _put_together.pop(text, None)
+    return (known and _of_words(known)) or _cut(text)
 
 
 _lexed_large = functools.lru_cache(maxsize=2)(_lexed.__wrapped__)  # a text that the preprocessor read, and one more
 
 
+def _cut(text: str) -> _Lexed:
+    chunks = _chunks(text)
+    starts = list(accumulate(map(len, chunks), initial=0))
+    words = list(map(str.rstrip, chunks))
+    comments: list[Comment] = []
+    directives: list[Directive] = []
+    # All else is a token as it is.
+    special = {one for one in set(words) if one[:1] in ("", "#", '"', "'", " ", "\t") or one.startswith(_COMMENT)}
+    kept = bytearray(b"\1") * len(words)
+    for at in [at for at, word in enumerate(words) if word in special]:
+        word, start = words[at], starts[at]
+        if word[:1] in ('"', "'"):
+            words[at] = _without_blanks(chunks[at])
+            continue
+        if word.startswith(_COMMENT):
+            word = _without_blanks(chunks[at])
+            comments.append(Comment(word, start, start + len(word)))
+        elif word and (word[0] != "#" or start == 0 or text[start - 1] == "\n"):
+            directives.append(_directive(chunks[at], start))
+        elif word:
+            continue  # a '#' within a line
+        kept[at] = 0
+    return _Lexed(list(compress(words, kept)), list(compress(starts, kept)), comments, directives)
+
+
+def _without_blanks(chunk: str) -> str:
+    """A comment, a string or a character without the blanks behind it; one that is not closed ends with its own."""
+    match = _WITH_BLANKS.match(chunk)
+    assert match is not None
+    return match[0]
+
+
+def _directive(text: str, start: int) -> Directive:
+    parts = re.match(r"\s*#\s*(\w*)(.*)", text, re.S)
+    assert parts is not None
+    rest = re.sub(r"/\*.*?\*/|//.*|\\\n", " ", parts[2], flags=re.S).strip()
+    return Directive(parts[1], rest, start, start + len(text))
+
+
+_put_together: dict[str, list[list[str]]] = {}  # texts that are still to be cut, with their words
+
+
+def put_together(lines: list[list[str]]) -> str:
+    """Return words as a text, a blank between them and a line end behind each list of them.
+
+    A long one that is cut into tokens next is not searched for words again.
+    """
+    text = "\n".join(map(" ".join, lines)) + "\n" * bool(lines)
+    if _LARGE < len(text) <= _HUGE:
+        _put_together.clear()
+        _put_together[text] = lines
+    return text
+
+
+def _of_words(lines: list[list[str]]) -> _Lexed | None:
+    """Return what `_cut` makes of a text that was put together of words; None where one of them may end in another."""
+    words = [word for line in lines for word in (line or [""])]
+    texts: dict[str, tuple[str, ...]] = {}
+    places: dict[str, tuple[int, ...]] = {}
+    for word in set(words):
+        if _NAME.fullmatch(word):
+            texts[word], places[word] = (word,), (0,)
+            continue
+        cut = _cut(word)
+        if cut.comments or cut.directives or any(one[0] in "\"'" and not _CLOSED.fullmatch(one) for one in cut.words):
+            return None
+        texts[word], places[word] = tuple(cut.words), tuple(cut.starts)
+    starts = accumulate(map((1).__add__, map(len, words)), initial=0)
+    return _Lexed(
+        [one for word in words for one in texts[word]],
+        [start + place for word, start in zip(words, starts, strict=False) for place in places[word]],
+        [],
+        [],
+    )
+
+
 class Scan:
-    """The lexemes of a text in order, and the spans that no compiler sees."""
+    """The lexemes of a text in order, and the spans that no compiler sees.
+
+    `words` are its tokens, `starts` where each begins in the text.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         lexed = _lexed if len(text) <= _LARGE else _lexed_large if len(text) <= _HUGE else _lexed.__wrapped__
-        tokens, comments, directives = lexed(text)
-        self.tokens, self.comments, self.directives = list(tokens), list(comments), list(directives)
+        self._lexed = lexed(text)
+        self.words, self.starts = list(self._lexed.words), list(self._lexed.starts)
+        self.comments, self.directives = self._lexed.comments, self._lexed.directives
+        self._closings: dict[int, int] | None = None
+
+    @functools.cached_property
+    def line_starts(self) -> list[int]:
+        """Where the lines of the text begin."""
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
+
+    def end(self, index: int) -> int:
+        """Where a token ends in the text."""
+        return self.starts[index] + len(self.words[index])
 
     def hidden_spans(self) -> list[tuple[int, int]]:
         """The spans that no compiler sees, or that would break the balance of braces.
@@ -108,41 +216,41 @@ class Scan:
         return spans
 
     def _unbalanced(self, span: tuple[int, int]) -> bool:
-        first, last = (bisect_left(self.tokens, place, key=_START) for place in span)
-        braces = Counter(token.text for token in self.tokens[first:last])
-        return braces["{"] != braces["}"]
+        first, last = (bisect_left(self.starts, place) for place in span)
+        words = self.words[first:last]
+        return words.count("{") != words.count("}")
 
     def leave_out(self, spans: Sequence[tuple[int, int]]) -> None:
         """Drop the tokens that start within spans."""
         for start, end in spans:
-            first, last = (bisect_left(self.tokens, place, key=_START) for place in (start, end))
-            del self.tokens[first:last]
+            first, last = (bisect_left(self.starts, place) for place in (start, end))
+            if first < last:
+                del self.words[first:last], self.starts[first:last]
+                self._closings = None
 
-    def head(self, position: int) -> tuple[list[Token], int]:
-        """The tokens of a declaration up to its ';', '{' or a scope's '}', and that one's index."""
+    def head(self, position: int) -> tuple[list[str], int]:
+        """The words of a declaration up to its ';', '{' or a scope's '}', and that one's index."""
         depth = 0
-        for index in range(position, len(self.tokens)):
-            text = self.tokens[index].text
-            if text in "([":
+        for index in range(position, len(self.words)):
+            word = self.words[index]
+            if word in "([":
                 depth += 1
-            elif text in ")]":
+            elif word in ")]":
                 depth = max(depth - 1, 0)
-            elif depth == 0 and text in ("{", "}", ";"):
-                return self.tokens[position:index], index
-        return self.tokens[position:], len(self.tokens)
+            elif depth == 0 and word in ("{", "}", ";"):
+                return self.words[position:index], index
+        return self.words[position:], len(self.words)
 
     def matching(self, position: int) -> int:
         """The index of the brace that closes the one at `position`, or the last token where the file ends before."""
-        depth = 0
-        for index in range(position, len(self.tokens)):
-            depth += {"{": 1, "}": -1}.get(self.tokens[index].text, 0)
-            if depth == 0:
-                return index
-        return len(self.tokens) - 1
+        if self._closings is None:
+            whole = len(self.words) == len(self._lexed.words)
+            self._closings = self._lexed.closings if whole else _closings(self.words)
+        return self._closings.get(position, len(self.words) - 1)
 
     def is_label(self, position: int) -> bool:
         """Whether `public:` or the like stands here."""
-        words = [token.text for token in self.tokens[position : position + 2]]
+        words = self.words[position : position + 2]
         return words[1:] == [":"] and words[0] in ("public", "protected", "private")
 
 
@@ -158,8 +266,20 @@ def opens_scope(words: Sequence[str]) -> bool:
 
 def words_of(text: str) -> list[str]:
     """Return the lexemes of a text, comments left out."""
-    found = ((match, str(match.lastgroup)) for match in _LEXEME.finditer(text))
-    return [match[kind] for match, kind in found if kind not in ("blank", "comment")]
+    words: list[str] = []
+    begins_line = True
+    for chunk in _chunks(text):
+        word = chunk.rstrip()
+        if word and not word.startswith(_COMMENT):
+            directive = word.lstrip()[0] == "#" and begins_line
+            words.append(chunk if directive else _without_blanks(chunk) if word[0] in ('"', "'") else word)
+        begins_line = chunk[-1] == "\n"
+    return words
+
+
+def is_name(word: str) -> bool:
+    """Return whether a lexeme is a name or a keyword."""
+    return _NAME.fullmatch(word) is not None
 
 
 def spell(words: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
-from cudabench.toolchain import source
+from cudabench.toolchain import places, source
 from cudabench.toolchain.source import Parameter
 from cudabench.userkernel.inits import split
 from cudabench.userkernel.pointers import like
@@ -24,6 +24,10 @@ _AXES = "xyzw"
 _FEW = 4  # elements of an array that an example writes one by one
 _POINTER_BYTES = 8
 _BRACES = re.compile(r"[{}]")
+_ALIGNED = r"(?:(?:__align__|alignas)\s*\(\s*(\d+)\s*\)\s*)?"
+_STRUCT = re.compile(rf"\b(?:struct|class)\s+{_ALIGNED}(\w+)\s*\{{")
+_TYPEDEF = re.compile(rf"\btypedef\s+struct\s*{_ALIGNED}\w*\s*\{{")
+_TEMPLATE = re.compile(rf"\btemplate\s*<([^<>]*)>\s*(?:struct|class)\s+{_ALIGNED}(\w+)\s*\{{")
 _NAMED_BEHIND = re.compile(r"\s*(\w+)\s*;")
 _METHOD = re.compile(
     r"(?:template\s*<[^<>]*>\s*)?[^;{}()]*\b(?:operator\s*\(\s*\)|operator[^\w(;{}]+|operator\s+\w+|~?\s*\w+)\s*\([^;{}]*\)\s*(?:const\s*|noexcept\s*)*"
@@ -127,24 +131,24 @@ class _Declared:
 
 @lru_cache(maxsize=64)  # a text is asked for each of its types
 def _declared(text: str) -> _Declared:
-    plain = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
+    commented = "//" in text or "/*" in text
+    plain = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S) if commented else text
     structs: dict[str, tuple[str, int]] = {}
     typedefs: dict[str, tuple[str, int]] = {}
     templates: dict[str, tuple[str, str, int]] = {}
-    aligned = r"(?:(?:__align__|alignas)\s*\(\s*(\d+)\s*\)\s*)?"
     known: set[str] = set()
-    for match in re.finditer(rf"\b(?:struct|class)\s+{aligned}(\w+)\s*\{{", plain):
+    for match in places.matches(_STRUCT, plain, "struct", "class"):
         if match[2] not in known:  # the first is the one, read or not
             known.add(match[2])
             body = _body(plain, match.end())
             structs |= {match[2]: (body, int(match[1] or 0))} if body is not None else {}
-    for match in re.finditer(rf"\btypedef\s+struct\s*{aligned}\w*\s*\{{", plain):
+    for match in places.matches(_TYPEDEF, plain, "typedef"):
         body = _body(plain, match.end())
         named = _NAMED_BEHIND.match(plain, match.end() + len(body) + 1) if body is not None else None
         if body is not None and named and named[1] not in known:
             typedefs.setdefault(named[1], (body, int(match[1] or 0)))
     known.clear()
-    for match in re.finditer(rf"\btemplate\s*<([^<>]*)>\s*(?:struct|class)\s+{aligned}(\w+)\s*\{{", plain):
+    for match in places.matches(_TEMPLATE, plain, "template"):
         if match[3] not in known:
             known.add(match[3])
             body = _body(plain, match.end())

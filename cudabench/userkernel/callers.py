@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from cudabench.toolchain import places
 from cudabench.toolchain.c_types import SPECIFIERS, canonical, numpy_dtype
 from cudabench.toolchain.tokens import closing_angle, spell, split
 
 _DEPTH = 6  # of templates that are called by templates
 _LOOKS = 400  # at names of one instance
+_FUNCTION = r"\b(?:__device__|__host__|inline)\b[^;{{}}()=]*\b{}\s*\("
 _LITERAL = re.compile(r"true|false|-?\d\w*")
 
 
@@ -24,18 +26,21 @@ class Callers:
     def __init__(
         self,
         text: str,
-        words: Sequence[str],
+        words: list[str],
+        by_word: Mapping[str, Sequence[int]],
         bodies: Sequence[tuple[int, int]],
         outside: Sequence[int],
         aliases: Mapping[str, str],
     ) -> None:
-        """Take a text with its words, the spans of its functions among these, the places outside all of them, and what
-        its names of types mean."""
+        """Take a text with its words, the places of each of these, the spans of its functions among the words, the
+        places outside all of them, and what its names of types mean."""
         self.text = text
         self.aliases = aliases
         self.words = words
+        self.by_word = by_word
         self.bodies = bodies
-        self.constants = {words[at] for at in outside if list(words[at + 1 : at + 2]) == ["="]}
+        self.constants = {words[at] for at in outside if words[at + 1 : at + 2] == ["="]}
+        self._declared: dict[str, bool] = {}
         self.looks = 0
 
     def named(self, name: str) -> Iterator[list[str]]:
@@ -55,9 +60,9 @@ class Callers:
 
     def _mentions(self, name: str) -> Iterator[tuple[int, list[list[str]]]]:
         """Yield where a name stands with arguments in angle brackets, and these."""
-        for at, word in enumerate(self.words):
-            if word == name and self.words[at + 1 : at + 2] == ["<"] and self.words[at + 2 : at + 3] != ["<"]:
-                end = closing_angle(self.words[: at + 400], at + 1)
+        for at in self.by_word.get(name, ()):
+            if self.words[at + 1 : at + 2] == ["<"] and self.words[at + 2 : at + 3] != ["<"]:
+                end = closing_angle(self.words[at : at + 400], 1) + at
                 if end < min(len(self.words), at + 400):
                     yield at, split(self.words[at + 2 : end], ",")
 
@@ -88,7 +93,7 @@ class Callers:
         if body:
             for place in range(body[0], at):
                 if self.words[place : place + 3] == ["using", name, "="]:
-                    end = list(self.words).index(";", place)
+                    end = self.words.index(";", place)
                     return self._argument(self.words[place + 3 : end], at, depth + 1)
                 if self.words[place : place + 2] == [name, "="] and self.words[place - 1] in SPECIFIERS:
                     text = self.words[place + 2]
@@ -108,7 +113,7 @@ class Callers:
         """Return the parameters of the function template that begins at a token, and its name."""
         if self.words[at] != "template":
             return [], ""
-        end = closing_angle(self.words[: at + 400], at + 1)
+        end = closing_angle(self.words[at : at + 400], 1) + at
         parts = split(self.words[at + 2 : end], ",")
         if any("." in part for part in parts):
             return [], ""  # a pack takes what stands for those behind it
@@ -118,19 +123,26 @@ class Callers:
 
     def _kinds(self, name: str) -> list[str]:
         """Return what a class template takes: 'bool', 'int', 'typename'."""
-        match = re.search(rf"\btemplate\s*<([^<>]*)>\s*(?:struct|class)\s+(?:\w+\s*\([^()]*\)\s*)?{name}\b", self.text)
+        pattern = rf"\btemplate\s*<([^<>]*)>\s*(?:struct|class)\s+(?:\w+\s*\([^()]*\)\s*)?{name}\b"
+        match = places.first(re.compile(pattern), self.text, "template")
         return [part.split()[0] for part in match[1].split(",") if part.split()] if match else []
 
     def _is_declared(self, name: str) -> bool:
         """Return whether a name is a function, a type, an enumerator or a constant of the text, and no parameter."""
-        one = re.escape(name)
-        return bool(
-            re.search(rf"\b(?:__device__|__host__|inline)\b[^;{{}}()=]*\b{one}\s*\(", self.text)
-            or re.search(rf"\b(?:struct|class|enum)\s+(?:class\s+)?{one}\b", self.text)
-            or name in self.constants
-            or re.search(rf"\benum\b[^;{{}}]*\{{[^{{}}]*\b{one}\b[^{{}}]*\}}", self.text)
-            or re.search(rf"\busing\s+{one}\s*=(?!\s*typename)|\btypedef\b[^;{{}}]*\b{one}\s*;", self.text)
-        )
+        if name not in self._declared:
+            one = re.escape(name)
+            self._declared[name] = name in self.constants or any(
+                places.first(re.compile(pattern), self.text, *words)
+                for pattern, *words in (
+                    (rf"\b(?:struct|class|enum)\s+(?:class\s+)?{one}\b", "struct", "class", "enum"),
+                    (rf"\benum\b[^;{{}}]*\{{[^{{}}]*\b{one}\b[^{{}}]*\}}", "enum"),
+                    (rf"\busing\s+{one}\s*=(?!\s*typename)", "using"),
+                    (rf"\btypedef\b[^;{{}}]*\b{one}\s*;", "typedef"),
+                    (_FUNCTION.format(one), "__device__", "__host__", "inline"),
+                )
+                if name in self.text
+            )
+        return self._declared[name]
 
 
 def _by_kind(kind: str) -> str:

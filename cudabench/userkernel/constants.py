@@ -31,10 +31,9 @@ def declared(file: SourceFile) -> dict[str, tuple[str, str, bool]]:
     scan.leave_out(scan.hidden_spans())
     found: dict[str, tuple[str, str, bool]] = {}
     position = 0
-    while position < len(scan.tokens):
-        head, stop = scan.head(position)
-        words = [token.text for token in head]
-        brace = stop < len(scan.tokens) and scan.tokens[stop].text == "{"
+    while position < len(scan.words):
+        words, stop = scan.head(position)
+        brace = stop < len(scan.words) and scan.words[stop] == "{"
         if "__constant__" in words and "__global__" not in words:
             found.update(_variables(words, brace))
         scope = brace and opens_scope(words)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from cudabench.toolchain import places
 from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.tokens import spell, split, words_of
 from cudabench.userkernel.reach import closing, joined
@@ -87,9 +88,9 @@ def _given_to(name: str, body: str) -> Iterator[tuple[str, int]]:
 
 def _definitions(function: str, text: str) -> Iterator[tuple[Sequence[str], str]]:
     """Yield the parameters' names and the body of each function of a text that is called so."""
-    for match in re.finditer(rf"\b{function} ?\(([^(){{}};]*)\) ?\{{", text):
+    for match in places.matches(re.compile(rf"\b{function} ?\(([^(){{}};]*)\) ?\{{"), text, function):
         start = match.end() - 1
-        length = closing(text[start:], "{", "}")
+        length = closing(text, "{", "}", start)
         formal = [(re.findall(r"\w+", part.partition("=")[0]) or [""])[-1] for part in match[1].split(",")]
         if length > 0:
             yield formal, text[start + 1 : start + length]

@@ -7,12 +7,12 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.toolchain import includes, preprocess, source, toolkit
+from cudabench.toolchain import includes, places, preprocess, source, toolkit
 from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import (
@@ -472,10 +472,15 @@ def _extents(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> lis
             not (_FLAGS.search(p.name.lower()) or _TAPS.fullmatch(p.name))
             or _is_padded(p.name, [one.name for one in kernel.parameters])
         )
-        and not re.search(
-            rf"\benum\s+(?:class\s+|struct\s+)?{p.type}\b|\benum\b[^;{{}}]*{{[^{{}}]*}}\s*{p.type}\b", text
-        )
+        and not _is_enumeration(p.type, text)
     ]
+
+
+@lru_cache(maxsize=64)  # the types of a kernel's parameters are few
+def _is_enumeration(ctype: str, text: str) -> bool:
+    """Return whether a text has an enumeration of this name."""
+    named = rf"\benum\s+(?:class\s+|struct\s+)?{ctype}\b|\benum\b[^;{{}}]*{{[^{{}}]*}}\s*{ctype}\b"
+    return places.first(re.compile(named), text, "enum") is not None
 
 
 def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] | None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 import operator
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
+from cudabench.toolchain import places
 from cudabench.toolchain.c_types import SPECIFIERS, canonical, numpy_dtype, vector_type
 from cudabench.toolchain.kernels import KernelSource
-from cudabench.toolchain.tokens import Scan, Token, closing_angle, closing_bracket, opens_scope, spell, split
+from cudabench.toolchain.tokens import Scan, closing_angle, closing_bracket, opens_scope, spell, split
 from cudabench.userkernel.callers import Callers
 
 MOST_THREADS = 1 << 20  # of a launch that a message suggests: some seconds in the simulator
@@ -62,8 +64,9 @@ def find(
     it, and for all where the launch shall be `ragged`. A launch that is too large for a first look is made smaller by
     halving the numbers that it hangs on.
     """
-    by_name = re.search(rf"\b{re.escape(kernel.name)}\b[^;{{}}]*?<\s*<\s*<", text)
-    if not by_name and not re.search(rf"\b{re.escape(kernel.name)}\s*[<;,)][^;{{}}]*[;,}}]", text[kernel.end :]):
+    by_name = re.compile(rf"\b{re.escape(kernel.name)}\b[^;{{}}]*?<\s*<\s*<")
+    by_pointer = re.compile(rf"\b{re.escape(kernel.name)}\s*[<;,)][^;{{}}]*[;,}}]")
+    if not places.first(by_name, text, kernel.name) and not places.first(by_pointer, text[kernel.end :], kernel.name):
         return None
     host = host_of(text, tuple(aliases.items()))
     best: HostLaunch | None = None
@@ -99,13 +102,13 @@ class Host:
 
     def __init__(self, scan: Scan, aliases: Mapping[str, str]) -> None:
         scan.leave_out(scan.hidden_spans())
-        self.tokens: list[Token] = scan.tokens
-        self.words = [token.text for token in scan.tokens]
+        self.words = scan.words
+        self.by_word = places.by_word(self.words)
         self.aliases = aliases
         self.bodies: list[tuple[int, int]] = []
         self.outside: list[int] = []  # the tokens at namespace scope
         self._survey(scan)
-        self.callers = Callers(scan.text, self.words, self.bodies, self.outside, aliases)
+        self.callers = Callers(scan.text, self.words, self.by_word, self.bodies, self.outside, aliases)
 
     def _survey(self, scan: Scan) -> None:
         """Note the bodies of functions, and what stands outside all of them."""
@@ -113,10 +116,10 @@ class Host:
         while position < len(self.words):
             head, stop = scan.head(position)
             closer = self.words[stop] if stop < len(self.words) else ";"
-            self.outside += range(position, stop + 1)
-            if closer == "{" and not opens_scope([token.text for token in head]):
+            self.outside += range(position, min(stop + 1, len(self.words)))
+            if closer == "{" and not opens_scope(head):
                 end = scan.matching(stop)
-                if "=" in (token.text for token in head):
+                if "=" in head:
                     self.outside += range(stop + 1, end + 1)
                 else:
                     self.bodies.append((position, end))
@@ -127,27 +130,22 @@ class Host:
 
     def launches_by_pointer(self, parameters: int) -> list[_Site]:
         """Return the launches through a variable that holds a kernel, with as many arguments as one takes."""
-        heads = {at - 1 for at, word in enumerate(self.words) if word == "<" and self._is(at, "<<<")}
+        heads = {at - 1 for at in self.by_word.get("<", ()) if self._is(at, "<<<")}
         names = {self.words[at] for at in heads if _NAME.fullmatch(self.words[at])}
         held = {one for one in names if self._is_declared(one)}
         return [site for name in sorted(held) for site in self.launches(name) if len(site.arguments) == parameters]
 
     def _is_declared(self, name: str) -> bool:
         """Return whether a name is a variable: `name = words`, or a function's parameter."""
-        return any(
-            word == name and self.words[at + 1 : at + 2] in (["="], [";"], [","], [")"])
-            for at, word in enumerate(self.words)
-        )
+        return any(self.words[at + 1 : at + 2] in (["="], [";"], [","], [")"]) for at in self.by_word.get(name, ()))
 
     def launches(self, name: str) -> list[_Site]:
         """Return the launches of a kernel in the order of the text."""
         found = []
-        for at, word in enumerate(self.words):
-            if word != name:
-                continue
+        for at in self.by_word.get(name, ()):
             behind, template = at + 1, []
             if self._is(behind, "<") and not self._is(behind, "<<<"):
-                end = closing_angle(self.words[: behind + 400], behind)
+                end = closing_angle(self.words[behind : behind + 400], 0) + behind
                 template, behind = self.words[behind + 1 : end], end + 1
             if not self._is(behind, "<<<"):
                 continue
@@ -157,7 +155,7 @@ class Host:
                 end += 1
             if not self._is(end + 3, "("):
                 continue
-            close = closing_bracket(self.words[: end + 1000], end + 3)
+            close = self._closing(end + 3, end + 1000)
             body = next(((start, stop) for start, stop in self.bodies if start <= at <= stop), (at, at))
             found.append(
                 _Site(
@@ -167,6 +165,23 @@ class Host:
                     (body[0], at),
                 )
             )
+        return found
+
+    def _closing(self, at: int, stop: int) -> int:
+        """Return where the bracket at a token is closed, or the last token before `stop`."""
+        return closing_bracket(self.words[at:stop], 0) + at
+
+    def _places(self, name: str, start: int, stop: int) -> list[int]:
+        """Return where a word stands from a token to before another."""
+        found = self.by_word.get(name, [])
+        return found[bisect_left(found, start) : bisect_left(found, stop)]
+
+    @cached_property
+    def _outside(self) -> dict[str, list[int]]:
+        """Where each word stands outside of functions."""
+        found: dict[str, list[int]] = {}
+        for at in self.outside:
+            found.setdefault(self.words[at], []).append(at)
         return found
 
     def _is(self, at: int, marks: str) -> bool:
@@ -350,9 +365,7 @@ class Host:
             number = _literal(words[0])
             return "int" if isinstance(number, int) else "float" if words[0][-1] in "fF" else "double"
         name = _last_name(words)
-        for at in [*range(*site.visible), *self.outside]:
-            if self.words[at] != name:
-                continue
+        for at in [*self._places(name, *site.visible), *self._outside.get(name, ())]:
             start = at
             while start > 0 and self.words[start - 1] not in (";", "{", "}", "(", "<"):
                 start -= 1
@@ -371,11 +384,11 @@ class Host:
     def definitions(self, name: str, site: _Site, before: int) -> list[tuple[int, list[str]]]:
         """Return where a name is given a value, in order: `T name = words`, `name = words`, `dim3 name(words)`."""
         start, stop = site.visible
-        inside = [at for at in range(start, min(before, stop)) if self.words[at] == name]
+        inside = self._places(name, start, min(before, stop))
         found = [one for at in inside if (one := self._definition(at))]
         if found:
             return found
-        return [one for at in self.outside if at < before and self.words[at] == name and (one := self._definition(at))]
+        return [one for at in self._outside.get(name, ()) if at < before and (one := self._definition(at))]
 
     def _definition(self, at: int) -> tuple[int, list[str]] | None:
         before, behind = self.words[at - 1] if at else ";", self.words[at + 1] if at + 1 < len(self.words) else ""
@@ -385,10 +398,10 @@ class Host:
             words = self._until(at + 2)
             return at, ["dim3", *words] if words[:1] == ["{"] and self._in_dim3(at) else words
         if behind in ("(", "{") and before in ("dim3", ",") and self._in_dim3(at):
-            close = closing_bracket(self.words[: at + 400], at + 1)
+            close = self._closing(at + 1, at + 400)
             return at, ["dim3", *self.words[at + 1 : close + 1]]
         if behind in ("(", "{") and before in SPECIFIERS - {"void"} | {"size_t", "uint"}:
-            close = closing_bracket(self.words[: at + 400], at + 1)
+            close = self._closing(at + 1, at + 400)
             return (at, self.words[at + 2 : close]) if self.words[close + 1 : close + 2] in ([";"], [","]) else None
         return None
 
@@ -396,7 +409,7 @@ class Host:
         """Return whether a name is a parameter of the launch's function, one that is a `whole` number."""
         start, stop = site.visible
         if self.words[start] == "template":
-            start = closing_angle(self.words[: start + 400], start + 1)
+            start += closing_angle(self.words[start : start + 400], 1)
         brace = next((at for at in range(start, stop) if self.words[at] == "{"), start)
         for at in range(start, brace):
             if self.words[at] == name and self.words[at + 1] in (",", ")", "="):
@@ -413,22 +426,21 @@ class Host:
     def members(self, name: str, site: _Site, before: int) -> dict[str, tuple[int, list[str]]]:
         """Return the assignments to a dim3's members: `name.x = words`."""
         found = {}
-        for at in range(site.visible[0], min(before, site.visible[1])):
-            named = self.words[at] == name and self.words[at + 1] == "." and self.words[at + 2] in ("x", "y", "z")
+        for at in self._places(name, site.visible[0], min(before, site.visible[1])):
+            named = self.words[at + 1] == "." and self.words[at + 2] in ("x", "y", "z")
             if named and self.words[at + 3] == "=" and self.words[at + 4] != "=":
                 found[self.words[at + 2]] = (at, self._until(at + 4))
         return found
 
     def counted_up(self, name: str, site: _Site, before: int) -> bool:
         """Return whether a name, or a member of it, is changed in steps, `n *= 2`: only a run knows the last."""
-        for at in range(site.visible[0], min(before, site.visible[1])):
-            if self.words[at] == name:
-                behind = self.words[at + 1 : at + 5]
-                behind = behind[2:] if behind[:1] == ["."] else behind
-                if behind[1:2] == ["="] and behind[0] in "*+-/%|&^":
-                    return True
-                if behind[:2] in (["+", "+"], ["-", "-"]) or behind[:3] in (["<", "<", "="], [">", ">", "="]):
-                    return True
+        for at in self._places(name, site.visible[0], min(before, site.visible[1])):
+            behind = self.words[at + 1 : at + 5]
+            behind = behind[2:] if behind[:1] == ["."] else behind
+            if behind[1:2] == ["="] and behind[0] in "*+-/%|&^":
+                return True
+            if behind[:2] in (["+", "+"], ["-", "-"]) or behind[:3] in (["<", "<", "="], [">", ">", "="]):
+                return True
         return False
 
     def _until(self, at: int) -> list[str]:
@@ -445,10 +457,10 @@ class Host:
     def allocations(self, name: str, site: _Site) -> list[tuple[int, list[str]]]:
         """Return the sizes with which an array is allocated before a launch, in order."""
         found = []
-        for at in range(*site.visible):
-            if self.words[at] in _ALLOCATORS and self.words[at + 1 : at + 2] in (["("], ["<"]):
-                opening = at + 1 if self.words[at + 1] == "(" else closing_angle(self.words[: at + 60], at + 1) + 1
-                inner = _commas(self.words[opening + 1 : closing_bracket(self.words[: at + 400], opening)])
+        for at in sorted(at for word in _ALLOCATORS for at in self._places(word, *site.visible)):
+            if self.words[at + 1 : at + 2] in (["("], ["<"]):
+                opening = at + 1 if self.words[at + 1] == "(" else closing_angle(self.words[at : at + 60], 1) + at + 1
+                inner = _commas(self.words[opening + 1 : self._closing(opening, at + 400)])
                 if len(inner) >= 2 and _last_name(_without_cast(inner[0])) == name:
                     found.append((at, inner[1]))
         return found
@@ -456,9 +468,9 @@ class Host:
     def symbols(self) -> list[tuple[str, list[str]]]:
         """Return what host code copies to symbols: `cudaMemcpyToSymbol(symbol, &value, ...)`."""
         found = []
-        for at, word in enumerate(self.words):
-            if word == "cudaMemcpyToSymbol" and self.words[at + 1 : at + 2] == ["("]:
-                inner = _commas(self.words[at + 2 : closing_bracket(self.words[: at + 200], at + 1)])
+        for at in self.by_word.get("cudaMemcpyToSymbol", ()):
+            if self.words[at + 1 : at + 2] == ["("]:
+                inner = _commas(self.words[at + 2 : self._closing(at + 1, at + 200)])
                 if len(inner) >= 2:
                     found.append((_last_name(_without_cast(inner[0])), _without_cast(inner[1])))
         return found
@@ -466,8 +478,10 @@ class Host:
     def function(self, name: str) -> tuple[list[str], list[str]] | None:
         """Return the parameters and the value of a function that only returns an expression."""
         for start, end in self.bodies:
+            if name not in self.words[start : min(start + 40, end + 1)]:
+                continue
             words = self.words[start : end + 1]
-            if name not in words[:40] or "{" not in words or "return" not in words:
+            if "{" not in words or "return" not in words:
                 continue
             brace, at = words.index("{"), words.index(name)
             if at + 1 >= brace or words[at + 1] != "(" or words[brace + 1] != "return":

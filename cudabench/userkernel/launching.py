@@ -8,17 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
+from cudabench.toolchain import places
 from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.reached import names
 from cudabench.toolchain.tokens import spell, split, words_of
 from cudabench.userkernel.host_launch import MOST_THREADS, HostLaunch
-from cudabench.userkernel.reach import closing
 from cudabench.userkernel.request import UserRequest
 
 TOGETHER = "32"  # blocks that wait for each other
 _THREADS = re.compile(
     r"(?:k|n|num)?_?(?:block_?(?:size|dim|threads)|threads(?:_?per_?block)?|tpb|cta_?(?:size|threads))(?:_?x)?_?", re.I
 )
+_HEADS = re.compile(r"\b(\w+)\s*\([^(){};]*\)\s*(?:const\s*)?\{|\b(?:struct|class)\s+(\w+)\s*(?::[^{};]*)?\{")
 _DYNAMIC = re.compile(
     r"\b(?:extern\s[^;{}\[\]]*\b__shared__|__shared__\s[^;{}\[\]]*\bextern)\b[^;{}\[\]]*?(\w+)\s*\[\s*\]"
 )
@@ -164,15 +165,21 @@ def dynamic_shared(kernel: KernelSource, text: str) -> bool:
     reached = names(text, kernel)
     return any(
         re.search(rf"\b{match[1]}\b", kernel.text) or any(one in reached for one in _around(text, match.start()))
-        for match in _DYNAMIC.finditer(text)
+        for match in places.matches(_DYNAMIC, text, "extern", "__shared__")
     )
 
 
 def _around(text: str, at: int) -> Iterator[str]:
     """Yield the names of the functions and classes that a place is in."""
-    heads = re.compile(r"\b(\w+)\s*\([^(){};]*\)\s*(?:const\s*)?\{|\b(?:struct|class)\s+(\w+)\s*(?::[^{};]*)?\{")
-    for match in heads.finditer(text, 0, at):
-        if closing(text[match.end() - 1 : at], "{", "}") < 0:
+    opened: list[int] = []
+    for brace in re.compile("[{}]").finditer(text, 0, at):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            opened.pop()
+    for brace_at in opened:
+        begins = 1 + max(text.rfind(mark, 0, brace_at) for mark in "{};")
+        for match in _HEADS.finditer(text, begins, brace_at + 1):
             yield match[1] or match[2]
 
 

@@ -12,8 +12,9 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
+from cudabench.toolchain import places
 from cudabench.userkernel.vocabulary import KEYWORDS
 
 Interval = tuple[int, int]
@@ -294,9 +295,8 @@ class Reach:
 
     def _function(self, name: str) -> _Function | None:
         """Return a function that sets names and returns an expression of them, None for another."""
-        match = re.search(
-            rf"\b{name}\s*\(([^(){{}};]*)\)\s*(?:const\s*)?\{{([^{{}}]*)\breturn\b([^;{{}}]*);\s*\}}", self.file
-        )
+        body = r"\s*(?:const\s*)?\{([^{}]*)\breturn\b([^;{}]*);\s*\}"
+        match = places.first(re.compile(rf"\b{name}\s*\(([^(){{}};]*)\){body}"), self.file, name)
         if match is None:
             return None
         formal = [re.findall(r"\w+", part.partition("=")[0])[-1:] for part in match[1].split(",")]
@@ -326,16 +326,16 @@ class Reach:
         place = re.fullmatch(r"(threadIdx|blockDim|blockIdx|gridDim)_([xyz])", name)
         if place:
             side = self.block[_AXES[place[2]]]
-            places = {"threadIdx": (0, side - 1), "blockDim": (side, side)}
+            known = {"threadIdx": (0, side - 1), "blockDim": (side, side)}
             if self.grid:
                 count = self.grid[_AXES[place[2]]]
-                places |= {"blockIdx": (0, count - 1), "gridDim": (count, count)}
-            return places.get(place[1])
+                known |= {"blockIdx": (0, count - 1), "gridDim": (count, count)}
+            return known.get(place[1])
         if name in self.sizes:
             return self.sizes[name], self.sizes[name]
-        constant = re.search(
-            rf"(?:#\s*define\s+{name}\s+|\b(?:const|constexpr)\b[^;=(){{}}]*\b{name}\s*=\s*)\(?(\d+)\b", self.file
-        )
+        value = r"\s*)\(?(\d+)\b"
+        written = rf"(?:#\s*define\s+{name}\s+|\b(?:const|constexpr)\b[^;=(){{}}]*\b{name}\s*={value}"
+        constant = places.first(re.compile(written), self.file, "#", "const") if self._is_set(name) else None
         if constant:
             return int(constant[1]), int(constant[1])
         bounds = [found for words in self._conditions(name) if (found := self._tried(self._below, name, words))]
@@ -345,6 +345,10 @@ class Reach:
         if bounds:
             return max(low, 0), max(high for _, high in bounds)
         return (low, max(high for _, high in set_)) if set_ and len(set_) == len(given) else None
+
+    def _is_set(self, name: str) -> bool:
+        """Return whether the file gives a name a number somewhere."""
+        return bool(re.search(rf"{name}\s*=\s*\(?\d", self.file) or re.search(rf"define\s+{name}\s", self.file))
 
     def _tried(self, read: Callable[..., Interval], *words: str) -> Interval | None:
         try:
@@ -427,6 +431,7 @@ def _at_commas(words: str) -> list[str]:
     return parts
 
 
+@lru_cache(maxsize=8)  # a file is asked for each of its kernel's arrays
 def joined(text: str) -> str:
     """Return a text in one line with its operators as written: a preprocessor puts spaces into them."""
     text = re.sub(r"\s+", " ", text)
@@ -455,13 +460,15 @@ def _balanced(words: str) -> str:
     return words
 
 
-def closing(text: str, opening: str, closing: str) -> int:
-    """Return where the bracket that a text starts with is closed, -1 where it is not."""
+def closing(text: str, opening: str, closing: str, start: int = 0) -> int:
+    """Return how far behind its start a text's bracket is closed that it starts with, -1 where it is not."""
+    if text[start : start + 1] not in (opening, closing):
+        return 0 if text[start:] else -1
     depth = 0
-    for at, letter in enumerate(text):
-        depth += (letter == opening) - (letter == closing)
+    for match in re.compile(f"[{re.escape(opening + closing)}]").finditer(text, start):
+        depth += 1 if match[0] == opening else -1
         if depth == 0:
-            return at
+            return match.start() - start
     return -1
 
 

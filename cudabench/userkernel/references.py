@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 
 from cudabench.errors import CudabenchError
-from cudabench.toolchain import reached
+from cudabench.toolchain import places, reached
 from cudabench.toolchain.source import KernelSource, SourceFile
 from cudabench.userkernel.object_examples import surface, texture
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 
+_NAMED_REFERENCE = re.compile(r"\btypedef\s+texture\s*<([^;<>{}]*)>\s*(\w+)\s*;")
 _REFERENCE = re.compile(r"\btexture\s*<([^;<>{}]*)>\s*(\w+)\s*(?=[;=\[])")
 _SURFACE = re.compile(r"\bsurface\s*<[^;<>{}]*>\s*(\w+)\s*;")
 
@@ -19,8 +20,8 @@ def check_no_reference(file: SourceFile, kernel: KernelSource, aliases: Mapping[
     """Raise CudabenchError where a kernel, or a function that it calls, uses a reference of the
     file to a texture or surface."""
     _check_no_surface(file, kernel, aliases)
-    references = {match[2]: match[1].split(",") for match in _REFERENCE.finditer(file.text)}
-    for named in re.finditer(r"\btypedef\s+texture\s*<([^;<>{}]*)>\s*(\w+)\s*;", file.text):
+    references = {match[2]: match[1].split(",") for match in places.matches(_REFERENCE, file.text, "texture")}
+    for named in places.matches(_NAMED_REFERENCE, file.text, "typedef"):
         references.pop(named[2], None)
         for one in re.findall(rf"(?<![\w<]){named[2]}\s+(\w+)\s*;", file.text):
             references[one] = named[1].split(",")

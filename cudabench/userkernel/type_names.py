@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cudabench.errors import CudabenchError
-from cudabench.toolchain import source
+from cudabench.toolchain import places, source
 from cudabench.toolchain.source import SourceFile
 from cudabench.userkernel.by_value import layout_of, numbers_in
 
@@ -19,6 +19,8 @@ _STRUCTS = re.compile(
 )
 
 
+_NUMBERS_NAME = re.compile(r"\btypedef\s+enum\s+\w+\s*\{[^{}]*\}\s*(\w+)\s*;")
+_INSTANCE = re.compile(r"=\s*(\w+\s*<[^<>;]*>)\s*;|\btypedef\s+(\w+\s*<[^<>;]*>)\s+\w+\s*;")
 _ENUMS = re.compile(
     r"\benum\s+(?:class\s+|struct\s+)?(\w+)\s*(?::\s*([\w:\s]+?))?\s*\{"
     r"|\btypedef\s+enum\b[^{};]*\{[^{}]*\}\s*(\w+)\s*;"
@@ -35,16 +37,16 @@ def aliases_of(file: SourceFile, defines: Mapping[str, str], include: Sequence[s
     declared: dict[str, str] = {}  # structs, and the text that has them
 
     def structs(text: str) -> None:
-        for match in _ENUMS.finditer(text):
+        for match in places.matches(_ENUMS, text, "enum", "typedef"):
             found.setdefault(match[1] or match[3], match[2] or "int")
-        for name in re.findall(r"\btypedef\s+enum\s+\w+\s*\{[^{}]*\}\s*(\w+)\s*;", text):
-            found.setdefault(name, "int")
-        for match in _STRUCTS.finditer(text):
+        for match in places.matches(_NUMBERS_NAME, text, "typedef"):
+            found.setdefault(match[1], "int")
+        for match in places.matches(_STRUCTS, text, "struct", "class", "union", "typedef"):
             name = match[1] or match[2]
             found.setdefault(name, f"struct {name}")
             declared.setdefault(name, text)
-        for name in re.findall(r"=\s*(\w+\s*<[^<>;]*>)\s*;|\btypedef\s+(\w+\s*<[^<>;]*>)\s+\w+\s*;", text):
-            declared.setdefault(name[0] or name[1], text)
+        for match in places.matches(_INSTANCE, text, "=", "typedef"):
+            declared.setdefault(match[1] or match[2], text)
 
     structs(file.text)
     seen: set[Path] = set()
@@ -52,13 +54,13 @@ def aliases_of(file: SourceFile, defines: Mapping[str, str], include: Sequence[s
     while waiting and len(seen) < 32:
         path, text = waiting.pop()
         for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', text, re.M):
-            places = (folder / name for folder in (path.parent, *map(Path, include)))
-            header = next((place for place in places if place.is_file()), None)
+            there = (folder / name for folder in (path.parent, *map(Path, include)))
+            header = next((place for place in there if place.is_file()), None)
             if header is None or header in seen:
                 continue
             seen.add(header)
             try:
-                parsed = source.read(header)
+                parsed = source.parse(source.text_of(header), header)
             except CudabenchError:  # the compiler says it better
                 continue
             for alias, meaning in parsed.aliases.items():

@@ -223,7 +223,7 @@ def test_assert_names_the_thread(launch: Callable[..., Any]) -> None:
     """A failed assert ends the launch with expression, place, block and thread."""
     source = "#include <assert.h>\n" + K + "(int n) { assert((int)threadIdx.x < n); }"
     with pytest.raises(
-        simulator.KernelTrap, match=r"\(int\)threadIdx.x < n.*test.cu:2 .*block \(0, 0, 0\), thread \(5, 0, 0\)"
+        simulator.KernelAssert, match=r"\(int\)threadIdx.x < n.*test.cu:2 .*block \(0, 0, 0\), thread \(5, 0, 0\)"
     ):
         launch(source, 1, 32, [5])
 

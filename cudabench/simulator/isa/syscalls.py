@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.errors import KernelTrap
+from cudabench.simulator.errors import KernelAssert
 from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.isa.opcodes import SYSCALLS
 from cudabench.simulator.memory import LOCAL_WINDOW
@@ -130,7 +130,7 @@ def build_assertfail(builder: Builder, results: tuple[Operand, ...], arguments: 
         block, thread = place // chunk.threads, place % chunk.threads
         values = [int(broadcast(machine.array(index, INT64), chunk.shape)[block, thread]) for index in registers]
         expression, file, function = (text_at(machine, values[index], block, thread) for index in (0, 1, 3))
-        raise KernelTrap(
+        raise KernelAssert(
             f"assertion '{expression}' failed at {file}:{values[2]} ({function}) "
             f"in block {chunk.block_index(block)}, thread {chunk.thread_index(thread)}."
         )

@@ -1,0 +1,24 @@
+"""Reading sources before their first compile: what a terminal shows meanwhile, and how long it may take."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cudabench import text
+from cudabench.render.progress import Waiting
+
+
+@contextlib.contextmanager
+def reading(file: str, given: Mapping[str, Any], sources: int = 0) -> Iterator[None]:
+    """Show on a terminal that a file is read, unless all is to be quiet.
+
+    Where it is known how many sources are read, each may take as long as a compile, else CompilerError.
+    """
+    from cudabench.toolchain import limits
+
+    limited = limits.reading(file, sources) if sources else contextlib.nullcontext()
+    with Waiting(f"reading {text.line(Path(file).name)}", shown=not given["quiet"]), limited:
+        yield
