@@ -184,6 +184,11 @@ def stacked(g: Geometry) -> dict[str, str]:
     return with_edge(g) if g.itemsize > 1 else {**paired(g), "STACK_ROWS": "5"}
 
 
+def takes_ragged(g: Geometry) -> str | None:
+    """Check that ragged rows are not left out where there are some."""
+    return "1: rows are no multiple of 16 bytes" if ragged(g) and not g["STACK_RAGGED"] else None
+
+
 def over_stacks(g: Geometry) -> Dim:
     """Return the grid of blocks whose warps lie below each other; those of aligned rows lie one after the other."""
     if ragged(g) and g.itemsize > 1:
@@ -413,6 +418,7 @@ OPERATION = Operation(
             constants={
                 "STACK_ROWS": number(1, 64),
                 "STACK_THREADS": number(32, 2048),
+                "STACK_RAGGED": number(0, 1, takes_ragged),
                 "BORDER_BLOCKS": number(1, 1 << 16),
             },
             refuses=slides_in_strips,
