@@ -240,8 +240,10 @@ def _asked(
 ) -> _Asked:
     """Return the largest problem for which no thread loops for long and no array reaches too far."""
 
+    most = 0  # threads of a host's launch, where each does much
+
     def find(side: int, **others: int) -> HostLaunch | None:
-        launch = host_launch.find(file.text, kernel, {**_extended(extents, side), **others}, aliases, ragged)
+        launch = host_launch.find(file.text, kernel, {**_extended(extents, side), **others}, aliases, ragged, most)
         return launching.with_named_threads(launch, kernel)
 
     given = dict(text.partition("=")[::2] for text in request.arguments)
@@ -283,6 +285,8 @@ def _asked(
             and max(reached, default=0) <= MOST_REACHED
         ):
             break
+        if threads * looped > MOST_TURNS and asked.threads > FEW_THREADS:
+            most = max(asked.threads // 8, FEW_THREADS)
     return asked
 
 

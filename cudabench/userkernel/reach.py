@@ -163,8 +163,8 @@ class Reach:
     def _moves(self, name: str) -> list[int]:
         """Return how far each step that moves a pointer takes it, through the loops around it."""
         found = []
-        for match in re.finditer(rf"\b{name} ?\+= ?([^;)]+)|\+\+ ?{name}\b(?! ?[\[.])|\b{name} ?\+\+", self.text):
-            step = self._largest([match[1]]) if match[1] else 1
+        for match in re.finditer(rf"\b{name} ?\+= ?([^;]+)|\+\+ ?{name}\b(?! ?[\[.])|\b{name} ?\+\+", self.text):
+            step = self._largest([_balanced(match[1])]) if match[1] else 1
             found.append(max(0, step) * self._turns(match.start()))
         return found
 
@@ -176,7 +176,7 @@ class Reach:
         """Return how often a thread comes to a place by the loops around it; one from the thread on is the launch's."""
         turns = 1
         for start, stop, name, first, last, step in self._loops:
-            if start < at < stop and (step or not (_PLACE.search(first) or self._of_thread(first))):
+            if start < at < stop and (step or not (self._of_thread(first) and self._of_thread(last))):
                 try:
                     stride = max(1, self.interval(step)[0]) if step else 1
                     turns *= max(1, (self._below(name, last)[1] + 1) // stride)
@@ -186,25 +186,28 @@ class Reach:
 
     @cached_property
     def _loops(self) -> list[tuple[int, int, str, str, str, str]]:
-        """The loops that count up: where they start and end, their name, its start, their condition, what is
-        added each time, '' for one."""
+        """The loops that count: where they start and end, their name, its start, their condition, what is added each
+        time, '' for one. One that counts down to nothing is as long as one up to where it starts."""
         found = []
-        text = self.text.replace("for(", "for (")
-        head = re.compile(
-            r"\bfor \( ?(?:[\w:]+ )*?(\w+) ?= ?([^;]+?) ?; ?([^;]+?) ?; ?(?:\+\+ ?\1|\1 ?\+\+|\1 ?\+= ?([\w.* ]+?)) ?\)"
-        )
-        for match in head.finditer(text):
-            stop = match.end()
-            body = text[stop:].lstrip()
-            length = closing(body, "{", "}") if body.startswith("{") else body.find(";")
-            step = "" if match[4] in (None, "1") else match[4]
-            found.append((match.start(), stop + max(length, 0) + 1, match[1], match[2], match[3], step))
+        for match in re.finditer(r"\b(for|while) ?(?=\()", self.text):
+            behind = match.end() + closing(self.text[match.end() :], "(", ")") + 1
+            inside = self.text[match.end() + 1 : behind - 1]
+            body = self.text[behind:].lstrip()
+            length = max(closing(body, "{", "}") if body.startswith("{") else body.find(";"), 0)
+            parts = inside.split(";") if match[1] == "for" else ["", inside, body[:length]]
+            if len(parts) != 3:
+                continue
+            for name, first, last, step in _counted(*parts):
+                found.append((match.start(), behind + length + 1, name, first, last, step))
+                break
         return found
 
     def _of_thread(self, words: str) -> bool:
         """Return whether an expression hangs on the thread, by its names' own definitions."""
         names = re.findall(r"[^\W\d]\w*", words)
-        return any(_PLACE.search(text) for name in names for text in self._definitions(name))
+        return bool(_PLACE.search(words)) or any(
+            _PLACE.search(text) for name in names for text in self._definitions(name)
+        )
 
     def interval(self, words: str) -> Interval:
         """Return the least and the largest value of an integer expression. Raises Unread."""
@@ -359,7 +362,8 @@ class Reach:
     def _conditions(self, name: str) -> list[str]:
         """Return the comparisons of a name with what is above it."""
         below = re.findall(rf"(?<![\w.])({name} ?<=? ?[^;?&|<>=]+)", self.text)
-        out = re.findall(rf"(?<![\w.])({name} ?>=? ?[^;?&|<>={{}}]+?)\) ?{{? ?(?:return|continue|break)\b", self.text)
+        leaves = r"(?:\)|\|\|[^;{}&]*\)) ?{? ?(?:return|continue|break)\b"
+        out = re.findall(rf"(?<![\w.])({name} ?>=? ?[^;?&|<>={{}}]+?){leaves}", self.text)
         return [_balanced(one) for one in below] + [
             re.sub(r">(=?)", lambda m: "<" if m[1] else "<=", _balanced(one), count=1) for one in out
         ]
@@ -372,6 +376,19 @@ class Reach:
 
     def _definitions(self, name: str) -> list[str]:
         return re.findall(rf"(?<![\w.\]>]){name} ?=(?!=) ?([^;=]+?) ?(?:;|,(?= ?\w+ ?=))", self.text)
+
+
+def _counted(start: str, condition: str, steps: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the names that a loop counts: each with its start, the condition that ends it, what is added, '' for one."""
+    for match in re.finditer(r"(?:\+\+|--) ?(\w+)|\b(\w+) ?(?:(\+\+|--)|([-+])= ?([\w.* ]+))", steps):
+        name = match[1] or match[2]
+        first = (re.findall(rf"\b{name} ?=(?!=) ?([^;,]+(?:\([^;]*\))?[^;,]*)", start) or ["0"])[-1].strip()
+        step = "" if match[5] in (None, "1") else match[5].strip()
+        for part in re.split(r"&&", condition):
+            if re.match(rf" ?\(? ?{name} ?(?:<=?|!=)", part):
+                yield name, first, part.strip(" ()") if "(" not in part[1:] else part.strip(), step
+            elif re.match(rf" ?{name} ?>=? ?0 ?$", part):
+                yield name, "0", f"{name} <= {first}", step
 
 
 def _into(value: str, array: str) -> tuple[str, str, str] | None:
