@@ -464,12 +464,12 @@ def test_what_host_code_says_is_no_guess(cudabench: Callable[..., Ran]) -> None:
     ran = cudabench(*suggested(cudabench("run", "k.cu").err), "-d", "sim", "--no-cpu")
     assert (ran.code, "guessed" in ran.err) == (3, False)
     Path("a.cu").write_text(
-        "#include <cassert>\n__global__ void even(float *x, int n) { assert(n % 3 == 0); x[threadIdx.x % n] = 1; }\n"
+        "#include <cassert>\n__global__ void three(float *x, int n) { assert(n * n == 9); x[threadIdx.x % n] = 1; }\n"
     )
     ran = cudabench(*suggested(cudabench("run", "a.cu").err), "-d", "sim", "--no-cpu")
     said = " ".join((ran.out + ran.err).split())
     assert ran.code == 1
-    assert "assertion 'n % 3 == 0' failed" in said
+    assert "assertion 'n * n == 9' failed" in said
     assert "which is what a suggested line guesses" in said
 
 

@@ -30,6 +30,7 @@ from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import NoLine, check_taken
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.counters import counters
+from cudabench.userkernel.fitting import fitted, room_for
 from cudabench.userkernel.host_launch import HostLaunch
 from cudabench.userkernel.instances import instance
 from cudabench.userkernel.problem import dimensions
@@ -46,7 +47,6 @@ SMALLER = (2048, 512, 256, 64, 16, 4)  # where a thread would loop, or an array 
 MOST_TRIPS, MOST_REACHED = 1 << 11, 1 << 24
 MOST_HELD = 1 << 26  # elements of an array of which no index says more
 MOST_TURNS = 1 << 26  # of loops, by all threads together: a minute in the simulator
-MOST_OF_A_BLOCK = 1024
 LEAST_PASSED_ON = 64  # elements of an array that a function is given, which may index it anyhow
 FEW_THREADS, FEW_THREADS_SIDE = 64, 16384  # a host's launch of so few takes as long as the problem has elements
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
@@ -59,7 +59,8 @@ _GUESSES = (
 )
 _FLAGS = re.compile(
     r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps?|turns|level|axis|pad(?:ding)?|stride|"
-    r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?)$"
+    r"dilation|groups?|radius|halo|half_?(?:width|size|window)|ksize|kernel_?size|start|begin|first|direction|[xyz]0|"
+    r"^inc\w?|^off\w?)$"
 )
 _RANDOM_STATE = re.compile(r"curandState\w*")
 _TAPS = re.compile(r"[spd]\d")  # strides, paddings and dilations
@@ -221,7 +222,9 @@ def _first_side(kernel: KernelSource, extents: Sequence[str], launch: HostLaunch
     dimensions = launching.dimensions_of(kernel, extents)
     side = next((SIDES[least] for least in sorted(SIDES, reverse=True) if dimensions >= least), 0)
     side = side or (CHECKED if ragged else ELEMENTS)
-    if launch and launch.block and math.prod(launch.block) > MOST_OF_A_BLOCK:  # a thread for each element of a block
+    if (
+        launch and launch.block and math.prod(launch.block) > launching.MOST_OF_A_BLOCK
+    ):  # a thread for each element of a block
         return SIDES[2]
     if any(parameter.type == textures.SURFACE_TYPE for parameter in kernel.parameters):
         side = min(side, object_examples.side_of_surfaces(kernel.text))
@@ -254,15 +257,21 @@ def _asked(
     steps = strides(numbers, 1)
     extents = [own for own in extents if own not in steps]
     own_sides = [own for own in extents if not _is_product(own, extents)]
+    bare = Reach(kernel.text, file.text, {}, (), (), partial(_nbytes, aliases=aliases))
+    rooms = {own: room_for(own, bare) for own in extents}
+    dtypes = {one.name: source.numpy_dtype(one.type, aliases) or "int32" for one in kernel.parameters if one.name}
     first = _first_side(kernel, own_sides, find(_first_side(kernel, own_sides, None, ragged)), ragged)
     for side in (first, *(one for one in SMALLER if one < first)):
         values = {own: str(value) for own, value in {**_extended(extents, side), **strides(numbers, side)}.items()}
+        values |= {
+            own: str(fitted(own, int(values[own]), dtypes[own], rooms[own], kernel.text, ragged)) for own in extents
+        }
         launch = find(side)
         if launch and launch.block and math.prod(launch.block) == 1 < side and len(extents) > 1:
             # A block of one thread, for its extents divide each other: let one be 1.
             for own in extents:
                 other = find(side, **{own: 1})
-                if other and other.block and 1 < math.prod(other.block) <= MOST_OF_A_BLOCK:
+                if other and other.block and 1 < math.prod(other.block) <= launching.MOST_OF_A_BLOCK:
                     launch = other
                     values[own] = "1"
                     break
@@ -421,7 +430,7 @@ def _plain(
 ) -> str:
     """Return a number, a vector or a struct as --arg writes it."""
     layout = layout_of(parameter.type, file.text, aliases)
-    zero = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"
+    zero = "0" if re.search(r"pad(?:ding)?$|^off|[xyz]0$", own.lower()) else "1"
     value = asked.values.get(own, "") or (zero if _whole(parameter, aliases) else "")
     if 0 < asked.threads <= FEW_THREADS and own in extents and value.isdigit():
         value = str(min(int(value), FEW_THREADS_SIDE))

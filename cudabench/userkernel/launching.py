@@ -13,9 +13,11 @@ from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.reached import names
 from cudabench.toolchain.tokens import spell, split, words_of
 from cudabench.userkernel.host_launch import MOST_THREADS, HostLaunch
+from cudabench.userkernel.reach import joined
 from cudabench.userkernel.request import UserRequest
 
 TOGETHER = "32"  # blocks that wait for each other
+MOST_OF_A_BLOCK = 1024
 _THREADS = re.compile(
     r"(?:k|n|num)?_?(?:block_?(?:size|dim|threads)|threads(?:_?per_?block)?|tpb|cta_?(?:size|threads))(?:_?x)?_?", re.I
 )
@@ -82,6 +84,8 @@ def block_of(
         while own[-1:] == [1] and len(own) > 1:
             own.pop()
         return own
+    if counted := _counted_threads(kernel, text, deep):
+        return counted
     block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if dimensions_of(kernel, extents) >= deep else 1]
     room = _shared_room(kernel, text) if block == [256] else None
     bound = re.search(r"\b__launch_bounds__\s*\(\s*(\w+)", kernel.text)
@@ -130,6 +134,58 @@ def _named_threads(kernel: KernelSource) -> int:
     """Return what a template's parameter that is called after a block's threads is given, 0 for none."""
     given = (value for own, value in templates_of(kernel).items() if _THREADS.fullmatch(own) and value.isdigit())
     return next((int(value) for value in given if 1 <= int(value) <= 1024), 0)
+
+
+def _counted_threads(kernel: KernelSource, text: str, deep: int) -> list[int]:
+    """Return the block that a kernel's constants take for granted, [] where they say none.
+
+    A loop from `threadIdx.x` on has blockDim.x as its step, and `blockIdx.x * 32 + threadIdx.x` counts threads by it;
+    a loop whose name is added to a thread's place has it as its step where that is less.
+    """
+    body = joined(kernel.text)
+    sides = []
+    for axis in "xyz"[:deep]:
+        own = rf"threadIdx ?\. ?{axis}"
+        alias = "|".join([own, *re.findall(rf"\b(\w+) ?= ?{own} ?[;,]", body)])
+        looped = re.findall(rf"\bfor ?\( ?(?:\w+ )*\w+ ?= ?(?:{alias}) ?;[^;]*; ?\w+ ?\+= ?(\w+) ?\)", body)
+        number = rf"(\w+) ?\* ?blockIdx ?\. ?{axis}\b(?! ?[*.])|blockIdx ?\. ?{axis} ?\* ?(\w+)(?! ?[\w*.(])"
+        placed = rf"(?:{number}) ?\+ ?(?:{alias})\b|(?:{alias}) ?\+ ?(?:{number})"
+        widths = ["".join(found) for found in re.findall(placed, body)]
+        steps = _steps_beside(alias, axis, body)
+        known = [_constant(word, kernel, text) for word in (*looped, *([] if looped else widths))]
+        side = next((one for one in known if one > 0), 0)
+        within = [one for word in steps if 0 < (one := _constant(word, kernel, text)) < side]
+        sides.append(min([side, *within]))
+    bound = re.search(r"\b__launch_bounds__ ?\( ?([\w *()]+?) ?[,)]", body)
+    if sides.count(0) == 1 and bound and (most := _product_of(bound[1])):
+        rest = math.prod(side for side in sides if side)
+        sides[sides.index(0)] = most // rest if most % rest == 0 else 0
+    return sides if all(sides) and math.prod(sides) <= MOST_OF_A_BLOCK else []
+
+
+def _steps_beside(alias: str, axis: str, body: str) -> list[str]:
+    """Return the steps of loops whose name is added to a thread's place along an axis."""
+    places = re.findall(rf"\b(\w+) ?= ?[^;=,]*(?:{alias})\b", body)
+    place = "|".join([alias, *(re.escape(one) for one in places)])
+    steps = []
+    for name, step in re.findall(r"\bfor ?\( ?(?:\w+ )*(\w+) ?= ?0 ?;[^;]*; ?\w+ ?\+= ?(\w+) ?\)", body):
+        if re.search(rf"(?:{place}) ?\+ ?{name}\b|\b{name} ?\+ ?(?:{place})\b", body):
+            steps.append(step)
+    return steps
+
+
+def _constant(word: str, kernel: KernelSource, text: str) -> int:
+    """Return the number that a name stands for in every launch, 0 for another."""
+    word = templates_of(kernel).get(word, word)
+    known = None if word.isdigit() else re.search(rf"\b(?:const|constexpr)\b[^;=(){{}}]*\b{word}\s*=\s*(\d+)\s*;", text)
+    word = known[1] if known else word
+    return int(word) if word.isdigit() else 0
+
+
+def _product_of(words: str) -> int:
+    """Return a product of whole numbers, 0 for what is none."""
+    parts = [part.strip(" ()") for part in words.split("*")]
+    return math.prod(map(int, parts)) if all(part.isdigit() for part in parts) else 0
 
 
 def _shared_room(kernel: KernelSource, text: str) -> int | None:

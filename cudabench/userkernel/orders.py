@@ -37,10 +37,14 @@ def _is_whole(kind: str) -> bool:
 
 
 def is_offsets(kernel: str, array: str) -> bool:
-    """Return whether an array says where rows begin: `array[i]` and `array[i + 1]` are both read, none is written."""
+    """Return whether an array says where rows begin: `array[i]` and `array[i + 1]` are both read, or a loop goes from
+    one of its numbers to another; none is written."""
     text = re.sub(r"\s+", "", kernel)
     if re.search(rf"(?<![\w.>]){re.escape(array)}\[[^\]]*\](?:=(?!=)|[-+*/|&^]=|\+\+|--)", text):
         return False
+    name = rf"{re.escape(array)}\[[^;\[\]]*\]"
+    if re.search(rf"\bfor\(\w+={name};\w+<=?{name};", text):
+        return True
     indices = {index.strip("()") for index in subscripts(text, array)}
     return any(f"{index}+1" in indices or f"1+{index}" in indices for index in indices)
 

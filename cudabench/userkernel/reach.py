@@ -120,6 +120,10 @@ class Reach:
                     most = max(most, -(-(start + inside * width) // nbytes))
         return most + sum(self._moves(array)) if most else 0
 
+    def largest(self, words: str) -> int:
+        """Return the largest value of an integer expression, -1 where it cannot be read."""
+        return self._largest([words])
+
     def _largest(self, indices: Iterable[str]) -> int:
         """Return the largest value of expressions, -1 where none can be read."""
         most = -1
@@ -379,7 +383,7 @@ class Reach:
 
 
 def _counted(start: str, condition: str, steps: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the names that a loop counts: each with its start, the condition that ends it, what is added, '' for one."""
+    """Yield the names that a loop counts: with its start, the condition that ends it, and what is added, '' for one."""
     for match in re.finditer(r"(?:\+\+|--) ?(\w+)|\b(\w+) ?(?:(\+\+|--)|([-+])= ?([\w.* ]+))", steps):
         name = match[1] or match[2]
         first = (re.findall(rf"\b{name} ?=(?!=) ?([^;,]+(?:\([^;]*\))?[^;,]*)", start) or ["0"])[-1].strip()
