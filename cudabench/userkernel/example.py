@@ -60,9 +60,10 @@ _GUESSES = (
 _FLAGS = re.compile(
     r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps?|turns|level|axis|pad(?:ding)?|stride|"
     r"dilation|groups?|radius|halo|half_?(?:width|size|window)|ksize|kernel_?size|start|begin|first|direction|[xyz]0|"
-    r"^inc\w?|^off\w?)$"
+    r"^inc\w?|^off\w?)$|^(?:use|is|has|do|with|enable)_"
 )
 _RANDOM_STATE = re.compile(r"curandState\w*")
+_CURAND = "#include <curand_kernel.h>"
 _TAPS = re.compile(r"[spd]\d")  # strides, paddings and dilations
 
 
@@ -242,11 +243,19 @@ def _asked(
     ragged: bool,
 ) -> _Asked:
     """Return the largest problem for which no thread loops for long and no array reaches too far."""
-
+    bare = Reach(kernel.text, file.text, {}, (), (), partial(_nbytes, aliases=aliases))
+    rooms = {own: room_for(own, bare) for own in extents}
+    dtypes = {one.name: source.numpy_dtype(one.type, aliases) or "int32" for one in kernel.parameters if one.name}
     most = 0  # threads of a host's launch, where each does much
 
+    def assumed(side: int) -> dict[str, int]:
+        return {
+            own: fitted(own, value, dtypes[own], rooms[own], kernel.text, ragged)
+            for own, value in _extended(extents, side).items()
+        }
+
     def find(side: int, **others: int) -> HostLaunch | None:
-        launch = host_launch.find(file.text, kernel, {**_extended(extents, side), **others}, aliases, ragged, most)
+        launch = host_launch.find(file.text, kernel, {**assumed(side), **others}, aliases, ragged, most)
         return launching.with_named_threads(launch, kernel)
 
     given = dict(text.partition("=")[::2] for text in request.arguments)
@@ -257,15 +266,9 @@ def _asked(
     steps = strides(numbers, 1)
     extents = [own for own in extents if own not in steps]
     own_sides = [own for own in extents if not _is_product(own, extents)]
-    bare = Reach(kernel.text, file.text, {}, (), (), partial(_nbytes, aliases=aliases))
-    rooms = {own: room_for(own, bare) for own in extents}
-    dtypes = {one.name: source.numpy_dtype(one.type, aliases) or "int32" for one in kernel.parameters if one.name}
     first = _first_side(kernel, own_sides, find(_first_side(kernel, own_sides, None, ragged)), ragged)
     for side in (first, *(one for one in SMALLER if one < first)):
-        values = {own: str(value) for own, value in {**_extended(extents, side), **strides(numbers, side)}.items()}
-        values |= {
-            own: str(fitted(own, int(values[own]), dtypes[own], rooms[own], kernel.text, ragged)) for own in extents
-        }
+        values = {own: str(value) for own, value in {**assumed(side), **strides(numbers, side)}.items()}
         launch = find(side)
         if launch and launch.block and math.prod(launch.block) == 1 < side and len(extents) > 1:
             # A block of one thread, for its extents divide each other: let one be 1.
@@ -450,10 +453,12 @@ def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) 
             continue
         named = rf"\b(?:struct|class|union|enum|typename)\s+{ctype}\b|\}}\s*{ctype}\b"
         known = pointers.elements(Parameter("", ctype), aliases) or layout_of(ctype, text, aliases)
+        if ctype == "uchar" and ctype not in aliases:  # OpenCV's; `uint` and `ushort` are the C library's
+            known = None
         if known or re.search(named, text) or f"elements of {ctype}" in aliases:
             continue
         if _RANDOM_STATE.fullmatch(ctype):
-            if toolkit.of_device_libraries("#include <curand_kernel.h>"):
+            if toolkit.of_device_libraries(_CURAND):
                 continue  # the compiler knows it
             raise NoLine(
                 f"no line can be suggested, for '{parameter}' of {kernel.qualified_name} is of <curand_kernel.h>, "
@@ -465,6 +470,12 @@ def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) 
                 "name the folder of the header that declares it with -I, or put the declaration into the file."
             )
         guesses[ctype] = next((kind for pattern, kind in _GUESSES if re.search(pattern, ctype.lower())), "float")
+    here = re.search(r"\bcurand_\w+\s*\([^(){};]*\)\s*\{", text) or toolkit.of_device_libraries(_CURAND)
+    if not here and re.search(r"\bcurand_\w+\s*\(", kernel.text):
+        raise NoLine(
+            f"no line can be suggested, for {kernel.qualified_name} draws random numbers by <curand_kernel.h>, "
+            "which is not here: pip install nvidia-curand, or name its folder with -I."
+        )
     return guesses
 
 

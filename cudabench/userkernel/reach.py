@@ -95,6 +95,7 @@ class Reach:
         self._known: dict[str, Interval | None] = {}
         self._functions: dict[str, _Function | None] = {}
         self._given: list[dict[str, Interval]] = []  # to functions that are being read
+        self.within = False  # whether the text is that of a function that a kernel calls
 
     def elements(self, array: str, nbytes: int = 1, depth: int = 0) -> int:
         """Return how many elements of `nbytes` the indices of an array reach over, 0 where none can be read."""
@@ -110,6 +111,7 @@ class Reach:
             at = self._largest([_balanced(self.text[match.end() :])])
             if at >= 0 and self._is_passed(before):
                 most = max(most, at + (1 if _READERS.search(before) else _PASSED_ON))
+        most = max([most, *(self._in_functions(array, nbytes) if not self.within else ())])
         if depth <= _ALIASES:
             for name, ctype, offset, unit in self._aliases(array):
                 width = self.sizeof(ctype) or nbytes
@@ -119,6 +121,21 @@ class Reach:
                     start = ahead * (self.sizeof(unit) or nbytes)
                     most = max(most, -(-(start + inside * width) // nbytes))
         return most + sum(self._moves(array)) if most else 0
+
+    def _in_functions(self, array: str, nbytes: int) -> Iterator[int]:
+        """Yield how many elements functions reach that are given an array as it is, with what else they are given."""
+        for match in re.finditer(rf"\b([^\W\d]\w*) ?(?=\()(?=\([^;{{}}]*(?<![\w.&]){array} ?[,)])", self.text):
+            if match[1] in _NO_CALLS:
+                continue
+            given = _at_commas(self.text[match.end() + 1 : match.end() + closing(self.text[match.end() :], "(", ")")])
+            given = [one.strip() for one in given]
+            for formal, body in functions(match[1], self.file):
+                if array not in given or len(formal) != len(given):
+                    continue
+                sizes = {own: most for own, one in zip(formal, given, strict=True) if (most := self.largest(one)) >= 0}
+                inner = Reach(body, self.file, self.sizes | sizes, self.block, self.grid, self.sizeof, self.held)
+                inner.within = True
+                yield inner.elements(formal[given.index(array)], nbytes)
 
     def largest(self, words: str) -> int:
         """Return the largest value of an integer expression, -1 where it cannot be read."""
@@ -469,6 +486,17 @@ def subscripts(text: str, array: str) -> list[str]:
         if length > 0:
             found.append(text[match.end() : match.end() - 1 + length].strip())
     return found
+
+
+def functions(name: str, text: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the parameters' names and the body of each function of a text that is called so."""
+    pattern = re.compile(rf"\b{re.escape(name)}\s*\(([^(){{}};]*)\)\s*\{{")
+    for match in places.matches(pattern, text, name):
+        start = match.end() - 1
+        length = closing(text, "{", "}", start)
+        formal = [(re.findall(r"\w+", part.partition("=")[0]) or [""])[-1] for part in match[1].split(",")]
+        if length > 0:
+            yield formal, text[start + 1 : start + length]
 
 
 def _balanced(words: str) -> str:
