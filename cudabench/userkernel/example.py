@@ -244,7 +244,7 @@ def _asked(
 ) -> _Asked:
     """Return the largest problem for which no thread loops for long and no array reaches too far."""
     bare = Reach(kernel.text, file.text, {}, (), (), partial(_nbytes, aliases=aliases))
-    rooms = {own: room_for(own, bare) for own in extents}
+    rooms = {own: room_for(own, bare, _member_arrays(kernel, file.text, aliases)) for own in extents}
     dtypes = {one.name: source.numpy_dtype(one.type, aliases) or "int32" for one in kernel.parameters if one.name}
     most = 0  # threads of a host's launch, where each does much
 
@@ -300,6 +300,19 @@ def _asked(
         if threads * looped > MOST_TURNS and asked.threads > FEW_THREADS:
             most = max(asked.threads // 8, FEW_THREADS)
     return asked
+
+
+def _member_arrays(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> dict[tuple[str, str], int]:
+    """Return the elements of the arrays in structs that a kernel takes by value, by the parameter and the member."""
+    layouts = {
+        one.name: layout_of(one.type, text, aliases) for one in kernel.parameters if one.name and not one.pointer
+    }
+    return {
+        (own, member): inner.count
+        for own, layout in layouts.items()
+        for member, _, inner in (layout.members if layout else ())
+        if inner.count
+    }
 
 
 def _extended(extents: Sequence[str], side: int) -> dict[str, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -35,13 +36,17 @@ def _divisors(own: str, text: str, ragged: bool) -> list[int]:
     return [int(one) for pair in found for one in pair if one and 0 < int(one) <= 1 << 12]
 
 
-def room_for(own: str, reach: Reach) -> int | None:
-    """Return the largest value of a number for which the arrays of fixed size that a kernel declares have room: those
-    that it is an index of, or bounds a loop over. None where there are none."""
+def room_for(own: str, reach: Reach, members: Mapping[tuple[str, str], int]) -> int | None:
+    """Return the largest value of a number for which arrays of fixed size have room, that it is an index of or bounds a
+    loop over: those that a kernel declares, and `members` of its structs. None where there are none."""
     text, most = reach.text, []
     over = dict[str, int]()  # the names that run up to the number, and how far beyond it
     for match in re.finditer(rf"(?<![\w.])(\w+) ?(<=?) ?{own} ?[;&)]", text):
         over[match[1]] = 1 if match[2] == "<=" else 0
+    for (struct, member), count in members.items():
+        for index in re.findall(rf"(?<![\w.>]){struct} ?\. ?{member} ?\[ ?(\w+) ?\]", text):
+            if index == own or index in over:
+                most.append(count - (1 if index == own else over[index]))
     for declared in re.finditer(r"\w ?\*? ?\b([^\W\d]\w*) ?((?:\[[^\[\];]+\] ?)+)(?==(?!=)|;|,)", text):
         name, sides = declared[1], re.findall(r"\[([^\[\]]+)\]", declared[2])
         before = re.search(r"([^\W\d]\w*)[ *]+$", text[: declared.start(1)])
