@@ -177,7 +177,9 @@ def _steps_beside(alias: str, axis: str, body: str) -> list[str]:
 def _constant(word: str, kernel: KernelSource, text: str) -> int:
     """Return the number that a name stands for in every launch, 0 for another."""
     word = templates_of(kernel).get(word, word)
-    known = None if word.isdigit() else re.search(rf"\b(?:const|constexpr)\b[^;=(){{}}]*\b{word}\s*=\s*(\d+)\s*;", text)
+    known = (
+        None if word.isdigit() else re.search(rf"\b(?:const|constexpr)\b[^;=(){{}}]*\b{word}\s*=\s*(\d+)\s*[;,]", text)
+    )
     word = known[1] if known else word
     return int(word) if word.isdigit() else 0
 

@@ -401,7 +401,7 @@ class Reach:
 
 def _counted(start: str, condition: str, steps: str) -> Iterator[tuple[str, str, str, str]]:
     """Yield the names that a loop counts: with its start, the condition that ends it, and what is added, '' for one."""
-    for match in re.finditer(r"(?:\+\+|--) ?(\w+)|\b(\w+) ?(?:(\+\+|--)|([-+])= ?([\w.* ]+))", steps):
+    for match in re.finditer(r"(?:\+\+|- ?-) ?(\w+)|\b(\w+) ?(?:(\+\+|- ?-)|([-+])= ?([\w.* ]+))", steps):
         name = match[1] or match[2]
         first = (re.findall(rf"\b{name} ?=(?!=) ?([^;,]+(?:\([^;]*\))?[^;,]*)", start) or ["0"])[-1].strip()
         step = "" if match[5] in (None, "1") else match[5].strip()
