@@ -343,7 +343,8 @@ FILES = {
         "    int u = min(max(int(blockIdx.x * BW) + i - 1, 0), w - 1), v = min(max(int(blockIdx.y * BH) + j - "
         "1, 0), h - 1);\n"
         "    s[j][i] = in[v * w + u]; }\n"
-        "  __syncthreads(); if (x < w && y < h) out[y * w + x] = s[threadIdx.y][threadIdx.x] - s[threadIdx.y + 2][threadIdx.x]; }",
+        "  __syncthreads(); if (x < w && y < h) out[y * w + x] = s[threadIdx.y][threadIdx.x] - "
+        "s[threadIdx.y + 2][threadIdx.x]; }",
         ["--grid cdiv(w,32),cdiv(h,4)", "--block 32,4"],
     ),
     "a tile that a smaller block takes in steps": (
@@ -353,7 +354,8 @@ FILES = {
         "  for (int j = 0; j < 32; j += 8) if (x < w && y + j < h) s[threadIdx.y + j][threadIdx.x] = in[(y + j) "
         "* w + x];\n"
         "  __syncthreads(); x = blockIdx.y * 32 + threadIdx.x; y = blockIdx.x * 32 + threadIdx.y;\n"
-        "  for (int j = 0; j < 32; j += 8) if (x < h && y + j < w) out[(y + j) * h + x] = s[threadIdx.x][threadIdx.y + j]; }",
+        "  for (int j = 0; j < 32; j += 8) if (x < h && y + j < w) out[(y + j) * h + x] = "
+        "s[threadIdx.x][threadIdx.y + j]; }",
         ["--block 32,8"],
     ),
     "a threshold of launch bounds and one axis": (
@@ -375,7 +377,8 @@ FILES = {
     ),
     "numbers that are refused unless they are multiples": (
         "#include <cassert>\n__global__ void rows(const float *x, float *out, int n, int m) { assert(n % 6 == 0);\n"
-        "  if (m % 7) __trap(); int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) out[i] = x[i / 6 * 6 + (i + m) % 6]; }",
+        "  if (m % 7) __trap(); int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) out[i] = "
+        "x[i / 6 * 6 + (i + m) % 6]; }",
         ["n=252", "m=252"],
     ),
     "a number of eight bits": (
@@ -407,7 +410,8 @@ FILES = {
     "a constant's size by constants of constants": (
         "#define RADIUS 2 // of a patch\n#define SIDE (2 * RADIUS + 1)\nconstexpr int MANY = SIDE * SIDE;\n"
         "__constant__ float weights[3 * SIDE * (MANY)];\n"
-        "__global__ void weigh(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] *= weights[i % (3 * SIDE * MANY)]; }",
+        "__global__ void weigh(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] *= weights[i "
+        "% (3 * SIDE * MANY)]; }",
         ["--const weights=float32["],
     ),
     "a type of OpenCV's": (
