@@ -424,6 +424,11 @@ FILES = {
         "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = y[i + z0] + use_bias; }",
         ["use_bias=1", "z0=0"],
     ),
+    "a block's sides as a build's macros": (
+        "__global__ void add(float *x, int w, int h) { int i = blockIdx.x * block_x + threadIdx.x;\n"
+        "  int j = block_y * blockIdx.y + threadIdx.y; if (i < w && j < h) x[j * w + i] += block_x; }",
+        ["-D block_x=16 -D block_y=16", "--block 16,16"],
+    ),
     "all blocks at once": (
         "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
         "__global__ void twice(float *x, int n) { cg::grid_group all = cg::this_grid();\n"

@@ -185,6 +185,7 @@ def line_for(
         guesses.append(Guess("--shared", SHARED_BYTES, "launch"))
     defines = [f"{macro}={value}" if value else macro for macro, value in request.defines.items()]
     defines += [f"{ctype}={meant}" for ctype, meant in unknown.items()]
+    defines += [f"{name}={side}" for name, side in launching.of_a_build(kernel, file.text).items()]
     options = [word for folder in request.include for word in ("-I", str(folder))]
     options += [word for define in defines for word in ("-D", define)]
     return Line(("cudabench", command, file.path, "--kernel", name, *options, *launched, *words), tuple(guesses))

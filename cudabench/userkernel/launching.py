@@ -18,6 +18,7 @@ from cudabench.userkernel.request import UserRequest
 
 TOGETHER = "32"  # blocks that wait for each other
 MOST_OF_A_BLOCK = 1024
+_BLOCKS = {1: [256], 2: [16, 16], 3: [8, 8, 4]}
 _THREADS = re.compile(
     r"(?:k|n|num)?_?(?:block_?(?:size|dim|threads)|threads(?:_?per_?block)?|tpb|cta_?(?:size|threads))(?:_?x)?_?", re.I
 )
@@ -86,7 +87,7 @@ def block_of(
         return own
     if counted := _counted_threads(kernel, text, deep):
         return counted
-    block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if dimensions_of(kernel, extents) >= deep else 1]
+    block = _BLOCKS[deep if dimensions_of(kernel, extents) >= deep else 1]
     room = _shared_room(kernel, text) if block == [256] else None
     bound = re.search(r"\b__launch_bounds__\s*\(\s*(\w+)", kernel.text)
     most = templates_of(kernel).get(bound[1], bound[1]) if bound else ""
@@ -161,6 +162,20 @@ def _counted_threads(kernel: KernelSource, text: str, deep: int) -> list[int]:
         rest = math.prod(side for side in sides if side)
         sides[sides.index(0)] = most // rest if most % rest == 0 else 0
     return sides if all(sides) and math.prod(sides) <= MOST_OF_A_BLOCK else []
+
+
+def of_a_build(kernel: KernelSource, text: str) -> dict[str, int]:
+    """Return the names by which a kernel counts its threads and that nothing here declares, as a build's `-D` would,
+    each with a block's side."""
+    body, found = joined(kernel.text), {}
+    deep = _axes(kernel.text, "threadIdx")
+    for axis, side in zip("xyz", _BLOCKS[deep], strict=False):
+        own, name = rf"blockIdx ?\. ?{axis}", r"([^\W\d]\w*)(?! ?[\w(.:<])"
+        for pair in re.findall(rf"{own} ?\* ?{name}|(?<![\w.] )(?<![\w.]){name} ?\* ?{own}", body):
+            width = "".join(pair)
+            if not re.search(rf"[\w>,&]\s+{width}\s*(?:=(?!=)|[;,)\[{{}}]|$)|\bdefine\s+{width}\b", text):
+                found[width] = side
+    return {name: side for name, side in found.items() if name not in templates_of(kernel)}
 
 
 def _steps_beside(alias: str, axis: str, body: str) -> list[str]:
