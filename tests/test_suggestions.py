@@ -95,7 +95,7 @@ FILES = {
         "__global__ void rows(const int *first, const int *column, const float *x, float *y, int n) {\n"
         "  int row = blockIdx.x * blockDim.x + threadIdx.x; if (row >= n) return; float sum = 0;\n"
         "  for (int at = first[row]; at < first[row + 1]; at++) sum += x[column[at]]; y[row] = sum; }",
-        ["first=int32[n+1]:i0", "column=int32[n]:random", "y=float32[n]:zeros"],
+        [":i0", "column=int32[n]:random", "y=float32[n]:zeros"],
     ),
     "an index that goes a step further than the product of the extents": (
         "__global__ void walk(const float *noise, float *path, int length, int walkers) {\n"
@@ -406,6 +406,12 @@ FILES = {
         "threadIdx.x;\n"
         "  if (i > 0 && i < n) for (int r = rows[i - 1]; r < rows[i]; r++) out[r % m] = i; }",
         [":i0"],
+    ),
+    "segments by where they begin and their lengths": (
+        "__global__ void fill(const int *first, const int *count, int *out, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; int at = first[i];\n"
+        "  for (int j = 0; j < count[i]; j++) out[at + j] = i; }",
+        [":i0", "count=int32[n]:ones"],
     ),
     "a constant's size by constants of constants": (
         "#define RADIUS 2 // of a patch\n#define SIDE (2 * RADIUS + 1)\nconstexpr int MANY = SIDE * SIDE;\n"
