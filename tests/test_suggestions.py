@@ -358,7 +358,25 @@ FILES = {
         "s[threadIdx.x][threadIdx.y + j]; }",
         ["--block 32,8"],
     ),
-    "a threshold of launch bounds and one axis": (
+    "several elements a thread, a block apart": (
+        "__global__ void four(float *x, int n) { int i = blockIdx.x * 512 + threadIdx.x;\n"
+        "  for (int k = 0; k < 4; k++) if (i + k * 128 < n) x[i + k * 128] += 1; }",
+        ["--block 128"],
+    ),
+    "names that several loops have": (
+        "__global__ void sums(const float *x, float *out, int n) { float part[4];\n"
+        "  for (int i = 0; i < 4; i++) part[i] = 0;\n"
+        "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x)\n"
+        "    part[i % 4] += x[i];\n"
+        "  atomicAdd(out, part[0] + part[1] + part[2] + part[3]); }",
+        ["n=1000"],
+    ),
+    "a remainder that is not refused": (
+        "__global__ void hashed(float *x, int n, int m) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) x[i] = i % 997 + m % 991; }",
+        ["n=256", "m=256"],
+    ),
+    "launch bounds and one axis": (
         "__global__ void __launch_bounds__(128) part(float *x, int w, int h) { int i = blockIdx.x * 32 + threadIdx.x;\n"
         "  int j = blockIdx.y * blockDim.y + threadIdx.y; if (i < w && j < h) x[j * w + i] = i; }",
         ["--block 32,4"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -24,29 +24,39 @@ def fitted(own: str, value: int, dtype: str, room: int | None, text: str, ragged
     """
     most = min([int(np.iinfo(dtype).max), *([room] if room else [])])
     value = min(value, most)
-    step = math.lcm(*_divisors(own, joined(text), ragged))
+    remainder = rf"(?<![\w.]){own} ?% ?(\d+)[uU]? ?"
+    refused = rf"\bassert ?\([^;]*{remainder}==? ?0|\bif ?\( ?{remainder}(?:!= ?0 ?|> ?0 ?)?\) ?{{? ?{_LEAVES}"
+    text = joined(text)
+    if not ragged:
+        step = _common(re.findall(remainder, text))
+        value -= value % step if step <= value else 0
+    step = _common([one for pair in re.findall(refused, text) for one in pair if one])
     return max(value - value % step, step) if step <= most else value
 
 
-def _divisors(own: str, text: str, ragged: bool) -> list[int]:
-    """Return what a number must be a multiple of: `n % 3` of a kernel."""
-    remainder = rf"(?<![\w.]){own} ?% ?(\d+)[uU]? ?"
-    refused = rf"\bassert ?\([^;]*{remainder}==? ?0|\bif ?\( ?{remainder}(?:!= ?0 ?|> ?0 ?)?\) ?{{? ?{_LEAVES}"
-    found = re.findall(refused, text) if ragged else re.findall(rf"{remainder}()", text)
-    return [int(one) for pair in found for one in pair if one and 0 < int(one) <= 1 << 12]
+def _common(words: Sequence[str]) -> int:
+    """Return the least number that all these divide."""
+    return math.lcm(*(int(word) for word in words if 0 < int(word) <= 1 << 12))
 
 
 def room_for(own: str, reach: Reach, members: Mapping[tuple[str, str], int]) -> int | None:
     """Return the largest value of a number for which arrays of fixed size have room, that it is an index of or bounds a
     loop over: those that a kernel declares, and `members` of its structs. None where there are none."""
     text, most = reach.text, []
-    over = dict[str, int]()  # the names that run up to the number, and how far beyond it
-    for match in re.finditer(rf"(?<![\w.])(\w+) ?(<=?) ?{own} ?[;&)]", text):
-        over[match[1]] = 1 if match[2] == "<=" else 0
+
+    def beyond(index: str, at: int) -> int | None:
+        """Return how far an index at a place goes beyond the number less one, None where it does not hang on it."""
+        if index == own:
+            return 1
+        for start, stop, name, _, last, _ in reach.loops:
+            if name == index and start < at < stop and (bound := re.fullmatch(rf"{name} ?(<=?) ?{own}", last.strip())):
+                return 1 if bound[1] == "<=" else 0
+        return None
+
     for (struct, member), count in members.items():
-        for index in re.findall(rf"(?<![\w.>]){struct} ?\. ?{member} ?\[ ?(\w+) ?\]", text):
-            if index == own or index in over:
-                most.append(count - (1 if index == own else over[index]))
+        for match in re.finditer(rf"(?<![\w.>]){struct} ?\. ?{member} ?\[ ?(\w+) ?\]", text):
+            if (further := beyond(match[1], match.start())) is not None:
+                most.append(count - further)
     for declared in re.finditer(r"\w ?\*? ?\b([^\W\d]\w*) ?((?:\[[^\[\];]+\] ?)+)(?==(?!=)|;|,)", text):
         name, sides = declared[1], re.findall(r"\[([^\[\]]+)\]", declared[2])
         before = re.search(r"([^\W\d]\w*)[ *]+$", text[: declared.start(1)])
@@ -54,10 +64,8 @@ def room_for(own: str, reach: Reach, members: Mapping[tuple[str, str], int]) -> 
             continue
         for used in re.finditer(rf"(?<![\w.>]){name} ?((?:\[[^\[\]]+\] ?)+)", text):
             for side, index in zip(sides, re.findall(r"\[([^\[\]]+)\]", used[1]), strict=False):
-                index = index.strip()
-                if used.start() == declared.start(1) or (index != own and index not in over):
-                    continue
-                extent = reach.largest(side)
-                if extent > 0:
-                    most.append(extent - (1 if index == own else over[index]))
+                further = None if used.start() == declared.start(1) else beyond(index.strip(), used.start())
+                extent = reach.largest(side) if further is not None else 0
+                if further is not None and extent > 0:
+                    most.append(extent - further)
     return min((one for one in most if one > 0), default=None)

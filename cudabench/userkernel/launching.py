@@ -158,8 +158,9 @@ def _counted_threads(kernel: KernelSource, text: str, deep: int) -> list[int]:
         within = [one for word in steps if 0 < (one := _constant(word, kernel, text)) < side]
         sides.append(min([side, *within]))
     bound = re.search(r"\b__launch_bounds__ ?\( ?([\w *()]+?) ?[,)]", body)
-    if sides.count(0) == 1 and bound and (most := _product_of(bound[1])):
+    if len(sides) > 1 and sides.count(0) == 1:
         rest = math.prod(side for side in sides if side)
+        most = _product_of(bound[1]) if bound else max(rest, _BLOCKS[1][0])
         sides[sides.index(0)] = most // rest if most % rest == 0 else 0
     return sides if all(sides) and math.prod(sides) <= MOST_OF_A_BLOCK else []
 
@@ -183,6 +184,10 @@ def _steps_beside(alias: str, axis: str, body: str) -> list[str]:
     places = re.findall(rf"\b(\w+) ?= ?[^;=,]*(?:{alias})\b", body)
     place = "|".join([alias, *(re.escape(one) for one in places)])
     steps = []
+    counted = re.findall(r"\bfor ?\( ?(?:\w+ )*(\w+) ?= ?0 ?;[^;]*; ?(?:\+\+ ?\w+|\w+ ?\+\+) ?\)", body)
+    for name, step in re.findall(rf"(?:{place}) ?\+ ?(\w+) ?\* ?(\w+)\b(?! ?[.(])", body):
+        if name in counted:  # `i + k * 256` for the thread's k-th element
+            steps.append(step)
     for name, step in re.findall(r"\bfor ?\( ?(?:\w+ )*(\w+) ?= ?0 ?;[^;]*; ?\w+ ?\+= ?(\w+) ?\)", body):
         if re.search(rf"(?:{place}) ?\+ ?{name}\b|\b{name} ?\+ ?(?:{place})\b", body):
             steps.append(step)

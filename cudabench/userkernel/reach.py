@@ -191,12 +191,12 @@ class Reach:
 
     def trips(self) -> int:
         """Return how often the innermost of loops that count up runs for a thread, as far as can be read."""
-        return max([self._turns(start + 1) for start, *_ in self._loops] or [1])
+        return max([self._turns(start + 1) for start, *_ in self.loops] or [1])
 
     def _turns(self, at: int) -> int:
         """Return how often a thread comes to a place by the loops around it; one from the thread on is the launch's."""
         turns = 1
-        for start, stop, name, first, last, step in self._loops:
+        for start, stop, name, first, last, step in self.loops:
             if start < at < stop and (step or not (self._of_thread(first) and self._of_thread(last))):
                 try:
                     stride = max(1, self.interval(step)[0]) if step else 1
@@ -206,7 +206,7 @@ class Reach:
         return turns
 
     @cached_property
-    def _loops(self) -> list[tuple[int, int, str, str, str, str]]:
+    def loops(self) -> list[tuple[int, int, str, str, str, str]]:
         """The loops that count: where they start and end, their name, its start, their condition, what is added each
         time, '' for one. One that counts down to nothing is as long as one up to where it starts."""
         found = []
