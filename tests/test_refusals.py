@@ -98,5 +98,7 @@ def test_a_kernel_that_launches_itself_runs_where_it_does_not(depth: int, cudabe
     )
     given = ("-g", 1, "-b", 32, "--arg", "a=int32[n]:zeros", "--arg", "n=32", "--arg", f"depth={depth}")
     ran = cudabench("run", "k.cu", *given, "--expect", "a=a0+1", "-d", "sim", "--no-cpu")
+    if "requires separate compilation mode" in ran.out + ran.err:
+        pytest.skip("an older NVRTC takes no such kernel without a linker")
     assert ran.code == (5 if depth > 1 else 0), ran.out + ran.err
     assert ("k.cu:3: dynamic parallelism" in ran.err) == (depth > 1)
