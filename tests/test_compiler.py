@@ -615,3 +615,15 @@ def test_what_was_compiled_before_changes_nothing(monkeypatch: pytest.MonkeyPatc
     with contextlib.suppress(CompilerError):
         compile_ptx(dots, "dots.cu", arch="sm_90", debug=True, backend="nvrtc")
     assert ".local" not in compile_ptx(turns, "turn.cu", arch="sm_90", backend="nvrtc").ptx
+
+
+@both
+def test_a_missing_header_above_the_header_that_includes_it(backend: Backend, tmp_path: Path) -> None:
+    """`../gone.h` of a header in a folder is taken as empty, as a missing header of the source is."""
+    near = tmp_path / "sub" / "near.h"
+    near.parent.mkdir()
+    near.write_text('#include "../gone.h"\nstatic __device__ int two() { return 2; }\n')
+    text = '#include "sub/near.h"\n__global__ void k(int *x) { *x = two(); }\n'
+    compiled = compile_ptx(text, str(tmp_path / "k.cu"), arch="sm_90", names=["k"], backend=backend)
+    assert compiled.backend == backend
+    assert not (tmp_path / "gone.h").exists()

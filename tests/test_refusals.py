@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from cudabench.model import Case, Launch, Problem, Source
 from cudabench.toolchain import compiler, nvrtc
 from cudabench.toolchain.compiler import RefusedAsCode, compile_cubin, nvrtc_version
 from cudabench.toolchain.record import Job
+from tests.conftest import Ran
 
 needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="no NVRTC")
 KERNEL = (
@@ -83,3 +85,20 @@ def test_own_fault_of_the_kernel_asked_for_is_not_looked_for_in_the_whole_file(j
         compile_cubin(KERNEL.format(other).replace("= 1", "= absent"), "k.cu", names=["k"])
     assert jobs
     assert not any("12345" in job.source for job in jobs)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("depth", [0, 2])
+def test_a_kernel_that_launches_itself_runs_where_it_does_not(depth: int, cudabench: Callable[..., Ran]) -> None:
+    """A launch by a kernel is refused where it is executed, and not where its branch is never taken."""
+    Path("k.cu").write_text(
+        "__global__ void halve(int *a, int n, int depth) {\n"
+        "  if (threadIdx.x < n) a[threadIdx.x] += 1;\n"
+        "  if (depth > 1 && threadIdx.x == 0) halve<<<1, 32>>>(a, n / 2, depth - 1);\n}\n"
+    )
+    given = ("-g", 1, "-b", 32, "--arg", "a=int32[n]:zeros", "--arg", "n=32", "--arg", f"depth={depth}")
+    ran = cudabench("run", "k.cu", *given, "--expect", "a=a0+1", "-d", "sim", "--no-cpu")
+    if "requires separate compilation mode" in ran.out + ran.err:
+        pytest.skip("an older NVRTC takes no such kernel without a linker")
+    assert ran.code == (5 if depth > 1 else 0), ran.out + ran.err
+    assert ("k.cu:3: dynamic parallelism" in ran.err) == (depth > 1)

@@ -95,7 +95,7 @@ FILES = {
         "__global__ void rows(const int *first, const int *column, const float *x, float *y, int n) {\n"
         "  int row = blockIdx.x * blockDim.x + threadIdx.x; if (row >= n) return; float sum = 0;\n"
         "  for (int at = first[row]; at < first[row + 1]; at++) sum += x[column[at]]; y[row] = sum; }",
-        ["first=int32[n+1]:i0", "column=int32[n]:random", "y=float32[n]:zeros"],
+        [":i0", "column=int32[n]:random", "y=float32[n]:zeros"],
     ),
     "an index that goes a step further than the product of the extents": (
         "__global__ void walk(const float *noise, float *path, int length, int walkers) {\n"
@@ -334,6 +334,125 @@ FILES = {
         "    i += gridDim.x * blockDim.x) x[i] *= 2; meet(); }",
         ["--grid 32"],
     ),
+    "a block that constants say": (
+        "#define BW 32\n#define BH 4\n__global__ __launch_bounds__(BW * BH) void edges(const float *in, float "
+        "*out, int w,\n"
+        "  int h) { __shared__ float s[BH + 2][BW + 2]; int x = blockIdx.x * BW + threadIdx.x, y = blockIdx.y * "
+        "BH + threadIdx.y;\n"
+        "  for (int j = threadIdx.y; j < BH + 2; j += BH) for (int i = threadIdx.x; i < BW + 2; i += BW) {\n"
+        "    int u = min(max(int(blockIdx.x * BW) + i - 1, 0), w - 1), v = min(max(int(blockIdx.y * BH) + j - "
+        "1, 0), h - 1);\n"
+        "    s[j][i] = in[v * w + u]; }\n"
+        "  __syncthreads(); if (x < w && y < h) out[y * w + x] = s[threadIdx.y][threadIdx.x] - "
+        "s[threadIdx.y + 2][threadIdx.x]; }",
+        ["--grid cdiv(w,32),cdiv(h,4)", "--block 32,4"],
+    ),
+    "a tile that a smaller block takes in steps": (
+        "const int TILE = 32, ROWS = 8;\n__global__ void turn(const float *in, float *out, int w, int h) {\n"
+        "  __shared__ float s[TILE][TILE + 1]; int x = blockIdx.x * TILE + threadIdx.x, y = blockIdx.y * TILE + "
+        "threadIdx.y;\n"
+        "  for (int j = 0; j < 32; j += 8) if (x < w && y + j < h) s[threadIdx.y + j][threadIdx.x] = in[(y + j) "
+        "* w + x];\n"
+        "  __syncthreads(); x = blockIdx.y * 32 + threadIdx.x; y = blockIdx.x * 32 + threadIdx.y;\n"
+        "  for (int j = 0; j < 32; j += 8) if (x < h && y + j < w) out[(y + j) * h + x] = "
+        "s[threadIdx.x][threadIdx.y + j]; }",
+        ["--block 32,8"],
+    ),
+    "several elements a thread, a block apart": (
+        "__global__ void four(float *x, int n) { int i = blockIdx.x * 512 + threadIdx.x;\n"
+        "  for (int k = 0; k < 4; k++) if (i + k * 128 < n) x[i + k * 128] += 1; }",
+        ["--block 128"],
+    ),
+    "names that several loops have": (
+        "__global__ void sums(const float *x, float *out, int n) { float part[4];\n"
+        "  for (int i = 0; i < 4; i++) part[i] = 0;\n"
+        "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x)\n"
+        "    part[i % 4] += x[i];\n"
+        "  atomicAdd(out, part[0] + part[1] + part[2] + part[3]); }",
+        ["n=1000"],
+    ),
+    "a remainder that is not refused": (
+        "__global__ void hashed(float *x, int n, int m) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) x[i] = i % 997 + m % 991; }",
+        ["n=256", "m=256"],
+    ),
+    "launch bounds and one axis": (
+        "__global__ void __launch_bounds__(128) part(float *x, int w, int h) { int i = blockIdx.x * 32 + threadIdx.x;\n"
+        "  int j = blockIdx.y * blockDim.y + threadIdx.y; if (i < w && j < h) x[j * w + i] = i; }",
+        ["--block 32,4"],
+    ),
+    "a dimension that local arrays have room for": (
+        "__global__ void lengths(const float *x, float *out, int n, int dim) { int i = blockIdx.x * blockDim.x "
+        "+ threadIdx.x;\n"
+        "  if (i >= n) return; float at[3], sum = 0; for (int d = 0; d < dim; ++d) at[d] = x[i * dim + d];\n"
+        "  for (int d = 0; d < dim; ++d) sum += at[d] * at[d]; out[i] = sum; }",
+        ["dim=3"],
+    ),
+    "an index of an array in a struct": (
+        "struct Shape { int sides[4]; int dims; Shape() : sides{1, 1, 1, 1}, dims(4) {} };\n"
+        "__global__ void side(int *x, Shape shape, int at) { x[threadIdx.x] = shape.sides[at]; }",
+        ["at=3", "shape={sides: [1, 1, 1, 1], dims: 1}"],
+    ),
+    "numbers that are refused unless they are multiples": (
+        "#include <cassert>\n__global__ void rows(const float *x, float *out, int n, int m) { assert(n % 6 == 0);\n"
+        "  if (m % 7) __trap(); int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) out[i] = "
+        "x[i / 6 * 6 + (i + m) % 6]; }",
+        ["n=252", "m=252"],
+    ),
+    "a number of eight bits": (
+        "__global__ void masked(unsigned char *x, int n, unsigned char bits) { int i = blockIdx.x * blockDim.x "
+        "+ threadIdx.x;\n"
+        "  if (i < n) x[i] &= bits; }",
+        ["bits=255"],
+    ),
+    "pointers that move by what brackets hold": (
+        "__global__ void pad(float *to, const float *from, int w, int h, int more) {\n"
+        "  int j = blockIdx.x * blockDim.x + threadIdx.x; if (j >= h || more < 0) return;\n"
+        "  to += j * (w + more); from += j * (w); for (int i = 0; i < w; ++i) to[i] = from[i]; }",
+        [],
+    ),
+    "an array that a function is given indexes it": (
+        "struct Node { int left, right; };\n"
+        "__device__ void start(Node *nodes, int at) { Node *own = &nodes[at]; own->left = own->right = -1; }\n"
+        "__global__ void starts(Node *nodes, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= "
+        "n) return;\n"
+        "  start(nodes, i); if (i < n - 1) start(nodes, n + i); }",
+        [],
+    ),
+    "rows that a loop goes from the end of one to that of the next": (
+        "__global__ void ends(const int *rows, int *out, int n, int m) { int i = blockIdx.x * blockDim.x + "
+        "threadIdx.x;\n"
+        "  if (i > 0 && i < n) for (int r = rows[i - 1]; r < rows[i]; r++) out[r % m] = i; }",
+        [":i0"],
+    ),
+    "segments by where they begin and their lengths": (
+        "__global__ void fill(const int *first, const int *count, int *out, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; int at = first[i];\n"
+        "  for (int j = 0; j < count[i]; j++) out[at + j] = i; }",
+        [":i0", "count=int32[n]:ones"],
+    ),
+    "a constant's size by constants of constants": (
+        "#define RADIUS 2 // of a patch\n#define SIDE (2 * RADIUS + 1)\nconstexpr int MANY = SIDE * SIDE;\n"
+        "__constant__ float weights[3 * SIDE * (MANY)];\n"
+        "__global__ void weigh(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] *= weights[i "
+        "% (3 * SIDE * MANY)]; }",
+        ["--const weights=float32["],
+    ),
+    "a type of OpenCV's": (
+        "#include <opencv2/opencv.hpp>\n__global__ void invert(uchar *x, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = 255 - x[i]; }",
+        ["-D uchar=unsigned char", "x=uint8[n]"],
+    ),
+    "choices and where something begins": (
+        "__global__ void shifted(float *x, const float *y, int n, int use_bias, int z0) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = y[i + z0] + use_bias; }",
+        ["use_bias=1", "z0=0"],
+    ),
+    "a block's sides as a build's macros": (
+        "__global__ void add(float *x, int w, int h) { int i = blockIdx.x * block_x + threadIdx.x;\n"
+        "  int j = block_y * blockIdx.y + threadIdx.y; if (i < w && j < h) x[j * w + i] += block_x; }",
+        ["-D block_x=16 -D block_y=16", "--block 16,16"],
+    ),
     "all blocks at once": (
         "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
         "__global__ void twice(float *x, int n) { cg::grid_group all = cg::this_grid();\n"
@@ -464,12 +583,12 @@ def test_what_host_code_says_is_no_guess(cudabench: Callable[..., Ran]) -> None:
     ran = cudabench(*suggested(cudabench("run", "k.cu").err), "-d", "sim", "--no-cpu")
     assert (ran.code, "guessed" in ran.err) == (3, False)
     Path("a.cu").write_text(
-        "#include <cassert>\n__global__ void even(float *x, int n) { assert(n % 3 == 0); x[threadIdx.x % n] = 1; }\n"
+        "#include <cassert>\n__global__ void three(float *x, int n) { assert(n * n == 9); x[threadIdx.x % n] = 1; }\n"
     )
     ran = cudabench(*suggested(cudabench("run", "a.cu").err), "-d", "sim", "--no-cpu")
     said = " ".join((ran.out + ran.err).split())
     assert ran.code == 1
-    assert "assertion 'n % 3 == 0' failed" in said
+    assert "assertion 'n * n == 9' failed" in said
     assert "which is what a suggested line guesses" in said
 
 
@@ -697,3 +816,48 @@ def test_names_that_lead_to_each_other_end_the_search(cudabench: Callable[..., R
         f"void go(float *x, int b) {{ int a0, a1, a2, a3, a4, a5, a6, a7; {turns * 4} fill<<<a0, a1>>>(x, a2); }}\n"
     )
     assert suggested(cudabench("run", "k.cu").err)[3] == "fill"
+
+
+@needs_simulator
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for (int j = 0; j < n; ++j) t += x[j];",
+        "int j = 0; while (j < n) { t += x[j]; j++; }",
+        "for (int j = n - 1; j >= 0; --j) t += x[j];",
+        "for (int j = i; j < n; j++) t += x[j];",
+        "for (int b = 0; b < (n + 63) / 64; ++b) for (int j = 0; j < 64 && b * 64 + j < n; ++j) t += x[b * 64 + j];",
+    ],
+)
+@pytest.mark.parametrize("host", [False, True])
+def test_a_thread_that_loops_over_all_makes_a_problem_small(
+    loop: str, host: bool, cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What all threads do together is some seconds in the simulator, though main's n be larger; its launch stays."""
+    monkeypatch.setattr(example, "MOST_TURNS", 1 << 16)
+    text = "__global__ void sums(const float *x, float *out, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+    text += f"  if (i >= n) return; float t = 0; {loop} out[i] = t; }}\n"
+    if host:
+        text += "int main() { int n = 1 << 15; float *x, *y; cudaMalloc(&x, n * sizeof(float));\n"
+        text += "  cudaMalloc(&y, n * sizeof(float)); sums<<<(n + 63) / 64, 64>>>(x, y, n); }\n"
+    Path("k.cu").write_text(text)
+    words = suggested(cudabench("run", "k.cu").err)
+    n = int(next(word for word in words if word.startswith("n=")).partition("=")[2])
+    assert 16 <= n <= 256
+    assert ("--block 64" in " ".join(words)) == host
+    assert cudabench(*words, "--device", "sim", "--no-cpu").code == 0
+
+
+def test_random_numbers_without_their_header_have_no_line(
+    cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that seeds a generator of its own says what to install, not a line that does not compile."""
+    Path("k.cu").write_text(
+        "#include <curand_kernel.h>\n__global__ void draw(float *x, int n) { curandState own;\n"
+        "  curand_init(1, threadIdx.x, 0, &own); if (threadIdx.x < n) x[threadIdx.x] = curand_uniform(&own); }\n"
+    )
+    monkeypatch.setattr("cudabench.toolchain.toolkit.of_device_libraries", lambda *texts: [])
+    said = cudabench("run", "k.cu").err
+    assert "draw draws random numbers by <curand_kernel.h>, which is not here: pip install nvidia-curand" in said
+    monkeypatch.setattr("cudabench.toolchain.toolkit.of_device_libraries", lambda *texts: [Path()])
+    assert suggested(cudabench("run", "k.cu").err)[3] == "draw"

@@ -152,7 +152,8 @@ def speaks_of_assembler(log: str) -> bool:
 
 def speaks_of_device_runtime(log: str) -> bool:
     """Tell whether kernels that launch kernels, or call CUDA's runtime, were refused for it."""
-    return re.search(r'requires separate compilation mode|identifier "cuda[A-Z]\w*" is undefined', log) is not None
+    said = r'requires separate compilation mode|device-side kernel launch|identifier "cuda[A-Z]\w*" is undefined'
+    return re.search(said, log) is not None
 
 
 def source_lines(ptx: str, filename: str) -> dict[int, tuple[str, int]]:

@@ -143,6 +143,9 @@ def _lowered(job: Job, entries: Sequence[str]) -> dict[str, str]:
     return lowered
 
 
+_ABOVE = ("above",) * 4  # folders for '../x.h', which headers include from their own
+
+
 @contextlib.contextmanager
 def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
     """Write headers into a folder for as long as nvcc needs them; None where there are none."""
@@ -151,12 +154,14 @@ def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
         return
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         root = Path(folder).resolve()
+        inner = root.joinpath(*_ABOVE)
+        inner.mkdir(parents=True)
         for name, content in headers.items():
-            target = (root / name).resolve()
-            if root in target.parents:  # '../x.h' and '/x.h' stay where they are
+            target = (inner / name).resolve()
+            if root in target.parents:  # '/x.h', and what lies above them all, stay where they are
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(content, encoding="utf-8")
-        yield folder
+        yield str(inner)
 
 
 def run(command: Sequence[str], filename: str, folder: str | None = None) -> subprocess.CompletedProcess[str]:

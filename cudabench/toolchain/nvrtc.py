@@ -259,9 +259,18 @@ class Nvrtc:
         options += [f"--pre-include={_DEFINES}"]
 
         def attempt(forward: bool) -> Answer:
+            if not job.machine_code:
+                return attempted(forward, prelude.DEVICE_LAUNCH)
+            try:  # with no word of it: that a kernel launches others is rare
+                return attempted(forward, "")
+            except Refused as refused:
+                if not diagnostics.speaks_of_device_runtime(refused.log):
+                    raise
+            return attempted(forward, prelude.DEVICE_LAUNCH_IN_CODE)
+
+        def attempted(forward: bool, launch: str) -> Answer:
             texts = {**dict(prelude.headers(forward=forward)), **headers}
-            # In machine code they would be calls of functions that are nowhere.
-            texts[_DEFINES] = ("" if job.machine_code else prelude.DEVICE_LAUNCH) + job.macros
+            texts[_DEFINES] = launch + job.macros
             if libraries and "curand.h" not in headers:
                 del texts["curand.h"]  # the real one is there
             if folder is not None:

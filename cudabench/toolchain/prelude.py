@@ -141,6 +141,13 @@ __device__ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
 __device__ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream = 0);
 }
 """
+# The same with bodies, of which those that are called are in the machine code: none is ever executed.
+DEVICE_LAUNCH_IN_CODE = re.sub(
+    r"^__device__ (.+);$",
+    r'inline __device__ __noinline__ \1 { asm volatile("trap;"); return {}; }',
+    DEVICE_LAUNCH,
+    flags=re.MULTILINE,
+)
 
 # What cuda.h has for kernels.
 _DRIVER = """#pragma once

@@ -249,6 +249,8 @@ def _members_alone(body: str) -> str:
     """Return the body of a struct without its methods and the words that say who may use what."""
     body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
     body = re.sub(r"\bstruct\s+(\w+)\s*\*", r"\1 *", body)
+    # A constructor's `: bytes{0, 0} {}` is none of the brackets that end a method.
+    body = re.sub(r"(?<=[:,])(\s*\w+\s*)\{([^{}]*)\}(?=\s*[,{])", r"\1(\2)", body)
     while match := _METHOD.search(body):
         if re.search(r"\bvirtual\b", match[0]):
             break

@@ -134,13 +134,15 @@ def like(name: str, file: SourceFile, aliases: Mapping[str, str], value: str = "
 
 def _extent(text: str, file: str, aliases: Mapping[str, str]) -> str:
     """Return an extent of a declaration with the file's own constants in numbers, as far as they are plain."""
-    for _ in range(4):
-        for name in re.findall(r"[^\W\d]\w*", text):
-            macro = rf"#[ \t]*define[ \t]+{name}[ \t]+\(?([\w+*-]+)"
-            known = re.search(rf"{macro}|\b(?:const|constexpr)\b[^;=(){{}}]*\b{name}\s*[={{]\s*([\w+*-]+)", file)
+    for _ in range(8):
+        for name in set(re.findall(r"[^\W\d]\w*", text)):
+            macro = rf"#[ \t]*define[ \t]+{name}[ \t]+([\w \t()+*/-]+?)[ \t]*(?://|/\*|$)"
+            known = re.search(
+                rf"{macro}|\b(?:const|constexpr)\b[^;=(){{}}]*\b{name}\s*[={{]\s*([\w\s()+*/-]+?)\s*[;,}}]", file, re.M
+            )
             number = (known[1] or known[2]) if known else aliases.get(name, "")
-            if re.match(r"\d|\w+$", number) and number != name:
-                text = re.sub(rf"\b{name}\b", f"({number})" if re.search(r"[+*-]", number) else number, text)
+            if re.match(r"[\d(]|\w+$", number) and not re.search(rf"\b{name}\b", number):
+                text = re.sub(rf"\b{name}\b", number if re.fullmatch(r"\w+", number) else f"({number})", text)
     return re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text)
 
 

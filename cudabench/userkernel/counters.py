@@ -6,12 +6,11 @@ Threads add to them by atomics, or wait until they change. Where they hold anyth
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from cudabench.toolchain import places
 from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.tokens import spell, split, words_of
-from cudabench.userkernel.reach import closing, joined
+from cudabench.userkernel.reach import closing, functions, joined
 
 _DEPTH = 3  # of functions that are given the array
 _NOTHING = r"(?:;|\{ ?(?:;|(?:__nanosleep|__threadfence\w*) ?\([^()]*\) ?; ?)* ?\})"  # the body of a loop that waits
@@ -40,7 +39,7 @@ def _counts(array: str, body: str, text: str, depth: int) -> bool:
     return any(
         _counts(formal[at], inner, text, depth + 1)
         for function, at in dict.fromkeys(called)
-        for formal, inner in _definitions(function, text)
+        for formal, inner in functions(function, text)
         if at < len(formal)
     )
 
@@ -84,13 +83,3 @@ def _given_to(name: str, body: str) -> Iterator[tuple[str, int]]:
             for at, part in enumerate(split(words_of(inside), ",")):
                 if re.fullmatch(rf"&? ?{name}\b(?: ?[+\[].*)?", spell(part)):
                     yield match[1], at
-
-
-def _definitions(function: str, text: str) -> Iterator[tuple[Sequence[str], str]]:
-    """Yield the parameters' names and the body of each function of a text that is called so."""
-    for match in places.matches(re.compile(rf"\b{function} ?\(([^(){{}};]*)\) ?\{{"), text, function):
-        start = match.end() - 1
-        length = closing(text, "{", "}", start)
-        formal = [(re.findall(r"\w+", part.partition("=")[0]) or [""])[-1] for part in match[1].split(",")]
-        if length > 0:
-            yield formal, text[start + 1 : start + length]

@@ -30,6 +30,7 @@ from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import NoLine, check_taken
 from cudabench.userkernel.by_value import layout_of
 from cudabench.userkernel.counters import counters
+from cudabench.userkernel.fitting import fitted, room_for
 from cudabench.userkernel.host_launch import HostLaunch
 from cudabench.userkernel.instances import instance
 from cudabench.userkernel.problem import dimensions
@@ -46,7 +47,6 @@ SMALLER = (2048, 512, 256, 64, 16, 4)  # where a thread would loop, or an array 
 MOST_TRIPS, MOST_REACHED = 1 << 11, 1 << 24
 MOST_HELD = 1 << 26  # elements of an array of which no index says more
 MOST_TURNS = 1 << 26  # of loops, by all threads together: a minute in the simulator
-MOST_OF_A_BLOCK = 1024
 LEAST_PASSED_ON = 64  # elements of an array that a function is given, which may index it anyhow
 FEW_THREADS, FEW_THREADS_SIDE = 64, 16384  # a host's launch of so few takes as long as the problem has elements
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
@@ -59,9 +59,11 @@ _GUESSES = (
 )
 _FLAGS = re.compile(
     r"(?:which|mode|flags?|kind|type|op|seed|offset|shift|iters?|iterations|n?steps?|turns|level|axis|pad(?:ding)?|stride|"
-    r"dilation|groups?|radius|halo|ksize|kernel_?size|start|begin|first|^inc\w?|^off\w?)$"
+    r"dilation|groups?|radius|halo|half_?(?:width|size|window)|ksize|kernel_?size|start|begin|first|direction|[xyz]0|"
+    r"^inc\w?|^off\w?)$|^(?:use|is|has|do|with|enable)_"
 )
 _RANDOM_STATE = re.compile(r"curandState\w*")
+_CURAND = "#include <curand_kernel.h>"
 _TAPS = re.compile(r"[spd]\d")  # strides, paddings and dilations
 
 
@@ -183,6 +185,7 @@ def line_for(
         guesses.append(Guess("--shared", SHARED_BYTES, "launch"))
     defines = [f"{macro}={value}" if value else macro for macro, value in request.defines.items()]
     defines += [f"{ctype}={meant}" for ctype, meant in unknown.items()]
+    defines += [f"{name}={side}" for name, side in launching.of_a_build(kernel, file.text).items()]
     options = [word for folder in request.include for word in ("-I", str(folder))]
     options += [word for define in defines for word in ("-D", define)]
     return Line(("cudabench", command, file.path, "--kernel", name, *options, *launched, *words), tuple(guesses))
@@ -221,7 +224,9 @@ def _first_side(kernel: KernelSource, extents: Sequence[str], launch: HostLaunch
     dimensions = launching.dimensions_of(kernel, extents)
     side = next((SIDES[least] for least in sorted(SIDES, reverse=True) if dimensions >= least), 0)
     side = side or (CHECKED if ragged else ELEMENTS)
-    if launch and launch.block and math.prod(launch.block) > MOST_OF_A_BLOCK:  # a thread for each element of a block
+    if (
+        launch and launch.block and math.prod(launch.block) > launching.MOST_OF_A_BLOCK
+    ):  # a thread for each element of a block
         return SIDES[2]
     if any(parameter.type == textures.SURFACE_TYPE for parameter in kernel.parameters):
         side = min(side, object_examples.side_of_surfaces(kernel.text))
@@ -239,9 +244,19 @@ def _asked(
     ragged: bool,
 ) -> _Asked:
     """Return the largest problem for which no thread loops for long and no array reaches too far."""
+    bare = Reach(kernel.text, file.text, {}, (), (), partial(_nbytes, aliases=aliases))
+    rooms = {own: room_for(own, bare, _member_arrays(kernel, file.text, aliases)) for own in extents}
+    dtypes = {one.name: source.numpy_dtype(one.type, aliases) or "int32" for one in kernel.parameters if one.name}
+    most = 0  # threads of a host's launch, where each does much
+
+    def assumed(side: int) -> dict[str, int]:
+        return {
+            own: fitted(own, value, dtypes[own], rooms[own], kernel.text, ragged)
+            for own, value in _extended(extents, side).items()
+        }
 
     def find(side: int, **others: int) -> HostLaunch | None:
-        launch = host_launch.find(file.text, kernel, {**_extended(extents, side), **others}, aliases, ragged)
+        launch = host_launch.find(file.text, kernel, {**assumed(side), **others}, aliases, ragged, most)
         return launching.with_named_threads(launch, kernel)
 
     given = dict(text.partition("=")[::2] for text in request.arguments)
@@ -254,13 +269,13 @@ def _asked(
     own_sides = [own for own in extents if not _is_product(own, extents)]
     first = _first_side(kernel, own_sides, find(_first_side(kernel, own_sides, None, ragged)), ragged)
     for side in (first, *(one for one in SMALLER if one < first)):
-        values = {own: str(value) for own, value in {**_extended(extents, side), **strides(numbers, side)}.items()}
+        values = {own: str(value) for own, value in {**assumed(side), **strides(numbers, side)}.items()}
         launch = find(side)
         if launch and launch.block and math.prod(launch.block) == 1 < side and len(extents) > 1:
             # A block of one thread, for its extents divide each other: let one be 1.
             for own in extents:
                 other = find(side, **{own: 1})
-                if other and other.block and 1 < math.prod(other.block) <= MOST_OF_A_BLOCK:
+                if other and other.block and 1 < math.prod(other.block) <= launching.MOST_OF_A_BLOCK:
                     launch = other
                     values[own] = "1"
                     break
@@ -283,7 +298,22 @@ def _asked(
             and max(reached, default=0) <= MOST_REACHED
         ):
             break
+        if threads * looped > MOST_TURNS and asked.threads > FEW_THREADS:
+            most = max(asked.threads // 8, FEW_THREADS)
     return asked
+
+
+def _member_arrays(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> dict[tuple[str, str], int]:
+    """Return the elements of the arrays in structs that a kernel takes by value, by the parameter and the member."""
+    layouts = {
+        one.name: layout_of(one.type, text, aliases) for one in kernel.parameters if one.name and not one.pointer
+    }
+    return {
+        (own, member): inner.count
+        for own, layout in layouts.items()
+        for member, _, inner in (layout.members if layout else ())
+        if inner.count
+    }
 
 
 def _extended(extents: Sequence[str], side: int) -> dict[str, int]:
@@ -417,7 +447,7 @@ def _plain(
 ) -> str:
     """Return a number, a vector or a struct as --arg writes it."""
     layout = layout_of(parameter.type, file.text, aliases)
-    zero = "0" if re.search(r"pad(?:ding)?$|^off", own.lower()) else "1"
+    zero = "0" if re.search(r"pad(?:ding)?$|^off|[xyz]0$", own.lower()) else "1"
     value = asked.values.get(own, "") or (zero if _whole(parameter, aliases) else "")
     if 0 < asked.threads <= FEW_THREADS and own in extents and value.isdigit():
         value = str(min(int(value), FEW_THREADS_SIDE))
@@ -437,10 +467,12 @@ def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) 
             continue
         named = rf"\b(?:struct|class|union|enum|typename)\s+{ctype}\b|\}}\s*{ctype}\b"
         known = pointers.elements(Parameter("", ctype), aliases) or layout_of(ctype, text, aliases)
+        if ctype == "uchar" and ctype not in aliases:  # OpenCV's; `uint` and `ushort` are the C library's
+            known = None
         if known or re.search(named, text) or f"elements of {ctype}" in aliases:
             continue
         if _RANDOM_STATE.fullmatch(ctype):
-            if toolkit.of_device_libraries("#include <curand_kernel.h>"):
+            if toolkit.of_device_libraries(_CURAND):
                 continue  # the compiler knows it
             raise NoLine(
                 f"no line can be suggested, for '{parameter}' of {kernel.qualified_name} is of <curand_kernel.h>, "
@@ -452,6 +484,12 @@ def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) 
                 "name the folder of the header that declares it with -I, or put the declaration into the file."
             )
         guesses[ctype] = next((kind for pattern, kind in _GUESSES if re.search(pattern, ctype.lower())), "float")
+    here = re.search(r"\bcurand_\w+\s*\([^(){};]*\)\s*\{", text) or toolkit.of_device_libraries(_CURAND)
+    if not here and re.search(r"\bcurand_\w+\s*\(", kernel.text):
+        raise NoLine(
+            f"no line can be suggested, for {kernel.qualified_name} draws random numbers by <curand_kernel.h>, "
+            "which is not here: pip install nvidia-curand, or name its folder with -I."
+        )
     return guesses
 
 

@@ -56,13 +56,18 @@ class HostLaunch:
 
 
 def find(
-    text: str, kernel: KernelSource, assumed: Mapping[str, int], aliases: Mapping[str, str], ragged: bool = False
+    text: str,
+    kernel: KernelSource,
+    assumed: Mapping[str, int],
+    aliases: Mapping[str, str],
+    ragged: bool = False,
+    most: int = 0,
 ) -> HostLaunch | None:
     """Return the launch of a kernel that says most, or None where there is none.
 
     `assumed` has a value for each parameter that is an extent of the problem, for launches in functions that are given
-    it, and for all where the launch shall be `ragged`. A launch that is too large for a first look is made smaller by
-    halving the numbers that it hangs on.
+    it, and for all where the launch shall be `ragged`. A launch that is too large for a first look, or has more than
+    `most` threads where that is not 0, is made smaller by halving the numbers that it hangs on.
     """
     by_name = re.compile(rf"\b{re.escape(kernel.name)}\b[^;{{}}]*?<\s*<\s*<")
     by_pointer = re.compile(rf"\b{re.escape(kernel.name)}\s*[<;,)][^;{{}}]*[;,}}]")
@@ -71,7 +76,7 @@ def find(
     host = host_of(text, tuple(aliases.items()))
     best: HostLaunch | None = None
     for at in host.launches(kernel.name) or host.launches_by_pointer(len(kernel.parameters)):
-        launch = host.read(at, kernel, assumed, ragged)
+        launch = host.read(at, kernel, assumed, ragged, most or MOST_THREADS)
         if launch and (best is None or _known(launch) > _known(best)):
             best = launch
     return best
@@ -187,8 +192,10 @@ class Host:
     def _is(self, at: int, marks: str) -> bool:
         return "".join(self.words[at : at + len(marks)]) == marks
 
-    def read(self, site: _Site, kernel: KernelSource, assumed: Mapping[str, int], ragged: bool) -> HostLaunch | None:
-        """Return what can be read of a launch; smaller where it is too large for a first look."""
+    def read(
+        self, site: _Site, kernel: KernelSource, assumed: Mapping[str, int], ragged: bool, most: int
+    ) -> HostLaunch | None:
+        """Return what can be read of a launch; smaller where it has more than `most` threads, or too large arrays."""
         places = {
             at: words
             for at, (parameter, words) in enumerate(zip(kernel.parameters, site.arguments, strict=False))
@@ -217,7 +224,7 @@ class Host:
         fixed = {**chosen, **fixed}
         launch = self._with(site, kernel, places, fixed)
         for halvings in range(1, 40):
-            if launch is None or not _too_large(launch):
+            if launch is None or not _too_large(launch, most):
                 return launch
             smaller = dict(fixed)
             for root in roots:
@@ -491,8 +498,8 @@ class Host:
         return None
 
 
-def _too_large(launch: HostLaunch) -> bool:
-    if launch.grid and launch.block and math.prod(launch.grid) * math.prod(launch.block) > MOST_THREADS:
+def _too_large(launch: HostLaunch, most: int) -> bool:
+    if launch.grid and launch.block and math.prod(launch.grid) * math.prod(launch.block) > most:
         return True
     return any(value > MOST_BYTES for value in launch.nbytes.values())
 

@@ -13,9 +13,12 @@ from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.reached import names
 from cudabench.toolchain.tokens import spell, split, words_of
 from cudabench.userkernel.host_launch import MOST_THREADS, HostLaunch
+from cudabench.userkernel.reach import joined
 from cudabench.userkernel.request import UserRequest
 
 TOGETHER = "32"  # blocks that wait for each other
+MOST_OF_A_BLOCK = 1024
+_BLOCKS = {1: [256], 2: [16, 16], 3: [8, 8, 4]}
 _THREADS = re.compile(
     r"(?:k|n|num)?_?(?:block_?(?:size|dim|threads)|threads(?:_?per_?block)?|tpb|cta_?(?:size|threads))(?:_?x)?_?", re.I
 )
@@ -82,7 +85,9 @@ def block_of(
         while own[-1:] == [1] and len(own) > 1:
             own.pop()
         return own
-    block = {1: [256], 2: [16, 16], 3: [8, 8, 4]}[deep if dimensions_of(kernel, extents) >= deep else 1]
+    if counted := _counted_threads(kernel, text, deep):
+        return counted
+    block = _BLOCKS[deep if dimensions_of(kernel, extents) >= deep else 1]
     room = _shared_room(kernel, text) if block == [256] else None
     bound = re.search(r"\b__launch_bounds__\s*\(\s*(\w+)", kernel.text)
     most = templates_of(kernel).get(bound[1], bound[1]) if bound else ""
@@ -130,6 +135,79 @@ def _named_threads(kernel: KernelSource) -> int:
     """Return what a template's parameter that is called after a block's threads is given, 0 for none."""
     given = (value for own, value in templates_of(kernel).items() if _THREADS.fullmatch(own) and value.isdigit())
     return next((int(value) for value in given if 1 <= int(value) <= 1024), 0)
+
+
+def _counted_threads(kernel: KernelSource, text: str, deep: int) -> list[int]:
+    """Return the block that a kernel's constants take for granted, [] where they say none.
+
+    A loop from `threadIdx.x` on has blockDim.x as its step, and `blockIdx.x * 32 + threadIdx.x` counts threads by it;
+    a loop whose name is added to a thread's place has it as its step where that is less.
+    """
+    body = joined(kernel.text)
+    sides = []
+    for axis in "xyz"[:deep]:
+        own = rf"threadIdx ?\. ?{axis}"
+        alias = "|".join([own, *re.findall(rf"\b(\w+) ?= ?{own} ?[;,]", body)])
+        looped = re.findall(rf"\bfor ?\( ?(?:\w+ )*\w+ ?= ?(?:{alias}) ?;[^;]*; ?\w+ ?\+= ?(\w+) ?\)", body)
+        number = rf"(\w+) ?\* ?blockIdx ?\. ?{axis}\b(?! ?[*.])|blockIdx ?\. ?{axis} ?\* ?(\w+)(?! ?[\w*.(])"
+        placed = rf"(?:{number}) ?\+ ?(?:{alias})\b|(?:{alias}) ?\+ ?(?:{number})"
+        widths = ["".join(found) for found in re.findall(placed, body)]
+        steps = _steps_beside(alias, axis, body)
+        known = [_constant(word, kernel, text) for word in (*looped, *([] if looped else widths))]
+        side = next((one for one in known if one > 0), 0)
+        within = [one for word in steps if 0 < (one := _constant(word, kernel, text)) < side]
+        sides.append(min([side, *within]))
+    bound = re.search(r"\b__launch_bounds__ ?\( ?([\w *()]+?) ?[,)]", body)
+    if len(sides) > 1 and sides.count(0) == 1:
+        rest = math.prod(side for side in sides if side)
+        most = _product_of(bound[1]) if bound else max(rest, _BLOCKS[1][0])
+        sides[sides.index(0)] = most // rest if most % rest == 0 else 0
+    return sides if all(sides) and math.prod(sides) <= MOST_OF_A_BLOCK else []
+
+
+def of_a_build(kernel: KernelSource, text: str) -> dict[str, int]:
+    """Return the names by which a kernel counts its threads and that nothing here declares, as a build's `-D` would,
+    each with a block's side."""
+    body, found = joined(kernel.text), {}
+    deep = _axes(kernel.text, "threadIdx")
+    for axis, side in zip("xyz", _BLOCKS[deep], strict=False):
+        own, name = rf"blockIdx ?\. ?{axis}", r"([^\W\d]\w*)(?! ?[\w(.:<])"
+        for pair in re.findall(rf"{own} ?\* ?{name}|(?<![\w.] )(?<![\w.]){name} ?\* ?{own}", body):
+            width = "".join(pair)
+            if not re.search(rf"[\w>,&]\s+{width}\s*(?:=(?!=)|[;,)\[{{}}]|$)|\bdefine\s+{width}\b", text):
+                found[width] = side
+    return {name: side for name, side in found.items() if name not in templates_of(kernel)}
+
+
+def _steps_beside(alias: str, axis: str, body: str) -> list[str]:
+    """Return the steps of loops whose name is added to a thread's place along an axis."""
+    places = re.findall(rf"\b(\w+) ?= ?[^;=,]*(?:{alias})\b", body)
+    place = "|".join([alias, *(re.escape(one) for one in places)])
+    steps = []
+    counted = re.findall(r"\bfor ?\( ?(?:\w+ )*(\w+) ?= ?0 ?;[^;]*; ?(?:\+\+ ?\w+|\w+ ?\+\+) ?\)", body)
+    for name, step in re.findall(rf"(?:{place}) ?\+ ?(\w+) ?\* ?(\w+)\b(?! ?[.(])", body):
+        if name in counted:  # `i + k * 256` for the thread's k-th element
+            steps.append(step)
+    for name, step in re.findall(r"\bfor ?\( ?(?:\w+ )*(\w+) ?= ?0 ?;[^;]*; ?\w+ ?\+= ?(\w+) ?\)", body):
+        if re.search(rf"(?:{place}) ?\+ ?{name}\b|\b{name} ?\+ ?(?:{place})\b", body):
+            steps.append(step)
+    return steps
+
+
+def _constant(word: str, kernel: KernelSource, text: str) -> int:
+    """Return the number that a name stands for in every launch, 0 for another."""
+    word = templates_of(kernel).get(word, word)
+    known = (
+        None if word.isdigit() else re.search(rf"\b(?:const|constexpr)\b[^;=(){{}}]*\b{word}\s*=\s*(\d+)\s*[;,]", text)
+    )
+    word = known[1] if known else word
+    return int(word) if word.isdigit() else 0
+
+
+def _product_of(words: str) -> int:
+    """Return a product of whole numbers, 0 for what is none."""
+    parts = [part.strip(" ()") for part in words.split("*")]
+    return math.prod(map(int, parts)) if all(part.isdigit() for part in parts) else 0
 
 
 def _shared_room(kernel: KernelSource, text: str) -> int | None:

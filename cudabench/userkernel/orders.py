@@ -17,19 +17,35 @@ from cudabench.userkernel.reach import closing, joined, subscripts
 
 OFFSETS = "i0"  # rows of one element each; of cursors, places of one element each
 PLACES = "permutation"
+COUNTS = "ones"  # of segments, where each begins behind the one before
 
 
 def starts(kernel: KernelSource, aliases: Mapping[str, str]) -> dict[str, str]:
-    """Return how arrays start that hold offsets, cursors or places, by their names."""
+    """Return how arrays start that hold offsets, counts, cursors or places, by their names."""
     text = joined(kernel.text)
     whole = [one.name for one in kernel.parameters if one.pointer and one.name and _is_whole(like(one, aliases))]
     found = {name: OFFSETS for name in whole if is_offsets(kernel.text, name)}
     for name, keys in _cursors(text, whole):
         found |= {name: OFFSETS, **dict.fromkeys(keys, PLACES)}
+    for first, count in _segments(text, whole):
+        found |= {first: OFFSETS, count: COUNTS}
     for name in whole:
         if name not in found and _is_place(text, name):
             found[name] = PLACES
     return found
+
+
+def _segments(text: str, whole: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the arrays that say where segments begin, each with the one of their lengths: `x[first[i] + j]` in a loop
+    over `j < count[i]`."""
+    tight = text.replace(" ", "")
+    for name, count, index in re.findall(r"(\w+)=0;\1<(\w+)\[(\w+)\];", tight):
+        for first in whole:
+            start = rf"{first}\[{index}\]"
+            named = re.findall(rf"(\w+) ?= ?{first} ?\[ ?{index} ?\] ?;", text)
+            any_ = "|".join([start, *named])
+            if first != count in whole and re.search(rf"\[(?:(?:{any_})\+{name}|{name}\+(?:{any_}))\]", tight):
+                yield first, count
 
 
 def _is_whole(kind: str) -> bool:
@@ -37,10 +53,14 @@ def _is_whole(kind: str) -> bool:
 
 
 def is_offsets(kernel: str, array: str) -> bool:
-    """Return whether an array says where rows begin: `array[i]` and `array[i + 1]` are both read, none is written."""
+    """Return whether an array says where rows begin: `array[i]` and `array[i + 1]` are both read, or a loop goes from
+    one of its numbers to another; none is written."""
     text = re.sub(r"\s+", "", kernel)
     if re.search(rf"(?<![\w.>]){re.escape(array)}\[[^\]]*\](?:=(?!=)|[-+*/|&^]=|\+\+|--)", text):
         return False
+    name = rf"{re.escape(array)}\[[^;\[\]]*\]"
+    if re.search(rf"\bfor\(\w+={name};\w+<=?{name};", text):
+        return True
     indices = {index.strip("()") for index in subscripts(text, array)}
     return any(f"{index}+1" in indices or f"1+{index}" in indices for index in indices)
 

@@ -95,6 +95,7 @@ class Reach:
         self._known: dict[str, Interval | None] = {}
         self._functions: dict[str, _Function | None] = {}
         self._given: list[dict[str, Interval]] = []  # to functions that are being read
+        self.within = False  # whether the text is that of a function that a kernel calls
 
     def elements(self, array: str, nbytes: int = 1, depth: int = 0) -> int:
         """Return how many elements of `nbytes` the indices of an array reach over, 0 where none can be read."""
@@ -110,6 +111,7 @@ class Reach:
             at = self._largest([_balanced(self.text[match.end() :])])
             if at >= 0 and self._is_passed(before):
                 most = max(most, at + (1 if _READERS.search(before) else _PASSED_ON))
+        most = max([most, *(self._in_functions(array, nbytes) if not self.within else ())])
         if depth <= _ALIASES:
             for name, ctype, offset, unit in self._aliases(array):
                 width = self.sizeof(ctype) or nbytes
@@ -119,6 +121,25 @@ class Reach:
                     start = ahead * (self.sizeof(unit) or nbytes)
                     most = max(most, -(-(start + inside * width) // nbytes))
         return most + sum(self._moves(array)) if most else 0
+
+    def _in_functions(self, array: str, nbytes: int) -> Iterator[int]:
+        """Yield how many elements functions reach that are given an array as it is, with what else they are given."""
+        for match in re.finditer(rf"\b([^\W\d]\w*) ?(?=\()(?=\([^;{{}}]*(?<![\w.&]){array} ?[,)])", self.text):
+            if match[1] in _NO_CALLS:
+                continue
+            given = _at_commas(self.text[match.end() + 1 : match.end() + closing(self.text[match.end() :], "(", ")")])
+            given = [one.strip() for one in given]
+            for formal, body in functions(match[1], self.file):
+                if array not in given or len(formal) != len(given):
+                    continue
+                sizes = {own: most for own, one in zip(formal, given, strict=True) if (most := self.largest(one)) >= 0}
+                inner = Reach(body, self.file, self.sizes | sizes, self.block, self.grid, self.sizeof, self.held)
+                inner.within = True
+                yield inner.elements(formal[given.index(array)], nbytes)
+
+    def largest(self, words: str) -> int:
+        """Return the largest value of an integer expression, -1 where it cannot be read."""
+        return self._largest([words])
 
     def _largest(self, indices: Iterable[str]) -> int:
         """Return the largest value of expressions, -1 where none can be read."""
@@ -163,20 +184,20 @@ class Reach:
     def _moves(self, name: str) -> list[int]:
         """Return how far each step that moves a pointer takes it, through the loops around it."""
         found = []
-        for match in re.finditer(rf"\b{name} ?\+= ?([^;)]+)|\+\+ ?{name}\b(?! ?[\[.])|\b{name} ?\+\+", self.text):
-            step = self._largest([match[1]]) if match[1] else 1
+        for match in re.finditer(rf"\b{name} ?\+= ?([^;]+)|\+\+ ?{name}\b(?! ?[\[.])|\b{name} ?\+\+", self.text):
+            step = self._largest([_balanced(match[1])]) if match[1] else 1
             found.append(max(0, step) * self._turns(match.start()))
         return found
 
     def trips(self) -> int:
         """Return how often the innermost of loops that count up runs for a thread, as far as can be read."""
-        return max([self._turns(start + 1) for start, *_ in self._loops] or [1])
+        return max([self._turns(start + 1) for start, *_ in self.loops] or [1])
 
     def _turns(self, at: int) -> int:
         """Return how often a thread comes to a place by the loops around it; one from the thread on is the launch's."""
         turns = 1
-        for start, stop, name, first, last, step in self._loops:
-            if start < at < stop and (step or not (_PLACE.search(first) or self._of_thread(first))):
+        for start, stop, name, first, last, step in self.loops:
+            if start < at < stop and (step or not (self._of_thread(first) and self._of_thread(last))):
                 try:
                     stride = max(1, self.interval(step)[0]) if step else 1
                     turns *= max(1, (self._below(name, last)[1] + 1) // stride)
@@ -185,26 +206,29 @@ class Reach:
         return turns
 
     @cached_property
-    def _loops(self) -> list[tuple[int, int, str, str, str, str]]:
-        """The loops that count up: where they start and end, their name, its start, their condition, what is
-        added each time, '' for one."""
+    def loops(self) -> list[tuple[int, int, str, str, str, str]]:
+        """The loops that count: where they start and end, their name, its start, their condition, what is added each
+        time, '' for one. One that counts down to nothing is as long as one up to where it starts."""
         found = []
-        text = self.text.replace("for(", "for (")
-        head = re.compile(
-            r"\bfor \( ?(?:[\w:]+ )*?(\w+) ?= ?([^;]+?) ?; ?([^;]+?) ?; ?(?:\+\+ ?\1|\1 ?\+\+|\1 ?\+= ?([\w.* ]+?)) ?\)"
-        )
-        for match in head.finditer(text):
-            stop = match.end()
-            body = text[stop:].lstrip()
-            length = closing(body, "{", "}") if body.startswith("{") else body.find(";")
-            step = "" if match[4] in (None, "1") else match[4]
-            found.append((match.start(), stop + max(length, 0) + 1, match[1], match[2], match[3], step))
+        for match in re.finditer(r"\b(for|while) ?(?=\()", self.text):
+            behind = match.end() + closing(self.text[match.end() :], "(", ")") + 1
+            inside = self.text[match.end() + 1 : behind - 1]
+            body = self.text[behind:].lstrip()
+            length = max(closing(body, "{", "}") if body.startswith("{") else body.find(";"), 0)
+            parts = inside.split(";") if match[1] == "for" else ["", inside, body[:length]]
+            if len(parts) != 3:
+                continue
+            for name, first, last, step in _counted(*parts):
+                found.append((match.start(), behind + length + 1, name, first, last, step))
+                break
         return found
 
     def _of_thread(self, words: str) -> bool:
         """Return whether an expression hangs on the thread, by its names' own definitions."""
         names = re.findall(r"[^\W\d]\w*", words)
-        return any(_PLACE.search(text) for name in names for text in self._definitions(name))
+        return bool(_PLACE.search(words)) or any(
+            _PLACE.search(text) for name in names for text in self._definitions(name)
+        )
 
     def interval(self, words: str) -> Interval:
         """Return the least and the largest value of an integer expression. Raises Unread."""
@@ -359,7 +383,8 @@ class Reach:
     def _conditions(self, name: str) -> list[str]:
         """Return the comparisons of a name with what is above it."""
         below = re.findall(rf"(?<![\w.])({name} ?<=? ?[^;?&|<>=]+)", self.text)
-        out = re.findall(rf"(?<![\w.])({name} ?>=? ?[^;?&|<>={{}}]+?)\) ?{{? ?(?:return|continue|break)\b", self.text)
+        leaves = r"(?:\)|\|\|[^;{}&]*\)) ?{? ?(?:return|continue|break)\b"
+        out = re.findall(rf"(?<![\w.])({name} ?>=? ?[^;?&|<>={{}}]+?){leaves}", self.text)
         return [_balanced(one) for one in below] + [
             re.sub(r">(=?)", lambda m: "<" if m[1] else "<=", _balanced(one), count=1) for one in out
         ]
@@ -372,6 +397,19 @@ class Reach:
 
     def _definitions(self, name: str) -> list[str]:
         return re.findall(rf"(?<![\w.\]>]){name} ?=(?!=) ?([^;=]+?) ?(?:;|,(?= ?\w+ ?=))", self.text)
+
+
+def _counted(start: str, condition: str, steps: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the names that a loop counts: with its start, the condition that ends it, and what is added, '' for one."""
+    for match in re.finditer(r"(?:\+\+|- ?-) ?(\w+)|\b(\w+) ?(?:(\+\+|- ?-)|([-+])= ?([\w.* ]+))", steps):
+        name = match[1] or match[2]
+        first = (re.findall(rf"\b{name} ?=(?!=) ?([^;,]+(?:\([^;]*\))?[^;,]*)", start) or ["0"])[-1].strip()
+        step = "" if match[5] in (None, "1") else match[5].strip()
+        for part in re.split(r"&&", condition):
+            if re.match(rf" ?\(? ?{name} ?(?:<=?|!=)", part):
+                yield name, first, part.strip(" ()") if "(" not in part[1:] else part.strip(), step
+            elif re.match(rf" ?{name} ?>=? ?0 ?$", part):
+                yield name, "0", f"{name} <= {first}", step
 
 
 def _into(value: str, array: str) -> tuple[str, str, str] | None:
@@ -448,6 +486,17 @@ def subscripts(text: str, array: str) -> list[str]:
         if length > 0:
             found.append(text[match.end() : match.end() - 1 + length].strip())
     return found
+
+
+def functions(name: str, text: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the parameters' names and the body of each function of a text that is called so."""
+    pattern = re.compile(rf"\b{re.escape(name)}\s*\(([^(){{}};]*)\)\s*\{{")
+    for match in places.matches(pattern, text, name):
+        start = match.end() - 1
+        length = closing(text, "{", "}", start)
+        formal = [(re.findall(r"\w+", part.partition("=")[0]) or [""])[-1] for part in match[1].split(",")]
+        if length > 0:
+            yield formal, text[start + 1 : start + length]
 
 
 def _balanced(words: str) -> str:

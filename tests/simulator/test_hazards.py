@@ -261,6 +261,10 @@ def test_rows_that_only_some_blocks_share(launch: Callable[..., Any]) -> None:
             "if (t == 0 && blockIdx.x == 1) o[0] = 6;",
             "which block (0, 0, 0) writes in line 1",
         ),
+        (
+            "float v = 1; for (int i = t; i < n; i += 32) v += o[i]; __syncthreads();\nif (t == 0) o[blockIdx.x] += v;",
+            "which another block reads in line 1;",
+        ),
         ("\n((char *)o)[blockIdx.x + t] = blockIdx.x;", "blocks run in any order: use atomics, or another launch."),
     ],
 )

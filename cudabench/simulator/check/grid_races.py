@@ -81,12 +81,14 @@ class Trail:
         last[granules] = blocks
         meeting = last[granules] != blocks
         met = bool(meeting.any())
-        if before is not None:
-            several = (before != 0) & (before != blocks)
-            if met:
-                several |= meeting
-            last[granules[several]] = MANY
-        what[granules] = access
+        if before is None:
+            what[granules] = access
+            return met
+        several = (before != 0) & (before != blocks)
+        what[granules[~several]] = access  # what another block did before stays
+        if met:
+            several |= meeting
+        last[granules[several]] = MANY
         return met
 
 
