@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cudabench.userkernel.orders import is_offsets
-from cudabench.userkernel.reach import Reach
+from cudabench.userkernel.suggested.orders import is_offsets
+from cudabench.userkernel.suggested.reach import Reach
 
 SIZES = {"n": 100, "m": 7}
 # The body of a kernel, and how many elements of x its indices reach over; 0 where nothing bounds them.

@@ -11,8 +11,9 @@ import pytest
 
 from cudabench.toolchain import older, reached, source, vector_math
 from cudabench.toolchain.compiler import nvrtc_version
-from cudabench.userkernel import constants, example, host_launch
-from cudabench.userkernel.host_launch import HostLaunch
+from cudabench.userkernel import constants
+from cudabench.userkernel.suggested import example, host_launch
+from cudabench.userkernel.suggested.host_launch import HostLaunch
 from tests.conftest import Ran
 
 needs_simulator = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")

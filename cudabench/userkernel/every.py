@@ -10,9 +10,9 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource
 from cudabench.userkernel.arguments import offered
-from cudabench.userkernel.example import Example
 from cudabench.userkernel.plan import numeric, select
 from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.suggested.example import Example
 from cudabench.userkernel.type_names import aliases_of
 
 

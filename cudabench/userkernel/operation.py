@@ -21,8 +21,8 @@ from cudabench.outputs import write_with
 from cudabench.userkernel.conforming import conform
 from cudabench.userkernel.constants import contents
 from cudabench.userkernel.expected import Expectation, fields_of, leaves, loaded
-from cudabench.userkernel.made_up import made_up
 from cudabench.userkernel.problem import UserProblem
+from cudabench.userkernel.suggested.made_up import made_up
 
 Arrays = dict[str, np.ndarray]
 Parts = Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]]

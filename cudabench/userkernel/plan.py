@@ -22,10 +22,10 @@ from cudabench.toolchain.source import KernelSource, SourceFile
 from cudabench.toolchain.tokens import words_of
 from cudabench.userkernel import arguments, constants, references, steps, values
 from cudabench.userkernel.arguments import NoLine
-from cudabench.userkernel.example import Example, example_line, with_headers_nearby
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, dimensions, main_dtype, number, problem_of
 from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.suggested.example import Example, example_line, with_headers_nearby
 from cudabench.userkernel.type_names import aliases_of
 from cudabench.userkernel.values import Record, Scalar
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from cudabench.errors import CudabenchError
 from cudabench.toolchain import places, reached
 from cudabench.toolchain.source import KernelSource, SourceFile
-from cudabench.userkernel.object_examples import surface, texture
+from cudabench.userkernel.suggested.object_examples import surface, texture
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 
 _NAMED_REFERENCE = re.compile(r"\btypedef\s+texture\s*<([^;<>{}]*)>\s*(\w+)\s*;")

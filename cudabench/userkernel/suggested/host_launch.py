@@ -18,7 +18,7 @@ from cudabench.toolchain import places
 from cudabench.toolchain.c_types import SPECIFIERS, canonical, numpy_dtype, vector_type
 from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.tokens import Scan, closing_angle, closing_bracket, opens_scope, spell, split
-from cudabench.userkernel.callers import Callers
+from cudabench.userkernel.suggested.callers import Callers
 
 MOST_THREADS = 1 << 20  # of a launch that a message suggests: some seconds in the simulator
 MOST_BYTES = 1 << 30  # of an array

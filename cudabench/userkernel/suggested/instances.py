@@ -11,9 +11,9 @@ from cudabench.toolchain.named import likely_argument
 from cudabench.toolchain.signatures import TemplateParameter
 from cudabench.toolchain.tokens import split, words_of
 from cudabench.userkernel.arguments import NoLine
-from cudabench.userkernel.callers import is_sure
-from cudabench.userkernel.host_launch import HostLaunch, host_of
-from cudabench.userkernel.index_types import is_whole
+from cudabench.userkernel.suggested.callers import is_sure
+from cudabench.userkernel.suggested.host_launch import HostLaunch, host_of
+from cudabench.userkernel.suggested.index_types import is_whole
 
 
 def instance(kernel: KernelSource, file: SourceFile, launch: HostLaunch | None, aliases: Mapping[str, str]) -> str:

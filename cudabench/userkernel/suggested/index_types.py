@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from cudabench.toolchain.kernels import KernelSource
-from cudabench.userkernel.reach import joined, subscripts
+from cudabench.userkernel.suggested.reach import joined, subscripts
 
 _NAMED = re.compile(
     r"i(?:nde)?x(?:_?t(?:ype)?)?$|^ind(?:ex|ices)|^int(?:eger)?(?:_?t(?:ype)?)?$|^off(?:set)?|^ordinal", re.I

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cudabench.userkernel.reach import Reach, joined
+from cudabench.userkernel.suggested.reach import Reach, joined
 
 _LEAVES = r"(?:__trap|return|asm|printf|assert)\b"
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from cudabench.toolchain.kernels import KernelSource
 from cudabench.userkernel.pointers import like
-from cudabench.userkernel.reach import closing, joined, subscripts
+from cudabench.userkernel.suggested.reach import closing, joined, subscripts
 
 OFFSETS = "i0"  # rows of one element each; of cursors, places of one element each
 PLACES = "permutation"

@@ -15,28 +15,19 @@ from cudabench.errors import UsageError
 from cudabench.toolchain import includes, places, preprocess, source, toolkit
 from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
-from cudabench.userkernel import (
-    constants,
-    host_launch,
-    launching,
-    object_examples,
-    orders,
-    pointers,
-    rows,
-    tensor_maps,
-    textures,
-)
+from cudabench.userkernel import constants, pointers, rows, tensor_maps, textures
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import NoLine, check_taken
 from cudabench.userkernel.by_value import layout_of
-from cudabench.userkernel.counters import counters
-from cudabench.userkernel.fitting import fitted, room_for
-from cudabench.userkernel.host_launch import HostLaunch
-from cudabench.userkernel.instances import instance
 from cudabench.userkernel.problem import dimensions
-from cudabench.userkernel.reach import RANDOM_BELOW, Reach
 from cudabench.userkernel.request import UserRequest
-from cudabench.userkernel.strides import strides
+from cudabench.userkernel.suggested import host_launch, launching, object_examples, orders
+from cudabench.userkernel.suggested.counters import counters
+from cudabench.userkernel.suggested.fitting import fitted, room_for
+from cudabench.userkernel.suggested.host_launch import HostLaunch
+from cudabench.userkernel.suggested.instances import instance
+from cudabench.userkernel.suggested.reach import RANDOM_BELOW, Reach
+from cudabench.userkernel.suggested.strides import strides
 from cudabench.userkernel.type_names import aliases_of
 from cudabench.userkernel.values import CONSTANTS
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.tokens import spell, split, words_of
-from cudabench.userkernel.reach import closing, functions, joined
+from cudabench.userkernel.suggested.reach import closing, functions, joined
 
 _DEPTH = 3  # of functions that are given the array
 _NOTHING = r"(?:;|\{ ?(?:;|(?:__nanosleep|__threadfence\w*) ?\([^()]*\) ?; ?)* ?\})"  # the body of a loop that waits

@@ -12,9 +12,9 @@ from cudabench.toolchain import places
 from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.reached import names
 from cudabench.toolchain.tokens import spell, split, words_of
-from cudabench.userkernel.host_launch import MOST_THREADS, HostLaunch
-from cudabench.userkernel.reach import joined
 from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.suggested.host_launch import MOST_THREADS, HostLaunch
+from cudabench.userkernel.suggested.reach import joined
 
 TOGETHER = "32"  # blocks that wait for each other
 MOST_OF_A_BLOCK = 1024

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from cudabench.errors import CudabenchError
 from cudabench.toolchain import source
-from cudabench.userkernel.example import Guess, line_for
 from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.suggested.example import Guess, line_for
 from cudabench.userkernel.type_names import aliases_of
 
 
