@@ -24,6 +24,7 @@ from cudabench.toolchain import (
     diagnostics,
     includes,
     lacking,
+    left_out,
     limits,
     names,
     nvcc,
@@ -37,11 +38,14 @@ from cudabench.toolchain import (
 )
 from cudabench.toolchain.declarations import macros_of
 from cudabench.toolchain.host_code import (
+    devices_functions,
+    with_hosts_heads,
     without_faults,
     without_host_code,
     without_lambdas_annotations,
     without_other_kernels,
 )
+from cudabench.toolchain.left_out import LeftOut
 from cudabench.toolchain.record import Backend, Compiled, Compiler, Job, Refused
 
 nvrtc_version = nvrtc.version
@@ -178,6 +182,7 @@ class _Attempt:
     bare: bool
     emptied: tuple[str, ...] = ()
     brought: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
@@ -313,7 +318,11 @@ class _Texts:
         key = (attempt.source, tuple(attempt.headers.items()), attempt.bare, standard, job)
         if key not in self._refused:
             try:
-                return compiler.compile(job, attempt.source, attempt.headers, bare=attempt.bare, standard=standard)
+                compiled = compiler.compile(job, attempt.source, attempt.headers, bare=attempt.bare, standard=standard)
+                called = left_out.undefined("", compiled.ptx, attempt.left_out)
+                if called is None:
+                    return compiled
+                raise Refused(f"ptxas fatal   : Unresolved extern function '{called[0]}'")
             except Refused as refused:
                 self._refused[key] = refused
         raise self._refused[key]
@@ -330,9 +339,17 @@ class _Texts:
     @functools.cached_property
     def hostless(self) -> _Attempt:
         """The attempt without the host's functions, in the file and in the user's headers."""
-        texts = {name: without_host_code(text, self.macros) for name, text in self.files.items()}
+        devices = {name for text in self.files.values() for name in devices_functions(text, self.macros)}
+        found = {name: with_hosts_heads(text, name, self.macros, devices) for name, text in self.files.items()}
+        gone = tuple(one for _, every in found.values() for one in every)
+        texts = {name: text for name, (text, _) in found.items()}
         source = texts.pop(self.job.filename)
-        return _Attempt(source, texts, bare=True)
+        return _Attempt(source, texts, bare=True, left_out=gone)
+
+    def replaced(self, attempt: _Attempt) -> LeftOut | None:
+        """What an attempt lacks of what a kernel that is asked for comes to."""
+        texts = {**self.included.own, **attempt.headers, "": attempt.source}.values()
+        return left_out.replaced(attempt.left_out, texts, self.kept, self.job.names, self.macros)
 
 
 class _MissesStandard(Exception):
@@ -400,13 +417,20 @@ def _with_less_and_less(
     first_of_device: Refused | None = None
     for _ in range(MAX_ATTEMPTS):
         try:
-            return texts.compiled(compiler, job, attempt, standard=standard)
+            compiled = texts.compiled(compiler, job, attempt, standard=standard)
         except Refused as refused:
             misses_standard = misses_standard or diagnostics.misses_standard(refused.log)
-            texts.by_assembler = texts.by_assembler or diagnostics.speaks_of_assembler(refused.log)
+            by_assembler = diagnostics.speaks_of_assembler(refused.log)
+            called = left_out.undefined(refused.log, "", attempt.left_out)
+            texts.by_assembler = texts.by_assembler or (by_assembler and called is None)
             last = Refused(
                 refused.log, attempt.emptied, misses_standard=misses_standard, by_assembler=texts.by_assembler
             )
+        else:
+            replaced = texts.replaced(attempt)
+            if replaced is None:
+                return compiled
+            raise Refused(replaced.log, attempt.emptied, misses_standard=misses_standard)
         if texts.hopeless_without.intersection(diagnostics.missing_headers(last.log)):
             last.hopeless = True
             raise last
@@ -423,18 +447,26 @@ def _with_less_and_less(
         if early and following is None and compiler.backend == "nvrtc":
             others = diagnostics.beside_device_standard(last.log)
             if others is not None:
-                raise _MissesStandard(_with_less(attempt, others, texts, device=False) or attempt, last.log)
+                less = _with_less(attempt, others, texts, last.log, device=False)
+                raise _MissesStandard(less or attempt, last.log)
         following = with_headers or following
         following = following or _with_plain_lambdas(attempt, last)
-        following = following or _with_less(attempt, diagnostics.faults(last.log), texts, device=False)
+        faults = diagnostics.faults(last.log)
+        if following is None:
+            following = _with_less(attempt, faults, texts, last.log, device=False)
+        if following is None and texts.kept and _calls_undefined(attempt, last):
+            following = _alone(attempt, texts)
         if following is None and texts.kept:
-            following = _with_less(attempt, diagnostics.faults(last.log), texts, device=True)
             first_of_device = first_of_device or last
+            following = _with_less(attempt, faults, texts, first_of_device.log, device=True)
         if following is None and texts.kept and diagnostics.speaks_of_assembler(last.log):
             following = _alone(attempt, texts)
         if following is None:
             break
         attempt = following
+    called = left_out.undefined(last.log, "", attempt.left_out)
+    if called is not None:
+        raise Refused(called[1].log, last.emptied, misses_standard=misses_standard)
     if first_of_device is not None:
         before, after = (set(diagnostics.faults(one.log)) for one in (first_of_device, last))
         if not after <= before:  # what was left out is missed: its own errors are the cause
@@ -551,19 +583,23 @@ def _with_headers(attempt: _Attempt, refused: Refused, job: Job) -> _Attempt | N
 
 
 def _with_less(
-    attempt: _Attempt, faults: Sequence[diagnostics.Fault], texts: _Texts, *, device: bool
+    attempt: _Attempt, faults: Sequence[diagnostics.Fault], texts: _Texts, log: str, *, device: bool
 ) -> _Attempt | None:
-    """The next attempt, without the declarations that this one was refused for; None where it would be the same."""
+    """The next attempt, without the declarations that this one was refused for; None where it would be the same.
+
+    `log` is the refusal that a kernel gets which comes to one of them.
+    """
     filename = texts.job.filename
     own = [fault for fault in faults if diagnostics.users_path(fault.file, filename) == filename]
-    source = without_faults(attempt.source, own, texts.macros, texts.kept, device=device)
+    source, gone = without_faults(attempt.source, own, texts.macros, texts.kept, log, device=device)
     headers = dict(attempt.headers)
     for name in headers:
         there = [fault for fault in faults if fault.file == name or fault.file.endswith("/" + name)]
-        headers[name] = without_faults(headers[name], there, texts.macros, texts.kept, device=device)
+        headers[name], more = without_faults(headers[name], there, texts.macros, texts.kept, log, device=device)
+        gone += more
     if source == attempt.source and headers == attempt.headers:
         return None
-    return replace(attempt, source=source, headers=headers, bare=True)
+    return replace(attempt, source=source, headers=headers, bare=True, left_out=attempt.left_out + gone)
 
 
 def _with_plain_lambdas(attempt: _Attempt, refused: Refused) -> _Attempt | None:
@@ -573,6 +609,12 @@ def _with_plain_lambdas(attempt: _Attempt, refused: Refused) -> _Attempt | None:
     headers = {name: without_lambdas_annotations(text) for name, text in attempt.headers.items()}
     following = replace(attempt, source=without_lambdas_annotations(attempt.source), headers=headers)
     return None if following == attempt else following
+
+
+def _calls_undefined(attempt: _Attempt, refused: Refused) -> bool:
+    """Whether a refusal is of calls of functions whose bodies are left out."""
+    missed = left_out.undefined(refused.log, "", attempt.left_out) is not None
+    return missed or any("was referenced but not defined" in one.message for one in diagnostics.faults(refused.log))
 
 
 def _alone(attempt: _Attempt, texts: _Texts) -> _Attempt | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cudabench.toolchain.signatures import template_head
-from cudabench.toolchain.tokens import Scan, opens_scope, words_of
+from cudabench.toolchain.tokens import Scan, is_name, opens_scope, words_of
 
 # Directives that matter behind the declaration that they stand in.
 _LASTING = ("if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "define", "undef", "include")
@@ -20,7 +20,8 @@ class Declaration:
     """One declaration at namespace scope or of a class: its span and what its words are.
 
     `head` are the words before a body, or all where there is none; `words` are all. Where a word is a macro, the words
-    that it stands for are among them. `members` are a class' own declarations.
+    that it stands for are among them. `members` are a class' own declarations. `body` is where the body of a function
+    begins, with what it initialises, None where it has none of its own.
     """
 
     start: int
@@ -29,6 +30,7 @@ class Declaration:
     words: frozenset[str]
     function: bool
     members: tuple[Declaration, ...] = ()
+    body: int | None = None
 
 
 def declarations(text: str, macros: Mapping[str, frozenset[str]] | None = None) -> tuple[Declaration, ...]:
@@ -58,6 +60,15 @@ def blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
         edges = [start, *(edge for span in inside for edge in span), end]
         for one, two in zip(edges[::2], edges[1::2], strict=True):
             text = text[:one] + re.sub(r"[^\n]", " ", text[one:two]) + text[two:]
+    return text
+
+
+def without_bodies(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return a text in which the bodies at these spans are left out as `blanked` does: their functions are declared."""
+    spans = list(spans)
+    text = blanked(text, spans)
+    for start, _ in spans:
+        text = text[:start] + ";" + text[start + 1 :]
     return text
 
 
@@ -101,6 +112,10 @@ class _Reader(Scan):
             if closer == "}" or (closer == "{" and opens_scope(words)):
                 position = closing + 1
                 continue
+            body = None
+            if closer == "{" and function:
+                begins, closing = self._body(position + first, closing)
+                body = self.starts[begins]
             end = body_end = self.matching(closing) if closer == "{" else closing
             if closer == "{" and not function:  # a class or an initialiser goes on to its semicolon
                 end = self.head(end + 1)[1]
@@ -110,9 +125,29 @@ class _Reader(Scan):
             if a_class and depth < _DEPTH:
                 members = self._declared(closing + 1, min(body_end, stop), macros, depth + 1)
             if words:
-                found.append(self._declaration(words, position, end, macros, function=function, members=members))
+                declared = self._declaration(words, position, end, macros, function=function, members=members)
+                found.append(replace(declared, body=body))
             position = end + 1
         return tuple(found)
+
+    def _body(self, position: int, brace: int) -> tuple[int, int]:
+        """Where a function's body begins, with the list of what a constructor initialises, and the brace of its code.
+
+        `brace` is the first one of its head, which may be of that list.
+        """
+        depth = seen = 0
+        for index in range(position, brace):
+            word = self.words[index]
+            seen += word == "("
+            depth += (word in "([") - (word in ")]")
+            if word == ":" and seen and depth == 0:
+                while self.words[brace] == "{" and (is_name(self.words[brace - 1]) or self.words[brace - 1] == ">"):
+                    following = self.head(self.matching(brace) + 1)[1]
+                    if following >= len(self.words) or self.words[following] != "{":
+                        break
+                    brace = following
+                return index, brace
+        return brace, brace
 
     def _declaration(
         self,
