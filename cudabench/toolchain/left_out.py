@@ -46,13 +46,15 @@ _OF_HOST = frozenset(
 class LeftOut:
     """A declaration that is left out; the names by which code comes to it, and the compiler's refusal of it.
 
-    `member`: those of a class, which code may also name behind a '.'. `body`: only the body is left out; who calls the
-    function comes to an undefined one.
+    `member`: those of a class, which code may also name behind a '.'. `objects`: what objects of the class of that name
+    need, but not who names it for `C::f` alone. `body`: only the body is left out; who calls the function comes to an
+    undefined one.
     """
 
     names: frozenset[str]
     log: str
     member: bool = False
+    objects: bool = False
     body: bool = False
 
 
@@ -70,7 +72,8 @@ def left_out(text: str, one: Declaration, inside: Sequence[Declaration], log: st
         of_class = names(whole, inside[-1])
         special = "operator" in words or found & of_class or ("virtual" in words and whole.count("virtual") == 1)
         if special or _is_variable(words, one):
-            found = of_class  # how large it is and how one is made, copied and converted, matters to all who use it
+            # How large one is, how it is made, copied and converted.
+            return LeftOut(of_class, log, member=True, objects=True)
     return LeftOut(found, log, bool(inside))
 
 
@@ -87,9 +90,10 @@ def replaced(
     found = _reached(texts, kept, asked, macros)
     if found is None:
         return named[0]
-    behind = {name.removeprefix(".") for name in found}
+    plain = {name.removesuffix("::") for name in found}
+    behind = {name.removeprefix(".") for name in plain}
     for one in named:
-        if ANY in one.names or one.names & (behind if one.member else found):
+        if ANY in one.names or one.names & (found if one.objects else behind if one.member else plain):
             return one
         if any(pasted[1:] in name for pasted in one.names if pasted[0] == "#" for name in behind):
             return one
@@ -240,7 +244,7 @@ def _words(text: str, one: Declaration) -> list[str]:
 def _reached(
     texts: Iterable[str], kept: Collection[str], asked: Iterable[str], macros: Macros
 ) -> frozenset[str] | None:
-    """The names that kernels come to, those of members with a '.' before them; None where no text shows the kernels.
+    """The names that kernels come to, of members as '.m', before a '::' as 'C::'; None where no text shows the kernels.
 
     More rather than less: through all functions, classes and variables of a name, and operators of the types named.
     """
@@ -261,19 +265,25 @@ def _reached(
     waiting |= uses.get(ANY, set())
     while waiting:
         found |= waiting
-        waiting = {word for name in waiting for word in uses.get(name.removeprefix("."), ())} - found
+        waiting = {word for name in waiting for word in uses.get(_bare(name), ())} - found
     return frozenset(found)
 
 
-def _used_by(text: str, one: Declaration) -> Iterator[str]:
-    """The names that a declaration uses, of a class those that its members do."""
+def _used_by(text: str, one: Declaration, of_class: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The names that a declaration uses, of a class those that its members do but for their constructors' own."""
     words = _words(text, one)
     if not one.members:
-        yield from _uses(words, function=one.function)
+        head = {at for at in range(len(words) - 1) if words[at] in of_class and words[at + 1] == "("}
+        yield from _uses([word for at, word in enumerate(words) if at not in head], function=one.function)
         return
-    yield from _uses(words[: words.index("{")], function=False)
+    own = names(words, one)
+    yield from _uses(words[: words.index("{")], function=False) - own
     for member in one.members:
-        yield from _used_by(text, member)
+        yield from _used_by(text, member, own)
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix(".").removesuffix("::")
 
 
 def _with_macros(words: set[str], macros: Macros) -> set[str]:
@@ -281,7 +291,7 @@ def _with_macros(words: set[str], macros: Macros) -> set[str]:
     waiting = set(words)
     while waiting:
         found |= waiting
-        meant = (word for name in waiting for word in macros.get(name.removeprefix("."), ()))
+        meant = (word for name in waiting for word in macros.get(_bare(name), ()))
         waiting = {word for word in meant if is_name(word)} - found
     return found
 
@@ -320,7 +330,7 @@ def _uses(words: Sequence[str], *, function: bool) -> set[str]:
                 else:
                     found.add(word)
             elif word not in pending and not any(word in scope for scope in scopes):
-                found.add(word)
+                found.add(word + "::" * (behind == ["::"]))
     return found
 
 

@@ -1,0 +1,187 @@
+"""What is left out of a file for its faults is replaced by nothing: a kernel that comes to it is refused."""
+
+import pytest
+
+from cudabench.errors import CudabenchError
+from cudabench.toolchain.compiler import compile_cubin, compile_ptx, nvcc_version, nvrtc_version
+from cudabench.toolchain.record import Backend
+
+needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="no NVRTC")
+needs_nvcc = pytest.mark.skipif(nvcc_version() is None, reason="no nvcc")
+KERNEL = "__global__ void k(int *o) { o[threadIdx.x] = %s; }\n"
+WRONG = "{ int low = x; int low = 2 * x; return low; }"
+FLOAT = "__device__ int scale(float x) { return (int)(x * 2); }\n"
+
+# What a kernel's source means has a fault, and something else could take its place: the text, and the line at fault.
+REPLACEABLE = {
+    "overload": (FLOAT + f"__device__ int scale(int x) {WRONG}\n" + KERNEL % "scale(o[0])", 2),
+    "inline overload": (FLOAT + f"static inline __device__ int scale(int x) {WRONG}\n" + KERNEL % "scale(o[0])", 2),
+    "constexpr overload": (
+        FLOAT + f"__device__ constexpr int scale(int x) {WRONG}\n" + KERNEL % "scale(o[0])", 2
+    ),
+    "overload in an anonymous namespace": (
+        FLOAT + f"namespace {{ __device__ int scale(int x) {WRONG} }}\n" + KERNEL % "scale(o[0])", 2
+    ),
+    "overload of a deduced type": (FLOAT + f"__device__ auto scale(int x) {WRONG}\n" + KERNEL % "scale(o[0])", 2),
+    "overload by a macro": (
+        f"#define SCALE(T) __device__ int scale(T x) {WRONG}\n" + FLOAT + "SCALE(int)\n" + KERNEL % "scale(o[0])", 3
+    ),
+    "overload named by a macro": (
+        f"#define S(x) scale(x)\n{FLOAT}__device__ int scale(int x) {WRONG}\n" + KERNEL % "S(o[0])", 3
+    ),
+    "overload through a function": (
+        FLOAT + f"__device__ int scale(int x) {WRONG}\n__device__ int twice(int x) {{ return scale(x); }}\n"
+        + KERNEL % "twice(o[0])", 2
+    ),
+    "overload whose head is at fault": (
+        FLOAT + "__device__ int scale(Whole x) { return x; }\n" + KERNEL % "scale(o[0])", 2
+    ),
+    "specialisation of a function": (
+        "template <class T> __device__ int scale(T x) { return 7; }\n"
+        f"template <> __device__ int scale<int>(int x) {WRONG}\n" + KERNEL % "scale(o[0])", 2
+    ),
+    "specialisation of a class": (
+        "template <class T> struct Factor { static const int value = 7; };\n"
+        "template <> struct Factor<int> : Absent { static const int value = 2; };\n"
+        + KERNEL % "Factor<int>::value", 2
+    ),
+    "member of a specialisation": (
+        "template <class T> struct Factor { __device__ static int of(T x) { return 7; } };\n"
+        f"template <class T> struct Factor<T *> {{ __device__ static int of(T *p) {{ int x = *p; {WRONG} }} }};\n"
+        + KERNEL % "Factor<int *>::of(o)", 2
+    ),
+    "template that is the better match": (
+        f"__device__ int scale(long long x) {{ return 7; }}\ntemplate <class T> __device__ int scale(T x) {WRONG}\n"
+        + KERNEL % "scale(o[0])", 2
+    ),
+    "member": (
+        f"struct V {{ __device__ int of(float x) {{ return 7; }}\n__device__ int of(int x) {WRONG} }};\n"
+        + KERNEL % "V().of(o[0])", 2
+    ),
+    "member that hides one of a base": (
+        "struct B { __device__ int of(int x) { return 7; } };\n"
+        "struct V : B { __device__ int of(Absent x) { return 2; } };\n" + KERNEL % "V().of(o[0])", 2
+    ),
+    "constructor": (
+        "struct V { int v; __device__ V(float x) : v(7) {}\n"
+        f"__device__ V(int x) : v{{x}} {{ int low = x; int low = 2; }} }};\n" + KERNEL % "V(o[0]).v", 2
+    ),
+    "constructor whose head is at fault": (
+        "struct V { int v;\n__device__ V(int a, Absent b) : v(a) {} };\n" + KERNEL % "V{3}.v", 2
+    ),
+    "what a constructor initialises": (
+        "struct V { int v; __device__ V(float x) : v(7) {}\n__device__ V(int x) : v{absent} {} };\n"
+        + KERNEL % "V(o[0]).v", 2
+    ),
+    "conversion": (
+        "struct V { __device__ operator float() const { return 7; }\n"
+        "__device__ operator int() const { return absent; } };\n" + KERNEL % "V()", 2
+    ),
+    "operator": (
+        "struct V { int v; __device__ operator int() const { return v; } };\n"
+        "__device__ int operator+(V a, V b) { return absent; }\n" + KERNEL % "V{1} + V{2}", 2
+    ),
+    "operator whose head is at fault": (
+        "struct V { int v; __device__ operator int() const { return v; } };\n"
+        "__device__ Absent operator+(V a, V b) { return 1; }\n" + KERNEL % "V{1} + V{2}", 2
+    ),
+    "constant of an inner scope": (
+        "__constant__ int factor = 7;\nnamespace in { __constant__ int factor = absent;\n"
+        "__global__ void k(int *o) { o[0] = factor; } }\n", 2
+    ),
+    "constexpr of an inner scope, local in a block": (
+        "constexpr int factor = 7;\nnamespace in { constexpr int factor = absent;\n"
+        "__global__ void k(int *o) { { int factor = 1; o[1] = factor; } o[0] = factor; } }\n", 2
+    ),
+    "constant that a product and a loop's variable hide": (
+        "constexpr int factor = 7;\nnamespace in { constexpr int factor = absent;\n__device__ int f(int);\n"
+        "__device__ int f(int x) { return x; }\n__global__ void k(int *o) {\n"
+        "for (int factor = 0; factor < 2; factor++) o[1] = factor;\no[0] = f(o[0] * factor); } }\n", 2
+    ),
+    "type of an inner scope": (
+        "using Real = float;\nnamespace in { using Real = absent::type;\n"
+        "__global__ void k(int *o) { o[0] = (int)(Real(o[0]) / 2 * 2); } }\n", 2
+    ),
+    "type of the host in an inner scope": (
+        "typedef float Real;\nnamespace in { typedef absent::type Real;\n"
+        "__global__ void k(int *o) { o[0] = sizeof(Real); } }\n", 2
+    ),
+    "variable of a class": (
+        "struct V { int a;\nabsent::type b;\nint c; };\n__global__ void k(V *v, int *o) { o[0] = sizeof(V); }\n", 2
+    ),
+    "assertion": ('static_assert(sizeof(int) == 8, "of another machine");\n' + KERNEL % "1", 1),
+}  # fmt: skip
+
+
+def _backends() -> list[object]:
+    return [pytest.param("nvrtc", marks=needs_nvrtc), pytest.param("nvcc", marks=needs_nvcc)]
+
+
+@pytest.mark.parametrize("backend", _backends())
+@pytest.mark.parametrize("case", REPLACEABLE)
+def test_what_is_at_fault_is_not_replaced(case: str, backend: Backend) -> None:
+    """Another overload, template, base, conversion or outer name does not stand in: the fault itself is shown."""
+    text, line = REPLACEABLE[case]
+    name = "in::k" if "namespace in" in text else "k"
+    for compile in (compile_ptx, compile_cubin):
+        with pytest.raises(CudabenchError, match=rf"f\.cu:{line}: error: "):
+            compile(text, "f.cu", names=[name], backend=backend)
+
+
+HOSTS = {
+    "overload": "int scale(int x) { return x; }\n",
+    "inline overload": "static inline int scale(int x) { return x; }\n",
+    "template": "template <class T> T scale(T x) { return x; }\n",
+}
+
+
+@pytest.mark.parametrize("backend", _backends())
+@pytest.mark.parametrize("case", HOSTS)
+def test_function_of_the_host_is_not_replaced_by_one_of_the_device(case: str, backend: Backend) -> None:
+    """A call that means the host's overload is refused, as nvcc does; one that means the device's is taken."""
+    text = f"#include <cstdio>\n{FLOAT}{HOSTS[case]}int main() {{ printf(\"1\"); return 0; }}\n"
+    for compile in (compile_ptx, compile_cubin):
+        with pytest.raises(CudabenchError, match=r"f\.cu:\d+: error: calling (a|the) __host__ function"):
+            compile(text + KERNEL % "scale(o[0])", "f.cu", names=["k"], backend=backend)
+        assert compile(text + KERNEL % "scale(1.5f)", "f.cu", names=["k"], backend=backend).ptx
+
+
+# What is at fault is nothing that the kernel comes to.
+BESIDE = {
+    "overload": FLOAT + f"__device__ int scale(int x) {WRONG}\n" + KERNEL % "scale(1.5f)",
+    "overload that another kernel calls": (
+        FLOAT + f"__device__ int scale(int x) {WRONG}\n__global__ void other(int *o) {{ o[0] = scale(o[0]); }}\n"
+        + KERNEL % "scale(1.5f)"
+    ),
+    "inline overload that another kernel calls": (
+        FLOAT + f"inline __device__ int scale(int x) {WRONG}\n__global__ void other(int *o) {{ o[0] = scale(o[0]); }}\n"
+        + KERNEL % "scale(1.5f)"
+    ),
+    "head of another name": FLOAT + "__device__ int half(Absent x) { return 1; }\n" + KERNEL % "scale(1.5f)",
+    "variable of the name of a parameter": (
+        "absent::type width;\n__global__ void k(int *o, int width) { o[0] = width; }\n"
+    ),
+    "variable of the name of a local one": (
+        "absent::type width;\n__global__ void k(int *o) { int width = 3; for (int i = 0; i < width; i++) o[i] = width; }\n"
+    ),
+    "variable of a class of which there is no object": (
+        "#include <vector>\nstruct V { V(std::vector<int> v); ~V() {}\nstd::vector<int> host;\n"
+        "__device__ static int of(int x) { return x; } };\n" + KERNEL % "V::of(o[0])"
+    ),
+    "members of the host": (
+        "#include <string>\n#include <iostream>\nstruct V { int v; void print() const { std::cout << v; }\n"
+        "V(const std::string &text) { v = text.size(); }\n__device__ V(int x) : v(x) {} };\n" + KERNEL % "V(o[0]).v"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", _backends())
+@pytest.mark.parametrize("case", BESIDE)
+def test_fault_that_a_kernel_does_not_come_to_is_left_out(case: str, backend: Backend) -> None:
+    """A kernel runs that calls another overload, and one whose own variable has the name of what is at fault."""
+    for compile in (compile_ptx, compile_cubin):
+        compiled = compile(BESIDE[case], "f.cu", names=["k"], backend=backend)
+        assert "k" in compiled.ptx
+        assert ".extern .func" not in compiled.ptx
+
+
