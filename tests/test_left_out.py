@@ -64,7 +64,7 @@ REPLACEABLE = {
     ),
     "constructor": (
         "struct V { int v; __device__ V(float x) : v(7) {}\n"
-        f"__device__ V(int x) : v{{x}} {{ int low = x; int low = 2; }} }};\n" + KERNEL % "V(o[0]).v", 2
+        "__device__ V(int x) : v{x} { int low = x; int low = 2; } };\n" + KERNEL % "V(o[0]).v", 2
     ),
     "constructor whose head is at fault": (
         "struct V { int v;\n__device__ V(int a, Absent b) : v(a) {} };\n" + KERNEL % "V{3}.v", 2
@@ -106,6 +106,47 @@ REPLACEABLE = {
         "typedef float Real;\nnamespace in { typedef absent::type Real;\n"
         "__global__ void k(int *o) { o[0] = sizeof(Real); } }\n", 2
     ),
+    "enumerator of an inner scope": (
+        "constexpr int factor = 7;\nnamespace in { enum { other, factor = absent };\n"
+        "__global__ void k(int *o) { o[0] = factor; } }\n", 2
+    ),
+    "specialisation of a variable": (
+        "template <class T> constexpr int factor = 7;\ntemplate <> constexpr int factor<int> = absent;\n"
+        + KERNEL % "factor<int>", 2
+    ),
+    "lambda of an inner scope": (
+        FLOAT + "namespace in { __device__ auto scale = [](int x) { return absent; };\n"
+        "__global__ void k(int *o) { o[0] = scale(o[0]); } }\n", 2
+    ),
+    "member defined outside of its class": (
+        "struct V { __device__ int of(float x) { return 7; } __device__ int of(int x); };\n"
+        f"__device__ int V::of(int x) {WRONG}\n" + KERNEL % "V().of(o[0])", 2
+    ),
+    "specialisation of a member": (
+        "template <class T> struct V { __device__ int of(T x); };\n"
+        "template <class T> __device__ int V<T>::of(T x) { return 7; }\n"
+        f"template <> __device__ int V<int>::of(int x) {WRONG}\n" + KERNEL % "V<int>().of(o[0])", 3
+    ),
+    "overload with an attribute and a head at fault": (
+        FLOAT + "__attribute__((noinline)) __device__ int scale(Whole x) { return x; }\n" + KERNEL % "scale(o[0])", 2
+    ),
+    "overload that returns a pointer to a function": (
+        "__device__ int one(int x) { return x; }\n__device__ auto pick(float x) -> int (*)(int) { return one; }\n"
+        "__device__ int (*pick(Whole x))(int) { return one; }\n" + KERNEL % "pick(o[0])(3)", 3
+    ),
+    "argument that is left out": (
+        "__device__ int scale(int x, float y) { return 7; }\n"
+        "__device__ int scale(int x, int y = absent) { return y; }\n" + KERNEL % "scale(o[0], 1)", 2
+    ),
+    "name that a declaration takes from an inner scope": (
+        FLOAT + "namespace in { __device__ int scale(Whole x) { return x; } }\nusing in::scale;\n"
+        + KERNEL % "scale(o[0])", 2
+    ),
+    "virtual function": (
+        "struct B { __device__ virtual int of() { return 7; } };\n"
+        "struct V : B { __device__ int of() override { return absent; } };\n"
+        + KERNEL % "static_cast<B &&>(V()).of()", 2
+    ),
     "variable of a class": (
         "struct V { int a;\nabsent::type b;\nint c; };\n__global__ void k(V *v, int *o) { o[0] = sizeof(V); }\n", 2
     ),
@@ -132,6 +173,7 @@ HOSTS = {
     "overload": "int scale(int x) { return x; }\n",
     "inline overload": "static inline int scale(int x) { return x; }\n",
     "template": "template <class T> T scale(T x) { return x; }\n",
+    "overload in an anonymous namespace": "namespace { int scale(int x) { return x; } }\n",
 }
 
 
@@ -139,7 +181,7 @@ HOSTS = {
 @pytest.mark.parametrize("case", HOSTS)
 def test_function_of_the_host_is_not_replaced_by_one_of_the_device(case: str, backend: Backend) -> None:
     """A call that means the host's overload is refused, as nvcc does; one that means the device's is taken."""
-    text = f"#include <cstdio>\n{FLOAT}{HOSTS[case]}int main() {{ printf(\"1\"); return 0; }}\n"
+    text = f'#include <cstdio>\n{FLOAT}{HOSTS[case]}int main() {{ printf("1"); return 0; }}\n'
     for compile in (compile_ptx, compile_cubin):
         with pytest.raises(CudabenchError, match=r"f\.cu:\d+: error: calling (a|the) __host__ function"):
             compile(text + KERNEL % "scale(o[0])", "f.cu", names=["k"], backend=backend)
@@ -162,7 +204,15 @@ BESIDE = {
         "absent::type width;\n__global__ void k(int *o, int width) { o[0] = width; }\n"
     ),
     "variable of the name of a local one": (
-        "absent::type width;\n__global__ void k(int *o) { int width = 3; for (int i = 0; i < width; i++) o[i] = width; }\n"
+        "absent::type width;\n"
+        "__global__ void k(int *o) { int width = 3; for (int i = 0; i < width; i++) o[i] = width; }\n"
+    ),
+    "function of the host with types that are not there": (
+        FLOAT + "#include <absent.h>\nint scale(const absent::Image &x) { return 1; }\n" + KERNEL % "scale(1.5f)"
+    ),
+    "member defined outside of its class": (
+        "struct V { __device__ int of(float x) { return 7; } __device__ int of(int x); };\n"
+        f"__device__ int V::of(int x) {WRONG}\n" + KERNEL % "V().of(1.5f)"
     ),
     "variable of a class of which there is no object": (
         "#include <vector>\nstruct V { V(std::vector<int> v); ~V() {}\nstd::vector<int> host;\n"
@@ -185,3 +235,30 @@ def test_fault_that_a_kernel_does_not_come_to_is_left_out(case: str, backend: Ba
         assert ".extern .func" not in compiled.ptx
 
 
+@needs_nvrtc
+def test_operator_of_the_host_is_not_replaced() -> None:
+    """A sum that means the host's operator is not that of what its operands convert to."""
+    text = (
+        "struct V { int v; __device__ operator int() const { return v; } };\n"
+        "__device__ int operator+(V a, float b) { return 7; }\nint operator+(V a, V b) { return 2; }\n"
+    )
+    with pytest.raises(CudabenchError, match=r'f\.cu:3: error: calling the __host__ function "operator\+"'):
+        compile_ptx(text + KERNEL % "V{1} + V{2}", "f.cu", names=["k"], backend="nvrtc")
+
+
+@needs_nvrtc
+def test_name_is_followed_through_a_define() -> None:
+    """`-D` may be what names the function."""
+    text = FLOAT + "__device__ int scale(Whole x) { return x; }\n" + KERNEL % "SCALE(o[0])"
+    with pytest.raises(CudabenchError, match=r"f\.cu:2: error"):
+        compile_ptx(text, "f.cu", names=["k"], defines={"SCALE": "scale"}, backend="nvrtc")
+
+
+@needs_nvrtc
+def test_whole_file_compiles_without_what_no_kernel_comes_to() -> None:
+    """Where no kernel is asked for all are, and a variable of the host is in no one's way."""
+    text = "absent::type width;\nabsent::type *height;\n" + KERNEL % "1"
+    assert ".entry _Z1kPi" in compile_ptx(text, "f.cu", backend="nvrtc").ptx
+    inner = "namespace in { absent::type width;\n__global__ void k(int *o) { o[0] = width; } }\n"
+    with pytest.raises(CudabenchError, match=r"f\.cu:2: error"):
+        compile_ptx("constexpr int width = 3;\n" + inner, "f.cu", backend="nvrtc")

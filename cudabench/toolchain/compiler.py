@@ -331,7 +331,7 @@ class _Texts:
     def macros(self) -> Mapping[str, frozenset[str]]:
         """The macros that the files define, each with the words of all its definitions."""
         macros: dict[str, frozenset[str]] = {}
-        for text in (self.job.source, *self.included.texts.values()):
+        for text in (self.job.macros, self.job.source, *self.included.texts.values()):
             for name, words in macros_of(text).items():
                 macros[name] = macros.get(name, frozenset()) | words
         return macros

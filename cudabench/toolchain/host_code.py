@@ -77,11 +77,17 @@ def without_faults(
         if device or not DEVICE_WORDS & (part.one.head if part.one.function else part.one.words)
         if not part.asserts(source)
     ]  # fmt: skip
-    gone = tuple(left_out.left_out(source, part.one, part.inside, log, body=part.only_body) for part in found)
-    free = [part.one for part in found if part.only_body and not part.inside]
-    members = [(part.one.body, part.one.end) for part in found if part.only_body and part.inside and part.one.body]
-    text = blanked(source, [(part.one.start, part.one.end) for part in found if not part.only_body])
-    return without_bodies(_as_declared(text, free), members), gone
+    gone = tuple(
+        left_out.left_out(source, part.one, part.inside, log, body=part.only_body)
+        for part in found
+        if part.only_body or not part.takes_unknown
+    )
+    bodies = [part for part in found if part.only_body and not part.declared_before(source)]
+    text = blanked(source, [(part.one.start, part.one.end) for part in found if part not in bodies])
+    text = _as_declared(text, [part.one for part in bodies if not part.inside])
+    return without_bodies(
+        text, [(part.one.body, part.one.end) for part in bodies if part.inside and part.one.body]
+    ), gone
 
 
 def without_lambdas_annotations(source: str) -> str:
@@ -140,6 +146,16 @@ class _Part:
         if body is None or ("virtual" in self.one.head and not DEVICE_WORDS & self.one.head):
             return False  # an object has the addresses of its virtual functions, also of those that nobody calls
         return any(body < stop and start < end for start, stop, _ in self.places)
+
+    @property
+    def takes_unknown(self) -> bool:
+        """Whether it is the head of a function of the host with types that are not there, which no kernel has either."""
+        unknown = not any("referenced but not defined" in message for _, _, message in self.places)
+        return self.one.function and not self.inside and not DEVICE_WORDS & self.one.head and unknown
+
+    def declared_before(self, source: str) -> bool:
+        """Whether the declaration of a function `T C::f() {...}` stands in a class or a namespace."""
+        return not self.inside and self.one.function and left_out.is_defined_outside(source, self.one)
 
     def asserts(self, source: str) -> bool:
         """Whether all that is wrong is what the text itself asserts."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cudabench.toolchain import diagnostics
 from cudabench.toolchain.declarations import Declaration, declarations
 from cudabench.toolchain.signatures import template_head
-from cudabench.toolchain.tokens import Scan, closing_angle, closing_bracket, is_name
+from cudabench.toolchain.tokens import Scan, closing_angle, closing_bracket, is_name, opening_angle
 
 Macros = Mapping[str, frozenset[str]]
 _UNRESOLVED = re.compile(r"Unresolved extern function '([\w$]+)'")
@@ -59,8 +59,7 @@ class LeftOut:
 
 
 def left_out(text: str, one: Declaration, inside: Sequence[Declaration], log: str, *, body: bool) -> LeftOut:
-    """Return the record of a declaration that is left out of a text; `inside` are the classes that it is a member of,
-    outermost first."""
+    """Return the record of a declaration that is left out of a text, a member of the last class of `inside`."""
     words = _words(text, one)
     found = names(words, one)
     if body:
@@ -111,8 +110,14 @@ def called(text: str, one: Declaration) -> str:
         begin = words.index("operator")
         qualified = words[begin - 1] == "::" if begin else False
         return "" if qualified else "".join(words[begin : max(at, begin + 2)])
-    (name, *_) = _of_function(words, one) if at > 1 else ("",)
-    return "" if f"::{name}" in "".join(words[:at]) else name
+    index = _name_before_brackets(words, at) if at > 1 else None
+    return "" if index is None or words[index - 1] == "::" else words[index]
+
+
+def is_defined_outside(text: str, one: Declaration) -> bool:
+    """Whether a function is declared elsewhere, `T C::f() {...}`, and no specialisation."""
+    words = _words(text, one)
+    return words[:3] != ["template", "<", ">"] and not called(text, one) and "::" in words[: words.index("(")]
 
 
 def undefined(log: str, ptx: str, gone: Collection[LeftOut]) -> tuple[str, LeftOut] | None:
@@ -171,16 +176,29 @@ def _of_function(words: list[str], one: Declaration) -> frozenset[str]:
             if is_name(word) and word not in _PLAIN and behind not in (",", ")", "=", "[")
         }
         return frozenset(types or {ANY})
-    while at > 0 and not is_name(words[at - 1]) and words[at - 1] != ">":
-        at -= 1
-    if words[at - 1] == ">":  # a specialisation: f<int>(
-        depth = 0
-        while at > 0:
-            at -= 1
-            depth += (words[at] == ">") - (words[at] == "<")
-            if depth == 0:
-                break
-    return frozenset(words[at - 1 : at]) if at else frozenset([ANY])
+    index = _name_before_brackets(words, at)
+    return frozenset(
+        [words[index]]
+        if index is not None
+        else {word for word in words if is_name(word) and word not in _PLAIN} or {ANY}
+    )
+
+
+def _name_before_brackets(words: list[str], at: int) -> int | None:
+    """Where the name of the function is whose head has its first bracket at `at`, None where that is not plain."""
+    while at > 0:
+        end = closing_bracket(words, at) + 1
+        following = words.index("(", end) if "(" in words[end:] else 0
+        if words[at + 1 : at + 2] == ["*"] and words[at - 1] in _PLAIN:
+            return None  # it returns a pointer to a function
+        # Attributes have brackets, too: `__attribute__((used)) int f(int)`, `ALIGNED(8) int f(int)`.
+        attribute = end < len(words) and is_name(words[end]) and words[end] not in ("const", "noexcept", "override")
+        if following and (words[at - 1] in _PLAIN or attribute):
+            at = following
+            continue
+        index = opening_angle(words, at - 1) - 1 if words[at - 1] == ">" else at - 1  # a specialisation: f<int>(
+        return index if index >= 0 and is_name(words[index]) and words[index] not in _PLAIN else None
+    return None
 
 
 def _of_class(words: list[str], kind: int, brace: int) -> frozenset[str]:
@@ -217,7 +235,7 @@ def _declared(words: Sequence[str], *, of_template: bool = False) -> frozenset[s
 def _is_variable(words: Sequence[str], one: Declaration) -> bool:
     start = template_head(words)[1]
     first = words[start : start + 1]
-    return not one.function and not set(first) & {*_TYPES, "enum", "union", "using", "typedef", "static_assert", "friend"}
+    return not one.function and not set(first) & {*_TYPES, "enum", "using", "typedef", "static_assert", "friend"}
 
 
 def _takes_hosts(words: Sequence[str], one: Declaration) -> bool:
@@ -254,7 +272,7 @@ def _reached(
     for text in texts:
         for one in declarations(text, macros):
             own = _with_macros(set(_used_by(text, one)), macros)
-            if "__global__" in one.head and one.head & set(kept):
+            if "__global__" in one.head and (not kept or one.head & set(kept)):
                 waiting |= own
                 begun = True
             for name in names(_words(text, one), one):
