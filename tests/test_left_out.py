@@ -1,5 +1,7 @@
 """What is left out of a file for its faults is replaced by nothing: a kernel that comes to it is refused."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from cudabench.errors import CudabenchError
@@ -154,16 +156,22 @@ REPLACEABLE = {
 }  # fmt: skip
 
 
-def _backends() -> list[object]:
-    return [pytest.param("nvrtc", marks=needs_nvrtc), pytest.param("nvcc", marks=needs_nvcc)]
+QUICK = ("overload", "member")  # with nvcc, which takes seconds
 
 
-@pytest.mark.parametrize("backend", _backends())
-@pytest.mark.parametrize("case", REPLACEABLE)
+def _each(cases: Iterable[str]) -> list[object]:
+    """All cases with both compilers."""
+    slow = {case: [] if case in QUICK else [pytest.mark.slow] for case in cases}
+    return [pytest.param(case, "nvrtc", marks=needs_nvrtc) for case in slow] + [
+        pytest.param(case, "nvcc", marks=[needs_nvcc, *marks]) for case, marks in slow.items()
+    ]
+
+
+@pytest.mark.parametrize(("case", "backend"), _each(REPLACEABLE))
 def test_what_is_at_fault_is_not_replaced(case: str, backend: Backend) -> None:
     """Another overload, template, base, conversion or outer name does not stand in: the fault itself is shown."""
     text, line = REPLACEABLE[case]
-    name = "in::k" if "namespace in" in text else "k"
+    name = "in::k" if text.endswith("} }\n") else "k"
     for compile in (compile_ptx, compile_cubin):
         with pytest.raises(CudabenchError, match=rf"f\.cu:{line}: error: "):
             compile(text, "f.cu", names=[name], backend=backend)
@@ -177,8 +185,7 @@ HOSTS = {
 }
 
 
-@pytest.mark.parametrize("backend", _backends())
-@pytest.mark.parametrize("case", HOSTS)
+@pytest.mark.parametrize(("case", "backend"), _each(HOSTS))
 def test_function_of_the_host_is_not_replaced_by_one_of_the_device(case: str, backend: Backend) -> None:
     """A call that means the host's overload is refused, as nvcc does; one that means the device's is taken."""
     text = f'#include <cstdio>\n{FLOAT}{HOSTS[case]}int main() {{ printf("1"); return 0; }}\n'
@@ -225,8 +232,7 @@ BESIDE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", _backends())
-@pytest.mark.parametrize("case", BESIDE)
+@pytest.mark.parametrize(("case", "backend"), _each(BESIDE))
 def test_fault_that_a_kernel_does_not_come_to_is_left_out(case: str, backend: Backend) -> None:
     """A kernel runs that calls another overload, and one whose own variable has the name of what is at fault."""
     for compile in (compile_ptx, compile_cubin):

@@ -149,7 +149,7 @@ class _Part:
 
     @property
     def takes_unknown(self) -> bool:
-        """Whether it is the head of a function of the host with types that are not there, which no kernel has either."""
+        """Whether it is the head of a host's function with types that are not there, which no kernel has."""
         unknown = not any("referenced but not defined" in message for _, _, message in self.places)
         return self.one.function and not self.inside and not DEVICE_WORDS & self.one.head and unknown
 

@@ -1,7 +1,7 @@
 """What was left out of a text because a compiler refused it, and whether a kernel comes to it.
 
-Nothing may take its place: where another overload, the template of a specialisation or a name of an outer scope is found
-instead, the kernel does something else than its source says. So a kernel that names what was left out is refused.
+Nothing may take its place: where another overload, the template of a specialisation or a name of an outer scope is
+found instead, the kernel does something else than its source says. So a kernel that names what was left out is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cudabench.toolchain.signatures import template_head
 from cudabench.toolchain.tokens import Scan, closing_angle, closing_bracket, is_name, opening_angle
 
 Macros = Mapping[str, frozenset[str]]
-_UNRESOLVED = re.compile(r"Unresolved extern function '([\w$]+)'")
+_UNRESOLVED = re.compile(r"(?:Unresolved extern|Cannot take address of) function '([\w$]+)'")
 _EXTERN = re.compile(r"^\s*\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)", re.M)
 _OF_RUNTIME = ("cuda", "__", "vprintf", "malloc", "free")
 ANY = "*"  # the name of what any code may come to
@@ -81,8 +81,17 @@ def replaced(
 ) -> LeftOut | None:
     """Return the first of what is left out of texts that a kernel called as one of `kept` comes to by name; else None.
 
-    `asked` are the C++ expressions of those kernels. What only lacks its body is none of them: calls show it.
+    `asked` are the C++ expressions of those kernels. What only lacks its body is none of them: calls show it. Where a
+    function lost its body before its head, the record is that of the body.
     """
+    gone = list(gone)
+    one = _named(gone, texts, kept, asked, macros)
+    return next((body for body in gone if one and body.body and body.names == one.names), one)
+
+
+def _named(
+    gone: Iterable[LeftOut], texts: Iterable[str], kept: Collection[str], asked: Iterable[str], macros: Macros
+) -> LeftOut | None:
     named = [one for one in gone if one.names and not one.body]
     if not named:
         return None
@@ -177,11 +186,9 @@ def _of_function(words: list[str], one: Declaration) -> frozenset[str]:
         }
         return frozenset(types or {ANY})
     index = _name_before_brackets(words, at)
-    return frozenset(
-        [words[index]]
-        if index is not None
-        else {word for word in words if is_name(word) and word not in _PLAIN} or {ANY}
-    )
+    if index is not None:
+        return frozenset([words[index]])
+    return frozenset({word for word in words if is_name(word) and word not in _PLAIN} or {ANY})
 
 
 def _name_before_brackets(words: list[str], at: int) -> int | None:
