@@ -217,6 +217,10 @@ BESIDE = {
     "function of the host with types that are not there": (
         FLOAT + "#include <absent.h>\nint scale(const absent::Image &x) { return 1; }\n" + KERNEL % "scale(1.5f)"
     ),
+    "overload that takes a type of a missing header": (
+        FLOAT + "#include <absent.h>\n__device__ int scale(const absent::Image &x) { return 1; }\n"
+        + KERNEL % "scale(o[0])"
+    ),
     "member defined outside of its class": (
         "struct V { __device__ int of(float x) { return 7; } __device__ int of(int x); };\n"
         f"__device__ int V::of(int x) {WRONG}\n" + KERNEL % "V().of(1.5f)"

@@ -349,7 +349,8 @@ class _Texts:
     def replaced(self, attempt: _Attempt) -> LeftOut | None:
         """What an attempt lacks of what a kernel that is asked for comes to."""
         texts = {**self.included.own, **attempt.headers, "": attempt.source}.values()
-        return left_out.replaced(attempt.left_out, texts, self.kept, self.job.names, self.macros)
+        missing = bool(attempt.emptied)
+        return left_out.replaced(attempt.left_out, texts, self.kept, self.job.names, self.macros, incomplete=missing)
 
 
 class _MissesStandard(Exception):

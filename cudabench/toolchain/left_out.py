@@ -47,14 +47,15 @@ class LeftOut:
     """A declaration that is left out; the names by which code comes to it, and the compiler's refusal of it.
 
     `member`: those of a class, which code may also name behind a '.'. `objects`: what objects of the class of that name
-    need, but not who names it for `C::f` alone. `body`: only the body is left out; who calls the function comes to an
-    undefined one.
+    need, but not who names it for `C::f` alone. `takes`: the words of the types that a function takes. `body`: only the
+    body is left out; who calls the function comes to an undefined one.
     """
 
     names: frozenset[str]
     log: str
     member: bool = False
     objects: bool = False
+    takes: frozenset[str] = frozenset()
     body: bool = False
 
 
@@ -73,24 +74,37 @@ def left_out(text: str, one: Declaration, inside: Sequence[Declaration], log: st
         if special or _is_variable(words, one):
             # How large one is, how it is made, copied and converted.
             return LeftOut(of_class, log, member=True, objects=True)
-    return LeftOut(found, log, bool(inside))
+    return LeftOut(found, log, bool(inside), takes=_taken(words) if one.function else frozenset())
 
 
 def replaced(
-    gone: Iterable[LeftOut], texts: Iterable[str], kept: Collection[str], asked: Iterable[str], macros: Macros
+    gone: Iterable[LeftOut],
+    texts: Iterable[str],
+    kept: Collection[str],
+    asked: Iterable[str],
+    macros: Macros,
+    *,
+    incomplete: bool = False,
 ) -> LeftOut | None:
     """Return the first of what is left out of texts that a kernel called as one of `kept` comes to by name; else None.
 
     `asked` are the C++ expressions of those kernels. What only lacks its body is none of them: calls show it. Where a
-    function lost its body before its head, the record is that of the body.
+    function lost its body before its head, the record is that of the body. `incomplete` says that headers are missing:
+    a function that takes a type of theirs, which a kernel never names, is none that it calls.
     """
-    gone = list(gone)
-    one = _named(gone, texts, kept, asked, macros)
+    gone, texts = list(gone), list(texts)
+    one = _named(gone, texts, kept, asked, macros, incomplete=incomplete)
     return next((body for body in gone if one and body.body and body.names == one.names), one)
 
 
 def _named(
-    gone: Iterable[LeftOut], texts: Iterable[str], kept: Collection[str], asked: Iterable[str], macros: Macros
+    gone: Collection[LeftOut],
+    texts: Collection[str],
+    kept: Collection[str],
+    asked: Iterable[str],
+    macros: Macros,
+    *,
+    incomplete: bool,
 ) -> LeftOut | None:
     named = [one for one in gone if one.names and not one.body]
     if not named:
@@ -100,7 +114,12 @@ def _named(
         return named[0]
     plain = {name.removesuffix("::") for name in found}
     behind = {name.removeprefix(".") for name in plain}
+    # Types of headers that are missing, by the names of their namespaces and those that this text gave them.
+    spaces = {word for one in named for word in one.takes if not re.search(rf"\b{word}\b(?!\s*::)", "".join(texts))}
+    absent = {name for one in named if not one.takes for name in one.names} | spaces
     for one in named:
+        if incomplete and one.takes & absent - plain:
+            continue
         if ANY in one.names or one.names & (found if one.objects else behind if one.member else plain):
             return one
         if any(pasted[1:] in name for pasted in one.names if pasted[0] == "#" for name in behind):
@@ -179,16 +198,31 @@ def _of_function(words: list[str], one: Declaration) -> frozenset[str]:
         if inner == ["(", ")"] and words[at + 2 : at + 3] == ["("]:
             at += 2
             inner = words[at : closing_bracket(words, at) + 1]
-        types = {
-            word
-            for word, behind in zip(inner, [*inner[1:], ""], strict=True)
-            if is_name(word) and word not in _PLAIN and behind not in (",", ")", "=", "[")
-        }
-        return frozenset(types or {ANY})
+        return _types_in(inner) or frozenset([ANY])
     index = _name_before_brackets(words, at)
     if index is not None:
         return frozenset([words[index]])
     return frozenset({word for word in words if is_name(word) and word not in _PLAIN} or {ANY})
+
+
+def _types_in(parameters: Sequence[str]) -> frozenset[str]:
+    """The names in a list of parameters but those of the parameters."""
+    return frozenset(
+        word
+        for before, word, behind in zip(["", *parameters], parameters, [*parameters[1:], ""], strict=False)
+        if is_name(word)
+        and word not in _PLAIN
+        and (behind not in (",", ")", "=", "[") or before in ("(", ",", "::", "const"))
+    )
+
+
+def _taken(words: Sequence[str]) -> frozenset[str]:
+    words = list(words[template_head(words)[1] :])
+    index = _name_before_brackets(words, words.index("(")) if "(" in words else None
+    if index is None:
+        return frozenset()
+    at = words.index("(", index)
+    return _types_in(words[at : closing_bracket(words, at) + 1])
 
 
 def _name_before_brackets(words: list[str], at: int) -> int | None:
