@@ -100,6 +100,18 @@ REPLACEABLE = {
         "__device__ int f(int x) { return x; }\n__global__ void k(int *o) {\n"
         "for (int factor = 0; factor < 2; factor++) o[1] = factor;\no[0] = f(o[0] * factor); } }\n", 2
     ),
+    "constants that conditions compare with": (
+        "constexpr int factor = 7;\nnamespace in { constexpr int factor = absent;\n"
+        "__global__ void k(int *o) { if (o[0] > 1 && o[1] & factor) { o[0] = 1; } } }\n", 2
+    ),
+    "constant that a condition has alone": (
+        "constexpr int factor = 7;\nnamespace in { constexpr int factor = absent;\n"
+        "__global__ void k(int *o) { int a = *o; if (a > factor) { int b[] = {a * factor, 3}; o[0] = b[0]; } } }\n", 2
+    ),
+    "type of an unnamed parameter": (
+        "struct V { int a;\nabsent::type b;\n};\n__device__ int of(const V) { return 1; }\n"
+        + KERNEL % "of({1})", 2
+    ),
     "type of an inner scope": (
         "using Real = float;\nnamespace in { using Real = absent::type;\n"
         "__global__ void k(int *o) { o[0] = (int)(Real(o[0]) / 2 * 2); } }\n", 2

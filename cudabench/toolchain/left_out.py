@@ -34,6 +34,8 @@ _BEFORE_USES = frozenset(
     """return else case goto throw new delete sizeof typename struct class enum typedef using do operator co_return
     co_yield and or not xor template""".split()  # noqa: SIM905
 )
+_QUALIFIERS = frozenset(["const", "volatile", "static", "constexpr", "inline", "extern", "register", "mutable"])
+_CONDITIONS = frozenset(["for", "if", "while", "switch", "catch"])
 # What only the host has values of: no argument that a kernel gives is converted to one.
 _OF_HOST = frozenset(
     """string string_view vector ostream istream iostream ofstream ifstream fstream stringstream ostringstream
@@ -380,31 +382,38 @@ def _uses(words: Sequence[str], *, function: bool) -> set[str]:
             before, behind = words[at - 1 : at] or [""], words[at + 1 : at + 2] or [";"]
             if before == ["."] or list(words[max(at - 2, 0) : at]) == ["-", ">"]:
                 found.add("." + word)
-            elif at >= first and _is_declared(words, at, before[0], behind[0]):
-                listed = opened[-1:] and (opened[-1] in ("for", "if", "while", "switch", "catch", "]"))
-                if not opened:
-                    scopes[-1].add(word)
-                elif listed or (function and len(scopes) == 1):
-                    pending.add(word)
-                else:
+            elif at >= first and _is_declared(words, at, parameter=_lists(opened, scopes, function=function)):
+                if opened and opened[-1] not in (*_CONDITIONS, "]") and not (function and len(scopes) == 1):
                     found.add(word)
+                else:
+                    (pending if opened else scopes[-1]).add(word)
             elif word not in pending and not any(word in scope for scope in scopes):
                 found.add(word + "::" * (behind == ["::"]))
     return found
 
 
-def _is_declared(words: Sequence[str], at: int, before: str, behind: str) -> bool:
+def _lists(opened: Sequence[str], scopes: Sequence[object], *, function: bool) -> bool:
+    """Whether brackets are those of parameters: of the function, of a lambda or of `catch`."""
+    return bool(opened) and (opened[-1] in ("]", "catch") or (function and len(scopes) == 1))
+
+
+def _is_declared(words: Sequence[str], at: int, *, parameter: bool) -> bool:
     """Whether a variable or a parameter is declared at `at`: its type stands before it."""
-    if behind not in ("=", ";", "[", ",", ")", "{", ":", "("):
+    before, behind = (words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else ";")
+    if behind not in ("=", ";", "[", ",", ")", "{", ":"):
         return False
     if is_name(before):
-        return before not in _BEFORE_USES and behind != "("
-    if before not in ("*", "&", ">", ",") or behind in ("(", "{"):
+        if before in _QUALIFIERS and (at < 2 or not (is_name(words[at - 2]) or words[at - 2] in ("*", "&", ">"))):
+            return False  # `f(const T)`
+        return before not in _BEFORE_USES
+    if before not in ("*", "&", ">") or behind not in (
+        ("=", ";", ":", ",", ")", "[") if parameter else ("=", ";", ":")
+    ):
         return False
     start = at - 1
     while start >= 0 and (words[start] in ("*", "&", ">", "<", "::") or is_name(words[start])):
         start -= 1
     first = words[start + 1]
-    if before == "," or not is_name(first) or first in _BEFORE_USES:
+    if not is_name(first) or first in _BEFORE_USES:
         return False
     return start < 0 or words[start] in (";", "{", "}", "(", ",")
