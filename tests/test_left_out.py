@@ -161,6 +161,46 @@ REPLACEABLE = {
         "struct V : B { __device__ int of() override { return absent; } };\n"
         + KERNEL % "static_cast<B &&>(V()).of()", 2
     ),
+    "name that a macro puts together": (
+        "#define CALL(n, x) sc##n(x)\n" + FLOAT + "__device__ int scale(Whole x) { return x; }\n"
+        + KERNEL % "CALL(ale, o[0])", 3
+    ),
+    "function of C": (FLOAT + f'extern "C" {{ __device__ int scale(int x) {WRONG} }}\n' + KERNEL % "scale(o[0])", 2),
+    "address": (
+        FLOAT + f"__device__ int scale(int x) {WRONG}\n"
+        "__global__ void k(int *o) { int (*f)(int) = scale; o[0] = f(o[0]); }\n", 2
+    ),
+    "function of a namespace that is used": (
+        f"namespace a {{ __device__ int scale(int x) {WRONG} }}\n{FLOAT}using namespace a;\n" + KERNEL % "scale(o[0])",
+        1,
+    ),
+    "function of an argument's namespace": (
+        FLOAT + "namespace n { struct T { __device__ operator float() const { return 1; } };\n"
+        "__device__ Whole scale(T x) { return 1; } }\n" + KERNEL % "scale(n::T())", 3
+    ),
+    "function with a requirement": (
+        "template <class T> __device__ int scale(T x) { return 7; }\n"
+        f"template <class T> requires (sizeof(T) == 4) __device__ int scale(T x) {WRONG}\n" + KERNEL % "scale(o[0])", 2
+    ),
+    "operator of a friend": (
+        "struct V { int v; __device__ operator int() const { return v; }\n"
+        "friend __device__ int operator+(V a, V b) { return absent; } };\n" + KERNEL % "V{1} + V{2}", 2
+    ),
+    "operator that is called": (
+        "struct V { __device__ int operator()(float x) const { return 7; }\n"
+        f"__device__ int operator()(int x) const {WRONG} }};\n" + KERNEL % "V()(o[0])", 2
+    ),
+    "operator of an index": (
+        "struct V { __device__ operator const int *() const { return nullptr; }\n"
+        "__device__ Whole operator[](int x) const { return 1; } };\n" + KERNEL % "V()[o[0]]", 2
+    ),
+    "constructor from a list": (
+        "struct V { int v; __device__ V(int x) : v(7) {}\n__device__ V(absent::list<int> x) : v(2) {} };\n"
+        + KERNEL % "V{1}.v", 2
+    ),
+    "type of a class that hides one of a base": (
+        "struct A { using R = char; };\nstruct V : A { using R = absent; };\n" + KERNEL % "sizeof(V::R)", 2
+    ),
     "variable of a class": (
         "struct V { int a;\nabsent::type b;\nint c; };\n__global__ void k(V *v, int *o) { o[0] = sizeof(V); }\n", 2
     ),

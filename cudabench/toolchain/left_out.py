@@ -119,12 +119,15 @@ def _named(
     # Types of headers that are missing, by the names of their namespaces and those that this text gave them.
     spaces = {word for one in named for word in one.takes if not re.search(rf"\b{word}\b(?!\s*::)", "".join(texts))}
     absent = {name for one in named if not one.takes for name in one.names} | spaces
+    pastes = any("#" in macros.get(name, ()) for name in behind)
     for one in named:
         if incomplete and one.takes & absent - plain:
             continue
         if ANY in one.names or one.names & (found if one.objects else behind if one.member else plain):
             return one
         if any(pasted[1:] in name for pasted in one.names if pasted[0] == "#" for name in behind):
+            return one
+        if pastes and any(_is_made_of(name, behind) for name in one.names):
             return one
     return None
 
@@ -163,6 +166,15 @@ def undefined(log: str, ptx: str, gone: Collection[LeftOut]) -> tuple[str, LeftO
         known = diagnostics.readable(name).split("::")
         return name, next((one for one in bodies if one.names & set(known[-2:])), bodies[0])
     return None
+
+
+def _is_made_of(name: str, parts: Collection[str]) -> bool:
+    """Whether a macro may have put a name together of these."""
+    ends = {0}
+    for end in range(1, len(name) + 1):
+        if any(name[start:end] in parts for start in ends):
+            ends.add(end)
+    return len(name) in ends
 
 
 def names(words: Sequence[str], one: Declaration) -> frozenset[str]:
@@ -288,7 +300,8 @@ def _takes_hosts(words: Sequence[str], one: Declaration) -> bool:
     at = words.index("(")
     listed = [*words[at : closing_bracket(words, at)], ""]
     return any(
-        word in _OF_HOST and (listed[index - 2 : index] == ["std", "::"] or _NAMES_TYPE.match(listed[index + 1]))
+        word in _OF_HOST
+        and (listed[index - 2] == "std" if listed[index - 1] == "::" else _NAMES_TYPE.match(listed[index + 1]))
         for index, word in enumerate(listed)
     )
 
