@@ -410,6 +410,8 @@ class Operation:
     bytes_formula: str
     flops: Callable[[Problem], int] | None = None
     flops_formula: str = ""
+    # Whether no kernel does with fewer: a definition may add up again what a kernel keeps.
+    flops_are_least: bool = True
     # The default in the simulator, for operations whose own default would take it minutes.
     simulated_size: tuple[int, ...] | None = None
     options: tuple[Option, ...] = ()

@@ -20,7 +20,7 @@ from cudabench.measure.buffers import MOST, ROTATION_BYTES, how_many
 from cudabench.measure.context import POISONS, poison_bytes, time_baseline
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.sampling import SmClock, enough, hot_runs, slower_inputs, warm_up
-from cudabench.model import Case, Result, Settings, Tolerance
+from cudabench.model import Case, MachineCode, Result, Settings, Tolerance
 from cudabench.plan import cases
 from tests.conftest import FAKE, FakeDevice
 
@@ -227,6 +227,25 @@ def test_a_time_that_no_card_reaches() -> None:
     result = measure(FakeDevice(right, seconds=lambda at: 1e-9, info=info))
     assert (result.status, result.bandwidth_gbps) == ("wrong", None)
     assert "impossible" in (result.reason or "")
+
+
+@pytest.mark.parametrize(("least", "status"), [(True, "wrong"), (False, "ok")])
+def test_operations_that_a_kernel_may_do_without(monkeypatch: pytest.MonkeyPatch, least: bool, status: str) -> None:
+    """Operations are a bound only where no kernel does with fewer: running sums are no cheat."""
+    code = MachineCode("sm_90", "0" * 64, arithmetic=("float32",))
+    monkeypatch.setattr(gpu_run.machine_code, "describe_all", lambda *of: code)
+    operation = replace(operations.get("transpose"), flops=lambda problem: 10**15, flops_are_least=least)
+    (case,) = cases.build(operation, cases.Request(kernels=("naive-row",), size=(ROWS, COLS)))
+    device = FakeDevice(right, info=replace(FAKE, compute_capability="9.0", clocks={"sm_mhz": 1980}, sm_count=132))
+    result = GpuRun(operation, case.problem, FAST, device).measure(case)
+    assert result.status == status, result.reason
+    assert ("impossible" in (result.reason or "")) == least
+
+
+def test_sums_that_a_definition_adds_up_again_are_no_bound() -> None:
+    """A box's mean and the midpoint rule are had with fewer operations than their definitions say, a product is not."""
+    bounded = {name: operations.get(name).flops_are_least for name in ("blur", "pi", "matmul", "matvec")}
+    assert bounded == {"blur": False, "pi": False, "matmul": True, "matvec": True}
 
 
 def test_hints_to_the_cache() -> None:

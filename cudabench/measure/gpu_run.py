@@ -280,7 +280,8 @@ class GpuRun(RunContext):
         formats = code.arithmetic if code and code.arithmetic else ()
         if case.peer:
             formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
-        reason = floors.impossible(timing.median_s, measured.bytes, measured.flops, formats, self.device.info)
+        least = measured.flops if self.operation.flops_are_least else None
+        reason = floors.impossible(timing.median_s, measured.bytes, least, formats, self.device.info)
         if reason:
             raise WrongOutput(reason, verification)
         return measured

@@ -121,6 +121,7 @@ OPERATION = Operation(
     bytes_formula="0",
     flops=lambda problem: 6 * problem.size["n"],
     flops_formula="6 * N",
+    flops_are_least=False,
     peers=(Peer("cub", "cub", "cub::DeviceReduce::Reduce", ("float32", "float64")),),
     figures=figures,
 )
