@@ -1085,7 +1085,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, (BAND_THREADS + BLOCK - 1) /
 #define STACK_THREADS (RADIUS > 3 ? 512 : 768)
 #endif
 #ifndef STACK_RAGGED
-#define STACK_RAGGED 1  // the host has 0 where no row is ragged, which takes fewer registers
+#define STACK_RAGGED 1  // 0 where no row is ragged, which takes fewer registers: the host says which
 #endif
 #define STACK_HELD (STACK_ROWS + 2 * RADIUS)
 

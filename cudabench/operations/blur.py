@@ -178,15 +178,10 @@ def paired(g: Geometry) -> dict[str, str]:
 
 
 def stacked(g: Geometry) -> dict[str, str]:
-    """Return 16 bytes a lane, whether rows are ragged, and for bytes that are longer strips and blocks for the edge."""
+    """Return 16 bytes a lane and, for bytes whose rows are ragged, longer strips and the blocks for the edge."""
     if not ragged_by(g, 16 // g.itemsize):
-        return {"BYTES": "16", "STACK_RAGGED": "0"}
+        return {"BYTES": "16"}
     return with_edge(g) if g.itemsize > 1 else {**paired(g), "STACK_ROWS": "5"}
-
-
-def takes_ragged(g: Geometry) -> str | None:
-    """Check that ragged rows are not left out where there are some."""
-    return "1: rows are no multiple of 16 bytes" if ragged(g) and not g["STACK_RAGGED"] else None
 
 
 def over_stacks(g: Geometry) -> Dim:
@@ -333,6 +328,11 @@ def elements(problem: Problem) -> int:
     return problem.size["rows"] * problem.size["cols"] * channels(problem)
 
 
+def itemsize(problem: Problem) -> int:
+    """Return the bytes of an element."""
+    return np.dtype(problem.dtype).itemsize
+
+
 def save(problem: Problem, outputs: Arrays) -> None:
     """Write the blurred picture where the options say so."""
     picture = outputs["out"]
@@ -418,7 +418,6 @@ OPERATION = Operation(
             constants={
                 "STACK_ROWS": number(1, 64),
                 "STACK_THREADS": number(32, 2048),
-                "STACK_RAGGED": number(0, 1, takes_ragged),
                 "BORDER_BLOCKS": number(1, 1 << 16),
             },
             refuses=slides_in_strips,
@@ -431,7 +430,7 @@ OPERATION = Operation(
     reference=reference,
     baseline=Baseline("numpy, sums along rows, then along columns, in strips", on_cpu),
     tolerance=tolerance,
-    bytes=lambda problem: 2 * elements(problem) * np.dtype(problem.dtype).itemsize,
+    bytes=lambda problem: 2 * elements(problem) * itemsize(problem),
     bytes_formula="2 * ROWS * COLS * CHANNELS * sizeof(T)",
     flops=lambda problem: (2 * radius(problem) + 1) ** 2 * elements(problem),
     flops_formula="(2 r + 1)^2 * ROWS * COLS * CHANNELS, as the definition has it",
@@ -448,6 +447,7 @@ OPERATION = Operation(
     defines=lambda problem: {
         "RADIUS": str(radius(problem)),
         "CHANNELS": str(channels(problem)),
+        "STACK_RAGGED": str(int(problem.size["cols"] * channels(problem) * itemsize(problem) % 16 > 0)),
     },
     size=size,
     save=save,

@@ -499,12 +499,13 @@ def _check_defines(
 ) -> None:
     """Raise UsageError for a macro that is none of the chapter's constants, or that another option sets."""
     known = {name for kernel in operation.kernels for name in kernel.constants}
-    flags = {"T": "--dtype", "BDIMX": "--block", "BDIMY": "--block"}
+    flags = {"T": "--dtype", "BFLOAT16": "--dtype", "BDIMX": "--block", "BDIMY": "--block"}
     for name, text in given.items():
         if name in known:
             continue
         if name in fixed:
-            raise UsageError(f"--define {name}={text}: {flags.get(name, '--' + name.lower())} sets {name}; use that.")
+            named = {option.name.upper(): f"--{option.name}" for option in operation.options}
+            raise UsageError(f"--define {name}={text}: {(flags | named).get(name, '--size')} sets {name}; use that.")
         listed = f"it has {', '.join(sorted(known))}" if known else "it has none"
         if name in macros:
             raise UsageError(
