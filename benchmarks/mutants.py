@@ -192,6 +192,8 @@ PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
         {"bounds": True, "size": (40, 130)},
         {"bounds": True, "size": (40, 130), "dtype": "uint8"},
         {"bounds": True, "size": (9, 48), "dtype": "uint8", "only": ("bands",)},  # whole words a row
+        {"bounds": True, "size": (20, 64), "only": ("stacked",)},
+        {"bounds": True, "size": (20, 64), "dtype": "uint8", "options": {"radius": 2}, "only": ("stacked",)},
     ),
     "matmul": (
         {"bounds": True, "size": (66, 36, 132)},
@@ -365,6 +367,27 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "if (nx >= 2 * MARGIN && strip.begin < strip.end) {",
     ): "a strip without rows writes none, and what it reads is in the picture",
     (
+        "blur",
+        "< to <=",
+        "for (int w = 0; w < WORDS; w++)",
+    ): "a bit more is set, which stands for no word",
+    (
+        "blur",
+        "< to <=",
+        "if (top < RADIUS || top + STACK_ROWS + RADIUS > height || x + w * SPAN / WORDS < REACH ||",
+    ): "a strip that touches no edge goes the way of those that do, to the same means",
+    (
+        "blur",
+        "< to <=",
+        "if (nx >= 2 * MARGIN && top < height - RADIUS - 1)",
+    ): "a strip without rows writes none, and what it reads is in the picture",
+    (
+        "blur",
+        "< to <=",
+        "if (column > 0 && (column + WARP + SIDE) * SPAN < nx && top >= RADIUS && "
+        "top + STACK_ROWS + RADIUS <= height) {",
+    ): "a warp that has none of the edge goes the way of those that have some, to the same means",
+    (
         "solve",
         "shrink a tile",
         "__shared__ T factors[WIDEST][SPREAD_ROWS + 1];",
@@ -439,6 +462,31 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
 }
 # The reasons are those of docs/simulator.md.
 UNSEEN: dict[tuple[str, str, str], str] = {
+    (
+        "blur",
+        "< to <=",
+        "for (int w = 0; w < WORDS; w++) {",
+    ): "a word too many lies behind an array of registers, and no mean has it",
+    (
+        "blur",
+        "< to <=",
+        "for (int r = 0; r < STACK_HELD; r++)",
+    ): "a row too many lies behind an array of registers, and no mean has it",
+    (
+        "blur",
+        "< to <=",
+        "for (int r = 0; r < STACK_HELD; r++) #2",
+    ): "a row too many lies behind an array of registers, and no mean has it",
+    (
+        "blur",
+        "drop a guard",
+        "if (BLOCK % WARP && thread / WARP >= WARPS)",
+    ): "what the rest of a warp writes the block below writes again, in the simulator's order",
+    (
+        "blur",
+        "< to <=",
+        "stack_ragged(in, out, nx, height, x, top, lane >= SIDE && lane < SIDE + writers);",
+    ): "what a lane without its right half writes the strip to its right writes again, in the simulator's order",
     (
         "blur",
         "< to <=",
