@@ -733,7 +733,8 @@ __device__ __forceinline__ void slide_pairs(const T *in, T *out, int nx, Strip s
             if (to >= end)
                 return;
             unsigned by = ALIGNED ? 0 : -((unsigned)to * nx) % SPAN;  // to the next multiple of BYTES
-            Words words = ALIGNED ? pair_means<false>(whole, odd, {}) : shifted_together(pair_means<false>(whole, odd, {}), by);
+            Words words = ALIGNED ? pair_means<false>(whole, odd, {})
+                                  : shifted_together(pair_means<false>(whole, odd, {}), by);
             int start = x + by;
             if (strip.writes && start >= REACH && start + SPAN <= nx - REACH)
                 *(Words *)(out + (size_t)to * nx + start) = words;
@@ -772,7 +773,6 @@ extern "C" __global__ void blur_pairs(const T *__restrict__ in, T *__restrict__ 
 {
     blur_by_pairs(in, out, width, height);
 }
-
 
 #define MOST_REACH 4
 
