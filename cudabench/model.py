@@ -410,8 +410,8 @@ class Operation:
     bytes_formula: str
     flops: Callable[[Problem], int] | None = None
     flops_formula: str = ""
-    # Whether no kernel does with fewer: a definition may add up again what a kernel keeps.
-    flops_are_least: bool = True
+    # What no kernel does with fewer than, where that is not `flops`: a definition may add up again what a kernel keeps.
+    least_flops: Callable[[Problem], int] | None = None
     # The default in the simulator, for operations whose own default would take it minutes.
     simulated_size: tuple[int, ...] | None = None
     options: tuple[Option, ...] = ()

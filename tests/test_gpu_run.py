@@ -14,7 +14,7 @@ import pytest
 
 from cudabench import operations
 from cudabench.errors import OutOfMemory
-from cudabench.measure import gpu_run
+from cudabench.measure import floors, gpu_run
 from cudabench.measure.budget import Budget, shortened
 from cudabench.measure.buffers import MOST, ROTATION_BYTES, how_many
 from cudabench.measure.context import POISONS, poison_bytes, time_baseline
@@ -229,23 +229,33 @@ def test_a_time_that_no_card_reaches() -> None:
     assert "impossible" in (result.reason or "")
 
 
-@pytest.mark.parametrize(("least", "status"), [(True, "wrong"), (False, "ok")])
-def test_operations_that_a_kernel_may_do_without(monkeypatch: pytest.MonkeyPatch, least: bool, status: str) -> None:
+@pytest.mark.parametrize(("least", "status"), [(None, "wrong"), (10**14, "wrong"), (0, "ok")])
+def test_operations_that_a_kernel_may_do_without(monkeypatch: pytest.MonkeyPatch, least: int | None, status: str) -> None:
     """Operations are a bound only where no kernel does with fewer: running sums are no cheat."""
     code = MachineCode("sm_90", "0" * 64, arithmetic=("float32",))
     monkeypatch.setattr(gpu_run.machine_code, "describe_all", lambda *of: code)
-    operation = replace(operations.get("transpose"), flops=lambda problem: 10**15, flops_are_least=least)
+    operation = replace(operations.get("transpose"), flops=lambda problem: 10**15)
+    if least is not None:
+        operation = replace(operation, least_flops=lambda problem: least)
     (case,) = cases.build(operation, cases.Request(kernels=("naive-row",), size=(ROWS, COLS)))
     device = FakeDevice(right, info=replace(FAKE, compute_capability="9.0", clocks={"sm_mhz": 1980}, sm_count=132))
     result = GpuRun(operation, case.problem, FAST, device).measure(case)
     assert result.status == status, result.reason
-    assert ("impossible" in (result.reason or "")) == least
+    assert ("impossible" in (result.reason or "")) == (status == "wrong")
 
 
 def test_sums_that_a_definition_adds_up_again_are_no_bound() -> None:
-    """A box's mean and the midpoint rule are had with fewer operations than their definitions say, a product is not."""
-    bounded = {name: operations.get(name).flops_are_least for name in ("blur", "pi", "matmul", "matvec")}
-    assert bounded == {"blur": False, "pi": False, "matmul": True, "matvec": True}
+    """A box's mean is had with fewer operations than its definition says, and a sum for pi with a third of them; but a
+    kernel that takes no steps at all is under these still."""
+    blur, pi = operations.get("blur"), operations.get("pi")
+    assert blur.least_flops and pi.least_flops and pi.flops
+    (case,) = cases.build(pi, cases.Request(kernels=("fused",), size=(2**30,)))
+    assert blur.least_flops(case.problem) == 0
+    assert 3 * pi.least_flops(case.problem) == pi.flops(case.problem)
+    card = replace(FAKE, compute_capability="9.0", clocks={"sm_mhz": 1980}, sm_count=132)
+    bound = pi.least_flops(case.problem)
+    assert "impossible" in (floors.impossible(10e-6, 0, bound, ("float32",), card) or "")
+    assert floors.impossible(60e-6, 0, bound, ("float32",), card) is None
 
 
 def test_hints_to_the_cache() -> None:

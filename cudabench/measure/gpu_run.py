@@ -280,7 +280,8 @@ class GpuRun(RunContext):
         formats = code.arithmetic if code and code.arithmetic else ()
         if case.peer:
             formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
-        least = measured.flops if self.operation.flops_are_least else None
+        fewest = self.operation.least_flops
+        least = fewest(self.problem) if fewest else measured.flops
         reason = floors.impossible(timing.median_s, measured.bytes, least, formats, self.device.info)
         if reason:
             raise WrongOutput(reason, verification)
