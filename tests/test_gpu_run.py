@@ -230,7 +230,9 @@ def test_a_time_that_no_card_reaches() -> None:
 
 
 @pytest.mark.parametrize(("least", "status"), [(None, "wrong"), (10**14, "wrong"), (0, "ok")])
-def test_operations_that_a_kernel_may_do_without(monkeypatch: pytest.MonkeyPatch, least: int | None, status: str) -> None:
+def test_operations_that_a_kernel_may_do_without(
+    monkeypatch: pytest.MonkeyPatch, least: int | None, status: str
+) -> None:
     """Operations are a bound only where no kernel does with fewer: running sums are no cheat."""
     code = MachineCode("sm_90", "0" * 64, arithmetic=("float32",))
     monkeypatch.setattr(gpu_run.machine_code, "describe_all", lambda *of: code)
@@ -248,7 +250,9 @@ def test_sums_that_a_definition_adds_up_again_are_no_bound() -> None:
     """A box's mean is had with fewer operations than its definition says, and a sum for pi with a third of them; but a
     kernel that takes no steps at all is under these still."""
     blur, pi = operations.get("blur"), operations.get("pi")
-    assert blur.least_flops and pi.least_flops and pi.flops
+    assert blur.least_flops
+    assert pi.least_flops
+    assert pi.flops
     (case,) = cases.build(pi, cases.Request(kernels=("fused",), size=(2**30,)))
     assert blur.least_flops(case.problem) == 0
     assert 3 * pi.least_flops(case.problem) == pi.flops(case.problem)
