@@ -575,34 +575,21 @@ __device__ __forceinline__ unsigned means_of_nine(unsigned six, unsigned three)
     return fma_halves(fma_halves(three, 0x78007800, part), 0x531C531C, 0x64806480);
 }
 
-// Returns the same for any K, of sums that have K * K / 2 for the rounding in them: the lower column's as in `means` of
-// strip, the upper one's from the higher half of the product, whose second byte it is. There the lower column adds less
-// than one to the upper one's sum, which matters for a K of 15 alone.
-__device__ __forceinline__ unsigned means_of_pair(unsigned sums)
-{
-    const unsigned inverse = (1 << 24) / (K * K) + 1;
-    unsigned low = (sums & 0xFFFF) * inverse;
-    unsigned high = __umulhi(K > 13 ? sums & 0xFFFF0000 : sums, inverse);
-    return __byte_perm(low, high, 0x0503);
-}
+// Returns what `means_of_pair` multiplies a sum of `count` elements by.
+__device__ __forceinline__ float share(unsigned count) { return __fdividef(0x1.00008p126f, count); }
 
-// Returns the means of a word's columns from x on, of which there are `down` rows inside; sums as pair_means has them.
-// The sum and 1/2 over the count is at least 1 / 450 from a whole number, far more than the product's rounding.
-__device__ __forceinline__ unsigned means_at_edge(const unsigned sums[2], int x, int width, unsigned down)
+// Returns the same for any K. A whole number is the bit pattern of itself times 2^-149 as a float. Times 2^126 / count,
+// plus 1, it has the mean as the last bits, rounded to the nearest. To be rounded up, a half is made more by 2^-17 of
+// it: a mean of 225 or fewer bytes that is none is 1 / 450 from a half.
+__device__ __forceinline__ unsigned means_of_pair(unsigned sums, float lower, float upper)
 {
-    unsigned word = 0;
-
-#pragma unroll
-    for (int b = 0; b < 4; b++) {
-        unsigned sum = b & 2 ? sums[b & 1] >> 16 : sums[b & 1] & 0xFFFF;
-        unsigned count = down * inside((x + b) / CHANNELS, width);
-        word |= (unsigned)((sum + count / 2 + 0.5f) * __frcp_rn(count)) << 8 * b;
-    }
-    return word;
+    unsigned low = __float_as_uint(__fmaf_ieee_rn(__uint_as_float(sums & 0xFFFF), lower, 1));
+    unsigned high = __float_as_uint(__fmaf_ieee_rn(__uint_as_float(sums >> 16), upper, 1));
+    return __byte_perm(low, high, 0x0400);
 }
 
 // Where words of a lane have columns without all neighbours: a bit for each such word, the lane's first column, and
-// the rows inside.
+// the rows inside of a sum.
 struct Edge {
     unsigned words;
     int x, width;
@@ -636,40 +623,42 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
         unsigned near = c & 1 ? odds[w] : evens[w];
         return c & 2 ? __byte_perm(near, c & 1 ? odds[w + 1] : evens[w + 1], 0x5432) : near;
     };
-    const unsigned one = gridDim.z;
+    const float all = AT_EDGE ? share(K * edge.down) : 0x1.00008p126f / (K * K);
     unsigned sums[WORDS][2];
 #pragma unroll
     for (int w = 0; w < WORDS; w++) {
         unsigned means[2];  // of the word's columns 0 and 2, and of 1 and 3
-        // Side by side, they add up the same but for the first neighbour of the one and the last of the other; half of it
-        // as products with a one that the compiler cannot know, since another unit than the integer one does these.
+        // Side by side, they add up the same but for the first neighbour of the one and the last of the other.
         const int shared = CHANNELS == 1 && K > 3 ? K - 1 : 0;
-        unsigned both = AT_EDGE ? 0 : K * K / 2 * 0x10001;
+        unsigned both = 0;
 #pragma unroll
         for (int n = 0; n < shared; n++)
-            both = n % 2 ? pair(4 * w + 1 - REACH + n) * one + both : both + pair(4 * w + 1 - REACH + n);
+            both += pair(4 * w + 1 - REACH + n);
 #pragma unroll
         for (int b = 0; b < 2; b++) {
             int c = 4 * w + b;
             unsigned last = pair(shared && b == 0 ? c - REACH : c + REACH);
-            unsigned sum = K == 3 ? 0 : both;
+            unsigned sum = both;
 #pragma unroll
             for (int dx = -REACH; dx < REACH; dx += CHANNELS)
                 if (!shared)
                     sum += pair(c + dx);
             sums[w][b] = sum + last;
-            if (K == 3)
-                means[b] = means_of_nine(sum, last);
-            else
-                means[b] = means_of_pair(sum + last + (AT_EDGE ? K * K / 2 * 0x10001 : 0));
+            means[b] = K == 3 && !AT_EDGE ? means_of_nine(sum, last) : means_of_pair(sums[w][b], all, all);
         }
         result.at[w] = __byte_perm(means[0], means[1], 0x6240);
     }
     if (AT_EDGE && edge.words)
 #pragma unroll
         for (int w = 0; w < WORDS; w++)
-            if (edge.words >> w & 1)
-                result.at[w] = means_at_edge(sums[w], edge.x + 4 * w, edge.width, edge.down);
+            if (edge.words >> w & 1) {
+                float by[4];
+#pragma unroll
+                for (int c = 0; c < 4; c++)
+                    by[c] = share(edge.down * inside((edge.x + 4 * w + c) / CHANNELS, edge.width));
+                result.at[w] = __byte_perm(means_of_pair(sums[w][0], by[0], by[2]),
+                                           means_of_pair(sums[w][1], by[1], by[3]), 0x6240);
+            }
     return result;
 }
 
@@ -1077,12 +1066,16 @@ extern "C" __global__ void __launch_bounds__(BLOCK, (BAND_THREADS + BLOCK - 1) /
 // So strips can be short with little more traffic, no row waits for the one before it, and warps begin and end in the
 // order in which the picture lies in memory. Strips that lie side by side are counted through the whole picture, with
 // SIDE groups of zeros after each row of blocks: a warp may have the end of one such row and the beginning of the next.
+// Where next to nothing is wasted by it (STACK_APART), each such row begins with a strip of its own instead.
 // A warp that has none of the edge tests nothing.
 #ifndef STACK_ROWS  // that a warp writes in a strip; the host has 5 for ragged rows
-#define STACK_ROWS (RADIUS > 1 ? 4 : sizeof(T) == 1 ? 3 : 2)
+#define STACK_ROWS (sizeof(T) > 1 ? RADIUS > 1 ? 4 : 2 : RADIUS > 3 ? 5 : 4)
 #endif
 #ifndef STACK_THREADS  // of an SM, for which registers are to suffice
-#define STACK_THREADS (RADIUS > 3 ? 512 : 768)
+#define STACK_THREADS (RADIUS <= 3 ? 896 : sizeof(T) == 1 ? 640 : 512)
+#endif
+#ifndef STACK_APART
+#define STACK_APART 0  // the host's choice, by the width
 #endif
 #ifndef STACK_RAGGED
 #define STACK_RAGGED 1  // 0 where no row is ragged, which takes fewer registers: the host says which
@@ -1094,6 +1087,7 @@ template <bool AT_EDGE>
 __device__ __forceinline__ Words row_means(const float down[SPAN], Edge edge)
 {
     float near[NEAR + SPAN + NEAR];
+    const float all = AT_EDGE ? __frcp_rn(K * edge.down) : 1.0f / (K * K);
     Words result;
 
 #pragma unroll
@@ -1110,7 +1104,7 @@ __device__ __forceinline__ Words row_means(const float down[SPAN], Edge edge)
 #pragma unroll
         for (int dx = CHANNELS - REACH; dx <= REACH; dx += CHANNELS)
             sum += near[NEAR + c + dx];
-        float by = 1.0f / (K * K);
+        float by = all;
         if (AT_EDGE && edge.words >> c & 1)
             by = __frcp_rn(edge.down * inside((edge.x + c) / CHANNELS, edge.width));
         result.at[c] = __float_as_uint(sum * by);
@@ -1149,9 +1143,9 @@ __device__ __forceinline__ void write_means(unsigned, const Words rows[STACK_HEL
     for (int r = 0; r < STACK_HELD; r++) {
 #pragma unroll
         for (int w = 0; w < WORDS; w++) {
-            unsigned old = r >= K ? rows[r >= K ? r - K : 0].at[w] : 0;
-            whole[w] += rows[r].at[w] - old;
-            odd[w] += __byte_perm(rows[r].at[w], 0, 0x4341) - __byte_perm(old, 0, 0x4341);
+            const int old = r >= K ? r - K : 0;
+            whole[w] += rows[r].at[w] - (r >= K ? rows[old].at[w] : 0);
+            odd[w] += __byte_perm(rows[r].at[w], 0, 0x4341) - (r >= K ? __byte_perm(rows[old].at[w], 0, 0x4341) : 0);
         }
         if (r < K - 1)
             continue;
@@ -1182,8 +1176,7 @@ __device__ __forceinline__ void stack(const T *in, T *out, int width, int height
     if (AT_EDGE)
 #pragma unroll
         for (int w = 0; w < WORDS; w++)
-            if (top < RADIUS || top + STACK_ROWS + RADIUS > height || x + w * SPAN / WORDS < REACH ||
-                x + (w + 1) * SPAN / WORDS + REACH > nx)
+            if (x + w * SPAN / WORDS < REACH || x + (w + 1) * SPAN / WORDS + REACH > nx)
                 edge.words |= 1 << w;
     int y = top;
     write_means<AT_EDGE>(S(), rows, edge, top, height, [&](Words means) {
@@ -1250,10 +1243,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK, (STACK_THREADS + BLOCK - 1) 
             stack_ragged(in, out, nx, height, x, top, lane >= SIDE && lane < SIDE + writers);
         return;
     }
-    const int groups = nx / SPAN + SIDE;  // in a row, those of zeros among them
-    int first = (int)blockIdx.x * (WARP - 2 * SIDE) - SIDE;
+    const int writers = WARP - 2 * SIDE;
+    const int strips = (nx / SPAN + writers - 1) / writers;
+    const int groups = STACK_APART ? 1 << 30 : nx / SPAN + SIDE;  // in a row, those of zeros among them
+    int row = STACK_APART ? blockIdx.x / strips : 0;              // of blocks
+    int first = (STACK_APART ? blockIdx.x % strips : blockIdx.x) * writers - SIDE;
     int column = first % groups;
-    int top = (first / groups * WARPS + warp) * STACK_ROWS;
+    int top = ((row + first / groups) * WARPS + warp) * STACK_ROWS;
     bool writes = lane >= SIDE && lane < WARP - SIDE;
 
     if (column > 0 && (column + WARP + SIDE) * SPAN < nx && top >= RADIUS && top + STACK_ROWS + RADIUS <= height) {
@@ -1263,7 +1259,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, (STACK_THREADS + BLOCK - 1) 
     int at = max(0, first + lane);
     int x = at % groups * SPAN;
     bool holds = x < nx && first + lane >= 0;
-    top = (at / groups * WARPS + warp) * STACK_ROWS;
+    top = ((row + at / groups) * WARPS + warp) * STACK_ROWS;
     stack<true>(in, out, width, height, x, top, holds, holds && writes);
 }
 #endif

@@ -180,8 +180,16 @@ def paired(g: Geometry) -> dict[str, str]:
 def stacked(g: Geometry) -> dict[str, str]:
     """Return 16 bytes a lane and, for bytes whose rows are ragged, longer strips and the blocks for the edge."""
     if not ragged_by(g, 16 // g.itemsize):
-        return {"BYTES": "16"}
+        return {"BYTES": "16", "STACK_APART": str(int(apart(g)))}
     return with_edge(g) if g.itemsize > 1 else {**paired(g), "STACK_ROWS": "5"}
+
+
+def apart(g: Geometry) -> bool:
+    """Tell whether strips that begin anew with each row of blocks are at most a 64th more than those that go on."""
+    span = 16 // g.itemsize
+    side = cdiv(radius(g.problem) * channels(g.problem), span)
+    groups, most = elements(g.problem) // g.size["rows"] // span, WARP - 2 * side
+    return 64 * cdiv(groups, most) * most <= 65 * (groups + side)
 
 
 def over_stacks(g: Geometry) -> Dim:
@@ -194,6 +202,8 @@ def over_stacks(g: Geometry) -> Dim:
     )
     if ragged(g):
         return (g["BORDER_BLOCKS"] + cdiv(groups + 2, writers(g)) * stacks, 1, 1)
+    if g["STACK_APART"]:
+        return (cdiv(groups, writers(g)) * stacks, 1, 1)
     return (cdiv((groups + g["SIDE"]) * stacks, writers(g)), 1, 1)
 
 
@@ -418,6 +428,7 @@ OPERATION = Operation(
             constants={
                 "STACK_ROWS": number(1, 64),
                 "STACK_THREADS": number(32, 2048),
+                "STACK_APART": number(0, 1),
                 "BORDER_BLOCKS": number(1, 1 << 16),
             },
             refuses=slides_in_strips,
