@@ -43,14 +43,16 @@ def test_each_names_the_other(tmp_path: Path) -> None:
                 came = seen & computing()
             short = [*LINE, "--max-time", "1", "--json", str(tmp_path / "short.json")]
             subprocess.run(short, env=environment, check=True, timeout=120)
+            came &= computing()  # what was there all the time: the other run, and who else may use the card
         finally:
             first.send_signal(signal.SIGTERM)
         first.communicate(timeout=60)
     assert first.returncode == 143
     (result,) = json.loads((tmp_path / "short.json").read_text())["results"]
     (said,) = [one["message"] for one in result["warnings"] if one["code"] == "shared-gpu"]
-    assert came & {int(number) for number in re.findall(r"\d+", said)}, said
+    assert came
+    assert came <= {int(number) for number in re.findall(r"\d+", said)}, said
     end = time.monotonic() + 20
-    while (left := computing() & came) and time.monotonic() < end:
+    while (left := computing() & came) == came and time.monotonic() < end:
         time.sleep(0.2)
-    assert not left
+    assert left < came
