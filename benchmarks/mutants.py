@@ -132,6 +132,9 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"dtype": "uint8", "size": (20, 1024), "block": (48, 1), "only": ("pairs",)},
         {"dtype": "uint8", "options": {"radius": 2}, "only": ("pairs",)},
         {"dtype": "uint8", "size": (20, 1040), "options": {"radius": 3}, "only": ("bands",)},
+        # Strips that end just where the picture does, below and to the right.
+        {"dtype": "uint8", "size": (23, 2000), "options": {"radius": 3}, "only": ("bands",)},
+        {"dtype": "uint8", "size": (20, 1040), "block": (48, 1), "only": ("bands",)},
         # Warps inside, and such as have the end of one row of blocks and the beginning of the next.
         {"dtype": "uint8", "size": (40, 1040), "options": {"radius": 2}, "only": ("stacked",)},
         {"size": (40, 400), "options": {"radius": 2}, "only": ("stacked",)},
@@ -374,8 +377,18 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
         "blur",
         "< to <=",
-        "if (top < RADIUS || top + STACK_ROWS + RADIUS > height || x + w * SPAN / WORDS < REACH ||",
-    ): "a strip that touches no edge goes the way of those that do, to the same means",
+        "if (x + w * SPAN / WORDS < REACH || x + (w + 1) * SPAN / WORDS + REACH > nx)",
+    ): "a word that touches no edge goes the way of those that do, to the same means",
+    (
+        "blur",
+        "< to <=",
+        "for (int word = 0; word < 6; word++)",
+    ): "the word beyond is no neighbour of any, which is checked",
+    (
+        "blur",
+        "< to <=",
+        "if (column > 0 && (column + 2 * WARP) * BAND_GROUP < nx && top >= 0 && top + BAND_STEPS <= height)",
+    ): "the group that ends the row belongs to the last lane, which only lends",
     (
         "blur",
         "< to <=",
@@ -462,6 +475,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
 }
 # The reasons are those of docs/simulator.md.
 UNSEEN: dict[tuple[str, str, str], str] = {
+    (
+        "blur",
+        "< to <=",
+        "for (int j = 0; j < 4; j++)",
+    ): "a word too many lies behind an array of registers that a lambda has by reference, and no mean has it",
     (
         "blur",
         "< to <=",

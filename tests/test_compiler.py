@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -604,6 +605,24 @@ def test_what_lies_beside_nvrtc_is_loaded_with_it(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@both
+def test_dot_products_without_optimisation(backend: Backend) -> None:
+    """Each product of bytes and of halves is compiled without optimisation as with it, for older architectures too."""
+    calls = []
+    for number, char, short in (("int", "char4", "short2"), ("unsigned", "uchar4", "ushort2")):
+        for name, wide in (("__dp4a", char), ("__dp2a_lo", short), ("__dp2a_hi", short)):
+            calls += [f"{name}(({number})x[0], ({number})x[1], ({number})x[2])"]
+            calls += [f"{name}(*({wide} *)x, *({char} *)(x + 1), ({number})x[2])"]
+    stores = "".join(f"  y[{i}] = {call};\n" for i, call in enumerate(calls))
+    text = f"__global__ void k(int *x, int *y) {{\n{stores}}}\n"
+    found = [
+        re.findall(r"\bdp[24]a\.[\w.]+", compile_ptx(text, "k.cu", arch="sm_90", debug=debug, backend=backend).ptx)
+        for debug in (False, True)
+    ]
+    assert len(found[0]) == len(calls)
+    assert Counter(found[0]) == Counter(found[1])
+
+
 def test_what_was_compiled_before_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text that NVRTC cannot compile without optimisation leaves the next one's loops unrolled, its array in
     registers: every compile is a process' first."""
@@ -611,7 +630,7 @@ def test_what_was_compiled_before_changes_nothing(monkeypatch: pytest.MonkeyPatc
     turns = "__global__ void turn(float *x) { float v[16];\n#pragma unroll\nfor (int i = 0; i < 16; i++) v[i] = x[i];\n"
     turns += "#pragma unroll\nfor (int i = 0; i < 16; i++) { float s = 0;\n#pragma unroll\n"
     turns += "for (int j = 0; j < 16; j++) s += v[(i + j) % 16] * v[j]; x[i] = s; } }"
-    dots = "__global__ void dots(unsigned *x) { x[0] = __dp4a(x[1], x[2], x[3]); }"
+    dots = "#undef __dp4a\n__global__ void dots(unsigned *x) { x[0] = __dp4a(x[1], x[2], x[3]); }"
     with contextlib.suppress(CompilerError):
         compile_ptx(dots, "dots.cu", arch="sm_90", debug=True, backend="nvrtc")
     assert ".local" not in compile_ptx(turns, "turn.cu", arch="sm_90", backend="nvrtc").ptx

@@ -37,7 +37,6 @@ from cudabench.toolchain.limits import CompilerStopped
 from cudabench.toolchain.record import Compiled, Resources
 
 Arrays = dict[str, np.ndarray]
-PLAIN_ARCHITECTURE = "sm_100"  # for code without optimisation that compilers refuse for an older one
 
 
 @dataclass(frozen=True)
@@ -97,11 +96,11 @@ class SimDevice:
         return self._loaded[key]
 
     def _load(self, case: Case, functions: Sequence[str], names: Sequence[str]) -> Loaded:
-        def compiled(compile: Callable[..., Compiled], architecture: str = self.architecture) -> Loaded:
+        def compiled(compile: Callable[..., Compiled]) -> Loaded:
             record = compile(
                 case.source.text,
                 case.source.name,
-                arch=architecture,
+                arch=self.architecture,
                 defines=case.defines,
                 include_dirs=case.source.folders,
                 names=names,
@@ -110,14 +109,7 @@ class SimDevice:
             return Loaded(record, simulator.load(record.ptx))
 
         if case.source.debug:
-            plain = partial(compiler.compile_ptx, debug=True)
-            try:
-                return compiled(plain)
-            except CompilerError:
-                # NVRTC 13 has no __dp4a without optimisation but for newer architectures.
-                if "__CUDA_ARCH__" in case.source.text:  # which may be another text there
-                    raise
-                return compiled(plain, PLAIN_ARCHITECTURE)
+            return compiled(partial(compiler.compile_ptx, debug=True))
         try:
             return compiled(compiler.compile_cubin)
         except (CompilerStopped, compiler.RefusedAsCode):

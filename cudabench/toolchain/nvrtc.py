@@ -270,7 +270,7 @@ class Nvrtc:
 
         def attempted(forward: bool, launch: str) -> Answer:
             texts = {**dict(prelude.headers(forward=forward)), **headers}
-            texts[_DEFINES] = launch + job.macros
+            texts[_DEFINES] = launch + (prelude.DOT_PRODUCTS if job.debug else "") + job.macros
             if libraries and "curand.h" not in headers:
                 del texts["curand.h"]  # the real one is there
             if folder is not None:

@@ -149,6 +149,24 @@ DEVICE_LAUNCH_IN_CODE = re.sub(
     flags=re.MULTILINE,
 )
 
+# The products of bytes and of halves, which NVRTC 13 refuses without optimisation for what is older than sm_100.
+DOT_PRODUCTS = "".join(
+    f"""static __device__ __forceinline__ {number} cudabench_{name}({number} a, {number} b, {number} c) {{
+    asm("{instruction}.{form}.{form} %0, %1, %2, %0;" : "+r"(c) : "r"(a), "r"(b));
+    return c;
+}}
+static __device__ __forceinline__ {number} cudabench_{name}({left} a, {right} b, {number} c) {{
+    return cudabench_{name}(reinterpret_cast<{number} &>(a), reinterpret_cast<{number} &>(b), c);
+}}
+"""
+    for name, instruction, wide in (
+        ("dp4a", "dp4a", "char4"),
+        ("dp2a_lo", "dp2a.lo", "short2"),
+        ("dp2a_hi", "dp2a.hi", "short2"),
+    )
+    for number, form, left, right in (("int", "s32", wide, "char4"), ("unsigned", "u32", "u" + wide, "uchar4"))
+) + "".join(f"#define __{name} cudabench_{name}\n" for name in ("dp4a", "dp2a_lo", "dp2a_hi"))
+
 # What cuda.h has for kernels.
 _DRIVER = """#pragma once
 typedef struct __align__(128) CUtensorMap_st { unsigned long long opaque[16]; } CUtensorMap;
