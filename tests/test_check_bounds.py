@@ -164,6 +164,19 @@ def test_what_is_refused_for_an_older_architecture(cudabench: Callable[..., Any]
 
 
 @needs_compiler
+def test_what_does_not_compile_without_optimisation(cudabench: Callable[..., Any]) -> None:
+    """A clean kernel of which less could be looked for says so, and why, on the terminal and in the results."""
+    Path("k.cu").write_text("#undef __dp4a" + BYTES)  # NVRTC's own
+    line = ("--arg", "x=uint32[32]:ones", "--arg", "y=uint32[32]:empty", "-d", "sim:sm_90", "-D", "LAST=4")
+    ran = cudabench("check", "k.cu", "-g", 1, "-b", 32, *line, "--json", "r.json")
+    (result,) = json.loads(Path("r.json").read_text())["results"]
+    assert (ran.code, result["status"]) == (0, "ok"), ran.out
+    (said,) = [one["message"] for one in result["warnings"] if one["code"] == "unchecked"]
+    assert "unsupported operation" in said
+    assert "was not looked for" in " ".join(ran.out.split())
+
+
+@needs_compiler
 def test_a_compare_and_swap_is_no_race_without_optimisation(cudabench: Callable[..., Any]) -> None:
     """The programming guide's loop, whose calls stay calls: its first guess may be old."""
     path = Path(__file__).parent / "corpus" / "right" / "cas_double.cu"

@@ -202,19 +202,19 @@ class SimulatedRun(RunContext):
             faults = self._faults_of_a_second_launch(case, state)
         if case.bounds and not faults:
             left = self._seconds() - (time.monotonic() - began)
-            more = self._beyond_registers(replace(case, constants=constants), left)
-            result = replace(result, hazards=(*(result.hazards or ()), *more))
+            more, unchecked = self._beyond_registers(replace(case, constants=constants), left)
+            result = replace(result, hazards=(*(result.hazards or ()), *more), warnings=(*result.warnings, *unchecked))
             faults = [hazard_reason(more)] if more else []
         if faults:
             return replace(result, status="wrong", reason="; ".join(faults))
         return replace(result, figures=right_output(self.operation, self.problem, self.inputs, arrays))
 
-    def _beyond_registers(self, case: Case, seconds: float) -> tuple[Hazard, ...]:
+    def _beyond_registers(self, case: Case, seconds: float) -> tuple[tuple[Hazard, ...], tuple[Warning, ...]]:
         """Return what the kernel compiled without optimisation accesses out of bounds, or races for: then local arrays
-        lie in memory.
+        lie in memory. And a warning where the compiler refuses it so, or it does not run to its end.
 
         An optimising compiler holds a small array in registers, and leaves out what goes past its end, with the stores
-        that follow from it. What it cannot compile so, or the simulator cannot run so, stays unseen.
+        that follow from it.
         """
         plain = replace(case, source=replace(case.source, debug=True))
         try:
@@ -226,9 +226,10 @@ class SimulatedRun(RunContext):
                 progress=lambda fraction: self.progress("simulating", fraction),
                 seconds=seconds,
             )
-        except CudabenchError:
-            return ()
-        return tuple(_hazard(one, case) for one in run.report.hazards if _is_beyond(one))
+        except CudabenchError as error:
+            reason = str(error).partition("\n")[0].removeprefix("Error: ").rstrip(".:")
+            return (), (warning("unchecked", kernel=case.kernel, reason=reason),)
+        return tuple(_hazard(one, case) for one in run.report.hazards if _is_beyond(one)), ()
 
     def _seconds(self) -> float:
         """Return how long a kernel may be simulated: --timeout, or what is left of --budget."""

@@ -275,7 +275,7 @@ def branch_lines(rows: Sequence[Branch]) -> list[str]:
     return [f"line {row.line}: {row.advice}" for row in rows if row.advice]
 
 
-MADE_UP = ("constant", "guessed", "extent")  # warnings of what a kernel was given: it may say little of what it does
+LIMITING = ("constant", "guessed", "extent", "unchecked")  # warnings of why what was found, or nothing, may say little
 
 
 def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
@@ -292,11 +292,11 @@ def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = 
 
 
 def given(out: Console, warnings: Sequence[Warning], indent: str = "") -> None:
-    """Print the warnings of what a kernel was given that nobody chose."""
+    """Print the warnings of what a kernel was given that nobody chose, and of what was not looked for."""
     from rich.text import Text
 
     for one in warnings:
-        if one.code in MADE_UP:
+        if one.code in LIMITING:
             out.print(Text(f"{indent}{one.message}.", style="yellow"))
 
 

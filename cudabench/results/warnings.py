@@ -176,6 +176,13 @@ KINDS = {
             "--atol",
         ),
         Kind(
+            "unchecked",
+            "A clean kernel could not be run without optimisation: past arrays in registers nothing was looked for.",
+            "what goes past an array that is held in registers was not looked for, since {kernel} did not run "
+            "without optimisation: {reason}",
+            "--timeout",
+        ),
+        Kind(
             "uncounted",
             "The simulator could not count the kernel, so that its limits are not known.",
             "--limits and --report have no counts of it: {reason}",
