@@ -578,7 +578,7 @@ __device__ __forceinline__ unsigned means_of_nine(unsigned six, unsigned three)
 // Returns what `means_of_pair` multiplies a sum of `count` elements by.
 __device__ __forceinline__ float share(unsigned count) { return __fdividef(0x1.00008p126f, count); }
 
-// Returns the same for any K. A whole number is the bit pattern of itself times 2^-149 as a float. Times 2^126 / count,
+// Returns the means of two columns for any K, from their sums in the halves. A whole number is the bit pattern of itself times 2^-149 as a float. Times 2^126 / count,
 // plus 1, it has the mean as the last bits, rounded to the nearest. To be rounded up, a half is made more by 2^-17 of
 // it: a mean of 225 or fewer bytes that is none is 1 / 450 from a half.
 __device__ __forceinline__ unsigned means_of_pair(unsigned sums, float lower, float upper)
@@ -1067,7 +1067,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK, (BAND_THREADS + BLOCK - 1) /
 // order in which the picture lies in memory. Strips that lie side by side are counted through the whole picture, with
 // SIDE groups of zeros after each row of blocks: a warp may have the end of one such row and the beginning of the next.
 // Where next to nothing is wasted by it (STACK_APART), each such row begins with a strip of its own instead.
-// A warp that has none of the edge tests nothing.
+// A warp that has none of the edge tests nothing. One that has some is hardly slower, since all columns of a row but the
+// outermost have the same factor: the last rows of the picture come last, and the whole GPU would wait for them.
 #ifndef STACK_ROWS  // that a warp writes in a strip; the host has 5 for ragged rows
 #define STACK_ROWS (sizeof(T) > 1 ? RADIUS > 1 ? 4 : 2 : RADIUS > 3 ? 5 : 4)
 #endif
@@ -1213,8 +1214,8 @@ __device__ __forceinline__ void stack_ragged(const T *in, T *out, int nx, int he
 
 // Requests all rows of a short strip at once, which warps of a block share by the SM's cache.
 // A copy that reads and writes in this way has 0.95 of a copy's speed, and so have these rungs where there is little to
-// add: floats, and bytes with a radius of 1. What remains, for bytes with a larger radius: additions, which take the
-// integer unit as long as the memory. Ragged rows of floats go as in strip.
+// add: floats, and bytes with a radius of 1. What remains, for bytes with a larger radius: additions, which keep the
+// integer unit busy two thirds of the time. Ragged rows of floats go as in strip.
 extern "C" __global__ void __launch_bounds__(BLOCK, (STACK_THREADS + BLOCK - 1) / BLOCK)
     blur_stacked(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
