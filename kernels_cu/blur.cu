@@ -578,9 +578,9 @@ __device__ __forceinline__ unsigned means_of_nine(unsigned six, unsigned three)
 // Returns what `means_of_pair` multiplies a sum of `count` elements by.
 __device__ __forceinline__ float share(unsigned count) { return __fdividef(0x1.00008p126f, count); }
 
-// Returns the means of two columns for any K, from their sums in the halves. A whole number is the bit pattern of itself times 2^-149 as a float. Times 2^126 / count,
-// plus 1, it has the mean as the last bits, rounded to the nearest. To be rounded up, a half is made more by 2^-17 of
-// it: a mean of 225 or fewer bytes that is none is 1 / 450 from a half.
+// Returns the means of two columns for any K, from their sums in the halves. A whole number is the bit pattern of itself
+// times 2^-149 as a float. Times 2^126 / count, plus 1, it has the mean as the last bits, rounded to the nearest. To be
+// rounded up, a half is made more by 2^-17 of it: a mean of 225 or fewer bytes that is none is 1 / 450 from a half.
 __device__ __forceinline__ unsigned means_of_pair(unsigned sums, float lower, float upper)
 {
     unsigned low = __float_as_uint(__fmaf_ieee_rn(__uint_as_float(sums & 0xFFFF), lower, 1));
