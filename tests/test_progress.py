@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cudabench import cli
+from cudabench.cli import diff, sweep
 from cudabench.errors import CompilerError
 from cudabench.render import console
 from cudabench.render import progress as render_progress
@@ -169,3 +170,28 @@ def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         read()
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "reader"),
+    [
+        (("sweep", "k.cu", "-D", "N=1,2"), (sweep, "_planned")),
+        (("diff", "k.cu", "k.cu"), (diff, "_side")),
+        (("run", "k.cu"), (plan, "series")),
+    ],
+    ids=["sweep", "diff", "run"],
+)
+def test_commands_bound_reading(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    line: tuple[str, ...],
+    reader: tuple[object, str],
+) -> None:
+    """Every command that reads a user's source ends with exit code 1 and the limit where that takes too long."""
+    monkeypatch.chdir(tmp_path)
+    Path("k.cu").write_text("__global__ void k(float *x) { x[0] = N; }\n")
+    monkeypatch.setenv(limits.VARIABLE, "0.05")
+    monkeypatch.setattr(*reader, lambda *of: time.sleep(60))
+    assert cli.invoke(list(line)) == 1
+    assert "k.cu: reading it and what it includes took over" in " ".join(capsys.readouterr().err.split())

@@ -115,7 +115,7 @@ def _diff(**given: Any) -> int:
         checkouts = [stack.enter_context(checked_out(given[name], given["include"])) for name in ("old", "new")]
         requests = [_request(checkout, given, defines) for checkout in checkouts]
         try:
-            with reading(given["old"], given):
+            with reading(given["old"], given, len(checkouts)):
                 old, new = (_side(c, r) for c, r in zip(checkouts, requests, strict=True))
                 pairs = _pairs(requests, given, simulated)
             found = _compiled(old, new, pairs, architectures, output.quiet)

@@ -12,13 +12,12 @@ from cudabench.render.progress import Waiting
 
 
 @contextlib.contextmanager
-def reading(file: str, given: Mapping[str, Any], sources: int = 0) -> Iterator[None]:
-    """Show on a terminal that a file is read, unless all is to be quiet.
-
-    Where it is known how many sources are read, each may take as long as a compile, else CompilerError.
+def reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]:
+    """Show on a terminal that a file is read, unless all is to be quiet. Each of the sources that are read may take as
+    long as a compile; raises CompilerError where they take longer.
     """
     from cudabench.toolchain import limits
 
-    limited = limits.reading(file, sources) if sources else contextlib.nullcontext()
+    limited = limits.reading(file, sources)
     with Waiting(f"reading {text.line(Path(file).name)}", shown=not given["quiet"]), limited:
         yield

@@ -244,6 +244,7 @@ def _sweep_file(**given: Any) -> int:
     """Sweep a kernel of the user's own and return the exit code."""
     from cudabench.cli.reading import reading
     from cudabench.cli.run import request_of
+    from cudabench.plan.space import MOST_POINTS
     from cudabench.userkernel.space import space_of
 
     if not given["file"]:
@@ -252,7 +253,7 @@ def _sweep_file(**given: Any) -> int:
         raise UsageError(f"--evaluations {given['evaluations']} is of --strategy: name one, as greedy_ils.")
     request = request_of(given)
     space = space_of(request, given["parameters"], given["zips"], given["where"], given["sizes"])
-    with reading(given["file"], given):
+    with reading(given["file"], given, min(space.count, MOST_POINTS)):
         points, plan = _planned(space, given)
     operation = points[0].series.make()
     record = {**asdict(request), "parameters": list(given["parameters"]), "zip": list(given["zips"])}
