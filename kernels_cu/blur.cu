@@ -624,10 +624,14 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
         return c & 2 ? __byte_perm(near, c & 1 ? odds[w + 1] : evens[w + 1], 0x5432) : near;
     };
     const float all = AT_EDGE ? share(K * edge.down) : 0x1.00008p126f / (K * K);
-    unsigned sums[WORDS][2];
 #pragma unroll
     for (int w = 0; w < WORDS; w++) {
         unsigned means[2];  // of the word's columns 0 and 2, and of 1 and 3
+        float by[4] = {all, all, all, all};
+        if (AT_EDGE && edge.words >> w & 1)
+#pragma unroll
+            for (int c = 0; c < 4; c++)
+                by[c] = share(edge.down * inside((edge.x + 4 * w + c) / CHANNELS, edge.width));
         // Side by side, they add up the same but for the first neighbour of the one and the last of the other.
         const int shared = CHANNELS == 1 && K > 3 ? K - 1 : 0;
         unsigned both = 0;
@@ -643,22 +647,10 @@ __device__ __forceinline__ Words pair_means(const unsigned whole[WORDS], const u
             for (int dx = -REACH; dx < REACH; dx += CHANNELS)
                 if (!shared)
                     sum += pair(c + dx);
-            sums[w][b] = sum + last;
-            means[b] = K == 3 && !AT_EDGE ? means_of_nine(sum, last) : means_of_pair(sums[w][b], all, all);
+            means[b] = K == 3 && !AT_EDGE ? means_of_nine(sum, last) : means_of_pair(sum + last, by[b], by[b + 2]);
         }
         result.at[w] = __byte_perm(means[0], means[1], 0x6240);
     }
-    if (AT_EDGE && edge.words)
-#pragma unroll
-        for (int w = 0; w < WORDS; w++)
-            if (edge.words >> w & 1) {
-                float by[4];
-#pragma unroll
-                for (int c = 0; c < 4; c++)
-                    by[c] = share(edge.down * inside((edge.x + 4 * w + c) / CHANNELS, edge.width));
-                result.at[w] = __byte_perm(means_of_pair(sums[w][0], by[0], by[2]),
-                                           means_of_pair(sums[w][1], by[1], by[3]), 0x6240);
-            }
     return result;
 }
 
