@@ -227,7 +227,7 @@ class SimulatedRun(RunContext):
                 seconds=seconds,
             )
         except CudabenchError as error:
-            reason = str(error).partition("\n")[0].removeprefix("Error: ").rstrip(".:")
+            reason = str(error).partition("\n")[0].partition(";")[0].removeprefix("Error: ").rstrip(".:")
             return (), (warning("unchecked", kernel=case.kernel, reason=reason),)
         return tuple(_hazard(one, case) for one in run.report.hazards if _is_beyond(one)), ()
 

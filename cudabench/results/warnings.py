@@ -179,7 +179,7 @@ KINDS = {
             "unchecked",
             "A clean kernel could not be run without optimisation: past arrays in registers nothing was looked for.",
             "what goes past an array that is held in registers was not looked for, since {kernel} did not run "
-            "without optimisation: {reason}; where it was the time, raise --timeout",
+            "without optimisation: {reason}; if its time was up, raise --timeout",
             "--timeout",
         ),
         Kind(
