@@ -482,21 +482,6 @@ UNSEEN: dict[tuple[str, str, str], str] = {
     ): "a word too many lies behind an array of registers that a lambda has by reference, and no mean has it",
     (
         "blur",
-        "< to <=",
-        "for (int w = 0; w < WORDS; w++) {",
-    ): "a word too many lies behind an array of registers, and no mean has it",
-    (
-        "blur",
-        "< to <=",
-        "for (int r = 0; r < STACK_HELD; r++)",
-    ): "a row too many lies behind an array of registers, and no mean has it",
-    (
-        "blur",
-        "< to <=",
-        "for (int r = 0; r < STACK_HELD; r++) #2",
-    ): "a row too many lies behind an array of registers, and no mean has it",
-    (
-        "blur",
         "drop a guard",
         "if (BLOCK % WARP && thread / WARP >= WARPS)",
     ): "what the rest of a warp writes the block below writes again, in the simulator's order",
