@@ -349,7 +349,7 @@ def test_what_is_no_texture(launch: Launch) -> None:
     x, out = np.zeros(32, np.float32), np.zeros(32, np.float32)
     with pytest.raises(simulator.KernelTrap, match=r"test\.cu:4.* no texture object"):
         launch(FETCH_1D, 1, 32, [x, x, out, 32])
-    with pytest.raises(simulator.KernelTrap, match="1 coordinates"):
+    with pytest.raises(simulator.KernelTrap, match=r"uses 1 coordinate at .* for a texture of 2 dimensions"):
         launch(FETCH_1D, 1, 32, [Texture(np.zeros((4, 4), np.float32)), x, out, 32])
     for bad in (
         {"array": np.zeros(4)}, {"array": np.zeros(4, np.int32), "filter": "linear"},
@@ -357,3 +357,86 @@ def test_what_is_no_texture(launch: Launch) -> None:
     ):  # fmt: skip
         with pytest.raises(simulator.LaunchError):
             Texture(**bad)
+
+
+CHOSEN = """
+extern "C" __global__ void k(cudaTextureObject_t a, cudaTextureObject_t b, cudaSurfaceObject_t s,
+                             cudaSurfaceObject_t t, float *o, int *q) {
+  int x = threadIdx.x, i = blockIdx.x * 33 + x, w;
+  bool one = x % 3 == 1 || blockIdx.x == 2;
+  cudaTextureObject_t from = one ? a : b;
+  cudaSurfaceObject_t into = one ? s : t;
+  float4 v = tex2D<float4>(from, x + 0.5f, blockIdx.x + 0.5f);
+  o[i] = v.x + tex2Dgather<float4>(from, x + 0.5f, blockIdx.x + 0.5f, 0).z;
+  float old = surf2Dread<float>(into, 4 * x, blockIdx.x, cudaBoundaryModeZero);
+  surf2Dwrite(old + v.x, into, 4 * x, blockIdx.x, cudaBoundaryModeZero);
+  asm("txq.width.b32 %0, [%1];" : "=r"(w) : "l"(from));
+  q[i] = w;
+}
+"""
+
+
+def test_each_lane_names_its_object(launch: Launch) -> None:
+    """Lanes and blocks use different textures and surfaces in one access, of different types and widths."""
+    rng = np.random.default_rng(4)
+    a, b = rng.integers(0, 99, (3, 33)).astype(np.float32), rng.integers(0, 99, (3, 40, 4)).astype(np.float32)
+    s, t = rng.integers(0, 99, (3, 33)).astype(np.float32), rng.integers(0, 99, (2, 33)).astype(np.float32)
+    start, other = s.copy(), t.copy()
+    out, widths = np.zeros((3, 33), np.float32), np.zeros((3, 33), np.int32)
+    report = launch(CHOSEN, 3, 33, [Texture(a), Texture(b, channels=4), Texture(s), Texture(t), out, widths])
+    assert report.hazards == ()
+    one = (np.arange(33) % 3 == 1) | (np.arange(3)[:, None] == 2)
+    read = np.where(one, a, b[:, :33, 0])
+    right = np.where(one, a[:, np.minimum(np.arange(33) + 1, 32)], b[:, 1:34, 0])
+    np.testing.assert_array_equal(out, read + right)
+    np.testing.assert_array_equal(widths, np.where(one, 33, 40))
+    np.testing.assert_array_equal(s, np.where(one, start + read, start))
+    np.testing.assert_array_equal(t, np.where(one[:2], other, other + read[:2]))
+
+
+def test_a_layer_that_is_not_there_and_a_skewed_x(launch: Launch) -> None:
+    """What goes nowhere is not misaligned as well; a layer of -1 is shown as the kernel has it."""
+    source = """
+extern "C" __global__ void k(cudaSurfaceObject_t l) {
+  surf1DLayeredwrite(7.f, l, 2, 5, cudaBoundaryModeZero);
+  surf1DLayeredwrite(7.f, l, 2, -1);
+}
+"""
+    layers = np.zeros((2, 3), np.float32)
+    report = launch(source, 1, 1, [Texture(layers, layered=True)], names=["l"])
+    assert [(hazard.kind, hazard.line) for hazard in report.hazards] == [("out-of-bounds", 4)]
+    assert "at x=2, layer=-1 of the surface 'l' (12 bytes a row, 2 layers)" in report.hazards[0].message
+    assert not layers.any()
+
+
+def test_races_of_linear_memory(launch: Launch) -> None:
+    """Linear memory of an array that the kernel writes as well: a race, of texels smaller than what is written too."""
+    source = """
+extern "C" __global__ void k(cudaTextureObject_t t, int *y, int d) {
+  int x = threadIdx.x;
+  y[x] = tex1Dfetch<U>(t, 4 / sizeof(U) * (x + d));
+}
+"""
+    for texel, data in (("int", np.zeros(32, np.int32)), ("unsigned char", np.zeros(128, np.uint8))):
+        text = source.replace("U", texel)
+        arguments = [Texture(data, linear=True), data]
+        assert launch(text, 1, 31, [*arguments, 0]).hazards == ()
+        report = launch(text, 1, 31, [*arguments, 1], names=["t", "y", "d"])
+        assert [(hazard.kind, hazard.line) for hazard in report.hazards] == [("race", 4)]
+
+
+def test_fetches_that_no_texture_has(launch: Launch) -> None:
+    """Linear memory is not read by fractions of texels; an offset in texels is refused, not passed over."""
+    out = np.zeros(32, np.float32)
+    with pytest.raises(simulator.KernelTrap, match=r"'t' by coordinates that are no whole numbers.* use tex1Dfetch"):
+        launch(FETCH_1D, 1, 32, [Texture(out, linear=True), out, out, 32], names=["t", "x", "o", "n"])
+    source = """
+extern "C" __global__ void k(cudaTextureObject_t t, float *o) {
+  float a, b, c, d;
+  asm("tex.2d.v4.f32.f32 {%0,%1,%2,%3}, [%4, {%5,%5}], {%6,%6};"
+      : "=f"(a), "=f"(b), "=f"(c), "=f"(d) : "l"(t), "f"(0.5f), "r"(1));
+  o[0] = a;
+}
+"""
+    with pytest.raises(simulator.UnsupportedKernel, match=r"tex\.2d"):
+        launch(source, 1, 1, [Texture(np.zeros((4, 4), np.float32)), out])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cudabench.simulator.check.hazards import first_lane
-from cudabench.simulator.errors import KernelTrap, LaunchError
+from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.access import MemoryOp
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import SLOT_BITS
@@ -70,28 +70,35 @@ def _fetch(builder: Builder, ins: Instruction, operand: Operand, type_: str) -> 
     )
 
 
-def bound(machine: Machine, handle: int, ins: Instruction, dimensions: int, layered: bool) -> Texture:
-    """Return the texture that all active lanes name. Raises KernelTrap for a handle that is none, or of another kind"""
-    value = machine.registers[handle]
+def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> list[tuple[Texture, Array]]:
+    """Return the textures that the active lanes name, each with its lanes as (blocks, threads).
+
+    Raises KernelTrap for a handle that is none, or of another kind.
+    """
+    chunk = machine.chunk
+    lanes = chunk.real(machine.lanes())
+    value = machine.registers[fetch.handle]
     if type(value) is Affine and value.coefficients is None:
-        numbers = [value.base]
+        named = [(value.base, lanes)]
     else:
-        lanes = machine.lanes()
-        numbers = different(broadcast(as_array(value, INT64, machine.chunk), machine.chunk.shape)[lanes]).tolist()
+        handles = broadcast(as_array(value, INT64, chunk), chunk.shape)
+        named = [(number, lanes & (handles == number)) for number in different(handles[lanes]).tolist()]
     place = f"{machine.code.files.get(ins.location.file, '')}:{ins.location.line}"
     kind = "surface" if ins.opcode.startswith("su") else "texture"
-    if len(numbers) > 1:
-        raise KernelTrap(f"the lanes of an access at {place} use {len(numbers)} {kind}s at once, which is undefined.")
-    found = machine.textures.get(numbers[0])
-    if found is None:
-        raise KernelTrap(
-            f"kernel {machine.code.name} uses {numbers[0]:#x} at {place}, which is no {kind} object: give the argument "
-            f"as {kind}(...)."
-        )
-    if found.dimensions != dimensions or found.layered != layered:
-        wanted = f"{dimensions}{' and a layer' * layered} coordinates"
-        have = f"{found.dimensions}{' and layers' * found.layered}"
-        raise KernelTrap(f"kernel {machine.code.name} uses {wanted} at {place} for a {kind} of {have}.")
+    found = []
+    for number, those in named:
+        texture = machine.textures.get(number)
+        if texture is None:
+            raise KernelTrap(
+                f"kernel {machine.code.name} uses {number:#x} at {place}, which is no {kind} object: give the argument "
+                f"as {kind}(...)."
+            )
+        found.append((texture, those))
+        dimensions, layered = len(fetch.coordinates), fetch.layer is not None
+        if dimensions and (texture.dimensions, texture.layered) != (dimensions, layered):
+            wanted = f"{dimensions} coordinate{'s' * (dimensions > 1)}{' and a layer' * layered}"
+            have = f"{texture.dimensions} dimension{'s' * (texture.dimensions > 1)}{' and layers' * texture.layered}"
+            raise KernelTrap(f"kernel {machine.code.name} uses {wanted} at {place} for a {kind} of {have}.")
     return found
 
 
@@ -149,6 +156,12 @@ def _scaled(texture: Texture, coordinates: Sequence[Array]) -> list[Array]:
     return found
 
 
+def _fixed(x: Array) -> Array:
+    """Return the place between the centres of texels: the lower one above 8 fractional bits."""
+    found: Array = np.floor((x - 0.5) * _ONE + 0.5).astype(np.int64)
+    return found
+
+
 def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None = None) -> Array:
     """Return what a fetch with floating-point coordinates gives: (..., channels), as the texture's reading says."""
     places = _scaled(texture, coordinates)
@@ -163,7 +176,7 @@ def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array], 
         return texture.values(texels(texture, layer, index, note))
     low, weight = [], []
     for x in places:
-        fixed = np.floor((x - 0.5) * _ONE + 0.5).astype(np.int64)
+        fixed = _fixed(x)
         low.append(fixed >> 8)
         weight.append((fixed & (_ONE - 1)) / _ONE)
     total: Any = 0.0
@@ -190,26 +203,21 @@ def fetched(texture: Texture, layer: Array | None, coordinates: Sequence[Array],
     return texture.values(texels(texture, _layer(texture, layer), index, note))
 
 
-def noting(machine: Machine, access: MemoryOp, texture: Texture) -> Note | None:
-    """Return what tells those that look for races which texels are read, None where no surface is of the same array."""
+def noting(machine: Machine, access: MemoryOp, texture: Texture, lanes: Array) -> Note | None:
+    """Return what tells those that look for races which texels the lanes read, None where nothing writes the array."""
     races = machine.global_races
-    if sum(other.base == texture.base for other in machine.textures.values()) < 2 or texture.texel_bytes < races.width:
+    if races.written is not None and texture.base not in races.written:
         return None
     own, region = copy(access), machine.space.slots[texture.base >> SLOT_BITS]
-    own.size, own.width = texture.texel_bytes, min(texture.texel_bytes, 8)
+    own.size, own.width = max(texture.texel_bytes, races.width), min(texture.texel_bytes, 8)
 
     def note(index: Array, used: Array) -> None:
-        lanes = broadcast(used, machine.chunk.shape) & active(machine)
-        if lanes.any():
-            races.log(own, region, index * texture.texel_bytes + texture.base, 0, lanes, ())
+        reads = broadcast(used, machine.chunk.shape) & lanes
+        if reads.any():
+            offset = index * texture.texel_bytes
+            races.log(own, region, offset - offset % races.width + texture.base, 0, reads, ())
 
     return note
-
-
-def active(machine: Machine) -> Array:
-    """Return the lanes that execute, threads that no block has left out."""
-    lanes = machine.lanes()
-    return lanes if machine.chunk.root is None else lanes & machine.chunk.root
 
 
 def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[8], count: int = 1) -> MemoryOp:
@@ -219,42 +227,66 @@ def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[
     return access
 
 
-def _put_channels(machine: Machine, targets: Sequence[int], found: Array, type_: str) -> None:
-    """Write channels to registers; those that a texture lacks are zero."""
+def _channels(found: Array, count: int, type_: str) -> list[Value]:
+    """Return channels as registers hold them; those that a texture lacks are zero."""
     dtype = DTYPES[type_]
-    for number, target in enumerate(targets):
+    values: list[Value] = []
+    for number in range(count):
         if number >= found.shape[-1]:
-            machine.put(target, Affine(0))
+            values.append(Affine(0))
             continue
         part = np.ascontiguousarray(found[..., number])
         if part.dtype.itemsize < dtype.itemsize:  # 8 and 16 bits are extended by their sign
-            part = part.astype(
-                np.float32 if part.dtype.kind == "f" else np.int32 if part.dtype.kind == "i" else np.uint32
-            )
-        machine.put(target, canonical(part.view(dtype)))
+            part = part.astype(np.int32 if part.dtype.kind == "i" else np.uint32)
+        values.append(canonical(part.view(dtype)))
+    return values
+
+
+def _put(machine: Machine, targets: Sequence[int], read: Sequence[tuple[Array, Sequence[Value]]]) -> None:
+    """Write what the lanes of each object have read to registers."""
+    for number, target in enumerate(targets):
+        (_, values), *others = read
+        value = values[number]
+        dtype = UNSIGNED[machine.code.widths[target]]
+        for lanes, more in others:
+            value = np.where(lanes, as_array(more[number], dtype, machine.chunk), as_array(value, dtype, machine.chunk))
+        machine.put(target, value)
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
+def _types(ins: Instruction, operands: int) -> tuple[str, str]:
+    """Return the types of the result and of the coordinates; refuse an offset in texels or a depth to compare with."""
+    result, kind = ins.modifiers[-2:]
+    if result not in ("f32", "s32", "u32") or kind not in ("f32", "s32") or len(ins.operands) > operands:
+        raise refuse(ins)
+    return result, kind
+
+
 @instruction("tex")
 def build_tex(builder: Builder, ins: Instruction) -> Run:
     """Build tex, with a level or gradients (ignored: there are no mipmaps) or without."""
-    result, kind = ins.modifiers[-2:]
-    if result not in ("f32", "s32", "u32") or kind not in ("f32", "s32"):
-        raise refuse(ins)
+    result, kind = _types(ins, 2 + ("level" in ins.modifiers) + 2 * ("grad" in ins.modifiers))
     fetch = _fetch(builder, ins, ins.operands[1], kind)
     targets = [builder.target(item) for item in _items(ins.operands[0])]
-    dimensions = len(fetch.coordinates)
     access = _access(builder, "load")
 
     def run(machine: Machine) -> None:
-        texture = bound(machine, fetch.handle, ins, dimensions, fetch.layer is not None)
         layer = None if fetch.layer is None else machine.array(fetch.layer, UNSIGNED[32])
         coordinates = [machine.array(index, DTYPES[kind]) for index in fetch.coordinates]
-        found = (sample if kind == "f32" else fetched)(texture, layer, coordinates, noting(machine, access, texture))
-        _put_channels(machine, targets, found, result)
+        read = []
+        for texture, lanes in bound(machine, fetch, ins):
+            if kind == "f32" and texture.linear:
+                raise KernelTrap(
+                    f"kernel {machine.code.name} reads the linear memory '{texture.name}' by coordinates that are no "
+                    "whole numbers, which no GPU does: use tex1Dfetch, or give it as memory=array."
+                )
+            note = noting(machine, access, texture, lanes)
+            found = (sample if kind == "f32" else fetched)(texture, layer, coordinates, note)
+            read.append((lanes, _channels(found, len(targets), result)))
+        _put(machine, targets, read)
 
     return run
 
@@ -263,8 +295,8 @@ def build_tex(builder: Builder, ins: Instruction) -> Run:
 def build_tld4(builder: Builder, ins: Instruction) -> Run:
     """Build tld4: one component of the four texels that a bilinear fetch would mix."""
     component = next(word for word in ins.modifiers if word in _COMPONENTS)
-    result, kind = ins.modifiers[-2:]
-    if result not in ("f32", "s32", "u32") or kind != "f32":
+    result, kind = _types(ins, 2)
+    if kind != "f32":
         raise refuse(ins)
     fetch = _fetch(builder, ins, ins.operands[1], kind)
     targets = [builder.target(item) for item in _items(ins.operands[0])]
@@ -272,19 +304,24 @@ def build_tld4(builder: Builder, ins: Instruction) -> Run:
     access = _access(builder, "load")
 
     def run(machine: Machine) -> None:
-        texture = bound(machine, fetch.handle, ins, 2, fetch.layer is not None)
-        layer = None if fetch.layer is None else _layer(texture, machine.array(fetch.layer, UNSIGNED[32]))
-        x, y = _scaled(texture, [machine.array(index, DTYPES[kind]) for index in fetch.coordinates])
-        i, j = (np.floor((place - 0.5) * _ONE + 0.5).astype(np.int64) >> 8 for place in (x, y))
-        parts, note = [], noting(machine, access, texture)
-        for right, down in ((0, 1), (1, 1), (1, 0), (0, 0)):
-            index = [
-                wrapped(place + step, count, mode)
-                for place, step, count, mode in zip((i, j), (right, down), texture.extents, texture.modes, strict=True)
-            ]
-            values = texture.values(texels(texture, layer, index, note))
-            parts.append(values[..., number] if number < values.shape[-1] else np.zeros_like(values[..., 0]))
-        _put_channels(machine, targets, np.stack(np.broadcast_arrays(*parts), axis=-1), result)
+        coordinates = [machine.array(index, DTYPES[kind]) for index in fetch.coordinates]
+        read = []
+        for texture, lanes in bound(machine, fetch, ins):
+            layer = None if fetch.layer is None else _layer(texture, machine.array(fetch.layer, UNSIGNED[32]))
+            corner = [_fixed(place) >> 8 for place in _scaled(texture, coordinates)]
+            parts, note = [], noting(machine, access, texture, lanes)
+            for right, down in ((0, 1), (1, 1), (1, 0), (0, 0)):
+                index = [
+                    wrapped(place + step, count, mode)
+                    for place, step, count, mode in zip(
+                        corner, (right, down), texture.extents, texture.modes, strict=True
+                    )
+                ]
+                values = texture.values(texels(texture, layer, index, note))
+                parts.append(values[..., number] if number < values.shape[-1] else np.zeros_like(values[..., 0]))
+            around = np.stack(np.broadcast_arrays(*parts), axis=-1)
+            read.append((lanes, _channels(around, len(targets), result)))
+        _put(machine, targets, read)
 
     return run
 
@@ -295,14 +332,12 @@ def build_query(builder: Builder, ins: Instruction) -> Run:
     axis = next((("width", "height", "depth").index(w) for w in ins.modifiers if w in ("width", "height", "depth")), -1)
     if axis < 0:
         raise refuse(ins)
-    handle = builder.address(ins.operands[1])[0]
+    fetch = Fetch(builder.address(ins.operands[1])[0], None, ())
     target = builder.target(ins.operands[0])
 
     def run(machine: Machine) -> None:
-        texture = machine.textures.get(machine.first_value(handle))
-        if texture is None:
-            raise LaunchError(f"{ins.text} asks for the size of what is no texture object.")
-        machine.put(target, Affine(texture.extents[axis] if axis < texture.dimensions else 0))
+        sizes = [((*texture.extents, 0, 0)[axis], lanes) for texture, lanes in bound(machine, fetch, ins)]
+        _put(machine, [target], [(lanes, [Affine(size)]) for size, lanes in sizes])
 
     return run
 
@@ -312,7 +347,7 @@ def build_query(builder: Builder, ins: Instruction) -> Run:
 
 def _surface(builder: Builder, ins: Instruction) -> tuple[str, int, np.dtype[Any], str]:
     """Return (clamp mode, elements, their type) of a surface access; only the unformatted .b is there."""
-    if "b" not in ins.modifiers[0]:
+    if ins.modifiers[0] != "b":
         raise refuse(ins)
     mode = ins.modifiers[-1] if ins.modifiers[-1] in ("trap", "clamp", "zero") else "trap"
     type_ = next((word for word in reversed(ins.modifiers) if word in ("b8", "b16", "b32", "b64")), None)
@@ -323,25 +358,30 @@ def _surface(builder: Builder, ins: Instruction) -> tuple[str, int, np.dtype[Any
 
 
 class Places(NamedTuple):
-    """Where the lanes of an access go: the surface, the offset of each lane in its bytes, the lanes that go there
-    (None: all)."""
+    """Where the lanes of an access go: the surface, the offset of each lane in its bytes, the lanes that name it, and
+    those of them that go nowhere (None: none)."""
 
     surface: Texture
     offset: Array
-    there: Array | None
+    lanes: Array
+    dropped: Array | None
 
     @property
     def raw(self) -> Array:
         """The bytes."""
         return self.surface.bytes
 
-    def log(self, machine: Machine, access: MemoryOp, lanes: Array, data: Sequence[Value]) -> None:
-        """Tell those that look for races which bytes the lanes of a mask access."""
+    @property
+    def there(self) -> Array:
+        """The lanes that go somewhere."""
+        return self.lanes if self.dropped is None else self.lanes & ~self.dropped
+
+    def log(self, machine: Machine, access: MemoryOp, data: Sequence[Value]) -> None:
+        """Tell those that look for races which bytes the lanes access."""
         surface = self.surface
         if surface.extents[0] * surface.texel_bytes % access.width:
             return  # rows then begin within what is told apart
-        if self.there is not None:
-            lanes = lanes & self.there
+        lanes = self.there
         if lanes.any():
             region = machine.space.slots[surface.base >> SLOT_BITS]
             machine.global_races.log(access, region, self.offset + surface.base, 0, lanes, data)
@@ -350,23 +390,28 @@ class Places(NamedTuple):
         """Return `count` elements of each lane, 0 where it does not go."""
         at = self.offset[..., None] + np.arange(count * dtype.itemsize)
         found = self.raw[np.minimum(at, self.raw.size - 1)].view(dtype)
-        if self.there is not None:
-            found = np.where(self.there[..., None], found, dtype.type(0))
+        if self.dropped is not None:
+            found = np.where(self.dropped[..., None], dtype.type(0), found)
         return [found[..., number] for number in range(count)]
 
-    def write(self, lanes: Array, sources: Sequence[Array], dtype: np.dtype[Any]) -> None:
-        """Write an element of each of the sources for the lanes of a mask that go there."""
-        if self.there is not None:
-            lanes = lanes & self.there
+    def write(self, sources: Sequence[Array], dtype: np.dtype[Any]) -> None:
+        """Write an element of each of the sources for the lanes that go somewhere."""
+        lanes = self.there
         values = np.stack([broadcast(source, lanes.shape)[lanes] for source in sources], axis=-1)
         at = broadcast(self.offset, lanes.shape)[lanes][:, None] + np.arange(len(sources) * dtype.itemsize)
         self.raw[at] = np.ascontiguousarray(values, dtype).view(np.uint8)
 
 
-def _places(machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: int) -> Places:
-    """Return where an access of `size` bytes a lane goes, by the clamp mode; what a GPU would trap on, or leave
-    undefined, is a hazard, and does not happen."""
-    surface = bound(machine, fetch.handle, ins, len(fetch.coordinates), fetch.layer is not None)
+def _places(machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: int) -> list[Places]:
+    """Return where an access of `size` bytes a lane goes, for each surface, by the clamp mode; what a GPU would trap
+    on, or leave undefined, is a hazard, and does not happen."""
+    return [_placed(machine, ins, fetch, mode, size, *one) for one in bound(machine, fetch, ins)]
+
+
+def _placed(
+    machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: int, surface: Texture, lanes: Array
+) -> Places:
+    """Return where the lanes of one surface go."""
     row = surface.extents[0] * surface.texel_bytes
     coordinates = [machine.array(index, DTYPES["s32"]).astype(np.int64) for index in fetch.coordinates]
     limits = [row, *surface.extents[1:]]
@@ -377,23 +422,23 @@ def _places(machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: i
         outside = outside | (x < 0) | (x > most)
         offset = offset + np.clip(x, 0, max(most, 0)) * step
         step *= limit
-    skewed = ~outside & (coordinates[0] % size != 0)
     offset = offset - np.clip(coordinates[0], 0, max(last, 0)) % size
     if fetch.layer is not None:
         layer = machine.array(fetch.layer, UNSIGNED[32]).astype(np.int64)
         layers = surface.texels.shape[0]
         offset = offset + np.clip(layer, 0, layers - 1) * step
         outside = outside | (layer >= layers)
-        coordinates, limits = [*coordinates, layer], [*limits, layers]
-    lanes = active(machine)
+        # A layer is unsigned; C code has an int there, which is what a message shows.
+        coordinates, limits = [*coordinates, layer.astype(np.int32)], [*limits, layers]
     trapped = outside & (mode == "trap" or (mode == "clamp" and row < size))
+    dropped = broadcast(outside if mode != "clamp" or row < size else trapped, lanes.shape) & lanes
+    x = coordinates[0]
+    skewed = broadcast((x >= 0) & (x <= last) & (x % size != 0), lanes.shape) & ~dropped
     for kind, bad in (("misaligned", skewed), ("out-of-bounds", trapped)):
         bad = broadcast(bad, lanes.shape) & lanes
         if bad.any():
             _tell(machine, ins, surface, kind, bad, coordinates, limits, size)
-    dropped = outside if mode != "clamp" or row < size else trapped
-    lost = broadcast(dropped, lanes.shape) & lanes
-    return Places(surface, offset, ~lost if lost.any() else None)
+    return Places(surface, offset, lanes, dropped if dropped.any() else None)
 
 
 def _tell(
@@ -435,10 +480,12 @@ def build_suld(builder: Builder, ins: Instruction) -> Run:
     access = _access(builder, "load", dtype, count)
 
     def run(machine: Machine) -> None:
-        places = _places(machine, ins, fetch, mode, count * dtype.itemsize)
-        places.log(machine, access, active(machine), ())
-        for target, width, found in zip(targets, widths, places.read(dtype, count), strict=True):
-            machine.put(target, canonical(found.astype(UNSIGNED[width])))
+        read = []
+        for places in _places(machine, ins, fetch, mode, count * dtype.itemsize):
+            places.log(machine, access, ())
+            found = zip(widths, places.read(dtype, count), strict=True)
+            read.append((places.lanes, [canonical(one.astype(UNSIGNED[width])) for width, one in found]))
+        _put(machine, targets, read)
 
     return run
 
@@ -454,11 +501,10 @@ def build_sust(builder: Builder, ins: Instruction) -> Run:
     builder.write_addresses.append(fetch.handle)
 
     def run(machine: Machine) -> None:
-        places = _places(machine, ins, fetch, mode, count * dtype.itemsize)
-        if not places.raw.flags.writeable:
-            raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
-        lanes = active(machine)
-        places.log(machine, access, lanes, [machine.registers[source] for source in sources])
-        places.write(lanes, [machine.array(source, dtype) for source in sources], dtype)
+        for places in _places(machine, ins, fetch, mode, count * dtype.itemsize):
+            if not places.raw.flags.writeable:
+                raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
+            places.log(machine, access, [machine.registers[source] for source in sources])
+            places.write([machine.array(source, dtype) for source in sources], dtype)
 
     return run
