@@ -440,3 +440,18 @@ extern "C" __global__ void k(cudaTextureObject_t t, float *o) {
 """
     with pytest.raises(simulator.UnsupportedKernel, match=r"tex\.2d"):
         launch(source, 1, 1, [Texture(np.zeros((4, 4), np.float32)), out])
+
+
+def test_a_texture_that_is_not_sparse(launch: Launch) -> None:
+    """A fetch that asks whether its texels are there finds them."""
+    source = """
+extern "C" __global__ void k(cudaTextureObject_t t, float *o) {
+  bool there, all;
+  float v = tex2D<float>(t, threadIdx.x + 0.5f, 0.5f, &there);
+  float4 around = tex2Dgather<float4>(t, threadIdx.x + 0.5f, 0.5f, &all, 0);
+  o[threadIdx.x] = there && all ? v + around.w : -1;
+}
+"""
+    data, out = np.arange(8, dtype=np.float32).reshape(2, 4), np.zeros(4, np.float32)
+    launch(source, 1, 4, [Texture(data), out])
+    np.testing.assert_array_equal(out, 2 * data[0])

@@ -21,7 +21,7 @@ from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import SLOT_BITS
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, Refuse, Run
-from cudabench.simulator.program.ptx import Instruction, Operand, Vector
+from cudabench.simulator.program.ptx import Instruction, Operand, Pair, Vector
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import (
     DTYPES,
@@ -257,6 +257,15 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
+def _destination(builder: Builder, operand: Operand) -> tuple[list[int], int | None]:
+    """Return the registers of the channels, and of the predicate that tells whether all texels are there, which they
+    are: no array here is sparse."""
+    resident = None
+    if isinstance(operand, Pair):
+        operand, resident = operand.first, builder.target(operand.second)
+    return [builder.target(item) for item in _items(operand)], resident
+
+
 def _types(ins: Instruction, operands: int) -> tuple[str, str]:
     """Return the types of the result and of the coordinates; refuse an offset in texels or a depth to compare with."""
     result, kind = ins.modifiers[-2:]
@@ -270,7 +279,7 @@ def build_tex(builder: Builder, ins: Instruction) -> Run:
     """Build tex, with a level or gradients (ignored: there are no mipmaps) or without."""
     result, kind = _types(ins, 2 + ("level" in ins.modifiers) + 2 * ("grad" in ins.modifiers))
     fetch = _fetch(builder, ins, ins.operands[1], kind)
-    targets = [builder.target(item) for item in _items(ins.operands[0])]
+    targets, resident = _destination(builder, ins.operands[0])
     access = _access(builder, "load")
 
     def run(machine: Machine) -> None:
@@ -287,6 +296,8 @@ def build_tex(builder: Builder, ins: Instruction) -> Run:
             found = (sample if kind == "f32" else fetched)(texture, layer, coordinates, note)
             read.append((lanes, _channels(found, len(targets), result)))
         _put(machine, targets, read)
+        if resident is not None:
+            machine.put(resident, True)
 
     return run
 
@@ -299,7 +310,7 @@ def build_tld4(builder: Builder, ins: Instruction) -> Run:
     if kind != "f32":
         raise refuse(ins)
     fetch = _fetch(builder, ins, ins.operands[1], kind)
-    targets = [builder.target(item) for item in _items(ins.operands[0])]
+    targets, resident = _destination(builder, ins.operands[0])
     number = _COMPONENTS.index(component)
     access = _access(builder, "load")
 
@@ -322,6 +333,8 @@ def build_tld4(builder: Builder, ins: Instruction) -> Run:
             around = np.stack(np.broadcast_arrays(*parts), axis=-1)
             read.append((lanes, _channels(around, len(targets), result)))
         _put(machine, targets, read)
+        if resident is not None:
+            machine.put(resident, True)
 
     return run
 

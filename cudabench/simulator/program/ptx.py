@@ -549,7 +549,7 @@ class _Parser:
         if first == "[":
             inner = text[1:-1].strip()
             if "," in inner:
-                # Tensor and texture coordinates: only a refused instruction has them.
+                # A texture or tensor map and its coordinates.
                 return Vector(tuple(self.operand(part) for part in split(inner)))
             if _NUMBER.match(inner):
                 return Address(None, integer(inner))
@@ -557,7 +557,7 @@ class _Parser:
             if match is None:
                 raise PtxError(f"cannot read the address '{text}'.")
             return Address(self.resolve(match[1]), integer(match[2]) if match[2] else 0)
-        if first in "{(":
+        if first in "{(" and text[-1] in "})":
             return Vector(tuple(self.operand(part) for part in split(text[1:-1])))
         if first == "!" or text[:2] == "-%":
             return Negated(self.resolve(text[1:].strip()))
