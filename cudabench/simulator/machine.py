@@ -78,6 +78,7 @@ class Machine:
         self.steps = 0
         self.output: list[str] = []
         self.textures = textures or {}  # by handle
+        self.surface_writes: dict[int, Array] = {}  # by where the array lies: which bytes the launch wrote to a surface
         self.tensor_maps: dict[int, Any] = {}  # by handle
         self.cluster_races = clusters.ClusterRaces(self)
         self.proxies = Proxies(self)

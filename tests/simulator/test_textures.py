@@ -455,3 +455,29 @@ extern "C" __global__ void k(cudaTextureObject_t t, float *o) {
     data, out = np.arange(8, dtype=np.float32).reshape(2, 4), np.zeros(4, np.float32)
     launch(source, 1, 4, [Texture(data), out])
     np.testing.assert_array_equal(out, 2 * data[0])
+
+
+@pytest.mark.parametrize(
+    ("read", "races"),
+    [
+        ("surf1Dread<float>(s, 4 * x)", 1), ("tex1D<float>(t, x + 0.5f)", 1), ("surf1Dread<float>(r, 4 * x)", 0),
+        ("surf1Dread<float>(s, 4 * x + 128)", 0), ("tex1D<float>(t, x + 32.5f)", 0),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("barrier", ["", "__syncthreads();"])
+def test_a_read_of_what_the_launch_wrote(launch: Launch, read: str, races: int, barrier: str) -> None:
+    """What a thread has written to a surface not even itself may read in the same launch; other texels it may."""
+    source = f"""
+extern "C" __global__ void k(cudaSurfaceObject_t s, cudaTextureObject_t t, cudaSurfaceObject_t r, float *o) {{
+  int x = threadIdx.x;
+  surf1Dwrite((float)x, s, 4 * x);
+  {barrier}
+  o[x] = {read};
+}}
+"""
+    data, other, out = np.zeros(64, np.float32), np.zeros(64, np.float32), np.zeros(32, np.float32)
+    report = launch(source, 1, 32, [Texture(data), Texture(data), Texture(other), out], names=["s", "t", "r", "o"])
+    assert [(hazard.kind, hazard.line) for hazard in report.hazards] == [("race", 6)] * races
+    for hazard in report.hazards:
+        assert hazard.count == 32
+        assert "thread (0, 0, 0) of block (0, 0, 0) reads byte 0 of 's', which the same launch" in hazard.message

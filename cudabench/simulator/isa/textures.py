@@ -203,7 +203,7 @@ def fetched(texture: Texture, layer: Array | None, coordinates: Sequence[Array],
     return texture.values(texels(texture, _layer(texture, layer), index, note))
 
 
-def noting(machine: Machine, access: MemoryOp, texture: Texture, lanes: Array) -> Note | None:
+def noting(machine: Machine, access: MemoryOp, ins: Instruction, texture: Texture, lanes: Array) -> Note | None:
     """Return what tells those that look for races which texels the lanes read, None where nothing writes the array."""
     races = machine.global_races
     if races.written is not None and texture.base not in races.written:
@@ -216,8 +216,33 @@ def noting(machine: Machine, access: MemoryOp, texture: Texture, lanes: Array) -
         if reads.any():
             offset = index * texture.texel_bytes
             races.log(own, region, offset - offset % races.width + texture.base, 0, reads, ())
+            check_coherent(machine, ins, texture, offset, texture.texel_bytes, reads)
 
     return note
+
+
+def check_coherent(
+    machine: Machine, ins: Instruction, texture: Texture, offset: Array, size: int, lanes: Array
+) -> None:
+    """Record reads of what any thread of the same launch has written through a surface: undefined, with a barrier or
+    without (CUDA C++ Programming Guide, "Read/Write Coherency")."""
+    written = machine.surface_writes.get(texture.base)
+    if written is None:
+        return
+    chunk = machine.chunk
+    at = broadcast(offset, chunk.shape)[lanes]
+    bad = np.zeros(chunk.shape, dtype=bool)
+    bad[lanes] = written[at[:, None] + np.arange(size)].any(axis=1)
+    if not bad.any():
+        return
+    count, place = first_lane(bad, chunk)
+    block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+    first, name = int(broadcast(offset, chunk.shape)[place]), machine.space.slots[texture.base >> SLOT_BITS].name
+    machine.hazards.add(
+        "race", ins.location, count, block, thread,
+        f"thread {thread} of block {block} reads byte {first} of '{name}', which the same launch has written through "
+        "a surface: what is read there is undefined until the next launch, with a barrier or without.",
+    )  # fmt: skip
 
 
 def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[8], count: int = 1) -> MemoryOp:
@@ -262,7 +287,8 @@ def _destination(builder: Builder, operand: Operand) -> tuple[list[int], int | N
     are: no array here is sparse."""
     resident = None
     if isinstance(operand, Pair):
-        operand, resident = operand.first, builder.target(operand.second)
+        resident = builder.target(operand.second)
+        operand = operand.first
     return [builder.target(item) for item in _items(operand)], resident
 
 
@@ -292,7 +318,7 @@ def build_tex(builder: Builder, ins: Instruction) -> Run:
                     f"kernel {machine.code.name} reads the linear memory '{texture.name}' by coordinates that are no "
                     "whole numbers, which no GPU does: use tex1Dfetch, or give it as memory=array."
                 )
-            note = noting(machine, access, texture, lanes)
+            note = noting(machine, access, ins, texture, lanes)
             found = (sample if kind == "f32" else fetched)(texture, layer, coordinates, note)
             read.append((lanes, _channels(found, len(targets), result)))
         _put(machine, targets, read)
@@ -320,7 +346,7 @@ def build_tld4(builder: Builder, ins: Instruction) -> Run:
         for texture, lanes in bound(machine, fetch, ins):
             layer = None if fetch.layer is None else _layer(texture, machine.array(fetch.layer, UNSIGNED[32]))
             corner = [_fixed(place) >> 8 for place in _scaled(texture, coordinates)]
-            parts, note = [], noting(machine, access, texture, lanes)
+            parts, note = [], noting(machine, access, ins, texture, lanes)
             for right, down in ((0, 1), (1, 1), (1, 0), (0, 0)):
                 index = [
                     wrapped(place + step, count, mode)
@@ -407,12 +433,16 @@ class Places(NamedTuple):
             found = np.where(self.dropped[..., None], dtype.type(0), found)
         return [found[..., number] for number in range(count)]
 
-    def write(self, sources: Sequence[Array], dtype: np.dtype[Any]) -> None:
+    def write(self, machine: Machine, sources: Sequence[Array], dtype: np.dtype[Any]) -> None:
         """Write an element of each of the sources for the lanes that go somewhere."""
         lanes = self.there
         values = np.stack([broadcast(source, lanes.shape)[lanes] for source in sources], axis=-1)
         at = broadcast(self.offset, lanes.shape)[lanes][:, None] + np.arange(len(sources) * dtype.itemsize)
         self.raw[at] = np.ascontiguousarray(values, dtype).view(np.uint8)
+        written = machine.surface_writes.get(self.surface.base)
+        if written is None:
+            written = machine.surface_writes[self.surface.base] = np.zeros(self.raw.size, dtype=bool)
+        written[at] = True
 
 
 def _places(machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: int) -> list[Places]:
@@ -496,6 +526,7 @@ def build_suld(builder: Builder, ins: Instruction) -> Run:
         read = []
         for places in _places(machine, ins, fetch, mode, count * dtype.itemsize):
             places.log(machine, access, ())
+            check_coherent(machine, ins, places.surface, places.offset, count * dtype.itemsize, places.there)
             found = zip(widths, places.read(dtype, count), strict=True)
             read.append((places.lanes, [canonical(one.astype(UNSIGNED[width])) for width, one in found]))
         _put(machine, targets, read)
@@ -518,6 +549,6 @@ def build_sust(builder: Builder, ins: Instruction) -> Run:
             if not places.raw.flags.writeable:
                 raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
             places.log(machine, access, [machine.registers[source] for source in sources])
-            places.write([machine.array(source, dtype) for source in sources], dtype)
+            places.write(machine, [machine.array(source, dtype) for source in sources], dtype)
 
     return run
