@@ -159,6 +159,52 @@ def test_the_line_that_is_suggested(run: Runner, kernel: str, given: str) -> Non
     assert "none" in ran.out  # of hazards
 
 
+WITHIN = """
+struct Image { cudaSurfaceObject_t pixels; int w; };
+struct Views { Image from; cudaTextureObject_t tables[2]; float *y; };
+struct Number { unsigned long long s; int n; };
+__global__ void one(Image m) { surf1Dwrite(1.f, m.pixels, 4 * threadIdx.x); }
+__global__ void several(Views v) { v.y[0] = tex1D<float>(v.tables[v.from.w], 0); }
+__global__ void at(const Image *m) { if (m) surf1Dwrite(1.f, m->pixels, 4 * threadIdx.x); }
+__global__ void memory(cudaSurfaceObject_t *s, int n) { surf1Dwrite(1.f, s[n], 4 * threadIdx.x); }
+__global__ void number(Number m) { surf1Dwrite(1.f, m.s, 4 * threadIdx.x); }
+"""
+INSIDE = {
+    "one": ("m={pixels: surface(float32[8]:zeros), w: 8}", "'Image m', with the object pixels inside, and", "pixels"),
+    "several": (
+        "v={from: {1, 8}, tables: [1, 2]}",
+        "'Views v', with the objects from.pixels, tables inside",
+        "from_pixels",
+    ),
+    "at": ("m=uint8[16]:zeros", "'const Image* m', with the object pixels inside, and", "pixels"),
+    "memory": ("s=surface(float32[8]:zeros)", "'cudaSurfaceObject_t* s', a pointer to objects, and", "s"),
+}
+
+
+@pytest.mark.parametrize("kernel", INSIDE)
+@pytest.mark.parametrize("given", [True, False])
+def test_objects_inside_of_a_struct(run: Runner, tmp_path: Path, kernel: str, given: bool) -> None:
+    """They are refused with the parameter and the argument that take their place, with or without an argument."""
+    (tmp_path / "s.cu").write_text(WITHIN)
+    argument, said, name = INSIDE[kernel]
+    more = ("--arg", "n=0") if kernel == "memory" else ()
+    ran = run("-k", kernel, *(("-g", 1, "-b", 8, "--arg", argument, *more) if given else ()))
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert f"takes 'cudaSurfaceObject_t {name}" in ran.err
+    assert f"--arg '{name}=surface(float32[n,n]:random)'" in ran.err
+
+
+def test_a_struct_without_objects_of_its_own(run: Runner, tmp_path: Path) -> None:
+    """A null pointer points at no objects; a surface for a number in a struct is named as what it is."""
+    (tmp_path / "s.cu").write_text(WITHIN)
+    ran = run("-k", "at", "-g", 1, "-b", 8, "--arg", "m=null")
+    assert ran.code == 0, ran.err
+    ran = run("-k", "number", "-g", 1, "-b", 8, "--arg", "m={s: surface(float32[8]:zeros), n: 8}")
+    assert ran.code == 2
+    assert "'surface(float32[8]:zeros)' is a texture or surface object, and --arg gives those only as param" in ran.err
+
+
 OLD = """
 surface<void, 2> out;
 surface<void, cudaSurfaceType3D> cells;

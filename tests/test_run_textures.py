@@ -81,6 +81,30 @@ def test_linear_memory_and_channels(run: Runner) -> None:
         ("texture(float32[2,2,2,64]:random)", "gives a texture of 4 dimensions"),
         ("texture(float32[32,64]:empty)", "would leave it poison"),
         ("texture(float32[32,64]:random", "is no texture: write"),
+        ("texture()", "a texture needs an array: write texture(float32[n,n]:random)"),
+        ("texture(texture(float32[32,64]:random))", "a texture needs an array"),
+        ("texture(float32[32,64]:random, filter)", "filter has no value: write filter=, and one of point, linear"),
+        ("texture(float32[32,64]:random, filter=linear, filter=point)", "filter is said twice: keep one"),
+        ("texture(float32[4]:random, channels=4)", "[4] has nothing but channels: put the width before them"),
+        ("texture(float32[4]:random, layers=yes)", "[4] has nothing but layers: put the width behind them"),
+        ("texture(float32[4,2]:random, layers=yes, channels=2)", "layers and channels: put the width between them"),
+        ("texture(float32[2,131073]:zeros)", "is larger than a texture can be, 65536 x 131072 texels"),
+        (
+            "texture(float32[64,4]:random, channels=4)",
+            "is a texture of 1 dimension, and the kernel reads it as a texture of 2 dimensions: write "
+            "texture(float32[height,width,4]:random, channels=4)",
+        ),
+        (
+            "texture(float32[2,32,64]:random, layers=yes)",
+            "is a texture of 2 dimensions and layers, and the kernel reads it as a texture of 2 dimensions: write "
+            "texture(float32[height,width]:random)",
+        ),
+        (
+            "texture(uint8[32,64]:random)",
+            "uint8 read as float is its bits, not its value: add read=normalized, or write "
+            "texture(float32[height,width]:random)",
+        ),
+        ("texture(int32[32,64]:random)", "its value: write texture(float32[height,width]:random)"),
         ("float32[32,64]:random", "is a texture object: write texture(float32[32,64]:random)"),
         ("surface(float32[32,64]:random)", "is no surface object, but a texture object: give an array as texture("),
     ],
@@ -108,3 +132,79 @@ def test_textures_of_steps(run: Runner) -> None:
     ran = run("--step", "fetch<<<1,32>>>(t,x)", "--step", "ramp<<<1,32>>>(t)", *written[:4])
     assert ran.code == 2
     assert "t is a texture; 'int* x' of ramp(int* x) is a pointer: give it an array" in ran.err
+
+
+OTHERS = """\
+__global__ void both(cudaTextureObject_t t, cudaTextureObject_t u, float *y) {
+  y[threadIdx.x] = tex1D<float>(t, threadIdx.x + 0.5f) + tex1Dfetch<float>(u, (int)threadIdx.x - 1);
+}
+__device__ int at(cudaTextureObject_t s, int i) { return tex1Dfetch<int>(s, i); }
+__global__ void handed(cudaTextureObject_t t, int *y) { y[threadIdx.x] = at(t, threadIdx.x - 1); }
+__global__ void sheet(cudaTextureObject_t t, float *y) { y[threadIdx.x] = tex1DLayered<float>(t, 0.5f, threadIdx.x); }
+__global__ void four(cudaTextureObject_t t, float *y) { y[threadIdx.x] = tex2D<float4>(t, threadIdx.x, 0).w; }
+__global__ void into(cudaTextureObject_t t, int *y) {
+  int v = -1;
+  tex1Dfetch(&v, t, (int)threadIdx.x - 1);
+  y[threadIdx.x] = v;
+}
+__global__ void whole(cudaTextureObject_t t, int *y) { y[threadIdx.x] = tex1D<int>(t, threadIdx.x); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "textures", "said"),
+    [
+        ("whole", ("t=texture(uint8[32]:random)",), ""),
+        ("whole", ("t=texture(uint8[32]:random, read=normalized)",), "fractions, and the kernel reads int: leave"),
+        ("whole", ("t=texture(float32[32]:random)",), "is its bits, not its value: write texture(int32[width]"),
+        ("whole", ("t=texture(int32[32]:random, memory=linear)",), "and the kernel reads it by tex1D: leave it"),
+        ("whole", ("t=texture(int32[131073]:random)",), "is larger than a texture can be, 131072 texels"),
+        ("four", ("t=texture(float32[32,32,4]:random, channels=4)",), ""),
+        (
+            "four", ("t=texture(float32[32,32]:random)",),
+            "a texel has 1 channel, and the kernel reads float4: write "
+            "texture(float32[height,width,4]:random, channels=4)",
+        ),
+        ("sheet", ("t=texture(float32[32,32769]:zeros, layers=yes)",), "a texture can be, 2048 x 32768 texels"),
+        ("both", ("t=texture(float32[32]:random)", "u=texture(float32[200000]:random)"), ""),
+    ],
+)  # fmt: skip
+def test_how_a_kernel_reads_a_texture(
+    run: Runner, tmp_path: Path, kernel: str, textures: tuple[str, ...], said: str
+) -> None:
+    """A texture that the kernel does not read so is refused before anything runs, with one that it does."""
+    (tmp_path / "t.cu").write_text(OTHERS)
+    given = (*textures, f"y={'int32' if kernel == 'whole' else 'float32'}[32]:empty")
+    ran = run("-k", kernel, "-g", 1, "-b", 32, *(word for one in given for word in ("--arg", one)))
+    assert ran.code == (2 if said else 0), ran.err
+    assert said in ran.err
+
+
+def test_linear_memory_is_told_by_the_name(run: Runner, tmp_path: Path) -> None:
+    """Of two textures only the one that tex1Dfetch reads is linear memory, which is 0 outside."""
+    (tmp_path / "t.cu").write_text(OTHERS)
+    words = ("--arg", "t=texture(float32[31]:random)", "--arg", "u=texture(float32[32]:random)")
+    expected = "y=t[np.minimum(np.arange(32),30)]+np.where(np.arange(32)>0,u[np.arange(32)-1],0)"
+    ran = run("-k", "both", "-g", 1, "-b", 32, *words, "--arg", "y=float32[32]:empty", "--expect", expected)
+    assert ran.code == 0, ran.err + ran.out
+    words = ("--arg", "t=texture(int32[32]:random)", "--arg", "y=int32[32]:empty")  # a function reads it
+    expected = "y=np.where(np.arange(32)>0,t[np.arange(32)-1],0)"
+    for kernel in ("handed", "into"):
+        ran = run("-k", kernel, "-g", 1, "-b", 32, *words, "--expect", expected)
+        assert ran.code == 0, ran.err + ran.out
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given"),
+    [
+        ("both", "t=texture(float32[131072]:random)"), ("both", "u=texture(float32[1048576]:random)"),
+        ("handed", "t=texture(int32[1048576]:random)"), ("sheet", "t=texture(float32[4,32768]:random, layers=yes)"),
+        ("four", "t=texture(float32[1024,1024,4]:random, channels=4)"),
+    ],
+)  # fmt: skip
+def test_the_texture_that_is_suggested(run: Runner, tmp_path: Path, kernel: str, given: str) -> None:
+    """A line has a texture of the dimensions, type and channels that the kernel reads, within what a GPU takes."""
+    (tmp_path / "t.cu").write_text(OTHERS)
+    ran = run("-k", kernel)
+    assert ran.code == 2
+    assert f"'{given}'" in ran.err

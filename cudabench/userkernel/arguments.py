@@ -13,13 +13,12 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import Surface
 from cudabench.toolchain import source
 from cudabench.toolchain.source import KernelSource, Parameter
-from cudabench.userkernel import expressions, inits, tensor_maps, textures
+from cudabench.userkernel import expressions, inits, surface_calls, tensor_maps, texture_calls, textures
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.by_value import Pointer, layout_of, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
 from cudabench.userkernel.rows import RowsArray, of_pointers, row_of, rows_of
-from cudabench.userkernel.surface_calls import misuse
 from cudabench.userkernel.tensor_maps import MapOf, MappedArray, is_tensor_map, read_tensor_map
 from cudabench.userkernel.textures import Object, ObjectOf, SurfaceArray, TextureArray, is_object, read_object
 from cudabench.userkernel.values import (
@@ -83,6 +82,11 @@ def read(
     """
     given = [named(text, "--arg", "n=4096 or --arg 'x=float32[n]:random'") for text in texts]
     names = [name for name, _ in given]
+    null = {name for name, value in given if value in ("null", "nullptr")}
+    for parameter in kernel.parameters:
+        said = None if parameter.name in null else textures.out_of_reach(parameter, text, aliases)
+        if said:
+            raise UsageError(f"{kernel.signature} takes {said}")
     lacking = next((p for p in kernel.parameters if p.name not in names and not takes(p, text, aliases)), None)
     if lacking is not None:
         raise UsageError(_by_value(lacking, kernel))
@@ -111,7 +115,7 @@ def read(
     for (name, value), parameter in pairs:
         if is_object(value):
             if textures.array_within(value)[1].strip() not in names:
-                found[name] = _object(name, value, parameter, kernel, aliases, scalars, {})
+                found[name] = _object(name, value, parameter, kernel, aliases, scalars, {}, text)
         elif is_tensor_map(value):
             continue
         elif parameter.pointer:
@@ -131,7 +135,7 @@ def read(
         if is_tensor_map(value):
             found[name] = _tensor_map(name, value, parameter, kernel, aliases, scalars, arrays)
         elif is_object(value) and name not in found:
-            found[name] = _object(name, value, parameter, kernel, aliases, scalars, arrays)
+            found[name] = _object(name, value, parameter, kernel, aliases, scalars, arrays, text)
     check_memory(arrays_of(found.values()))
     return tuple(found[name] for name, _ in given)
 
@@ -250,6 +254,11 @@ def _record(
         return Record(name, content, layout.align), ()
 
     def number(inner: str, dtype: str) -> Any:
+        if is_object(inner):
+            raise UsageError(
+                f"{where}: '{inner}' is a texture or surface object, and --arg gives those only as parameters of their "
+                "own: write a __global__ function beside it that takes it so."
+            )
         found = expressions.parse(inner, where, scalars, label=f"{where}: '{inner}'").evaluate(scalars)
         return fitting(found, dtype, where, parameter)
 
@@ -299,6 +308,9 @@ def _pointing(
 def check_taken(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> None:
     """Raise NoLine for a kernel with a parameter that no --arg can give; `text` declares structs."""
     for parameter in kernel.parameters:
+        said = textures.out_of_reach(parameter, text, aliases)
+        if said:
+            raise NoLine(f"{kernel.signature} takes {said}")
         if parameter.type != tensor_maps.TYPE and not takes(parameter, text, aliases):
             raise NoLine(_by_value(parameter, kernel))
 
@@ -419,8 +431,9 @@ def _object(
     aliases: Mapping[str, str],
     scalars: Mapping[str, Any],
     others: Mapping[str, Array],
+    file: str,
 ) -> Object:
-    """Return a texture or a surface, of an array of its own or of one of the others."""
+    """Return a texture or a surface, of an array of its own or of one of the others; `file`: the source."""
     kind = text[:7]
     if kernel.expression == STEPS and parameter.type == "double":  # for one that no step is passed
         parameter = replace(parameter, type=textures.KINDS[kind][0])
@@ -430,7 +443,9 @@ def _object(
     needs = f"--arg {name}={text}: a {kind} needs an array: write {kind}(float32[n,n]:random)."
     inner = replace(parameter, const=kind == "texture")
     array_of = _array_inside(name, inner, kernel, aliases, scalars, needs)
-    found = read_object(name, text, array_of, others, fetches="tex1Dfetch" in kernel.text)
+    found = read_object(
+        name, text, array_of, others, fetches=texture_calls.wants_linear(parameter.name, kernel.text, file)
+    )
     check_calls(found, parameter, kernel, aliases, f"--arg {name}={text}")
     return found
 
@@ -438,12 +453,17 @@ def _object(
 def check_calls(
     argument: Object, parameter: Parameter, kernel: KernelSource, aliases: Mapping[str, str], where: str
 ) -> None:
-    """Raise UsageError where a kernel uses a surface as one of other dimensions or texels. That shows in the text of a
-    kernel, not in that of several."""
-    if isinstance(argument.argument, Surface) and kernel.expression != STEPS:
-        wrong = misuse(argument.argument, parameter.name, kernel.text, aliases)
-        if wrong:
-            raise UsageError(f"{where}: {wrong}.")
+    """Raise UsageError where a kernel uses a surface or texture as one of other dimensions or texels. That shows in the
+    text of a kernel, not in that of several."""
+    if kernel.expression == STEPS:
+        return
+    made = argument.argument
+    if isinstance(made, Surface):
+        wrong = surface_calls.misuse(made, parameter.name, kernel.text, aliases)
+    else:
+        wrong = texture_calls.misuse(made, parameter.name, kernel.text, aliases)
+    if wrong:
+        raise UsageError(f"{where}: {wrong}.")
 
 
 def _array_inside(
@@ -458,6 +478,8 @@ def _array_inside(
     bytes_ = replace(parameter, type="void", pointer=True)
 
     def array_of(array: str) -> Array:
+        if not array.startswith("@") and not array_parts(array):
+            raise UsageError(needs)
         found = _array(name, array, bytes_, kernel, aliases, scalars)
         if not isinstance(found, Array):
             raise UsageError(needs)

@@ -79,12 +79,10 @@ def misuse(surface: Surface, name: str, text: str, aliases: Mapping[str, str]) -
     has = len(surface.shape) - (surface.channels > 1) - surface.layered
     for one in own:
         if (one.sides, one.layered) != (has, surface.layered):
-            axes = ["width", "height", "depth"][: one.sides] + ["layers"] * one.layered
-            wants = ",".join(reversed(axes)) + f",{surface.channels}" * (surface.channels > 1)
-            options = f", channels={surface.channels}" * (surface.channels > 1) + ", layers=yes" * one.layered
+            wanted = array_text(surface.dtype, one.sides, one.layered, surface.channels, "zeros")
             return (
-                f"{shape_text(surface.shape)} is {_dimensions(has, surface.layered)}, and the kernel uses it as "
-                f"{_dimensions(one.sides, one.layered)}: write surface({surface.dtype}[{wants}]:zeros{options})"
+                f"{shape_text(surface.shape)} is a surface of {dimensions_text(has, surface.layered)}, and the kernel "
+                f"uses it as a surface of {dimensions_text(one.sides, one.layered)}: write surface({wanted})"
             )
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
@@ -117,8 +115,16 @@ def _steps(place: str, aliases: Mapping[str, str]) -> set[int]:
     return found
 
 
-def _dimensions(sides: int, layered: bool) -> str:
-    return f"a surface of {sides} dimension{'s' * (sides > 1)}{' and layers' * layered}"
+def dimensions_text(sides: int, layered: bool) -> str:
+    """Return "2 dimensions and layers"."""
+    return f"{sides} dimension{'s' * (sides > 1)}{' and layers' * layered}"
+
+
+def array_text(dtype: str, sides: int, layered: bool, channels: int, start: str) -> str:
+    """Return an array of such dimensions as a texture or surface is given, with its options."""
+    axes = ["width", "height", "depth"][:sides] + ["layers"] * layered
+    last, options = (f",{channels}", f", channels={channels}") if channels > 1 else ("", "")
+    return f"{dtype}[{','.join(reversed(axes))}{last}]:{start}{options}{', layers=yes' * layered}"
 
 
 def _ctype(value: str, x: str, text: str) -> str:

@@ -12,6 +12,7 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import Surface, Texture
 from cudabench.toolchain import source
 from cudabench.toolchain.source import Parameter
+from cudabench.userkernel.by_value import Layout, layout_of
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.values import Array
 
@@ -31,12 +32,14 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "layers": ("no", "yes"),
     "memory": ("array", "linear"),
 }
-# Texels of a surface along each axis, the fastest last, by its dimensions and whether it has layers: Programming Guide,
-# "Technical Specifications per Compute Capability", from 7.0 on.
+# Texels of a surface along each axis, the fastest last, by its dimensions and whether it has layers, and of a texture
+# where it differs: Programming Guide, "Technical Specifications per Compute Capability", from 7.0 on.
 MOST = {
     (1, False): (32768,), (2, False): (65536, 131072), (3, False): (16384, 16384, 16384),
     (1, True): (2048, 32768), (2, True): (2048, 32768, 32768),
 }  # fmt: skip
+MOST_OF_TEXTURE = {**MOST, (1, False): (131072,)}
+MOST_LINEAR = 1 << 28
 SURFACE_OPTIONS = {key: OPTIONS[key] for key in ("channels", "layers")}
 KINDS = {"texture": (TYPE, OPTIONS, "filter=linear"), "surface": (SURFACE_TYPE, SURFACE_OPTIONS, "channels=4")}
 
@@ -96,6 +99,42 @@ def misfit(kind: str, parameter: Parameter, aliases: Mapping[str, str]) -> str |
     return None if dtype in (None, "uint64") else "a number: give it one, as n=4096"
 
 
+def out_of_reach(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> str | None:
+    """Return why no --arg can give a parameter, in whose struct or memory there are objects, with the repair; None for
+    any other. `text` declares structs."""
+    if parameter.type in OBJECTS and not parameter.pointer:
+        return None
+    layout = layout_of(parameter.type, text, {**aliases, **dict.fromkeys(OBJECTS, "unsigned long long")})
+    found = _objects_in(layout, aliases) if layout else {}
+    if not found:
+        return None
+    names = {path.replace(".", "_") or parameter.name or "x": ctype for path, ctype in found.items()}
+    own = ", ".join(f"{ctype} {name}" for name, ctype in names.items())
+    name, ctype = next(iter(names.items()))
+    kind = next(kind for kind, (one, _, _) in KINDS.items() if one == ctype)
+    within = (
+        f"with the object{'s' * (len(found) > 1)} {', '.join(found)} inside" if any(found) else "a pointer to objects"
+    )
+    return (
+        f"'{parameter}', {within}, and --arg gives texture and surface objects only as parameters of their own: write "
+        f"a __global__ function beside it that takes '{own}' in its place, and give --arg "
+        f"'{name}={kind}(float32[n,n]:random)'."
+    )
+
+
+def _objects_in(layout: Layout, aliases: Mapping[str, str], path: str = "") -> dict[str, str]:
+    """Return the types of the objects in a value by the path of their names."""
+    ctype = aliases.get(layout.ctype, layout.ctype)
+    if ctype in OBJECTS:
+        return {path: ctype}
+    if layout.element is not None:
+        return _objects_in(layout.element, aliases, path)
+    found: dict[str, str] = {}
+    for name, _, member in layout.members:
+        found |= _objects_in(member, aliases, f"{path}.{name}" if path else name)
+    return found
+
+
 def is_object(text: str) -> bool:
     """Tell whether an argument's value is meant as a texture or a surface."""
     return re.match(r"(?:texture|surface)\s*\(", text) is not None
@@ -115,7 +154,7 @@ def read_object(
 ) -> Object:
     """Return the texture of `texture(ARRAY, OPTION=VALUE, ...)`, or the surface of `surface(ARRAY, ...)`.
 
-    `array_of` reads ARRAY, unless it is the name of one of the `others`; `fetches`: the kernel's file uses tex1Dfetch,
+    `array_of` reads ARRAY, unless it is the name of one of the `others`; `fetches`: the kernel reads it by tex1Dfetch,
     so that a plain 1D texture means linear memory. Raises UsageError for an unknown option or value, and for what no
     GPU takes.
     """
@@ -130,7 +169,11 @@ def read_object(
     given = set()
     for part in rest:
         key, equals, value = (side.strip() for side in part.partition("="))
-        if key not in options or not equals:
+        if key in given:
+            raise UsageError(f"{where}: {key} is said twice: keep one.")
+        if key in options and not equals:
+            raise UsageError(f"{where}: {key} has no value: write {key}=, and one of {', '.join(options[key])}.")
+        if key not in options:
             raise UsageError(
                 f"{where}: '{part.strip()}' is no option of a {kind}; there are {', '.join(options)}, as in "
                 f"{sample}.{did_you_mean(key, options)}"
@@ -147,9 +190,9 @@ def read_object(
         )
     array = other or array_of(first.strip())
     if isinstance(other, (SurfaceArray, TextureArray)):
-        said = given & set(SURFACE_OPTIONS)
+        said = next((key for key in SURFACE_OPTIONS if key in given), None)
         if said:
-            raise UsageError(f"{where}: {said.pop()} is said by the argument {other.name}: leave it out here.")
+            raise UsageError(f"{where}: {said} is said by the argument {other.name}: leave it out here.")
         held = other.argument
         chosen |= {"channels": str(held.channels), "layers": "yes" if held.layered else "no"}
     if array.dtype not in TYPES:
@@ -165,7 +208,12 @@ def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bo
     if channels > 1 and array.shape[-1] != channels:
         raise UsageError(f"{where}: channels={channels} wants a shape that ends in {channels}, as [n,n,{channels}].")
     sides = len(array.shape) - (channels > 1) - layered
-    if not 1 <= sides <= 3 - layered:
+    if sides < 1:
+        axes, place = ("layers", "behind") if layered else ("channels", "before")
+        if layered and channels > 1:
+            axes, place = "layers and channels", "between"
+        raise UsageError(f"{where}: {shape_text(array.shape)} has nothing but {axes}: put the width {place} them.")
+    if sides > 3 - layered:
         three = array.shape[-1] == 3 and len(array.shape) > 1
         repair = "no GPU has three: add a fourth" if three else "add channels=4 where the last axis holds channels"
         raise UsageError(
@@ -185,13 +233,7 @@ def _surface(
         )
     channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
     surface = Surface(other.name if other else name, array.dtype, array.shape, channels, layered)
-    extents = array.shape[:-1] if channels > 1 else array.shape
-    most = MOST[len(extents) - layered, layered]
-    if any(extent > limit for extent, limit in zip(extents, most, strict=True)):
-        raise UsageError(
-            f"{where}: {shape_text(array.shape)} is larger than a surface can be, {' x '.join(map(str, most))} texels: "
-            "use a smaller shape."
-        )
+    _check_size(where, "a surface", array, channels, layered, MOST)
     if other is not None:
         return ObjectOf(name, surface)
     held = {one.name: getattr(array, one.name) for one in fields(Array)}
@@ -230,6 +272,8 @@ def _texture(
                 f"{where}: {other.name} lies in memory, where only tex1Dfetch reads it through a texture: let "
                 f"{other.name} be a surface, or write {name}={wanted}."
             )
+    most = {(1, False): (MOST_LINEAR,)} if linear else MOST_OF_TEXTURE
+    _check_size(where, "linear memory" if linear else "a texture", array, channels, layered, most)
     texture = Texture(
         other.name if other else name, array.dtype, array.shape, channels, layered, chosen["filter"],  # type: ignore[arg-type]
         chosen["address"], normalized, chosen["read"], linear,  # type: ignore[arg-type]
@@ -238,6 +282,24 @@ def _texture(
         return ObjectOf(name, texture)
     held = {one.name: getattr(array, one.name) for one in fields(Array)}
     return TextureArray(**{**held, "const": True}, texture=texture)
+
+
+def _check_size(
+    where: str,
+    what: str,
+    array: Array,
+    channels: int,
+    layered: bool,
+    limits: Mapping[tuple[int, bool], tuple[int, ...]],
+) -> None:
+    """Raise UsageError for more texels than a GPU takes."""
+    extents = array.shape[:-1] if channels > 1 else array.shape
+    most = limits[len(extents) - layered, layered]
+    if any(extent > limit for extent, limit in zip(extents, most, strict=True)):
+        raise UsageError(
+            f"{where}: {shape_text(array.shape)} is larger than {what} can be, {' x '.join(map(str, most))} texels: "
+            "use a smaller shape."
+        )
 
 
 def _split(text: str) -> list[str]:

@@ -141,7 +141,7 @@ def line_for(
         elif parameter.pointer:
             value, guessed = _array(at, parameter, kernel, file, aliases, extents, asked)
         elif parameter.type == textures.TYPE:
-            value = object_examples.texture(own, kernel.text, aliases)
+            value = object_examples.texture(own, kernel.text, aliases, file.text)
         elif parameter.type == textures.SURFACE_TYPE:
             types = {**aliases, **launching.templates_of(kernel)}
             value = object_examples.surface(own, kernel.text, types, extents, sizes, file.text)

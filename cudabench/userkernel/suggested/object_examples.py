@@ -7,28 +7,32 @@ from collections.abc import Mapping, Sequence
 
 from cudabench.toolchain import source
 from cudabench.userkernel.surface_calls import calls, taken_by, texel
+from cudabench.userkernel.texture_calls import Fetch, fetches
 from cudabench.userkernel.textures import TYPES
 
 SIDE = {1: 16384, 2: 1024, 3: 64}  # of a surface, by its dimensions, where nothing says more
 
 
-def texture(name: str, text: str, aliases: Mapping[str, str]) -> str:
+def texture(name: str, text: str, aliases: Mapping[str, str], file: str = "") -> str:
     """Return a texture for a parameter by how the kernel, whose text is given, reads it: `tex2D<uchar4>(name, x, y)`.
 
-    A name that the kernel hands on is read as the first texture of its file is.
+    A name that the kernel hands on is read as that function of the text `file` does, or as the file's first texture is.
     """
-    read = r"\btex(1D|2D|3D)(Layered|fetch)?\w*\s*<\s*([\w:\s]+?)\s*>\s*\(\s*"
-    found = re.search(rf"{read}{name}\b", text) or re.search(read, text)
-    sides, more, ctype = found.groups() if found else ("2D", "", "float")
-    extents = {"1D": ["1048576"], "2D": ["1024", "1024"], "3D": ["64", "64", "64"]}[sides]
+    every = fetches(text) or fetches(taken_by(name, text, file)) or fetches(file)
+    found = next(
+        (one for one in every if one.name == name), every[0] if every else Fetch(2, False, False, "float", name)
+    )
+    ctype, extents = found.ctype or "float", {1: ["131072"], 2: ["1024", "1024"], 3: ["64", "64", "64"]}[found.sides]
+    if found.linear:
+        extents = ["1048576"]
     dtype, channels = source.numpy_dtype(ctype, aliases), 1
     vector = None if dtype else source.vector_type(ctype, aliases)
     if vector:
         dtype, channels = vector
     dtype = dtype if dtype in TYPES else "float32"
     options = ""
-    if more == "Layered":
-        extents, options = ["4", *extents[:2]], ", layers=yes"
+    if found.layered:
+        extents, options = ["4", "32768"] if found.sides == 1 else ["4", *extents], ", layers=yes"
     if channels in (2, 4):
         extents, options = [*extents, str(channels)], f"{options}, channels={channels}"
     return f"texture({dtype}[{','.join(extents)}]:random{options})"
