@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from cudabench.devices.cuda_arrays import FORMATS
+from cudabench.simulator import Texture
 from cudabench.toolchain.compiler import nvrtc_version
+from cudabench.userkernel.textures import TYPES
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
@@ -208,3 +212,10 @@ def test_the_texture_that_is_suggested(run: Runner, tmp_path: Path, kernel: str,
     ran = run("-k", kernel)
     assert ran.code == 2
     assert f"'{given}'" in ran.err
+
+
+def test_the_types_of_texels() -> None:
+    """The command line takes what a GPU has a format for, and the simulator takes the same."""
+    assert set(TYPES) == set(FORMATS)
+    for name in TYPES:
+        assert Texture(np.zeros(3, name)).dimensions == 1

@@ -42,6 +42,8 @@ class Texture:
 
     def __post_init__(self) -> None:
         array = self.array
+        if not array.ndim or not array.size:
+            raise LaunchError(f"a texture needs at least one texel, and an array of shape {array.shape} has none.")
         if self.channels not in (1, 2, 4) or (self.channels > 1 and array.shape[-1] != self.channels):
             raise LaunchError(f"a texture of {self.channels} channels cannot read an array of shape {array.shape}.")
         if not array.flags.c_contiguous or array.dtype.name not in _TYPES:

@@ -114,7 +114,7 @@ def read(
         scalars[name] = scalar.value
     for (name, value), parameter in pairs:
         if is_object(value):
-            if textures.array_within(value)[1].strip() not in names:
+            if textures.array_within(value)[1] not in names:
                 found[name] = _object(name, value, parameter, kernel, aliases, scalars, {}, text)
         elif is_tensor_map(value):
             continue

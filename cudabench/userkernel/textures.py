@@ -14,9 +14,11 @@ from cudabench.toolchain import source
 from cudabench.toolchain.source import Parameter
 from cudabench.userkernel.by_value import Layout, layout_of
 from cudabench.userkernel.conforming import shape_text
+from cudabench.userkernel.inits import split
 from cudabench.userkernel.values import Array
 
 TYPE, SURFACE_TYPE = "cudaTextureObject_t", "cudaSurfaceObject_t"
+_OBJECT = re.compile(r"(?:texture|surface)\s*\(")
 # What parameters are that no number or array can be given for, and the repair.
 OBJECTS = {
     TYPE: "a texture object: give an array as texture(float32[n,n]:random, filter=linear)",
@@ -137,16 +139,17 @@ def _objects_in(layout: Layout, aliases: Mapping[str, str], path: str = "") -> d
 
 def is_object(text: str) -> bool:
     """Tell whether an argument's value is meant as a texture or a surface."""
-    return re.match(r"(?:texture|surface)\s*\(", text) is not None
+    return _OBJECT.match(text) is not None
 
 
 def array_within(text: str) -> tuple[str, str, str]:
     """Return the array of an argument's value, with what stands before and behind it: `texture(`, and the options."""
-    match = re.match(r"(?:texture|surface)\s*\(", text)
+    match = _OBJECT.match(text)
     if match is None:
         return "", text, ""
-    first = _split(text[match.end() :].removesuffix(")"))[0]
-    return match[0], first, text[match.end() + len(first) :]
+    first = next(iter(split(text[match.end() :].removesuffix(")"))), "")
+    start = text.index(first, match.end())
+    return text[:start], first, text[start + len(first) :]
 
 
 def read_object(
@@ -164,7 +167,7 @@ def read_object(
     match = re.fullmatch(rf"{kind}\s*\((.*)\)", text, re.S)
     if not match:
         raise UsageError(f"{where} is no {kind}: write --arg '{name}={kind}(float32[n,n]:random, {sample})'.")
-    first, *rest = _split(match[1])
+    first, *rest = split(match[1]) or [""]
     chosen = {key: values[0] for key, values in options.items()}
     given = set()
     for part in rest:
@@ -175,20 +178,19 @@ def read_object(
             raise UsageError(f"{where}: {key} has no value: write {key}=, and one of {', '.join(options[key])}.")
         if key not in options:
             raise UsageError(
-                f"{where}: '{part.strip()}' is no option of a {kind}; there are {', '.join(options)}, as in "
+                f"{where}: '{part}' is no option of a {kind}; there are {', '.join(options)}, as in "
                 f"{sample}.{did_you_mean(key, options)}"
             )
         if value not in options[key]:
             raise UsageError(f"{where}: {key} is one of {', '.join(options[key])}, not '{value}'.")
         chosen[key] = value
         given.add(key)
-    other = others.get(first.strip())
-    if other is None and re.fullmatch(r"[^\W\d]\w*", first.strip()) and first.strip() not in ("null", "nullptr"):
+    other = others.get(first)
+    if other is None and re.fullmatch(r"[^\W\d]\w*", first) and first not in ("null", "nullptr"):
         raise UsageError(
-            f"{where}: there is no array '{first.strip()}' of another argument: name one, or write "
-            f"{kind}(float32[n,n]:random)."
+            f"{where}: there is no array '{first}' of another argument: name one, or write {kind}(float32[n,n]:random)."
         )
-    array = other or array_of(first.strip())
+    array = other or array_of(first)
     if isinstance(other, (SurfaceArray, TextureArray)):
         said = next((key for key in SURFACE_OPTIONS if key in given), None)
         if said:
@@ -300,15 +302,3 @@ def _check_size(
             f"{where}: {shape_text(array.shape)} is larger than {what} can be, {' x '.join(map(str, most))} texels: "
             "use a smaller shape."
         )
-
-
-def _split(text: str) -> list[str]:
-    """Split at the commas outside of brackets."""
-    depth, parts = 0, [""]
-    for letter in text:
-        depth += (letter in "[(") - (letter in "])")
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return parts

@@ -354,6 +354,7 @@ def test_what_is_no_texture(launch: Launch) -> None:
     for bad in (
         {"array": np.zeros(4)}, {"array": np.zeros(4, np.int32), "filter": "linear"},
         {"array": np.zeros(4, np.float32), "read": "normalized"}, {"array": np.zeros((4, 3), np.int8), "channels": 4},
+        {"array": np.zeros((0, 4), np.float32)}, {"array": np.zeros((), np.float32)},
     ):  # fmt: skip
         with pytest.raises(simulator.LaunchError):
             Texture(**bad)
