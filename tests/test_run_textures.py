@@ -146,6 +146,7 @@ __device__ int at(cudaTextureObject_t s, int i) { return tex1Dfetch<int>(s, i); 
 __global__ void handed(cudaTextureObject_t t, int *y) { y[threadIdx.x] = at(t, threadIdx.x - 1); }
 __global__ void sheet(cudaTextureObject_t t, float *y) { y[threadIdx.x] = tex1DLayered<float>(t, 0.5f, threadIdx.x); }
 __global__ void four(cudaTextureObject_t t, float *y) { y[threadIdx.x] = tex2D<float4>(t, threadIdx.x, 0).w; }
+template <typename T> __global__ void any(cudaTextureObject_t t, T *y) { y[threadIdx.x] = tex1D<T>(t, threadIdx.x); }
 __global__ void into(cudaTextureObject_t t, int *y) {
   int v = -1;
   tex1Dfetch(&v, t, (int)threadIdx.x - 1);
@@ -163,6 +164,8 @@ __global__ void whole(cudaTextureObject_t t, int *y) { y[threadIdx.x] = tex1D<in
         ("whole", ("t=texture(float32[32]:random)",), "is its bits, not its value: write texture(int32[width]"),
         ("whole", ("t=texture(int32[32]:random, memory=linear)",), "and the kernel reads it by tex1D: leave it"),
         ("whole", ("t=texture(int32[131073]:random)",), "is larger than a texture can be, 131072 texels"),
+        ("any<float>", ("t=texture(float32[32]:random)",), ""),
+        ("any<float>", ("t=texture(int16[32]:random)",), "int16 read as float is its bits, not its value: add read="),
         ("four", ("t=texture(float32[32,32,4]:random, channels=4)",), ""),
         (
             "four", ("t=texture(float32[32,32]:random)",),

@@ -19,6 +19,7 @@ from cudabench.userkernel.by_value import Pointer, layout_of, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
 from cudabench.userkernel.rows import RowsArray, of_pointers, row_of, rows_of
+from cudabench.userkernel.suggested.launching import templates_of
 from cudabench.userkernel.tensor_maps import MapOf, MappedArray, is_tensor_map, read_tensor_map
 from cudabench.userkernel.textures import Object, ObjectOf, SurfaceArray, TextureArray, is_object, read_object
 from cudabench.userkernel.values import (
@@ -457,11 +458,11 @@ def check_calls(
     text of a kernel, not in that of several."""
     if kernel.expression == STEPS:
         return
-    made = argument.argument
+    made, types = argument.argument, {**aliases, **templates_of(kernel)}
     if isinstance(made, Surface):
-        wrong = surface_calls.misuse(made, parameter.name, kernel.text, aliases)
+        wrong = surface_calls.misuse(made, parameter.name, kernel.text, types)
     else:
-        wrong = texture_calls.misuse(made, parameter.name, kernel.text, aliases)
+        wrong = texture_calls.misuse(made, parameter.name, kernel.text, types)
     if wrong:
         raise UsageError(f"{where}: {wrong}.")
 

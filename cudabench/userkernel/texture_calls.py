@@ -64,8 +64,9 @@ def misuse(texture: Texture, name: str, text: str, aliases: Mapping[str, str]) -
     for one in alike:
         if texture.linear and not one.linear:
             return f"memory=linear is for tex1Dfetch, and the kernel reads it by tex{one.sides}D: leave it out"
-        dtype = source.numpy_dtype(one.ctype, aliases)
-        found = (dtype, 1) if dtype else source.vector_type(one.ctype, aliases)
+        ctype = aliases.get(one.ctype, one.ctype)  # what a parameter of a template stands for
+        dtype = source.numpy_dtype(ctype, aliases)
+        found = (dtype, 1) if dtype else source.vector_type(ctype, aliases)
         if found is None:
             continue
         dtype, channels = found
@@ -73,14 +74,14 @@ def misuse(texture: Texture, name: str, text: str, aliases: Mapping[str, str]) -
             wanted = array_text(texture.dtype, one.sides, one.layered, channels, "random")
             return (
                 f"a texel has {texture.channels} channel{'s' * (texture.channels > 1)}, and the kernel reads "
-                f"{one.ctype}: write texture({wanted})"
+                f"{ctype}: write texture({wanted})"
             )
         fraction = np.dtype(dtype).kind == "f"
         if fraction == (floats or normalized):
             continue
         if normalized:
-            return f"read=normalized gives fractions, and the kernel reads {one.ctype}: leave it out"
+            return f"read=normalized gives fractions, and the kernel reads {ctype}: leave it out"
         wanted = array_text(dtype, one.sides, one.layered, texture.channels, "random")
         other = "add read=normalized, or " if fraction and np.dtype(texture.dtype).itemsize <= 2 else ""
-        return f"{texture.dtype} read as {one.ctype} is its bits, not its value: {other}write texture({wanted})"
+        return f"{texture.dtype} read as {ctype} is its bits, not its value: {other}write texture({wanted})"
     return None

@@ -43,7 +43,10 @@ MOST = {
 MOST_OF_TEXTURE = {**MOST, (1, False): (131072,)}
 MOST_LINEAR = 1 << 28
 SURFACE_OPTIONS = {key: OPTIONS[key] for key in ("channels", "layers")}
-KINDS = {"texture": (TYPE, OPTIONS, "filter=linear"), "surface": (SURFACE_TYPE, SURFACE_OPTIONS, "channels=4")}
+KINDS = {
+    "texture": (TYPE, OPTIONS, "float32[n,n]:random", "filter=linear"),
+    "surface": (SURFACE_TYPE, SURFACE_OPTIONS, "float32[n,n,4]:random", "channels=4"),
+}
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def out_of_reach(parameter: Parameter, text: str, aliases: Mapping[str, str]) ->
     names = {path.replace(".", "_") or parameter.name or "x": ctype for path, ctype in found.items()}
     own = ", ".join(f"{ctype} {name}" for name, ctype in names.items())
     name, ctype = next(iter(names.items()))
-    kind = next(kind for kind, (one, _, _) in KINDS.items() if one == ctype)
+    kind = next(kind for kind, (one, *_) in KINDS.items() if one == ctype)
     within = (
         f"with the object{'s' * (len(found) > 1)} {', '.join(found)} inside" if any(found) else "a pointer to objects"
     )
@@ -163,10 +166,10 @@ def read_object(
     """
     where = f"--arg {name}={text}"
     kind = text[:7]
-    _, options, sample = KINDS[kind]
+    _, options, array_like, sample = KINDS[kind]
     match = re.fullmatch(rf"{kind}\s*\((.*)\)", text, re.S)
     if not match:
-        raise UsageError(f"{where} is no {kind}: write --arg '{name}={kind}(float32[n,n]:random, {sample})'.")
+        raise UsageError(f"{where} is no {kind}: write --arg '{name}={kind}({array_like}, {sample})'.")
     first, *rest = split(match[1]) or [""]
     chosen = {key: values[0] for key, values in options.items()}
     given = set()

@@ -506,8 +506,9 @@ def _tell(
     if kind == "misaligned":
         text = f"{who} of the surface '{surface.name}', no multiple of {size}: x counts bytes."
     else:
-        what = ["bytes a row", "rows", "slices"][: surface.dimensions] + ["layers"] * surface.layered
-        has = ", ".join(f"{limit} {each}" for limit, each in zip(limits, what, strict=True))
+        what = ["row", "slice"][: surface.dimensions - 1] + ["layer"] * surface.layered
+        many = (f"{limit} {each}{'s' * (limit > 1)}" for limit, each in zip(limits[1:], what, strict=True))
+        has = ", ".join([f"{limits[0]} bytes a row", *many])
         text = f"{who} of the surface '{surface.name}' ({has}): x counts bytes."
     machine.hazards.add(kind, ins.location, count, block, thread, text)
 
