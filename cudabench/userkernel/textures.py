@@ -107,7 +107,7 @@ def misfit(kind: str, parameter: Parameter, aliases: Mapping[str, str]) -> str |
 def out_of_reach(parameter: Parameter, text: str, aliases: Mapping[str, str]) -> str | None:
     """Return why no --arg can give a parameter, in whose struct or memory there are objects, with the repair; None for
     any other. `text` declares structs."""
-    if parameter.type in OBJECTS and not parameter.pointer:
+    if aliases.get(parameter.type, parameter.type) in OBJECTS and not parameter.pointer:
         return None
     layout = layout_of(parameter.type, text, {**aliases, **dict.fromkeys(OBJECTS, "unsigned long long")})
     found = _objects_in(layout, aliases) if layout else {}
