@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 from cudabench.toolchain import places
@@ -13,6 +14,7 @@ from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.reached import names
 from cudabench.toolchain.tokens import spell, split, words_of
 from cudabench.userkernel.request import UserRequest
+from cudabench.userkernel.suggested.covered import Covered
 from cudabench.userkernel.suggested.host_launch import MOST_THREADS, HostLaunch
 from cudabench.userkernel.suggested.reach import joined
 
@@ -23,6 +25,7 @@ _THREADS = re.compile(
     r"(?:k|n|num)?_?(?:block_?(?:size|dim|threads)|threads(?:_?per_?block)?|tpb|cta_?(?:size|threads))(?:_?x)?_?", re.I
 )
 _HEADS = re.compile(r"\b(\w+)\s*\([^(){};]*\)\s*(?:const\s*)?\{|\b(?:struct|class)\s+(\w+)\s*(?::[^{};]*)?\{")
+_WARPS = re.compile(r"\b(?:__shfl|__reduce_|__ballot|__activemask|__syncwarp)|\btiled_partition\s*<\s*32\b")
 _DYNAMIC = re.compile(
     r"\b(?:extern\s[^;{}\[\]]*\b__shared__|__shared__\s[^;{}\[\]]*\bextern)\b[^;{}\[\]]*?(\w+)\s*\[\s*\]"
 )
@@ -50,13 +53,35 @@ def geometry(
         grid = _grid(launch.grid, block, sizes)
     elif rows_ := blocks_of_rows(kernel.text, extents) if wide == deep == 1 else "":
         grid = rows_
-    elif wide > 1 and dimensions_of(kernel, extents) >= wide:
-        sides = [*block, 1, 1]
-        every = extents[:wide] if len(extents) > 1 else [*extents] * wide
-        grid = ",".join(f"cdiv({extent},{side})" for extent, side in zip(every, sides, strict=False))
     else:
-        grid = f"cdiv({'*'.join(extents[:3]) or side},{block[0]})"
+        covered = Covered(kernel.text, extents)
+        sides = [*block, 1, 1]
+        if wide > 1 and (len(extents) > 1 or dimensions_of(kernel, extents) >= wide):
+            every = zip("xyz", _of_axes(covered, extents, wide), strict=False)
+            layers = [
+                _layers(one, covered.tile(axis, sides, partial(_constant, kernel=kernel, text=text)))
+                for axis, one in every
+            ]
+            grid = ",".join(layers)
+        else:
+            grid = f"cdiv({covered.guarded() or '*'.join(extents[:3]) or side},{block[0]})"
     return request.grid or grid, request.block or ",".join(map(str, own))
+
+
+def _of_axes(covered: Covered, extents: Sequence[str], wide: int) -> list[str]:
+    """Return the extent that each axis of a grid covers, '' for none: what the kernel's text says, else in order."""
+    found = [*extents] * wide if len(extents) == 1 else covered.axes(wide)
+    taken = set("*".join(found).split("*"))
+    rest = [own for own in extents if own not in taken]
+    return [
+        "" if not covered.used(axis) else own or (rest.pop(0) if rest else "")
+        for axis, own in zip("xyz", found, strict=False)
+    ]
+
+
+def _layers(extent: str, side: int) -> str:
+    """Return the blocks of a grid along an axis."""
+    return f"cdiv({extent},{side})" if extent and side > 1 else extent or "1"
 
 
 def said(request: UserRequest, kernel: KernelSource, launch: HostLaunch | None) -> tuple[bool, bool]:
@@ -88,6 +113,8 @@ def block_of(
     if counted := _counted_threads(kernel, text, deep):
         return counted
     block = _BLOCKS[deep if dimensions_of(kernel, extents) >= deep else 1]
+    if len(block) == 2 and _WARPS.search(kernel.text):
+        block = [32, 8]  # its rows are the warps
     room = _shared_room(kernel, text) if block == [256] else None
     bound = re.search(r"\b__launch_bounds__\s*\(\s*(\w+)", kernel.text)
     most = templates_of(kernel).get(bound[1], bound[1]) if bound else ""

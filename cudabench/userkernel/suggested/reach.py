@@ -272,6 +272,8 @@ class Reach:
         if isinstance(tree, ast.Subscript):
             array = tree.value.id if isinstance(tree.value, ast.Name) else ""
             return 0, self.held.get(array, RANDOM_BELOW - 1)
+        if isinstance(tree, ast.Attribute) and isinstance(tree.value, ast.Subscript):
+            return self._of(tree.value, depth + 1)  # a member of a struct in an array
         if isinstance(tree, ast.IfExp):
             parts = [self._of(part, depth + 1) for part in (tree.body, tree.orelse)]
             return min(low for low, _ in parts), max(high for _, high in parts)
