@@ -460,6 +460,105 @@ FILES = {
         "  for (int i = all.thread_rank(); i < n; i += all.size()) x[i] *= 2; all.sync(); }",
         ["--grid 32"],
     ),
+    "layers along z that a guard names": (
+        "__global__ void add(const float *a, float *c, int width, int height, int batch) {\n"
+        "  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y, z = blockIdx.z;\n"
+        "  if (x < width && y < height && z < batch) { int i = (z * height + y) * width + x; c[i] += a[i]; } }",
+        ["--grid cdiv(width,16),cdiv(height,16),batch", "--block 16,16"],
+    ),
+    "layers along z without a guard, after the axes that have one": (
+        "__global__ void turn(const float *in, float *out, int rows, int cols, int planes) { __shared__ float "
+        "t[32][33];\n"
+        "  const float *a = in + (size_t)blockIdx.z * rows * cols; float *b = out + (size_t)blockIdx.z * rows * cols;\n"
+        "  int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y; for (int j = 0; j < 32; j += 8)\n"
+        "    if (x < cols && y + j < rows) t[threadIdx.y + j][threadIdx.x] = a[(y + j) * cols + x];\n"
+        "  __syncthreads(); x = blockIdx.y * 32 + threadIdx.x; y = blockIdx.x * 32 + threadIdx.y;\n"
+        "  for (int j = 0; j < 32; j += 8) if (x < rows && y + j < cols) b[(y + j) * rows + x] = "
+        "t[threadIdx.x][threadIdx.y + j]; }",
+        ["--grid cdiv(cols,32),cdiv(rows,32),planes", "--block 32,8"],
+    ),
+    "layers along z that two extents share": (
+        "__global__ void blur(const float *x, float *y, int N, int H, int W, int K, int pad) {\n"
+        "  int Q = W + 2 * pad - 2, P = H + 2 * pad - 2; int q = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  int p = blockIdx.y * blockDim.y + threadIdx.y; int nk = blockIdx.z, n = nk / K, k = nk % K;\n"
+        "  if (p >= P || q >= Q || n >= N) return; y[((n * K + k) * P + p) * Q + q] = x[(n * H + p) * W + q] * k; }",
+        ["--grid cdiv(W,16),cdiv(H,16),K*N"],
+    ),
+    "heads and batches by how they are counted, and pointers of one declaration": (
+        "__global__ void attend(const float *q, const float *k, float *o, int B, int H, int T, int D) {\n"
+        "  int b = blockIdx.z, h = blockIdx.y, t = blockIdx.x * blockDim.x + threadIdx.x; if (t >= T) return;\n"
+        "  const float *own = q + ((b * H + h) * T + t) * D, *all = k + (b * H + h) * T * D; float s = 0;\n"
+        "  for (int j = 0; j <= t; j++) for (int d = 0; d < D; d++) s += own[d] * all[j * D + d];\n"
+        "  o[(b * H + h) * T + t] = s; }",
+        ["--grid cdiv(T,256),H,B", "q=float32[65536]", "k=float32[65536]"],
+    ),
+    "a block for each place, with casts that a header spaces": (
+        "#include <cuda_fp16.h>\n__global__ void turned(half *q, const float *t, int batch, int heads, int "
+        "seq_len, int head_dim) {\n"
+        "  int pos = blockIdx.x, head = blockIdx.y, b = blockIdx.z, half_dim = head_dim / 2;\n"
+        "  half *p = q + (((size_t)b * heads + head) * seq_len + pos) * head_dim;\n"
+        "  for (int i = threadIdx.x; i < half_dim; i += blockDim.x) p[i] = t[pos * half_dim + i]; }",
+        ["--grid seq_len,heads,batch"],
+    ),
+    "an axis that no block asks for, and rows of warps": (
+        "__global__ void gemv(const double *A, const double *x, double *y, int M, int N) { double s = 0;\n"
+        "  int row = blockIdx.x * blockDim.y + threadIdx.y; if (row >= M) return;\n"
+        "  for (int c = threadIdx.x; c < N; c += blockDim.x) s += A[row * N + c] * x[c];\n"
+        "  for (int o = 16; o; o /= 2) s += __shfl_down_sync(~0u, s, o); if (threadIdx.x == 0) y[row] = s; }",
+        ["--grid cdiv(M,8),1", "--block 32,8"],
+    ),
+    "the one extent that a guard names, a warp for each": (
+        "__global__ void norms(const float *x, float *y, int rows, int cols) {\n"
+        "  int row = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31; if (row >= rows) return;\n"
+        "  float s = 0; for (int c = lane; c < cols; c += 32) s += x[row * cols + c] * x[row * cols + c];\n"
+        "  for (int o = 16; o; o /= 2) s += __shfl_down_sync(~0u, s, o); if (lane == 0) y[row] = s; }",
+        ["--grid cdiv(32*rows,256)"],
+    ),
+    "a block that a padded tile has room for": (
+        "#define RADIUS 3\n#define MANY 128\n__global__ void smooth(const float *in, float *out, int n) {\n"
+        "  __shared__ float t[MANY + 2 * RADIUS]; int g = threadIdx.x + blockIdx.x * blockDim.x, l = "
+        "threadIdx.x + RADIUS;\n"
+        "  t[l] = g < n ? in[g] : 0; if (threadIdx.x < RADIUS) { t[l - RADIUS] = g >= RADIUS && g - RADIUS < n "
+        "? in[g - "
+        "RADIUS] : 0;\n"
+        "    t[l + MANY] = g + MANY < n ? in[g + MANY] : 0; } __syncthreads(); float s = 0;\n"
+        "  for (int o = -RADIUS; o <= RADIUS; o++) s += t[l + o]; if (g < n) out[g] = s; }",
+        ["--grid cdiv(n,128)", "--block 128"],
+    ),
+    "two elements of shared memory a thread": (
+        "#define MANY 128\n__global__ void pairs(const float *in, float *out, int n) { __shared__ float t[2 * MANY];\n"
+        "  int tid = threadIdx.x, base = 2 * MANY * blockIdx.x; t[2 * tid] = base + 2 * tid < n ? in[base + 2 * "
+        "tid] : 0;\n"
+        "  t[2 * tid + 1] = base + 2 * tid + 1 < n ? in[base + 2 * tid + 1] : 0; __syncthreads();\n"
+        "  if (base + 2 * tid < n) out[base + 2 * tid] = t[2 * tid] + t[2 * tid + 1]; }",
+        ["--grid cdiv(n,256)", "--block 128"],
+    ),
+    "a width that a constant array has room for": (
+        "__constant__ float mask[7];\n__global__ void convolve(const float *in, float *out, int width, int "
+        "mask_width)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= width) return; float s = 0;\n"
+        "  for (int j = 0; j < mask_width; j++) if (i + j < width) s += in[i + j] * mask[j]; out[i] = s; }",
+        ["--grid cdiv(width,256)", "mask_width=7"],
+    ),
+    "an image by its offset, of one extent for both sides": (
+        "__global__ void paint(unsigned char *p, int DIM) { int x = threadIdx.x + blockIdx.x * blockDim.x;\n"
+        "  int y = threadIdx.y + blockIdx.y * blockDim.y, offset = x + y * blockDim.x * gridDim.x;\n"
+        "  p[offset * 4 + 0] = x - DIM / 2; p[offset * 4 + 3] = 255; }",
+        ["p=uint8[4*DIM*DIM]"],
+    ),
+    "a pitch in bytes": (
+        "__global__ void scale(float *img, size_t pitch, int width, int height) {\n"
+        "  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        "  if (x < width && y < height) { float *row = (float *)((char *)img + y * pitch); row[x] *= 2; } }",
+        ["pitch=1024", "img=float32[width*height]"],
+    ),
+    "steps of rows": (
+        "__global__ void invert(const unsigned char *src, int src_step, unsigned char *dst, int dst_step, int cols,\n"
+        "  int rows) {\n"
+        "  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        "  if (x < cols && y < rows) dst[y * dst_step + x] = 255 - src[y * src_step + x]; }",
+        ["src_step=256", "dst_step=256", "src=uint8[cols*rows]"],
+    ),
 }
 
 

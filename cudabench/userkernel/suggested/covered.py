@@ -69,7 +69,7 @@ class Covered:
         side = r"(?:blockDim ?\. ?[xyz]|\b\w+\b)"
         behind = rf"(?:{names}) ?\)? ?\* ?(?:\( ?\w+ ?\) ?)?\(? ?({side}(?: ?\* ?\d+)*) ?\)?"
         before = rf"((?:\d+ ?\* ?)*{side}) ?\* ?(?:\( ?\w+ ?\) ?)?(?:{names})"
-        sides = [1]
+        sides, of_threads = [1], list[int]()
         for match in re.finditer(rf"{behind}|{before}", self.text):
             words = [one.strip() for one in (match[1] or match[2]).split("*")]
             places = [re.fullmatch(r"blockDim ?\. ?([xyz])", self.values.get(one, one)) for one in words]
@@ -77,15 +77,18 @@ class Covered:
                 block["xyz".index(place[1])] if place else constant(one)
                 for one, place in zip(words, places, strict=True)
             )
-            if not known and not set(words) & set(self.extents) and self._is_thread(self.text[match.end() :]):
+            on_threads = self._is_thread(self.text[match.end() :])
+            if not known and not set(words) & set(self.extents) and on_threads:
                 known = block["xyz".index(axis)]
-            sides.append(known)
-        return max(sides)
+            (of_threads if known and on_threads else sides).append(known)
+        return max(of_threads or sides)
 
     def _is_thread(self, behind: str) -> bool:
         """Return whether a text goes on by adding a thread's place in its block."""
         added = re.match(r" ?\)? ?\+ ?(\w+)", behind)
-        return bool(added and "threadIdx" in (added[1], *self.values.get(added[1], "").split(".")[:1]))
+        if not added or re.search(rf"\bfor ?\((?: ?\w+)* {added[1]} ?=", self.text):  # rows start there
+            return False
+        return added[1] == "threadIdx" or self.values.get(added[1], "").startswith("threadIdx")
 
     def _places(self, axis: str) -> Iterator[str]:
         """Yield patterns of what tells a thread's place along an axis: names, and the block's own, the last."""
@@ -111,11 +114,15 @@ class Covered:
         For `k = z / n` that is bounded by m it is `n*m`.
         """
         cast = r"(?:\( ?[\w ]+\) ?)?"
-        compared = rf"{place}(?: ?\+ ?\w+)? ?(?:<=?|>=)(?![<=]) ?{cast}([^\W\d]\w*)\b(?! ?(?:[\[(.]|[+*] ?[^\W\d]))"
+        compared = (
+            rf"{place}(?: ?\+ ?\w+)? ?(?:<=?|>=)(?![<=]) ?{cast}\(? ?([^\W\d]\w*)\b(?! ?(?:[\[(.]|[+*] ?[^\W\d]))"
+        )
         for words in re.findall(compared, self.text):
             if words in self.extents:
                 return str(words)
             local = self.values.get(words, "")
+            if all(one.strip() in self.extents for one in local.split("*")):
+                return local.replace(" ", "")
             if own := next((one for one in re.findall(r"\w+", local) if one in self.extents), ""):
                 return own
         if hops >= _HOPS:

@@ -38,6 +38,7 @@ SMALLER = (2048, 512, 256, 64, 16, 4)  # where a thread would loop, or an array 
 MOST_TRIPS, MOST_REACHED = 1 << 11, 1 << 24
 MOST_HELD = 1 << 26  # elements of an array of which no index says more
 MOST_TURNS = 1 << 26  # of loops, by all threads together: a minute in the simulator
+MOST_LAUNCHED = 1 << 23  # threads of a grid that nothing in the file says
 LEAST_PASSED_ON = 64  # elements of an array that a function is given, which may index it anyhow
 FEW_THREADS, FEW_THREADS_SIDE = 64, 16384  # a host's launch of so few takes as long as the problem has elements
 UNKNOWN_BYTES = 64  # of an element that is declared nowhere
@@ -53,6 +54,7 @@ _FLAGS = re.compile(
     r"dilation|groups?|radius|halo|half_?(?:width|size|window)|ksize|kernel_?size|start|begin|first|direction|[xyz]0|"
     r"^inc\w?|^off\w?)$|^(?:use|is|has|do|with|enable)_"
 )
+_ZERO = re.compile(r"pad(?:ding)?$|^off|[xyz]0$")  # flags that shift nothing so
 _RANDOM_STATE = re.compile(r"curandState\w*")
 _CURAND = "#include <curand_kernel.h>"
 _TAPS = re.compile(r"[spd]\d")  # strides, paddings and dilations
@@ -255,12 +257,16 @@ def _asked(
     sure = frozenset(said.numbers if said else ())
     starts = orders.starts(kernel, aliases)
     numbers = [one.name for one in kernel.parameters if _whole(one, aliases)]
-    steps = strides(numbers, 1)
+    arrays = [one for one in kernel.parameters if one.pointer]
+    width = max((_nbytes(one.type, aliases) or 1 for one in arrays), default=1)
+    stepped = partial(strides, numbers, text=kernel.text, width=width)
+    steps = stepped(1)
+    unsaid = {own: "0" if _ZERO.search(own.lower()) else "1" for own in numbers}
     extents = [own for own in extents if own not in steps]
     own_sides = [own for own in extents if not _is_product(own, extents)]
     first = _first_side(kernel, own_sides, find(_first_side(kernel, own_sides, None, ragged)), ragged)
     for side in (first, *(one for one in SMALLER if one < first)):
-        values = {own: str(value) for own, value in {**assumed(side), **strides(numbers, side)}.items()}
+        values = unsaid | {own: str(value) for own, value in {**assumed(side), **stepped(side)}.items()}
         launch = find(side)
         if launch and launch.block and math.prod(launch.block) == 1 < side and len(extents) > 1:
             # A block of one thread, for its extents divide each other: let one be 1.
@@ -273,7 +279,7 @@ def _asked(
         for at, one in enumerate(kernel.parameters):
             own = one.name or f"arg{at}"
             values |= {own: text} if (text := _number(at, one, launch, aliases)) else {}
-        values |= {own: text for own, text in given.items() if own in extents}
+        values |= {own: text for own, text in given.items() if own in values}
         sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
         within = [own for own in own_sides if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
         reach = _reach(request, kernel, file, aliases, within, side, launch, sizes, starts)
@@ -281,10 +287,11 @@ def _asked(
         reached = (reach.elements(one.name) for one in kernel.parameters if one.pointer and one.name)
         threads = math.prod(reach.grid) * math.prod(reach.block)
         looped = reach.trips()
-        steps_fit = all(value <= MOST_REACHED for value in strides(numbers, side).values())
+        steps_fit = all(value <= MOST_REACHED for value in stepped(side).values())
         if (
             steps_fit
             and looped <= MOST_TRIPS
+            and threads <= MOST_LAUNCHED
             and threads * looped <= MOST_TURNS
             and max(reached, default=0) <= MOST_REACHED
         ):
@@ -399,6 +406,9 @@ def _array(
     else:
         shape = _shape(many * _spread(kernel.text, own), extents, sizes, asked.threads, asked.side)
         reached = asked.reach.elements(own, many * width)
+        dimensions = launching.dimensions_of(kernel, extents)
+        if not reached and len(extents) == 1 < dimensions:  # one extent is all sides
+            shape = _shape(many * _spread(kernel.text, own), [*extents] * dimensions, sizes, asked.threads, asked.side)
         least = max(many * reached, LEAST_PASSED_ON if _passed_on(kernel.text, own) else 0)
         if least > _count(shape, sizes):
             shape = launching.by_name(least, sizes)
@@ -438,8 +448,7 @@ def _plain(
 ) -> str:
     """Return a number, a vector or a struct as --arg writes it."""
     layout = layout_of(parameter.type, file.text, aliases)
-    zero = "0" if re.search(r"pad(?:ding)?$|^off|[xyz]0$", own.lower()) else "1"
-    value = asked.values.get(own, "") or (zero if _whole(parameter, aliases) else "")
+    value = asked.values.get(own, "")
     if 0 < asked.threads <= FEW_THREADS and own in extents and value.isdigit():
         value = str(min(int(value), FEW_THREADS_SIDE))
     return value or (layout.example() if layout else "2.5")

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cudabench.toolchain import places
 from cudabench.userkernel.suggested.reach import Reach, joined
 
+_OF_FILE = re.compile(r"__(?:constant|device)__\s[^;{}()=\[\]]*?(\w+)\s*((?:\[[^\[\];]+\]\s*)+)[;=,{]")
 _LEAVES = r"(?:__trap|return|asm|printf|assert)\b"
 
 
@@ -41,7 +43,7 @@ def _common(words: Sequence[str]) -> int:
 
 def room_for(own: str, reach: Reach, members: Mapping[tuple[str, str], int]) -> int | None:
     """Return the largest value of a number for which arrays of fixed size have room, that it is an index of or bounds a
-    loop over: those that a kernel declares, and `members` of its structs. None where there are none."""
+    loop over: those that a kernel or its file declares, and `members` of its structs. None where there are none."""
     text, most = reach.text, []
 
     def beyond(index: str, at: int) -> int | None:
@@ -57,14 +59,16 @@ def room_for(own: str, reach: Reach, members: Mapping[tuple[str, str], int]) -> 
         for match in re.finditer(rf"(?<![\w.>]){struct} ?\. ?{member} ?\[ ?(\w+) ?\]", text):
             if (further := beyond(match[1], match.start())) is not None:
                 most.append(count - further)
+    arrays = [(match[1], match[2], -1) for match in places.matches(_OF_FILE, reach.file, "__constant__", "__device__")]
     for declared in re.finditer(r"\w ?\*? ?\b([^\W\d]\w*) ?((?:\[[^\[\];]+\] ?)+)(?==(?!=)|;|,)", text):
-        name, sides = declared[1], re.findall(r"\[([^\[\]]+)\]", declared[2])
         before = re.search(r"([^\W\d]\w*)[ *]+$", text[: declared.start(1)])
-        if before is None or before[1] in ("return", "else", "case"):
-            continue
+        if before and before[1] not in ("return", "else", "case"):
+            arrays.append((declared[1], declared[2], declared.start(1)))
+    for name, written, declared_at in arrays:
+        sides = re.findall(r"\[([^\[\]]+)\]", written)
         for used in re.finditer(rf"(?<![\w.>]){name} ?((?:\[[^\[\]]+\] ?)+)", text):
             for side, index in zip(sides, re.findall(r"\[([^\[\]]+)\]", used[1]), strict=False):
-                further = None if used.start() == declared.start(1) else beyond(index.strip(), used.start())
+                further = None if used.start() == declared_at else beyond(index.strip(), used.start())
                 extent = reach.largest(side) if further is not None else 0
                 if further is not None and extent > 0:
                     most.append(extent - further)

@@ -64,7 +64,9 @@ def geometry(
             ]
             grid = ",".join(layers)
         else:
-            grid = f"cdiv({covered.guarded() or '*'.join(extents[:3]) or side},{block[0]})"
+            apart = covered.tile("x", sides, partial(_constant, kernel=kernel, text=text))
+            width = apart if apart > 1 else block[0]
+            grid = f"cdiv({covered.guarded() or '*'.join(extents[:3]) or side},{width})"
     return request.grid or grid, request.block or ",".join(map(str, own))
 
 
@@ -238,17 +240,28 @@ def _product_of(words: str) -> int:
 
 
 def _shared_room(kernel: KernelSource, text: str) -> int | None:
-    """Return the threads for which a kernel's shared arrays that it indexes by threadIdx.x alone have room."""
-    own = {"threadIdx.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\s*\.\s*x\s*[;,]", kernel.text)}
-    index = "|".join(re.escape(one) for one in own)
+    """Return the threads for which a kernel's shared arrays that it indexes by threadIdx.x have room.
+
+    An element each, or as many as the index says, `[2 * tid + 1]`; of `[128 + 2 * RADIUS]` that is 128.
+    """
+    body = joined(kernel.text)
+    own = {r"threadIdx ?\. ?x", *re.findall(r"\b(\w+) ?= ?threadIdx ?\. ?x ?[;,]", body)}
+    shifted = re.findall(rf"\b(\w+) ?= ?(?:{'|'.join(own)}) ?\+ ?\w+ ?[;,]", body)
     sizes = []
-    for name, size in re.findall(r"__shared__\s+(?:volatile\s+)?[\w:]+\s+(\w+)\s*\[\s*(\w+)\s*\]", kernel.text):
-        size = templates_of(kernel).get(size, size)
-        known = re.search(rf"(?:#\s*define\s+{size}\s+|\b{size}\s*=\s*)\(?\s*(\d+)\b", text)
-        count = size if size.isdigit() else known[1] if known else ""
-        if count and re.search(rf"\b{name}\s*\[\s*(?:{index})\s*\]", kernel.text):
-            sizes.append(int(count))
+    for name, size in re.findall(r"__shared__ (?:volatile )?[\w:]+ (\w+) ?\[([\w +*]+)\]", body):
+        terms = [math.prod(_number_of(one, kernel, text) for one in part.split("*")) for part in size.split("+")]
+        padded = [term for term in terms if term % 32 == 0 and term] if len(terms) > 1 else []
+        index = "|".join([*own, *(shifted if padded else ())])
+        factors = re.findall(rf"\b{name} ?\[ ?(?:(\d+) ?\* ?)?(?:{index}) ?(?:\+ ?\d+ ?)?\]", body)
+        if re.search(rf"\b{name} ?\[ ?(?:\d+ ?\* ?)?(?:{index}) ?\]", body) and (padded or all(terms)):
+            sizes.append(max(padded or [sum(terms)]) // max(int(one or 1) for one in factors))
     return next((least for least in sorted(sizes) if 32 <= least <= 1024), None)
+
+
+def _number_of(word: str, kernel: KernelSource, text: str) -> int:
+    """Return the number that a name stands for in every launch or by a macro, 0 for another."""
+    known = re.search(rf"#\s*define\s+{word.strip()}\s+\(?\s*(\d+)\b", text)
+    return int(known[1]) if known else _constant(word.strip(), kernel, text)
 
 
 def _axes(text: str, names: str) -> int:

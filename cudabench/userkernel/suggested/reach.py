@@ -25,7 +25,7 @@ _DEPTH = 12
 _LONGEST = 2000  # characters of an expression that is read
 _ALIASES = 3  # of pointers to pointers
 _AXES = {"x": 0, "y": 1, "z": 2}
-_CAST = re.compile(r"\((?:(?:const|unsigned|signed|long|short|int|char|size_t|s?size_type|u?int\d+_t|uint)\s*)+\)")
+_CAST = re.compile(r"\( ?(?:(?:const|unsigned|signed|long|short|int|char|size_t|s?size_type|u?int\d+_t|uint)\s*)+\)")
 _CALLED_CAST = re.compile(r"\b(?:static_cast\s*<[^<>]*>|(?:unsigned|int|size_t|u?int\d+_t|uint)(?=\s*\())")
 _SIZEOF = re.compile(r"\bsizeof ?\( ?(\w+) ?\)")
 _MARK = "_of_c"  # behind names that Python keeps for itself
@@ -167,11 +167,11 @@ class Reach:
         """Yield the pointers into an array: name, the type it points at, how far ahead of its start, and in elements of
         which type; '' for the array's own."""
         pattern = re.compile(
-            r"(?:(?P<type>\w+) ?(?:const )?\* ?(?:(?:const|__restrict__|__restrict|volatile) )*)?\b(?P<name>\w+) ?= ?"
-            rf"(?P<value>[^;={{}}]*?(?<![\w.]){array}\b[^;={{}}]*);"
+            r"(?:(?:(?P<type>\w+) ?(?:const )?|(?P<next>, ?))\* ?(?:(?:const|__restrict__|__restrict|volatile) )*)?"
+            rf"\b(?P<name>\w+) ?= ?(?P<value>[^;={{}}]*?(?<![\w.]){array}\b[^;={{}}]*?)(?:;|(?=, ?\*? ?\w+ ?=))"
         )
         for match in pattern.finditer(self.text):
-            if match["name"] == array or not (match["type"] or self._is_pointer(match["name"])):
+            if match["name"] == array or not (match["type"] or match["next"] or self._is_pointer(match["name"])):
                 continue
             found = _into(match["value"], array)
             if found:
@@ -224,7 +224,9 @@ class Reach:
         return found
 
     def _of_thread(self, words: str) -> bool:
-        """Return whether an expression hangs on the thread, by its names' own definitions."""
+        """Return whether an expression hangs on the thread, by its names' own definitions, but for members of structs
+        in arrays, which hold anything."""
+        words = re.sub(r"\w+ ?\[[^\[\]]*\] ?\. ?\w+", "0", words)
         names = re.findall(r"[^\W\d]\w*", words)
         return bool(_PLACE.search(words)) or any(
             _PLACE.search(text) for name in names for text in self._definitions(name)
@@ -398,7 +400,7 @@ class Reach:
         return 0, self.interval(match[2])[1] - (match[1] != "<=")
 
     def _definitions(self, name: str) -> list[str]:
-        return re.findall(rf"(?<![\w.\]>]){name} ?=(?!=) ?([^;=]+?) ?(?:;|,(?= ?\w+ ?=))", self.text)
+        return re.findall(rf"(?<![\w.\]>]){name} ?=(?!=) ?([^;=]+?) ?(?:;|,(?= ?\*? ?\w+ ?=))", self.text)
 
 
 def _counted(start: str, condition: str, steps: str) -> Iterator[tuple[str, str, str, str]]:
