@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cudabench.toolchain import source
+from cudabench.userkernel.suggested import host_launch
+from cudabench.userkernel.suggested.covered import Covered
 from cudabench.userkernel.suggested.orders import is_offsets
 from cudabench.userkernel.suggested.reach import Reach
 
@@ -36,6 +39,9 @@ BODIES = {
     "int i = n; i = i / 2; x[i] = 0; put(x + 3);": 101,
     "put(y, x + 2 * n); atomicAdd(x + 3 * n, 1);": 301,
     "x[p.rows * 10] = 0;": 51,
+    "const int *q = y + 4, *p = x + m * 2, *r = y; p[n] = *q + *r;": 115,
+    "x[ ( size_t ) threadIdx.x * m ] = 0;": 218,
+    "for (int i = z[threadIdx.x].first; i < z[threadIdx.x].first + m; i++) x[i] = 0;": 1006,
     "x[z[threadIdx.x]] = 0;": 1000,
     "int in = n / 2, or_ = 1; x[in * sizeof(float) + or_] = 0;": 202,
     "x[unknown(3)] = x[i] = 0; while (i) i = i + 1;": 0,
@@ -71,3 +77,71 @@ def test_offsets_are_read_at_neighbours_and_not_written() -> None:
     assert is_offsets("for (int j = p[r]; j < p[r + 1]; j++) s += x[j];", "p")
     assert not is_offsets("p[i] = p[i + 1];", "p")
     assert not is_offsets("s = p[i] + p[i + 2];", "p")
+
+
+def test_members_of_structs_in_arrays_bound_a_loop() -> None:
+    """A loop between members of a thread's struct may be as long as they are large; one of the launch's is no loop."""
+    text = "for (int i = z[threadIdx.x].first; i < z[threadIdx.x].last; i++) ; for (int j = threadIdx.x; j < n; j++) ;"
+    assert Reach(text, text, {"n": 5000}, [32], [4], {}.get, {"z": 99}).trips() == 99
+
+
+def covering(text: str, extents: list[str], wide: int) -> list[str]:
+    """Return what the axes of a grid cover by a kernel's body."""
+    return Covered(f"__global__ void k() {{ {text} }}", extents).axes(wide)
+
+
+ROW = "int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y; "
+
+
+@pytest.mark.parametrize(
+    ("body", "axes"),
+    [
+        (ROW + "int k = blockIdx.z; if (i < w && j < h && k < d) x[0] = 1;", ["w", "h", "d"]),
+        (ROW + "if (j >= (int)w || i >= h - 1) return; x[blockIdx.z * w * h] = 1;", ["h", "w", "d"]),
+        (ROW + "x[(blockIdx.z * h + j) * w + i] = 1;", ["w", "h", "d"]),
+        (ROW + "if (i < n + m) x[i] = blockIdx.z;", ["w", "h", "d"]),
+        (ROW + "int z = blockIdx.z, c = z / d; if (i < w && j < h && c < n) x[i] = 1;", ["w", "h", "d*n"]),
+        (ROW + "int end = h - 2; if (i + 1 < end && j < w) x[i] = 1;", ["h", "w", ""]),
+        ("int i = threadIdx.x; if (i < w) x[i] = 1;", ["", "", ""]),
+    ],
+)
+def test_axes_cover_what_guards_and_indices_name(body: str, axes: list[str]) -> None:
+    """A guard names an axis's extent, through a cast, a local and a division; then rows of an index do, then order."""
+    assert covering(body, ["w", "h", "d", "n", "m"], 3) == axes
+
+
+@pytest.mark.parametrize(
+    ("body", "apart"),
+    [
+        ("int i = blockIdx.x * blockDim.x + threadIdx.x;", 8),
+        ("int b = blockIdx.x; int i = b * blockDim.x + threadIdx.x; x[b * 1024 + n] = i;", 8),
+        ("int i = blockIdx.x * (blockDim.x * 2) + threadIdx.x;", 16),
+        ("int i = 2 * 64 * blockIdx.x; x[i] = 0;", 128),
+        ("int i = (threadIdx.x + 4) + blockIdx.x * blockDim.y;", 4),
+        ("int row = blockIdx.x; for (int i = threadIdx.x; i < n; i++) x[row * half + i] = 0;", 1),
+        ("x[blockIdx.x * n + threadIdx.x] = 0;", 1),
+        ("int many = blockDim.x, i = blockIdx.x * many + threadIdx.x;", 8),
+        ("x[place()] = 0;", 8),
+    ],
+)
+def test_blocks_are_apart_by_what_their_place_is_multiplied_with(body: str, apart: int) -> None:
+    """A block's elements along x: the threads of one that has 8 by 4, a tile's side, or one where rows start there."""
+    covered = Covered(f"__global__ void k() {{ {body} }}", ["n"])
+    assert covered.tile("x", [8, 4, 1], lambda word: int(word) if word.isdigit() else 0) == apart
+
+
+def test_the_most_launches_of_a_file_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first that says all is taken; where none does, only so many are read."""
+    kernel = "__global__ void k(float *x, int n) { x[n] = 0; }\n"
+    read = []
+    before = host_launch.Host.read
+    monkeypatch.setattr(host_launch.Host, "read", lambda *given: read.append(1) or before(*given))
+    for allocates, many in (("cudaMalloc(&d, 4 * n);", 1), ("", 100)):
+        text = kernel + "".join(
+            f"void go{at}(int n) {{ float *d; {allocates} k<<<(n + 31) / 32, 32>>>(d, n); }}\n" for at in range(150)
+        )
+        read.clear()
+        launch = host_launch.find(text, source.parse(text, "k.cu").kernels[0], {"n": 64}, {})
+        assert launch is not None
+        assert launch.grid == (2, 1, 1)
+        assert len(read) == many

@@ -24,6 +24,8 @@ MOST_THREADS = 1 << 20  # of a launch that a message suggests: some seconds in t
 MOST_BYTES = 1 << 30  # of an array
 _SPARE = (64, 16, 4)  # of a side of a launch that hangs on what only callers know: the largest that is not too large
 _DEPTH = 40  # of names that lead to names
+_LAUNCHES = 100  # of a kernel that are looked at
+_ALL_KNOWN = 3
 _LOOKS = 1000  # at names of one launch: each may be set in several places, whose names may too
 _ALLOCATORS = frozenset(["cudaMalloc", "cudaMallocManaged", "cudaMallocAsync", "cudaMallocHost", "cudaHostAlloc"])
 _WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (16, 32, 64))
@@ -75,10 +77,13 @@ def find(
         return None
     host = host_of(text, tuple(aliases.items()))
     best: HostLaunch | None = None
-    for at in host.launches(kernel.name) or host.launches_by_pointer(len(kernel.parameters)):
+    sites = host.launches(kernel.name) or host.launches_by_pointer(len(kernel.parameters))
+    for at in sites[:_LAUNCHES]:
         launch = host.read(at, kernel, assumed, ragged, most or MOST_THREADS)
         if launch and (best is None or _known(launch) > _known(best)):
             best = launch
+        if best and _known(best) == _ALL_KNOWN:
+            break
     return best
 
 
@@ -89,6 +94,7 @@ def host_of(text: str, aliases: tuple[tuple[str, str], ...]) -> Host:
 
 
 def _known(launch: HostLaunch) -> int:
+    """Return how many are known of block, grid, and an array's size with that: `_ALL_KNOWN` at the most."""
     return (launch.block is not None) + (launch.grid is not None) + (launch.grid is not None and bool(launch.nbytes))
 
 

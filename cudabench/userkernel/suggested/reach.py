@@ -47,6 +47,7 @@ _CAST_OF_POINTER = re.compile(
     r"\( ?(?:const )?(\w+) ?(?:const )?\* ?\) ?"
 )
 _NO_CALLS = frozenset("if while for return sizeof reinterpret_cast static_cast const_cast".split())  # noqa: SIM905
+_CALL = 400  # characters before an argument in which its call begins
 _PASSED_ON = 16  # elements behind a pointer that a function is given
 _READERS = re.compile(
     r"\b(?:atomic\w+|__ld\w+|__st\w+)\s*\(\s*(?:\(\s*[\w\s]+\*\s*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?$"
@@ -100,12 +101,13 @@ class Reach:
     def elements(self, array: str, nbytes: int = 1, depth: int = 0) -> int:
         """Return how many elements of `nbytes` the indices of an array reach over, 0 where none can be read."""
         most = self._largest(subscripts(self.text, array)) + 1
-        if depth and re.search(rf"(?<![\w)\]]) ?\* ?{array}\b(?! ?[*+\w(])|\b{array} ?->", self.text):
+        pointed = rf"(?<![\w)\]]) ?\* ?{array}\b(?! ?[*+\w(])|\b{array} ?->"
+        if depth and any(True for _ in self._near(array, pointed)):
             most = max(most, 1)
-        for match in re.finditer(rf"\* ?\( ?{array} ?\+ ?", self.text):
+        for match in self._near(array, rf"\* ?\( ?{array} ?\+ ?"):
             most = max(most, self._largest([_balanced(self.text[match.end() :])]) + 1)
-        for match in re.finditer(rf"(?<=[(,)]) ?{array} ?\+ ?(?=[\w(])", self.text):  # f(array + 3 * i)
-            before = self.text[: match.start()]
+        for match in self._near(array, rf"(?<=[(,)]) ?{array} ?\+ ?(?=[\w(])"):  # f(array + 3 * i)
+            before = self.text[max(0, match.start() - _CALL) : match.start()]
             if re.search(r"\* ?\($|\bif ?\($|\bwhile ?\($", before):
                 continue
             at = self._largest([_balanced(self.text[match.end() :])])
@@ -124,7 +126,7 @@ class Reach:
 
     def _in_functions(self, array: str, nbytes: int) -> Iterator[int]:
         """Yield how many elements functions reach that are given an array as it is, with what else they are given."""
-        for match in re.finditer(rf"\b([^\W\d]\w*) ?(?=\()(?=\([^;{{}}]*(?<![\w.&]){array} ?[,)])", self.text):
+        for match in self._near(array, rf"\b([^\W\d]\w*) ?(?=\()(?=\([^;{{}}]*(?<![\w.&]){array} ?[,)])"):
             if match[1] in _NO_CALLS:
                 continue
             given = _at_commas(self.text[match.end() + 1 : match.end() + closing(self.text[match.end() :], "(", ")")])
@@ -154,7 +156,7 @@ class Reach:
     def _is_passed(self, before: str) -> bool:
         """Return whether what follows a text stands among a call's arguments."""
         depth = 0
-        for at in range(len(before) - 1, max(-1, len(before) - 400), -1):
+        for at in range(len(before) - 1, -1, -1):
             depth += (before[at] in ")]") - (before[at] in "([")
             if before[at] in ";{}=":
                 return False
@@ -166,11 +168,11 @@ class Reach:
     def _aliases(self, array: str) -> Iterator[tuple[str, str, str, str]]:
         """Yield the pointers into an array: name, the type it points at, how far ahead of its start, and in elements of
         which type; '' for the array's own."""
-        pattern = re.compile(
+        pattern = (
             r"(?:(?:(?P<type>\w+) ?(?:const )?|(?P<next>, ?))\* ?(?:(?:const|__restrict__|__restrict|volatile) )*)?"
             rf"\b(?P<name>\w+) ?= ?(?P<value>[^;={{}}]*?(?<![\w.]){array}\b[^;={{}}]*?)(?:;|(?=, ?\*? ?\w+ ?=))"
         )
-        for match in pattern.finditer(self.text):
+        for match in self._near(array, pattern):
             if match["name"] == array or not (match["type"] or match["next"] or self._is_pointer(match["name"])):
                 continue
             found = _into(match["value"], array)
@@ -179,12 +181,30 @@ class Reach:
                 yield match["name"], "" if ctype == "auto" else ctype, found[2], found[1]
 
     def _is_pointer(self, name: str) -> bool:
-        return bool(re.search(rf"\w ?(?:const )?\* ?(?:(?:const|__restrict__) )*{name}\b ?[,;=)]", self.text))
+        declared = rf"\w ?(?:const )?\* ?(?:(?:const|__restrict__) )*{name}\b ?[,;=)]"
+        return any(True for _ in self._near(name, declared))
+
+    def _near(self, name: str, pattern: str) -> Iterator[re.Match[str]]:
+        """Yield the matches of a pattern, none of which goes beyond a statement, in those that have a name."""
+        compiled, ends = re.compile(pattern), 0
+        for at in self._at.get(name, ()):
+            if at >= ends:
+                start = max(ends, 1 + max(self.text.rfind(mark, ends, at) for mark in ";{}"))
+                ends = self.text.find(";", at) + 1 or len(self.text)
+                yield from compiled.finditer(self.text, start, ends)
+
+    @cached_property
+    def _at(self) -> dict[str, list[int]]:
+        """Where each name of the text stands."""
+        found: dict[str, list[int]] = {}
+        for match in re.finditer(r"\b[^\W\d]\w*", self.text):
+            found.setdefault(match[0], []).append(match.start())
+        return found
 
     def _moves(self, name: str) -> list[int]:
         """Return how far each step that moves a pointer takes it, through the loops around it."""
         found = []
-        for match in re.finditer(rf"\b{name} ?\+= ?([^;]+)|\+\+ ?{name}\b(?! ?[\[.])|\b{name} ?\+\+", self.text):
+        for match in self._near(name, rf"\b{name} ?\+= ?([^;]+)|\+\+ ?{name}\b(?! ?[\[.])|\b{name} ?\+\+"):
             step = self._largest([_balanced(match[1])]) if match[1] else 1
             found.append(max(0, step) * self._turns(match.start()))
         return found
@@ -485,8 +505,8 @@ def joined(text: str) -> str:
 def subscripts(text: str, array: str) -> list[str]:
     """Return the indices of an array's accesses, as they are written."""
     found = []
-    for match in re.finditer(rf"(?<![\w.>]){re.escape(array)} ?\[", text):
-        length = closing(text[match.end() - 1 :], "[", "]")
+    for match in places.matches(re.compile(rf"(?<![\w.>]){re.escape(array)} ?\["), text, array):
+        length = closing(text, "[", "]", match.end() - 1)
         if length > 0:
             found.append(text[match.end() : match.end() - 1 + length].strip())
     return found
