@@ -145,3 +145,12 @@ def test_the_most_launches_of_a_file_are_not_read(monkeypatch: pytest.MonkeyPatc
         assert launch is not None
         assert launch.grid == (2, 1, 1)
         assert len(read) == many
+
+
+@pytest.mark.parametrize("brace", ["", "{"])
+@pytest.mark.parametrize("between", ["", "if (m) ", "\n#pragma unroll 4\n"])
+def test_loops_without_braces_are_nested_too(brace: str, between: str) -> None:
+    """A loop that is the whole body of another multiplies it, behind a condition or a pragma as well."""
+    inner = f"for (int j = 0; j < m; j++) {brace} x[i] += j;{' }' if brace else ''}"
+    text = f"for (int i = 0; i < n; i++) {between}{inner} for (int k = 0; k < n; k++) x[k] = 0;"
+    assert Reach(text, text, SIZES, [32], [4]).trips() == 700

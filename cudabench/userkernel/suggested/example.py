@@ -34,7 +34,7 @@ from cudabench.userkernel.values import CONSTANTS
 ELEMENTS = 1 << 20
 CHECKED = 10007  # of `check`: arrays end within a block, where faults are
 SIDES = {2: 256, 3: 64, 6: 16}  # of a problem with so many dimensions, or more
-SMALLER = (2048, 512, 256, 64, 16, 4)  # where a thread would loop, or an array reach, too far
+SMALLER = (2048, 512, 256, 64, 16, 8, 4)  # where a thread would loop, or an array reach, too far
 MOST_TRIPS, MOST_REACHED = 1 << 11, 1 << 24
 MOST_HELD = 1 << 26  # elements of an array of which no index says more
 MOST_TURNS = 1 << 26  # of loops, by all threads together: a minute in the simulator

@@ -47,6 +47,7 @@ _CAST_OF_POINTER = re.compile(
     r"\( ?(?:const )?(\w+) ?(?:const )?\* ?\) ?"
 )
 _NO_CALLS = frozenset("if while for return sizeof reinterpret_cast static_cast const_cast".split())  # noqa: SIM905
+_HEAD = re.compile(r" ?(?:# ?pragma unroll\b[^;{}]*? )?(?:for|while|if) ?(?=\()")
 _CALL = 400  # characters before an argument in which its call begins
 _PASSED_ON = 16  # elements behind a pointer that a function is given
 _READERS = re.compile(
@@ -231,15 +232,14 @@ class Reach:
         time, '' for one. One that counts down to nothing is as long as one up to where it starts."""
         found = []
         for match in re.finditer(r"\b(for|while) ?(?=\()", self.text):
-            behind = match.end() + closing(self.text[match.end() :], "(", ")") + 1
+            behind = match.end() + closing(self.text, "(", ")", match.end()) + 1
             inside = self.text[match.end() + 1 : behind - 1]
-            body = self.text[behind:].lstrip()
-            length = max(closing(body, "{", "}") if body.startswith("{") else body.find(";"), 0)
-            parts = inside.split(";") if match[1] == "for" else ["", inside, body[:length]]
+            ends = _end(self.text, behind)
+            parts = inside.split(";") if match[1] == "for" else ["", inside, self.text[behind:ends]]
             if len(parts) != 3:
                 continue
             for name, first, last, step in _counted(*parts):
-                found.append((match.start(), behind + length + 1, name, first, last, step))
+                found.append((match.start(), ends + 1, name, first, last, step))
                 break
         return found
 
@@ -421,6 +421,15 @@ class Reach:
 
     def _definitions(self, name: str) -> list[str]:
         return re.findall(rf"(?<![\w.\]>]){name} ?=(?!=) ?([^;=]+?) ?(?:;|,(?= ?\*? ?\w+ ?=))", self.text)
+
+
+def _end(text: str, at: int) -> int:
+    """Return where the statement at a place ends, of heads before it too: `for (...) if (...) { }`."""
+    while head := _HEAD.match(text, at):
+        at = head.end() + max(closing(text, "(", ")", head.end()) + 1, 0)
+    at += text[at : at + 1] == " "
+    ends = at + closing(text, "{", "}", at) if text[at : at + 1] == "{" else text.find(";", at)
+    return max(ends, at)
 
 
 def _counted(start: str, condition: str, steps: str) -> Iterator[tuple[str, str, str, str]]:
