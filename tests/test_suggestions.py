@@ -477,6 +477,13 @@ FILES = {
         "t[threadIdx.x][threadIdx.y + j]; }",
         ["--grid cdiv(cols,32),cdiv(rows,32),planes", "--block 32,8"],
     ),
+    "layers along z beside a loop that strides by the grid": (
+        "__global__ void shift(const float *x, float *y, const float *mean, int channels, int height, int width) {\n"
+        "  int c = blockIdx.y, n = blockIdx.z, many = height * width; long first = ((long)n * channels + c) * many;\n"
+        "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < many; i += gridDim.x * blockDim.x)\n"
+        "    if (n < 2) y[first + i] = x[first + i] - mean[c]; }",
+        ["--grid cdiv(height*width,256),channels,1", "--block 256"],
+    ),
     "layers along z that two extents share": (
         "__global__ void blur(const float *x, float *y, int N, int H, int W, int K, int pad) {\n"
         "  int Q = W + 2 * pad - 2, P = H + 2 * pad - 2; int q = blockIdx.x * blockDim.x + threadIdx.x;\n"

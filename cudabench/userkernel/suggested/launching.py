@@ -25,6 +25,9 @@ _THREADS = re.compile(
     r"(?:k|n|num)?_?(?:block_?(?:size|dim|threads)|threads(?:_?per_?block)?|tpb|cta_?(?:size|threads))(?:_?x)?_?", re.I
 )
 _HEADS = re.compile(r"\b(\w+)\s*\([^(){};]*\)\s*(?:const\s*)?\{|\b(?:struct|class)\s+(\w+)\s*(?::[^{};]*)?\{")
+_IN_A_ROW = re.compile(
+    r"\bblockIdx ?\. ?[yz] ?\)? ?\* ?\(? ?gridDim ?\. ?[xy]\b|\bgridDim ?\. ?[xy] ?\)? ?\* ?\(? ?blockIdx ?\. ?[yz]\b"
+)
 _WARPS = re.compile(r"\b(?:__shfl|__reduce_|__ballot|__activemask|__syncwarp)|\btiled_partition\s*<\s*32\b")
 _DYNAMIC = re.compile(
     r"\b(?:extern\s[^;{}\[\]]*\b__shared__|__shared__\s[^;{}\[\]]*\bextern)\b[^;{}\[\]]*?(\w+)\s*\[\s*\]"
@@ -43,7 +46,7 @@ def geometry(
     """Return --grid and --block. `side` is what a problem without extents has of elements."""
     deep, wide = (_axes(kernel.text, names) for names in ("threadIdx", "threadIdx|blockIdx"))
     # `(blockIdx.x + blockIdx.y * gridDim.x) * blockDim.x + threadIdx.x` counts blocks in one row, however they lie.
-    if deep == 1 and re.search(r"\bgridDim\s*\.\s*x\b", kernel.text):
+    if deep == 1 and _IN_A_ROW.search(joined(kernel.text)):
         wide = 1
     own = block_of(request, kernel, extents, launch, text)
     block = own + [1] * (wide - len(own)) if launch and launch.block else own
