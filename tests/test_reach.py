@@ -6,6 +6,7 @@ import pytest
 
 from cudabench.toolchain import source
 from cudabench.userkernel.suggested import host_launch
+from cudabench.userkernel.suggested.callers import is_sure
 from cudabench.userkernel.suggested.covered import Covered
 from cudabench.userkernel.suggested.orders import is_offsets
 from cudabench.userkernel.suggested.reach import Reach
@@ -154,3 +155,11 @@ def test_loops_without_braces_are_nested_too(brace: str, between: str) -> None:
     inner = f"for (int j = 0; j < m; j++) {brace} x[i] += j;{' }' if brace else ''}"
     text = f"for (int i = 0; i < n; i++) {between}{inner} for (int k = 0; k < n; k++) x[k] = 0;"
     assert Reach(text, text, SIZES, [32], [4]).trips() == 700
+
+
+@pytest.mark.parametrize(
+    ("word", "sure"), [("__nv_bfloat16", True), ("float4", True), ("-3", True), ("T", False), ("void", False)]
+)
+def test_which_arguments_of_templates_are_sure(word: str, sure: bool) -> None:
+    """Literals and types of CUDA's headers stand for themselves wherever they are written; other names may not."""
+    assert is_sure(word) is sure

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cudabench.toolchain import places
 from cudabench.toolchain.c_types import SPECIFIERS, canonical, numpy_dtype
+from cudabench.toolchain.source import Parameter
 from cudabench.toolchain.tokens import closing_angle, spell, split
+from cudabench.userkernel import pointers
 
 _DEPTH = 6  # of templates that are called by templates
 _LOOKS = 400  # at names of one instance
@@ -16,8 +18,9 @@ _LITERAL = re.compile(r"true|false|-?\d\w*")
 
 
 def is_sure(word: str) -> bool:
-    """Return whether a template's argument is a literal or the name of a number's type."""
-    return bool(_LITERAL.fullmatch(word) or numpy_dtype(word))
+    """Return whether a template's argument is a literal or the name of a type of CUDA's or of a number."""
+    known = word != "void" and pointers.elements(Parameter("", word), {})
+    return bool(_LITERAL.fullmatch(word) or numpy_dtype(word) or known)
 
 
 class Callers:
