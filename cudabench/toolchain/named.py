@@ -91,6 +91,12 @@ def likely_argument(kind: str, text: str = "") -> str:
     return "32"
 
 
+def template_arguments(kernel: KernelSource) -> dict[str, str]:
+    """Return what an instance of a template is given, by the names of its parameters."""
+    words = split(words_of(kernel.expression.partition("<")[2].rpartition(">")[0]), ",")
+    return {one.name: spell(part) for one, part in zip(kernel.template_parameters, words, strict=False)}
+
+
 def _instance(kernel: KernelSource, arguments: str) -> KernelSource:
     """Put template arguments ('<float, 32>', or '' for none) in the place of the parameters."""
     cast = types_listed(kernel.parameters) if kernel.overloaded else ""

@@ -12,6 +12,7 @@ import numpy as np
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.model import Surface
 from cudabench.toolchain import source
+from cudabench.toolchain.named import template_arguments
 from cudabench.toolchain.source import KernelSource, Parameter
 from cudabench.userkernel import expressions, inits, surface_calls, tensor_maps, texture_calls, textures
 from cudabench.userkernel.accessors import accessor_of
@@ -19,7 +20,6 @@ from cudabench.userkernel.by_value import Pointer, layout_of, pack
 from cudabench.userkernel.conforming import shape_text
 from cudabench.userkernel.pointers import check_fit, like
 from cudabench.userkernel.rows import RowsArray, of_pointers, row_of, rows_of
-from cudabench.userkernel.suggested.launching import templates_of
 from cudabench.userkernel.tensor_maps import MapOf, MappedArray, is_tensor_map, read_tensor_map
 from cudabench.userkernel.textures import Object, ObjectOf, SurfaceArray, TextureArray, is_object, read_object
 from cudabench.userkernel.values import (
@@ -458,7 +458,7 @@ def check_calls(
     text of a kernel, not in that of several."""
     if kernel.expression == STEPS:
         return
-    made, types = argument.argument, {**aliases, **templates_of(kernel)}
+    made, types = argument.argument, {**aliases, **template_arguments(kernel)}
     if isinstance(made, Surface):
         wrong = surface_calls.misuse(made, parameter.name, kernel.text, types)
     else:

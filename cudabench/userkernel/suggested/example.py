@@ -13,6 +13,7 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.toolchain import includes, places, preprocess, source, toolkit
+from cudabench.toolchain.named import template_arguments
 from cudabench.toolchain.signatures import types_listed, types_of
 from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import constants, pointers, rows, tensor_maps, textures
@@ -145,7 +146,7 @@ def line_for(
         elif parameter.type == textures.TYPE:
             value = object_examples.texture(own, kernel.text, aliases, file.text)
         elif parameter.type == textures.SURFACE_TYPE:
-            types = {**aliases, **launching.templates_of(kernel)}
+            types = {**aliases, **template_arguments(kernel)}
             value = object_examples.surface(own, kernel.text, types, extents, sizes, file.text)
         elif accessor := accessor_of(parameter.type, file.text, aliases):
             value = accessor.example(pointers.like(accessor.parameter(own), aliases))
@@ -346,7 +347,7 @@ def _reach(
     starts: Mapping[str, str],
 ) -> Reach:
     """Return how far the arrays of an instance of a kernel are reached with numbers of its parameters."""
-    numbers = {own: int(value) for own, value in launching.templates_of(kernel).items() if value.isdigit()} | {**sizes}
+    numbers = {own: int(value) for own, value in template_arguments(kernel).items() if value.isdigit()} | {**sizes}
     for one in kernel.parameters:
         layout = None if one.pointer or not one.name else layout_of(one.type, file.text, aliases)
         if layout and layout.members and not layout.vector:

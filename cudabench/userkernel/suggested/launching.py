@@ -11,8 +11,8 @@ from itertools import product
 
 from cudabench.toolchain import places
 from cudabench.toolchain.kernels import KernelSource
+from cudabench.toolchain.named import template_arguments
 from cudabench.toolchain.reached import names
-from cudabench.toolchain.tokens import spell, split, words_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.suggested.covered import Covered
 from cudabench.userkernel.suggested.host_launch import MOST_THREADS, HostLaunch
@@ -122,16 +122,10 @@ def block_of(
         block = [32, 8]  # its rows are the warps
     room = _shared_room(kernel, text) if block == [256] else None
     bound = re.search(r"\b__launch_bounds__\s*\(\s*(\w+)", kernel.text)
-    most = templates_of(kernel).get(bound[1], bound[1]) if bound else ""
+    most = template_arguments(kernel).get(bound[1], bound[1]) if bound else ""
     if most.isdigit() and math.prod(block) > int(most) > 0:
         room = min(room or int(most), int(most))
     return [room] if room else block
-
-
-def templates_of(kernel: KernelSource) -> dict[str, str]:
-    """Return what an instance of a template is given, by the names of its parameters."""
-    words = split(words_of(kernel.expression.partition("<")[2].rpartition(">")[0]), ",")
-    return {one.name: spell(part) for one, part in zip(kernel.template_parameters, words, strict=False)}
 
 
 def blocks_of_rows(text: str, extents: Sequence[str]) -> str:
@@ -165,7 +159,7 @@ def with_named_threads(launch: HostLaunch | None, kernel: KernelSource) -> HostL
 
 def _named_threads(kernel: KernelSource) -> int:
     """Return what a template's parameter that is called after a block's threads is given, 0 for none."""
-    given = (value for own, value in templates_of(kernel).items() if _THREADS.fullmatch(own) and value.isdigit())
+    given = (value for own, value in template_arguments(kernel).items() if _THREADS.fullmatch(own) and value.isdigit())
     return next((int(value) for value in given if 1 <= int(value) <= 1024), 0)
 
 
@@ -208,7 +202,7 @@ def of_a_build(kernel: KernelSource, text: str) -> dict[str, int]:
             width = "".join(pair)
             if not re.search(rf"[\w>,&]\s+{width}\s*(?:=(?!=)|[;,)\[{{}}]|$)|\bdefine\s+{width}\b", text):
                 found[width] = side
-    return {name: side for name, side in found.items() if name not in templates_of(kernel)}
+    return {name: side for name, side in found.items() if name not in template_arguments(kernel)}
 
 
 def _steps_beside(alias: str, axis: str, body: str) -> list[str]:
@@ -228,7 +222,7 @@ def _steps_beside(alias: str, axis: str, body: str) -> list[str]:
 
 def _constant(word: str, kernel: KernelSource, text: str) -> int:
     """Return the number that a name stands for in every launch, 0 for another."""
-    word = templates_of(kernel).get(word, word)
+    word = template_arguments(kernel).get(word, word)
     known = (
         None if word.isdigit() else re.search(rf"\b(?:const|constexpr)\b[^;=(){{}}]*\b{word}\s*=\s*(\d+)\s*[;,]", text)
     )
