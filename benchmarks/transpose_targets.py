@@ -39,13 +39,14 @@ extern "C" __global__ void copy4(const float4 *in, float4 *out, size_t n)
 def main(sizes: list[str]) -> None:
     """Print a row a size."""
     operation = operations.get("transpose")
+    rung = operation.kernels[-1].name
     with CudaDevice(0) as device:
         print(f"{device.info.name}, driver {device.info.driver}, peak {device.info.peak_gbps:.0f} GB/s, cold L2, GB/s")
-        print(f"{'size':>14} {'vector':>8} {'memcpy':>8} {'float4':>8} {'geam':>8}  {'/ copy':>7} {'/ geam':>7}")
+        print(f"{'size':>14} {rung:>8} {'memcpy':>8} {'float4':>8} {'geam':>8}  {'/ copy':>7} {'/ geam':>7}")
         geam = Geam(device._stream.handle)
         for text in sizes:
             rows, cols = (int(part) for part in text.split("x"))
-            (case,) = cases.build(operation, cases.Request(kernels=("vector",), size=(rows, cols)))
+            (case,) = cases.build(operation, cases.Request(kernels=(rung,), size=(rows, cols)))
             nbytes = rows * cols * 4
             pointers = {"in": device.allocate(nbytes), "out": device.allocate(nbytes)}
             rng = np.random.default_rng(0)
@@ -56,22 +57,22 @@ def main(sizes: list[str]) -> None:
             n = nbytes // 16
             launch = Launch("copy4", (-(-n // 256), 1, 1), (256, 1, 1), ("in", "out", np.uint64(n)))
             works: dict[str, Callable[[], None]] = {
-                "vector": device.bind(module, case.launches, pointers),
+                rung: device.bind(module, case.launches, pointers),
                 "memcpy": device.copy(pointers["in"], pointers["out"], nbytes),
                 "float4": device.bind(copies, [launch], pointers),
             }
             if geam.usable:
                 works["geam"] = geam.work(pointers, rows, cols)
             if nbytes < 1 << 31:
-                for name in ("vector", "geam"):
+                for name in (rung, "geam"):
                     if name in works:
                         check(device, works[name], pointers, matrix, name)
             medians = interleaved(device, works)
             gbps = {name: 2 * nbytes / seconds / 1e9 for name, seconds in medians.items()}
             best = max(gbps["memcpy"], gbps["float4"])
-            cells = " ".join(f"{gbps.get(name, 0):8.0f}" for name in ("vector", "memcpy", "float4", "geam"))
-            ratio = f"{gbps['vector'] / gbps['geam']:7.3f}" if "geam" in gbps else "      -"
-            print(f"{text:>14} {cells}  {gbps['vector'] / best:7.3f} {ratio}", flush=True)
+            cells = " ".join(f"{gbps.get(name, 0):8.0f}" for name in (rung, "memcpy", "float4", "geam"))
+            ratio = f"{gbps[rung] / gbps['geam']:7.3f}" if "geam" in gbps else "      -"
+            print(f"{text:>14} {cells}  {gbps[rung] / best:7.3f} {ratio}", flush=True)
             for pointer in pointers.values():
                 device.release(pointer)
 

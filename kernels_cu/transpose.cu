@@ -263,7 +263,7 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
     }
 }
 
-// The last rung moves 16 bytes an access on both sides. The idea, for float:
+// This rung moves 16 bytes an access on both sides. The idea, for float:
 //
 //     a thread reads 16 bytes of each     turns them in     and stores four times four elements of a
 //     of four rows of `in`                registers         column: 16 bytes of a row of `out` each
@@ -332,9 +332,40 @@ __device__ __forceinline__ void turn_bytes(Vector row[4])
     }
 }
 
+#ifndef FETCH
+#define FETCH 128  // the host's choice: 256 where rows of `in` are longer than that and start amid 256 bytes
+#endif
+
+// For the last rung: reads 16 bytes of a row, or an element, and asks the L2 cache to bring the aligned FETCH bytes
+// around them if it has to turn to the memory (PTX: ld.level::prefetch_size, from compute capability 7.5 on).
+template <bool VECTORS>
+__device__ __forceinline__ void fetch(Vector &to, const T *from)
+{
+#if __CUDA_ARCH__ >= 750
+#define IN_WORDS(x) #x
+#define LOAD(bytes) "ld.global.nc.L2::" IN_WORDS(bytes) "B"
+    if (VECTORS)
+        asm(LOAD(FETCH) ".v4.u32 {%0, %1, %2, %3}, [%4];"
+            : "=r"(to.all.x), "=r"(to.all.y), "=r"(to.all.z), "=r"(to.all.w) : "l"(from));
+    else if (sizeof(T) == 8)
+        asm(LOAD(FETCH) ".v2.u32 {%0, %1}, [%2];" : "=r"(to.half[0].x), "=r"(to.half[0].y) : "l"(from));
+    else if (sizeof(T) == 4)
+        asm(LOAD(FETCH) ".u32 %0, [%1];" : "=r"(to.word[0]) : "l"(from));
+    else if (sizeof(T) == 2)
+        asm(LOAD(FETCH) ".u16 %0, [%1];" : "=r"(to.word[0]) : "l"(from));
+    else
+        asm(LOAD(FETCH) ".u8 %0, [%1];" : "=r"(to.word[0]) : "l"(from));
+#else
+    if (VECTORS)
+        to.all = *(const uint4 *)from;
+    else
+        to.at[0] = *from;
+#endif
+}
+
 // Reads the tile at (x0, y0) and the LEADING rows above it: a thread takes 16 bytes of each of four rows (an element
 // of each, where rows of `in` are unaligned) and turns them in registers. INSIDE: no access is outside the matrix.
-template <bool VECTORS, bool INSIDE, int LEADING>
+template <bool HINTS, bool VECTORS, bool INSIDE, int LEADING>
 __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx, unsigned ny,
                                           unsigned x0, unsigned y0, unsigned idx)
 {
@@ -350,7 +381,9 @@ __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx
         for (unsigned r = 0; r < 4; r++)
             if (INSIDE || (x < nx && y + r < ny)) {
                 const T *from = in + (size_t)(y + r) * nx + x;
-                if (VECTORS)
+                if (HINTS)
+                    fetch<VECTORS>(row[r], from);
+                else if (VECTORS)
                     row[r].all = *(const uint4 *)from;
                 else
                     row[r].at[0] = *from;
@@ -401,8 +434,8 @@ __device__ __forceinline__ void write_tile(const Vector *tile, T *out, unsigned 
     }
 }
 
-// Reads and writes one tile, each side by vectors where its rows start at multiples of 16 bytes.
-template <bool VECTORS_IN, bool VECTORS_OUT>
+// Reads and writes one tile, with vectors on the sides that are said to allow them.
+template <bool HINTS, bool VECTORS_IN, bool VECTORS_OUT>
 __device__ __forceinline__ void move_tile(Vector *tile, const T *in, T *out, unsigned nx, unsigned ny,
                                           unsigned x0, unsigned y0, unsigned idx)
 {
@@ -411,14 +444,35 @@ __device__ __forceinline__ void move_tile(Vector *tile, const T *in, T *out, uns
     bool inside = x0 + VTILE_X <= nx && y0 + 1 > leading && y0 + VTILE_Y + (leading > 0) <= ny;
 
     if (inside)
-        read_tile<VECTORS_IN, true, leading>(tile, in, nx, ny, x0, y0, idx);
+        read_tile<HINTS, VECTORS_IN, true, leading>(tile, in, nx, ny, x0, y0, idx);
     else
-        read_tile<VECTORS_IN, false, leading>(tile, in, nx, ny, x0, y0, idx);
+        read_tile<HINTS, VECTORS_IN, false, leading>(tile, in, nx, ny, x0, y0, idx);
     __syncthreads();
     if (inside)
         write_tile<VECTORS_OUT, true, leading>(tile, out, nx, ny, x0, y0, idx);
     else
         write_tile<VECTORS_OUT, false, leading>(tile, out, nx, ny, x0, y0, idx);
+}
+
+// Finds a block's tile and moves it, each side by vectors where its rows start at multiples of 16 bytes.
+template <bool HINTS>
+__device__ __forceinline__ void move_vectors(Vector *tile, const T *in, T *out, unsigned nx, unsigned ny)
+{
+    unsigned tiles_y = (ny + VTILE_Y - 1) / VTILE_Y;
+    unsigned x0 = blockIdx.x / tiles_y * VTILE_X;
+    unsigned y0 = blockIdx.x % tiles_y * VTILE_Y;
+    unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
+
+    if (x0 >= nx)
+        return;
+    if (nx % VEC == 0 && ny % VEC == 0)
+        move_tile<HINTS, true, true>(tile, in, out, nx, ny, x0, y0, idx);
+    else if (ny % VEC == 0)
+        move_tile<HINTS, false, true>(tile, in, out, nx, ny, x0, y0, idx);
+    else if (nx % VEC == 0)
+        move_tile<HINTS, true, false>(tile, in, out, nx, ny, x0, y0, idx);
+    else
+        move_tile<HINTS, false, false>(tile, in, out, nx, ny, x0, y0, idx);
 }
 
 // Moves 16 bytes an access on both sides, transposing in registers on the way to a swizzled tile.
@@ -432,24 +486,10 @@ transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 {
     __shared__ Vector tile[VTILE_X * VPITCH];
 
-    unsigned tiles_y = ((unsigned)ny + VTILE_Y - 1) / VTILE_Y;
-    unsigned x0 = blockIdx.x / tiles_y * VTILE_X;
-    unsigned y0 = blockIdx.x % tiles_y * VTILE_Y;
-    unsigned idx = threadIdx.y * BDIMX + threadIdx.x;
-
-    if (x0 >= nx)
-        return;
-    if (nx % VEC == 0 && ny % VEC == 0)
-        move_tile<true, true>(tile, in, out, nx, ny, x0, y0, idx);
-    else if (ny % VEC == 0)
-        move_tile<false, true>(tile, in, out, nx, ny, x0, y0, idx);
-    else if (nx % VEC == 0)
-        move_tile<true, false>(tile, in, out, nx, ny, x0, y0, idx);
-    else
-        move_tile<false, false>(tile, in, out, nx, ny, x0, y0, idx);
+    move_vectors<false>(tile, in, out, nx, ny);
 }
 
-// The last rung is for rows that start anywhere. Rows VEC apart begin at the same place between two multiples of 16
+// This rung is for rows that start anywhere. Rows VEC apart begin at the same place between two multiples of 16
 // bytes: read from the multiple before, their vectors hold the same columns. So rows y, y + VEC, y + 2 VEC, y + 3 VEC
 // make a quad, which is turned in registers as before. For float and rows of 7 columns, of which row 1 starts at 7:
 //
@@ -568,4 +608,21 @@ transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
         __syncthreads();
         write_ragged<false>(tile, out, nx, ny, x0, y0, idx);
     }
+}
+
+// The last rung is `vector` again, but its reads say what else will be wanted. A tile takes 256 bytes of a row. Where
+// rows of `in` are no multiple of 256 bytes long, they begin and end amid aligned 256 bytes, of which a neighbour has
+// the rest. A plain read brings only the sectors of 32 bytes that it needs, and the memory is visited twice; with the
+// hint the first block to come brings all of them, and the neighbour, a column of tiles later, finds its own in L2:
+//
+//     memory   |------- 256 bytes -------|------- 256 bytes -------|------- 256 bytes -------|
+//     a row     . . . . . . | what one tile takes     | what the next takes     | . . . . . .
+//
+// Where rows are aligned nothing else is wanted of those 256 bytes, and the hint names the 128 of a line of the cache.
+extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : RESIDENT / BLOCK)
+transpose_prefetch(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
+{
+    __shared__ Vector tile[VTILE_X * VPITCH];
+
+    move_vectors<true>(tile, in, out, nx, ny);
 }

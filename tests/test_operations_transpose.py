@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from cudabench.errors import CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.model import Result, Settings
+from cudabench.toolchain.compiler import compile_ptx
 from tests.ladders import build, needs_compiler, simulated, simulator
 
 pytestmark = [pytest.mark.transpose, needs_compiler, pytest.mark.usefixtures("unread_machine_code")]
@@ -67,3 +71,34 @@ def test_ragged_rows_of_aligned_and_unaligned_outputs(size: tuple[int, int]) -> 
     _, (case,) = build("transpose", "ragged", size=size)
     assert ("RLEAD" in case.defines) == (size[0] % 8 == 0)
     assert simulated("transpose", "ragged", size=size) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "bytes_"),
+    [
+        ((66, 128), "float32", 128),
+        ((66, 129), "float32", 256),
+        ((66, 96), "float32", 256),
+        ((66, 33), "float32", 128),
+        ((66, 256), "int8", 128),
+        ((66, 257), "int8", 256),
+        ((66, 33), "float64", 256),
+        ((66, 130), "float16", 256),
+    ],
+)
+def test_what_the_cache_is_asked_for(size: tuple[int, int], dtype: str, bytes_: int) -> None:
+    """Each read of the last rung names 256 bytes where rows start amid 256 bytes and are longer, 128 elsewhere, on
+    sides of vectors and of single elements; those of `vector` name nothing."""
+    for rung in ("vector", "prefetch"):
+        _, (case,) = build("transpose", rung, size=size, dtype=dtype)
+        ptx = compile_ptx(case.source.text, "transpose.cu", defines=case.defines, names=[case.function]).ptx
+        reads = re.findall(r"\bld\.global[.\w:]*", ptx)
+        assert len(reads) >= 4
+        assert [read for read in reads if (f".L2::{bytes_}B" in read) != (rung == "prefetch")] == []
+        assert simulated("transpose", rung, size=size, dtype=dtype) == []
+
+
+def test_bytes_that_the_cache_cannot_bring_are_refused() -> None:
+    """FETCH is 64, 128 or 256: no other prefetch size has an instruction."""
+    with pytest.raises(CudabenchError, match="prefetch takes a power of two from 64 to 256"):
+        build("transpose", "prefetch", defines={"FETCH": "96"})

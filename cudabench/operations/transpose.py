@@ -48,7 +48,7 @@ def over_tiles(g: Geometry) -> Dim:
 
 
 def over_vector_tiles(g: Geometry) -> Dim:
-    """Return the one-dimensional grid of the last rung: a block a tile."""
+    """Return the one-dimensional grid of tiles in vectors: a block a tile."""
     return (cdiv(g.size["cols"], g["VTILE_X"]) * cdiv(g.size["rows"], g["VTILE_Y"]), 1, 1)
 
 
@@ -60,6 +60,17 @@ def short_tiles(g: Geometry) -> dict[str, str]:
         return {}
     flat = g.size["rows"] <= high // 2
     return {"VTILE_X": str(2 * wide if flat else wide // 2), "VTILE_Y": str(high // 2 if flat else 2 * high)}
+
+
+def fetched_tiles(g: Geometry) -> dict[str, str]:
+    """Return the tile of `vector`, and FETCH, the bytes that L2 brings for a read: 256 where rows are longer than that
+    and start amid 256 bytes. Absent elsewhere: 128 then.
+
+    An H200 takes 4% less for 16384 x 16383 floats by 256 instead of 32, and 3% by 128; where rows are aligned, 256
+    cost up to 1%, and 128 win up to 1%.
+    """
+    pitch = g.size["cols"] * g.itemsize
+    return short_tiles(g) | ({"FETCH": "256"} if pitch > 256 and pitch % 256 else {})
 
 
 def over_ragged_tiles(g: Geometry) -> Dim:
@@ -239,6 +250,14 @@ OPERATION = Operation(
             defines=ragged_tiles,
             shared_bytes=lambda g: g["RTILE_X"] * g["RHIGH"] * g.itemsize,
             dtypes=("float32", "int32"),
+        ),
+        Kernel(
+            "prefetch",
+            "transpose_prefetch",
+            (32, 8),
+            over_vector_tiles,
+            constants={"FETCH": number(64, 256, power=True)},
+            defines=fetched_tiles,
         ),
     ),
     buffers=buffers,
