@@ -56,7 +56,7 @@ def short_tiles(g: Geometry) -> dict[str, str]:
     """Return the tile where one side of the matrix fills no more than half of the usual one; empty elsewhere, and for
     elements under 4 bytes, whose tiles leave shared memory no room for longer ones.
 
-    Where columns are few it comes with registers for 1280 threads an SM: an H200 takes 1% less for 1000000 x 32 floats.
+    Where columns are few it comes with registers for 1280 threads an SM: an H200 takes 3% less for 300001 x 20 floats.
     """
     wide, high = 16 * g["VEC"], 64
     if g.itemsize < 4 or min(g.size["cols"] - wide // 2, g.size["rows"] - high // 2) > 0:
