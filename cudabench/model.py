@@ -739,6 +739,22 @@ class Branch:
 
 
 @dataclass(frozen=True)
+class Imbalance:
+    """A block that executes over one and a half times the mean of its launch, by the simulator's count of PTX."""
+
+    blocks: Annotated[int, "Blocks of the grid."]
+    busiest: Annotated[Dim, "The block that executes most, x first."]
+    instructions: Annotated[int, "Warp instructions that it executes."]
+    mean: Annotated[float, "The same of all blocks, on average."]
+    over: Annotated[int, "Blocks that execute over one and a half times the mean."]
+    last: Annotated[bool, "Whether those are all in the last quarter of the grid, in the order of their numbers."]
+    line: Annotated[int, "Line of the source that has most of what the busiest executes beyond the mean, from 1."]
+    source: Annotated[str, "Text of the line."]
+    share: Annotated[float, "How much of that the line has."]
+    advice: Annotated[str, "What it costs and what would mend it, in a sentence."]
+
+
+@dataclass(frozen=True)
 class MachineCode:
     """The machine code that is launched, all kernels of a result together."""
 
@@ -939,6 +955,10 @@ class Result:
     ] = None
     branches: Annotated[
         tuple[Branch, ...] | None, "Conditional branches by source line; null where nobody counted."
+    ] = None
+    imbalance: Annotated[
+        Imbalance | None,
+        "A block with much more to do than the others; null where there is none, or nobody counted.",
     ] = None
     instructions: Annotated[int | None, "Warp-level instructions that the launch executes."] = None
     machine_code: Annotated[MachineCode | None, "What the machine code tells; null where it was not read."] = None

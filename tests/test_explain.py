@@ -377,3 +377,33 @@ def test_what_the_driver_does_is_never_exact(cudabench: Runner, monkeypatch: pyt
     assert "malloc and free" in found["machine_code"]["inexact"]
     assert [row["inexact"] is not None for row in found["access"]] == [row["array"] != "x" for row in found["access"]]
     assert re.search(r"^heap .* ~\d+ ", cudabench("run", "--device", "sim", "heap.cu", *words).out, re.MULTILINE)
+
+
+def test_a_block_with_more_to_do_is_named(cudabench: Runner) -> None:
+    """Rows of a triangle, a block each: the last and longest rows start last, which is said with the line; the same
+    rows in the other order are not late."""
+    from pathlib import Path
+
+    Path("rows.cu").write_text(
+        "__global__ void rows(const float *a, float *s, int n, int backwards)\n"
+        "{\n"
+        "    int row = backwards ? n - 1 - blockIdx.x : blockIdx.x;\n"
+        "    float sum = 0;\n"
+        "    for (int c = threadIdx.x; c <= row; c += blockDim.x)\n"
+        "        sum += a[row * n + c];\n"
+        "    atomicAdd(&s[row], sum);\n"
+        "}\n"
+    )
+    command = ("explain", "rows.cu", "--grid", "n", "--block", "32", "--arg", "a=float32[n,n]:ones")
+    command = (*command, "--arg", "s=float32[n]:zeros", "--arg", "n=1024", "--device", "sim")
+    ran = cudabench(*command, "--arg", "backwards=0")
+    assert "block (992, 0, 0) executes 1.8" in ran.out
+    assert "most of the difference at line 6" in " ".join(ran.out.split())
+    assert "these last, and SMs that are done wait" in " ".join(ran.out.split())
+    ran = cudabench(*command, "--arg", "backwards=1", "--json", "-")
+    found = json.loads(ran.out)["results"][0]["imbalance"]
+    assert (found["busiest"], found["last"], found["line"], found["blocks"]) == ([0, 0, 0], False, 6, 1024)
+    assert found["source"] == "sum += a[row * n + c];"
+    assert "all blocks run at once" in found["advice"]
+    ran = cudabench("explain", "transpose", "naive-row", "--size", 256, "--json", "-")
+    assert json.loads(ran.out)["results"][0]["imbalance"] is None

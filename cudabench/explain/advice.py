@@ -15,7 +15,7 @@ import numpy as np
 from cudabench.model import Dim
 from cudabench.simulator.count import banks
 from cudabench.simulator.heap import PLACED
-from cudabench.simulator.report import Access, Branch, PatternCount
+from cudabench.simulator.report import Access, Branch, Imbalance, PatternCount
 
 SECTOR = 32
 CONTENDED = 256  # atomics on one address that are worth a word, if a block makes several of them
@@ -29,6 +29,7 @@ LANES = 32
 COSTS = 0.2  # of a launch's instructions: what idle lanes take, from which divergence is worth a sentence
 FEW = 2  # lanes under which it is one that works
 MET = 4  # lanes of a warp that meet in one word, from which combining them first is worth a word
+MOSTLY = 0.5  # of a difference, from which a line has most of it
 SMALL = 48 << 10  # bytes of a table that shared memory holds
 _VERBS = {"load": "read", "store": "write", "atomic": "update", "reduction": "update"}
 _NOUNS = {"load": "loads of", "store": "stores to", "atomic": "atomics on", "reduction": "reductions on"}
@@ -567,3 +568,26 @@ def contention(row: Access, hottest: int | None, blocks: int | None) -> str | No
             "memory), so that a block needs one"
         )
     return f"{before}: {_combine(row)} and the block (shared memory) first, so that a block needs one"
+
+
+def unbalanced(found: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
+    """Return what is to be said of a block that has more to do than the others.
+
+    Where not all blocks run at once on a GPU of so many multiprocessors, only those that start last hold it up.
+    """
+    if not found.last and found.blocks > sms * blocks_per_sm:
+        return None
+    x, y, z = found.busiest
+    times = found.instructions / found.mean
+    where = f", most of the difference at line {found.line}" if found.share > MOSTLY else ""
+    many = f"{found.over} of {found.blocks} blocks" if found.over > 1 else f"one of {found.blocks} blocks"
+    if found.last:
+        ending = "blocks start in the order of their numbers, these last, and SMs that are done wait"
+        mend = "divide their work, or give it to those that start first"
+    else:
+        ending = f"all blocks run at once on {sms} SMs, and those that are done wait"
+        mend = "divide their work"
+    return (
+        f"block ({x}, {y}, {z}) executes {_number(times)} times the mean of all blocks{where}; {many} over one and a "
+        f"half times: {ending}; {mend}"
+    )

@@ -42,6 +42,7 @@ from cudabench.model import (
     Case,
     Dim,
     Hazard,
+    Imbalance,
     MachineCode,
     Operation,
     Pattern,
@@ -51,10 +52,12 @@ from cudabench.model import (
     Warning,
     Watch,
 )
+from cudabench.occupancy import Occupancy
 from cudabench.results.warnings import warning
 from cudabench.toolchain import limits, nvdisasm
 from cudabench.toolchain.record import Compiled
 
+SMS = 132  # of an H100 or H200, whether all blocks run at once: on smaller GPUs fewer do
 LITERALS = 4  # of a line that a warning names
 
 
@@ -343,6 +346,7 @@ def _counted(
         access=access_rows(report.accesses, report, case, blocks),
         branches=tuple(_branch(branch, case, report.instructions) for branch in report.branches),
         hazards=tuple(_hazard(hazard, case) for hazard in report.hazards),
+        imbalance=report.imbalance and _imbalance(report.imbalance, case, run.occupancy),
     )
 
 
@@ -428,6 +432,24 @@ def _branch(branch: simulator.Branch, case: Case, instructions: int) -> Branch:
         instructions=branch.instructions,
         threads_per_instruction=branch.threads / branch.instructions if branch.instructions else None,
         advice=advice.parted(branch, instructions),
+    )
+
+
+def _imbalance(found: simulator.Imbalance, case: Case, fits: Occupancy | None) -> Imbalance | None:
+    advised = advice.unbalanced(found, SMS, fits.blocks_per_sm if fits else 1)
+    if advised is None:
+        return None
+    return Imbalance(
+        blocks=found.blocks,
+        busiest=found.busiest,
+        instructions=found.instructions,
+        mean=found.mean,
+        over=found.over,
+        last=found.last,
+        line=found.line,
+        source=line_text(case, found.file, found.line),
+        share=found.share,
+        advice=advised,
     )
 
 

@@ -59,6 +59,8 @@ def show(
     out.print()
     accesses(out, result.access or (), costly_lines(result))
     branches(out, result.branches or (), result.instructions or 0)
+    if result.imbalance is not None:
+        out.print(Text(result.imbalance.advice, style="yellow"))
     if threads:
         thread_picture(out, result.threads or ())
     if banks:

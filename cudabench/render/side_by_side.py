@@ -53,6 +53,8 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
         accesses = advice_lines(by_line(result.access or ()))
         for text in (*accesses, *costly_lines(result), *branch_lines(result.branches or ())):
             out.print(Text(f"{result.kernel}, {text}", style="yellow"))
+        if result.imbalance is not None:
+            out.print(Text(f"{result.kernel}, {result.imbalance.advice}", style="yellow"))
     for result in (old, new):
         if threads:
             out.print()

@@ -21,7 +21,7 @@ from cudabench.simulator.launch import DEFAULT_BUDGET, run
 from cudabench.simulator.program.arguments import Parameter, Rows, Struct
 from cudabench.simulator.program.code import Unsupported
 from cudabench.simulator.program.program import Kernel, Program, load
-from cudabench.simulator.report import Access, Branch, Contended, Executed, Hazard, Report, merge
+from cudabench.simulator.report import Access, Branch, Contended, Executed, Hazard, Imbalance, Report, merge
 from cudabench.simulator.tensor_maps import TensorMap
 from cudabench.simulator.textures import Texture
 
@@ -36,6 +36,7 @@ __all__ = [
     "Executed",
     "Footprint",
     "Hazard",
+    "Imbalance",
     "Kernel",
     "KernelAssert",
     "KernelTrap",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import ELSEWHERE, NOWHERE, Row, executed_lines
 from cudabench.simulator.count.footprint import Footprint, Footprints
+from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.heap import PLACED, HeapRegion
@@ -244,6 +246,8 @@ def run(
     machine.grid_barrier, machine.tensor_maps = barrier, maps
     if footprint:
         machine.counters.footprints = Footprints(space, code.accesses, plan.blocks)
+    if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks):
+        machine.shares = Shares(code, plan.blocks)
     try:
         machine.run()
     except BudgetExceeded as stopped:
@@ -258,6 +262,7 @@ def run(
         None if recorder is None else recorder.trace(_shared_variables(code, machine)), machine.hazards.suspicions(),
         {kernel: executed_lines(code.blocks, plan.layout, executed, _turns(code, machine), machine.detours)},
         branches(code, executed, plan), _contended(code, machine), _footprint(machine),
+        None if machine.shares is None else machine.shares.imbalance(grid3),
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from cudabench.simulator.check.shared_races import SharedRaces
 from cudabench.simulator.check.waits import FIRST, Waits
 from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters, active, active_lanes, active_warps
+from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.masks import MOST_BYTES, joined, parted
@@ -68,6 +69,7 @@ class Machine:
         self.parameter_values: dict[tuple[int, int, str], Value] = {}
         self.budget, self.trace, self.progress = budget, trace, progress
         self.counters = Counters(plan, merged or {})
+        self.shares: Shares | None = None  # where blocks are compared
         self.seconds = seconds
         self.deadline = time.monotonic() + seconds if seconds is not None else math.inf
         self.hazards = Hazards(plan.code, space)
@@ -251,6 +253,8 @@ class Machine:
         self.global_races.start(chunk)
         if self.counters.footprints is not None:
             self.counters.footprints.start(chunk, self.instructions)
+        if self.shares is not None:
+            self.shares.start(self.global_races.grid_races.numbers(chunk) - 1)
 
     def run_chunk(self, chunk: Chunk) -> None:
         """Run the blocks of a chunk to their end."""
@@ -270,6 +274,7 @@ class Machine:
         clock, deadline = time.monotonic, self.deadline
         timed = deadline < math.inf
         everybody = chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
+        shares = self.shares
         while True:
             forced = False
             if ready:
@@ -335,6 +340,8 @@ class Machine:
                 count, active_ = (kept and kept.counts.get(id(mask))) or active(mask, chunk)
             self._warps = count
             self.instructions += weight * count
+            if shares is not None:
+                shares.add(number, weight, mask, chunk)
             times = executed[number]
             times[0] += count
             times[1] += active_

@@ -207,6 +207,26 @@ class Branch(NamedTuple):
         )  # fmt: skip
 
 
+class Imbalance(NamedTuple):
+    """A block that has more to do than the others of its launch, counted in warp instructions of PTX.
+
+    blocks: of the grid. busiest: the block that executes most, x first; instructions: that many; mean: of all blocks.
+    over: how many execute over one and a half times the mean; last: whether those are all in the last quarter of the
+    grid, in the order of their numbers. file, line: where most of what the busiest executes beyond the mean stands;
+    share: how much of that.
+    """
+
+    file: str
+    line: int
+    blocks: int
+    busiest: Index
+    instructions: int
+    mean: float
+    over: int
+    last: bool
+    share: float
+
+
 class Contended(NamedTuple):
     """One atomic instruction on global memory: hits of its most used address and the blocks that they come from.
 
@@ -227,7 +247,8 @@ class Report(NamedTuple):
     instructions: warp-level PTX instructions executed. output: what printf wrote. trace: a `trace.Trace`, or None.
     suspicions: what is undefined and does harm only where it is used, which a wrong result says. executed: for each
     kernel, how often each line of the PTX ran that holds an instruction of it; the kernel's first one is the first.
-    footprint: which memory one launch touches, where that was asked for; of several the sums.
+    footprint: which memory one launch touches, where that was asked for; of several the sums. imbalance: of the launch
+    whose busiest block is furthest beyond the mean; None where blocks are alike, or few.
     """
 
     instructions: int
@@ -240,6 +261,7 @@ class Report(NamedTuple):
     branches: tuple[Branch, ...] = ()
     contended: tuple[Contended, ...] = ()
     footprint: Footprint | None = None
+    imbalance: Imbalance | None = None
 
 
 def _summed(several: Sequence[Mapping[int, Executed]]) -> dict[int, Executed]:
@@ -267,6 +289,7 @@ def merge(reports: Iterable[Report]) -> Report:
     branches: dict[tuple[str, int], Branch] = {}
     contended: list[Contended] = []
     footprint: Footprint | None = None
+    imbalances = []
     for report in reports:
         instructions += report.instructions
         output.append(report.output)
@@ -279,6 +302,8 @@ def merge(reports: Iterable[Report]) -> Report:
         contended += report.contended
         if report.footprint is not None:
             footprint = report.footprint if footprint is None else footprint.plus(report.footprint)
+        if report.imbalance is not None:
+            imbalances.append(report.imbalance)
         for branch in report.branches:
             known = branches.get(branch[:2])
             branches[branch[:2]] = branch if known is None else branch.plus(known)
@@ -295,6 +320,7 @@ def merge(reports: Iterable[Report]) -> Report:
         tuple(branches[key] for key in sorted(branches)),
         tuple(contended),
         footprint,
+        max(imbalances, key=lambda each: each.instructions - each.mean, default=None),
     )
 
 

@@ -1,0 +1,80 @@
+"""What each block of a launch executes, by basic block of the code: which blocks have more to do than the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from cudabench.simulator.count.counters import warp_bits
+from cudabench.simulator.program.code import Code
+from cudabench.simulator.report import Imbalance, Index
+from cudabench.simulator.values import Array, Chunk
+
+LEAST_BLOCKS = 8  # of a grid, under which there are no others to speak of
+MORE = 1.5  # of the mean: from which a block has more to do than the others
+LEAST_MORE = 50  # instructions of a warp, fewer of which are over before anybody waits
+LATE = 0.75  # of a grid's blocks, after which one is among the last to start
+MOST = 8 << 20  # counts that are kept
+
+
+class Shares:
+    """Warp instructions of PTX, int64 (basic blocks of the code, blocks of the grid in the order in which they run).
+
+    Blocks run in chunks; `number` has the place of each in the grid.
+    """
+
+    def __init__(self, code: Code, blocks: int) -> None:
+        """`blocks`: of the grid, all of which run."""
+        self.code = code
+        self.table = np.zeros((len(code.blocks), blocks), np.int64)
+        self.number = np.zeros(blocks, np.int64)
+        self.here = slice(0, 0)
+
+    @staticmethod
+    def fit(code: Code, blocks: int) -> bool:
+        """Return whether that many blocks are worth a look, and their counts fit the memory that this may take."""
+        return blocks >= LEAST_BLOCKS and len(code.blocks) * blocks <= MOST
+
+    def start(self, numbers: Array) -> None:
+        """Go on to a chunk of blocks with these places in the grid."""
+        self.here = slice(self.here.stop, self.here.stop + len(numbers))
+        self.number[self.here] = numbers
+
+    def add(self, block: int, weight: int, mask: Array | None, chunk: Chunk) -> None:
+        """Count a basic block of so many instructions for the warps that have active lanes."""
+        if mask is None:
+            warps: int | Array = chunk.warps
+        elif mask.shape[1] == 1:
+            warps = mask[:, 0] * chunk.warps
+        else:
+            warps = warp_bits(mask)[0].reshape(len(mask), -1).sum(axis=1)
+        self.table[block, self.here] += weight * warps
+
+    def imbalance(self, grid: Index) -> Imbalance | None:
+        """Return what is to be said of the launch, None where no block has much more to do than the others."""
+        per_block = self.table.sum(axis=0)
+        blocks, mean = len(per_block), float(per_block.mean())
+        busiest = int(per_block.argmax())
+        most = int(per_block[busiest])
+        warps = max(1, int(self.table[0, busiest]) // max(1, self.code.blocks[0].weight))
+        if most < MORE * mean or most - mean < LEAST_MORE * warps:
+            return None
+        over = self.number[per_block >= MORE * mean]
+        number = int(self.number[busiest])
+        (file, line), share = self._where(busiest, most - mean)
+        return Imbalance(
+            file, line, blocks, (number % grid[0], number // grid[0] % grid[1], number // grid[0] // grid[1]),
+            most, mean, len(over), bool(over.min() >= LATE * blocks), share,
+        )  # fmt: skip
+
+    def _where(self, busiest: int, more: float) -> tuple[tuple[str, int], float]:
+        """Return the source line that has most of what a block executes beyond the mean, and its share of that."""
+        beyond = self.table[:, busiest] - self.table.mean(axis=1)
+        lines: Counter[tuple[str, int]] = Counter()
+        for block in self.code.blocks:
+            ops = [*block.ops, *([block.terminator] if block.terminator else [])]
+            for op in ops:
+                lines[self.code.files.get(op.line.file, ""), op.line.line] += beyond[block.number] / len(ops)
+        place, instructions = lines.most_common(1)[0]
+        return place, float(instructions) / more
