@@ -61,7 +61,7 @@ class Elements(HTMLParser):
     ],
 )
 def test_a_page_is_small_and_fetches_nothing(files: Callable[[], list[ResultsFile]]) -> None:
-    """A ladder of 14 kernels with all its samples and pictures is under 300 kB and names no address."""
+    """A ladder of 15 kernels with all its samples and pictures is under 300 kB and names no address."""
     page = report.page(files(), ["one.json", "two.json"][: len(files())])
     assert len(page.encode()) < LIMIT
     elements = Elements(page).found
@@ -149,8 +149,8 @@ def test_names_stay_names() -> None:
 def test_what_a_page_says() -> None:
     """The verdict, the machine, the bars against copy and peak, the clocks and the advice are on the page."""
     said = Elements(report.page([timed()], ["run.json"])).text
-    assert "ragged is fastest" in said
-    assert "All 14 are right, without a hazard" in said
+    assert "prefetch is fastest" in said
+    assert "All 15 are right, without a hazard" in said
     assert "NVIDIA H200" in said
     assert re.search(r"copy 0\.1", said)
     assert "peak 4814" in said
@@ -174,7 +174,7 @@ def test_two_files_side_by_side() -> None:
     """Two files are before and after: bars of both, the change of each kernel, and one verdict."""
     page = content.page([timed(), timed(0.8)], ["a/run.json", "b/new.json"])
     assert page.labels == ("before: run", "after: new")
-    assert page.verdict.startswith("Before to after: 14 faster.")
+    assert page.verdict.startswith("Before to after: 15 faster.")
     assert page.good == "good"
     for rung in page.ladders[0].rungs:
         assert [bar.run for bar in rung.bars] == [0, 1]
@@ -246,7 +246,7 @@ def test_a_wrong_kernel_comes_first() -> None:
     wrong = replace(first, status="wrong", reason="3 wrong elements")
     page = content.page([replace(ladder(), results=[*others, wrong])], ["x.json"])
     assert page.good == "bad"
-    assert "1 wrong of 14" in page.verdict
+    assert "1 wrong of 15" in page.verdict
     (rung,) = [rung for rung in page.ladders[0].rungs if rung.status == "wrong"]
     assert not rung.bars
     assert [kernel.name for kernel in page.kernels if kernel.open] == [first.kernel]

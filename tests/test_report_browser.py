@@ -263,7 +263,7 @@ def test_without_its_script_it_still_says_the_numbers(chromium: Any, opened: Ope
     try:
         page = opened("timed", unfold=False)
         text = page.find_element("css selector", "body").text
-        assert "ragged is fastest" in text
+        assert "prefetch is fastest" in text
         assert "need this page's own script" in text
         assert not page.find_element("id", "unfold").is_displayed()
     finally:
