@@ -114,7 +114,7 @@ def test_run(cudabench: Runner, tmp_path: Path) -> None:
         ((*ONE, "--print", "size.n"), 2, "there is no 'n', but rows, cols."),
         ((*ONE, "--print", "status", "--json", "-"), 2, "both write to standard output"),
         (("transpose", "-k", "smem*", "--size", 33, 127, "--device", "sim", "--print", "status"), 2, "of one result"),
-        (("transpose", "--size", 33, 127, "--device", "sim", "--print", "status"), 2, "14 results, of copy-row"),
+        (("transpose", "--size", 33, 127, "--device", "sim", "--print", "status"), 2, "15 results, of copy-row"),
     ],
 )
 def test_refusals(cudabench: Runner, words: tuple[object, ...], code: int, text: str) -> None:
