@@ -600,8 +600,9 @@ transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 
     if (x0 >= nx)
         return;
-    // Only tiles at the edge check each access.
-    if (x0 + RTILE_X <= nx && y0 + 1 > RLEAD && y0 + RTILE_Y + (RLEAD > 0) <= ny) {
+    // Only tiles at the edge check each access. The last vector of a row may reach into the row after it, if there is one.
+    bool row_after = y0 + RTILE_Y < ny || (RLEAD == 0 && y0 + RTILE_Y == ny && x0 + LANES * VEC <= nx);
+    if (x0 + RTILE_X <= nx && y0 + 1 > RLEAD && row_after) {
         read_ragged<true>(tile, in, nx, ny, x0, y0, idx);
         __syncthreads();
         write_ragged<true>(tile, out, nx, ny, x0, y0, idx);

@@ -64,10 +64,11 @@ def test_wavefronts_of_the_textbook(kernel: str, block: tuple[int, int], load: f
     assert per_request(counted(kernel, block), "shared", "load") == load
 
 
-@pytest.mark.parametrize("size", [(64, 125), (136, 133), (137, 133), (57, 250)], ids=str)
+@pytest.mark.parametrize("size", [(64, 125), (136, 133), (137, 133), (57, 250), (64, 124), (112, 248)], ids=str)
 def test_ragged_rows_of_aligned_and_unaligned_outputs(size: tuple[int, int]) -> None:
     """Tiles inside and at the edges are right where rows of the output start at 32 bytes (nothing is read ahead of a
-    tile), and where they start anywhere."""
+    tile), and where they start anywhere; and where the last tile ends with the matrix, whose last vector has nothing
+    behind it."""
     _, (case,) = build("transpose", "ragged", size=size)
     assert ("RLEAD" in case.defines) == (size[0] % 8 == 0)
     assert simulated("transpose", "ragged", size=size) == []
