@@ -299,15 +299,17 @@ union Quad { Vector part[sizeof(T) > 4 ? 2 : 1]; T at[4]; };              // fou
 //
 //     row 0   0 1 2 3 4 5 6 7      row 1   1 0 3 2 5 4 7 6      row 4   5 4 7 6 1 0 3 2 (4 and 4 / VEC both count)
 //
+template <unsigned PITCH>
 __device__ __forceinline__ unsigned place(unsigned x, unsigned v)
 {
-    return x * VPITCH + v / 8 * 8 + (v ^ x ^ x / VEC) % 8;
+    return x * PITCH + v / 8 * 8 + (v ^ x ^ x / VEC) % 8;
 }
 
 // Puts the quad with number `quad` of row x into the tile: it is a whole vector, a part of one, or two.
+template <unsigned PITCH>
 __device__ __forceinline__ void store_quad(Vector *tile, unsigned x, unsigned quad, const Quad &q)
 {
-    Vector &to = tile[place(x, quad * 4 / VEC)];
+    Vector &to = tile[place<PITCH>(x, quad * 4 / VEC)];
     if (sizeof(T) == 1)
         to.word[quad % 4] = q.part[0].word[0];
     else if (sizeof(T) == 2)
@@ -315,7 +317,7 @@ __device__ __forceinline__ void store_quad(Vector *tile, unsigned x, unsigned qu
     else
         to.all = q.part[0].all;
     if (sizeof(T) == 8)
-        tile[place(x, quad * 2 + 1)].all = q.part[sizeof(T) > 4].all;
+        tile[place<PITCH>(x, quad * 2 + 1)].all = q.part[sizeof(T) > 4].all;
 }
 
 // Turns 4 x 4 bytes at a time, in two steps of four byte permutations: word w of row r becomes the quad of column
@@ -337,6 +339,24 @@ __device__ __forceinline__ void turn_bytes(Vector row[4])
 #ifndef FETCH
 #define FETCH 128  // the host's choice: 256 where rows of `in` are longer than that and start amid 256 bytes
 #endif
+
+// Turns the first `width` columns of four rows, and puts them into the tile as quads with one number.
+template <unsigned PITCH>
+__device__ __forceinline__ void store_columns(Vector *tile, unsigned col, unsigned quad, Vector row[4], unsigned width)
+{
+    if (width > 1 && sizeof(T) == 1)
+        turn_bytes(row);
+#pragma unroll
+    for (unsigned c = 0; c < width; c++) {
+        Quad q;
+        if (width > 1 && sizeof(T) == 1)
+            q.part[0].word[0] = row[c % 4].word[c / 4];
+        else
+            for (int r = 0; r < 4; r++)
+                q.at[r] = row[r].at[c];
+        store_quad<PITCH>(tile, col + c, quad, q);
+    }
+}
 
 // For the last rung: reads 16 bytes of a row, or an element, and asks the L2 cache to bring the aligned FETCH bytes
 // around them if it has to turn to the memory (PTX: ld.level::prefetch_size, from compute capability 7.5 on).
@@ -390,18 +410,7 @@ __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx
                 else
                     row[r].at[0] = *from;
             }
-        if (VECTORS && sizeof(T) == 1)
-            turn_bytes(row);
-#pragma unroll
-        for (unsigned c = 0; c < width; c++) {
-            Quad q;
-            if (VECTORS && sizeof(T) == 1)
-                q.part[0].word[0] = row[c % 4].word[c / 4];
-            else
-                for (int r = 0; r < 4; r++)
-                    q.at[r] = row[r].at[c];
-            store_quad(tile, col + c, quad, q);
-        }
+        store_columns<VPITCH>(tile, col, quad, row, width);
     }
 }
 
@@ -429,9 +438,9 @@ __device__ __forceinline__ void write_tile(const Vector *tile, T *out, unsigned 
         if (INSIDE || (x < nx && y < ny && (col < VTILE_Y || y0 + VTILE_Y >= ny))) {
             T *to = out + (size_t)x * ny + y;
             if (VECTORS)
-                *(uint4 *)to = tile[place(row, at / VEC)].all;
+                *(uint4 *)to = tile[place<VPITCH>(row, at / VEC)].all;
             else
-                *to = tile[place(row, at / VEC)].at[at % VEC];
+                *to = tile[place<VPITCH>(row, at / VEC)].at[at % VEC];
         }
     }
 }
@@ -500,13 +509,15 @@ transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 //
 // A tile row holds the quads of y % VEC = 0 first, then those of 1, ...: neighbours of a column lie apart, and a lane
 // collects the four that it writes as one vector.
+// Of smaller elements a vector holds too many for that. Their rows are read as two vectors each, shifted in registers
+// to where the tile begins, and turned as in `vector`; what is written is shifted from two vectors of the tile as well.
 #ifndef LANES
-#define LANES 32  // that read a row side by side: one vector more than a tile's columns fill
+#define LANES (sizeof(T) < 4 ? 16 : 32)  // that read a row side by side
 #endif
 #ifndef RAGGED_BLOCKS
 #define RAGGED_BLOCKS (BLOCK < 256 ? 4 : 1024 / BLOCK)  // on an SM; the host's choice where there are few tiles
 #endif
-#define RTILE_X ((LANES - 1) * VEC)     // columns of `in` in a tile
+#define RTILE_X ((LANES - (sizeof(T) < 4 ? 0 : 1)) * VEC)  // columns of `in` in a tile: floats read a vector more
 #ifndef RLEAD                           // the host's choice: none where every row of `out` starts at 32 bytes
 #define RLEAD (32 / (int)sizeof(T))     // rows read ahead of a tile, so that what it writes begins at 32 bytes
 #endif
@@ -518,6 +529,89 @@ transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 __device__ __forceinline__ unsigned ragged_place(unsigned x, unsigned y)
 {
     return x * RHIGH + (y % VEC * RWIDE + y / VEC ^ x / VEC % 8 * 4);
+}
+
+// Returns the 16 bytes of `in` that begin with element `from`, those that there are: a matrix of `size` elements.
+template <bool INSIDE>
+__device__ __forceinline__ Vector vector_of(const T *in, size_t from, size_t size)
+{
+    Vector v = {};
+    if (INSIDE || from + VEC <= size)
+        v.all = *(const uint4 *)(in + from);
+    else
+#pragma unroll
+        for (unsigned c = 0; c < VEC; c++)
+            if (from + c < size)
+                v.at[c] = in[from + c];
+    return v;
+}
+
+// Returns the 16 bytes that begin `by` bytes after the first of two vectors' 32.
+__device__ __forceinline__ Vector shifted(const Vector &first, const Vector &second, unsigned by)
+{
+    unsigned word[8];
+    Vector v;
+
+#pragma unroll
+    for (int w = 0; w < 4; w++) {
+        word[w] = first.word[w];
+        word[w + 4] = second.word[w];
+    }
+#pragma unroll
+    for (int step = 2; step > 0; step /= 2)
+#pragma unroll
+        for (int w = 0; w < 4 + step; w++)
+            word[w] = by & 4 * step ? word[w + step] : word[w];
+#pragma unroll
+    for (int w = 0; w < 4; w++)
+        v.word[w] = __funnelshift_r(word[w], word[w + 1], by % 4 * 8);
+    return v;
+}
+
+// Reads the tile for elements under 4 bytes.
+template <bool INSIDE>
+__device__ __forceinline__ void read_shifted(Vector *tile, const T *in, unsigned nx, unsigned ny, unsigned x0,
+                                             unsigned y0, unsigned idx)
+{
+    const unsigned count = LANES * RHIGH / 4;
+    const size_t size = (size_t)nx * ny;
+#pragma unroll 1
+    for (unsigned first = 0; first < count; first += BLOCK) {
+        unsigned i = first + idx, x = x0 + i % LANES * VEC, quad = i / LANES, y = y0 - RLEAD + quad * 4;
+        if (first + BLOCK > count && i >= count)
+            break;
+        Vector row[4] = {}, next[4] = {};
+        unsigned before[4];  // elements that the row's first vector has ahead of x
+#pragma unroll
+        for (unsigned r = 0; r < 4; r++) {
+            size_t start = (size_t)(y + r) * nx + x;
+            before[r] = start % VEC;
+            if (INSIDE || (y + r < ny && x < nx))
+                row[r] = vector_of<INSIDE>(in, start - before[r], size);
+            if (before[r] && (INSIDE || (y + r < ny && x + VEC - before[r] < nx)))
+                next[r] = vector_of<INSIDE>(in, start - before[r] + VEC, size);
+        }
+#pragma unroll
+        for (unsigned r = 0; r < 4; r++)
+            row[r] = shifted(row[r], next[r], before[r] * sizeof(T));
+        store_columns<RWIDE>(tile, x - x0, quad, row, VEC);
+    }
+}
+
+// Returns VEC elements of row x of the transposed tile, from element `at` on; beyond its end they are any.
+__device__ __forceinline__ Vector elements_of(const T *tile, unsigned x, unsigned at)
+{
+    Vector v;
+    if (sizeof(T) < 4) {
+        const Vector *vectors = (const Vector *)tile;
+        unsigned from = at / VEC;
+        return shifted(vectors[place<RWIDE>(x, from)], vectors[place<RWIDE>(x, (from + 1) % RWIDE)],
+                       at % VEC * sizeof(T));
+    }
+#pragma unroll
+    for (unsigned e = 0; e < VEC; e++)
+        v.at[e] = tile[ragged_place(x, (at + e) % RHIGH)];
+    return v;
 }
 
 template <bool INSIDE>
@@ -535,14 +629,8 @@ __device__ __forceinline__ void read_ragged(T *tile, const T *in, unsigned nx, u
         Vector row[4] = {};
 #pragma unroll
         for (unsigned r = 0; r < 4; r++)
-            if (INSIDE || (y + r * VEC < ny && x0 + v * VEC < nx + before)) {
-                size_t from = (size_t)(y + r * VEC) * nx + x0 - before + v * VEC;
-                if (INSIDE || from + VEC <= (size_t)nx * ny)
-                    row[r].all = *(const uint4 *)(in + from);
-                else
-                    for (unsigned c = 0; c < VEC && from + c < (size_t)nx * ny; c++)
-                        row[r].at[c] = in[from + c];
-            }
+            if (INSIDE || (y + r * VEC < ny && x0 + v * VEC < nx + before))
+                row[r] = vector_of<INSIDE>(in, (size_t)(y + r * VEC) * nx + x0 - before + v * VEC, (size_t)nx * ny);
 #pragma unroll
         for (unsigned c = 0; c < VEC; c++) {
             unsigned x = v * VEC + c - before;
@@ -568,10 +656,7 @@ __device__ __forceinline__ void write_ragged(const T *tile, T *out, unsigned nx,
         bool writes = col < RTILE_Y || (!INSIDE && last);
         if (count % BLOCK && i >= count)
             break;
-        Vector v;
-#pragma unroll
-        for (unsigned e = 0; e < VEC; e++)  // lanes that write nothing read anywhere
-            v.at[e] = tile[ragged_place(x, (at + e) % RHIGH)];
+        Vector v = elements_of(tile, x, at % RHIGH);  // lanes that write nothing take any
         T *to = out + (size_t)(x0 + x) * ny + y;
         if (INSIDE || (x0 + x < nx && y < ny && y + VEC <= ny)) {
             if (writes)
@@ -601,13 +686,19 @@ transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
     if (x0 >= nx)
         return;
     // Only tiles at the edge check each access. The last vector of a row may reach into the row after it, if there is one.
-    bool row_after = y0 + RTILE_Y < ny || (RLEAD == 0 && y0 + RTILE_Y == ny && x0 + LANES * VEC <= nx);
+    bool row_after = y0 + RTILE_Y < ny || (RLEAD == 0 && y0 + RTILE_Y == ny && x0 + RTILE_X + VEC <= nx);
     if (x0 + RTILE_X <= nx && y0 + 1 > RLEAD && row_after) {
-        read_ragged<true>(tile, in, nx, ny, x0, y0, idx);
+        if (sizeof(T) < 4)
+            read_shifted<true>((Vector *)tile, in, nx, ny, x0, y0, idx);
+        else
+            read_ragged<true>(tile, in, nx, ny, x0, y0, idx);
         __syncthreads();
         write_ragged<true>(tile, out, nx, ny, x0, y0, idx);
     } else {
-        read_ragged<false>(tile, in, nx, ny, x0, y0, idx);
+        if (sizeof(T) < 4)
+            read_shifted<false>((Vector *)tile, in, nx, ny, x0, y0, idx);
+        else
+            read_ragged<false>(tile, in, nx, ny, x0, y0, idx);
         __syncthreads();
         write_ragged<false>(tile, out, nx, ny, x0, y0, idx);
     }

@@ -94,7 +94,8 @@ def ragged_tiles(g: Geometry) -> dict[str, str]:
     lead = 0 if g.size["rows"] * g.itemsize % 32 == 0 else g["RLEAD"]
     chosen = {} if lead else {"RLEAD": "0"}
     across, down = g["RTILE_X"], g["RHIGH"] - lead
-    whole = g.threads == 256 and across >= 1 and down >= 1  # what is not, a rule refuses afterwards
+    # What is no whole tile, a rule refuses afterwards; those of small elements leave shared memory no room for more.
+    whole = g.threads == 256 and across >= 1 and down >= 1 and g.itemsize >= 4
     if whole and cdiv(g.size["cols"], across) * cdiv(g.size["rows"], down) <= 5 * 132:
         chosen["RAGGED_BLOCKS"] = "5"
     return chosen
@@ -261,7 +262,7 @@ OPERATION = Operation(
             },
             defines=ragged_tiles,
             shared_bytes=lambda g: g["RTILE_X"] * g["RHIGH"] * g.itemsize,
-            dtypes=("float32", "int32"),
+            dtypes=("float32", "int32", "float16", "int8"),
         ),
         Kernel(
             "prefetch",
