@@ -87,6 +87,8 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"grid": (999,)},
         {"size": (250, 133), "only": ("ragged",)},
         {"size": (192, 133), "only": ("ragged",)},
+        {"size": (64, 124), "only": ("ragged",)},  # whose last tile ends with the matrix
+        {"dtype": "int8", "size": (257, 131), "only": ("ragged",)},
         {"dtype": "int8", "size": (64, 144), "only": ("vector",), "of": ("turn_bytes",)},
     ),
     # Sizes of one block come together, since what is compiled is kept. Small tiles compile fast, and their rings of
@@ -209,6 +211,7 @@ PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
     "matvec": ({"bounds": True, "size": (67, 130)},),
     "transpose": (
         {"bounds": True},
+        {"bounds": True, "dtype": "int8", "size": (257, 131), "only": ("ragged",)},
         {"bounds": True, "dtype": "int8", "size": (64, 144), "only": ("vector",), "of": ("turn_bytes",)},
     ),
     "solve": (
@@ -302,7 +305,17 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
         "transpose",
         "< to <=",
-        "if (INSIDE || (y + r * VEC < ny && x0 + v * VEC < nx + before)) {",
+        "if (INSIDE || (y + r * VEC < ny && x0 + v * VEC < nx + before))",
+    ): "a row beyond the matrix goes to places that nobody writes from",
+    (
+        "transpose",
+        "< to <=",
+        "if (INSIDE || (y + r < ny && x < nx))",
+    ): "a row beyond the matrix goes to places that nobody writes from",
+    (
+        "transpose",
+        "< to <=",
+        "if (before[r] && (INSIDE || (y + r < ny && x + VEC - before[r] < nx)))",
     ): "a row beyond the matrix goes to places that nobody writes from",
     ("transpose", "drop a guard", "if (x0 >= nx)"): "a tile beyond the matrix checks each access",
     (
@@ -459,7 +472,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
         "transpose",
         "< to <=",
-        "for (unsigned c = 0; c < VEC && from + c < (size_t)nx * ny; c++)",
+        "for (unsigned c = 0; c < VEC; c++)",
     ): "only where the matrix ends within the vector, which is checked",
     (
         "matmul",

@@ -512,7 +512,7 @@ transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 // Of smaller elements a vector holds too many for that. Their rows are read as two vectors each, shifted in registers
 // to where the tile begins, and turned as in `vector`; what is written is shifted from two vectors of the tile as well.
 #ifndef LANES
-#define LANES (sizeof(T) < 4 ? 16 : 32)  // that read a row side by side
+#define LANES (sizeof(T) < 4 ? 8 * (int)sizeof(T) : 32)  // that read a row side by side
 #endif
 #ifndef RAGGED_BLOCKS
 #define RAGGED_BLOCKS (BLOCK < 256 ? 4 : 1024 / BLOCK)  // on an SM; the host's choice where there are few tiles

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cudabench.errors import CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
@@ -65,13 +67,36 @@ def test_wavefronts_of_the_textbook(kernel: str, block: tuple[int, int], load: f
 
 
 @pytest.mark.parametrize("size", [(64, 125), (136, 133), (137, 133), (57, 250), (64, 124), (112, 248)], ids=str)
-def test_ragged_rows_of_aligned_and_unaligned_outputs(size: tuple[int, int]) -> None:
+def test_ragged_rows_of_floats(size: tuple[int, int]) -> None:
     """Tiles inside and at the edges are right where rows of the output start at 32 bytes (nothing is read ahead of a
     tile), and where they start anywhere; and where the last tile ends with the matrix, whose last vector has nothing
     behind it."""
     _, (case,) = build("transpose", "ragged", size=size)
     assert ("RLEAD" in case.defines) == (size[0] % 8 == 0)
     assert simulated("transpose", "ragged", size=size) == []
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+@pytest.mark.parametrize("size", [(224, 129), (225, 256), (257, 131), (256, 257), (256, 384), (513, 255)], ids=str)
+def test_ragged_rows_of_small_elements(size: tuple[int, int], dtype: str) -> None:
+    """Bytes and halves are right where rows of the input, of the output, of both or of neither start anywhere, in tiles
+    inside, cut off and just ending; and all accesses inside the matrix are of 16 bytes."""
+    operation, (case,) = build("transpose", "ragged", size=size, dtype=dtype)
+    assert ("RLEAD" in case.defines) == (size[0] % (32 if dtype == "int8" else 16) == 0)
+    result = SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).simulate(case)
+    assert (result.status, result.hazards) == ("ok", ())
+    moved = {(a.op, a.bytes): a.requests for a in result.access or () if a.space == "global"}
+    assert moved["load", 16] > 0
+    assert moved["store", 16] > 0
+    if size == (256, 384):
+        assert set(moved) == {("load", 16), ("store", 16)}
+
+
+@given(rows=st.integers(1, 300), cols=st.integers(1, 300), dtype=st.sampled_from(["int8", "float16", "float32"]))
+@settings(max_examples=25, deadline=None)
+def test_ragged_at_any_size(rows: int, cols: int, dtype: str) -> None:
+    """Rows that start anywhere are right at any size, without a hazard."""
+    assert simulated("transpose", "ragged", size=(rows, cols), dtype=dtype) == []
 
 
 @pytest.mark.parametrize(
