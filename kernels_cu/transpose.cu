@@ -668,7 +668,7 @@ __device__ __forceinline__ void write_ragged(const T *tile, T *out, unsigned nx,
     }
 }
 
-// Moves 16 bytes an access also where rows start anywhere, for elements of 4 bytes.
+// Moves 16 bytes an access also where rows start anywhere, for elements of up to 4 bytes.
 // What vector moves element by element takes half of the instructions here. A tile is 124 columns wide, so that few of
 // the sectors that its rows begin and end in are read twice. Each vector that is written has to be collected from four
 // places: where all rows are aligned, vector is faster.
@@ -713,6 +713,8 @@ transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 //     a row     . . . . . . | what one tile takes     | what the next takes     | . . . . . .
 //
 // Where rows are aligned nothing else is wanted of those 256 bytes, and the hint names the 128 of a line of the cache.
+
+// Moves what vector moves, and names in each read the bytes around it that the L2 cache should bring along (FETCH).
 extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : RESIDENT / BLOCK)
 transpose_prefetch(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 {
