@@ -745,7 +745,7 @@ class Imbalance:
     blocks: Annotated[int, "Blocks of the grid."]
     busiest: Annotated[Dim, "The block that executes most, x first."]
     instructions: Annotated[int, "Warp instructions that it executes."]
-    mean: Annotated[float, "The same of all blocks, on average."]
+    mean: Annotated[float, "The same, on average, of all blocks that access memory."]
     over: Annotated[int, "Blocks that execute over one and a half times the mean."]
     last: Annotated[bool, "Whether those are all in the last quarter of the grid, in the order of their numbers."]
     line: Annotated[int, "Line of the source that has most of what the busiest executes beyond the mean, from 1."]

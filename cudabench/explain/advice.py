@@ -580,7 +580,7 @@ def unbalanced(found: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
     x, y, z = found.busiest
     times = found.instructions / found.mean
     where = f", most of the difference at line {found.line}" if found.share > MOSTLY else ""
-    many = f"{found.over} of {found.blocks} blocks" if found.over > 1 else f"one of {found.blocks} blocks"
+    many = f"{found.over} of {found.blocks} blocks are" if found.over > 1 else f"one of {found.blocks} blocks is"
     if found.last:
         ending = "blocks start in the order of their numbers, these last, and SMs that are done wait"
         mend = "divide their work, or give it to those that start first"
@@ -588,6 +588,6 @@ def unbalanced(found: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
         ending = f"all blocks run at once on {sms} SMs, and those that are done wait"
         mend = "divide their work"
     return (
-        f"block ({x}, {y}, {z}) executes {_number(times)} times the mean of all blocks{where}; {many} over one and a "
-        f"half times: {ending}; {mend}"
+        f"block ({x}, {y}, {z}) executes {_number(times)} times the mean of the blocks{where}; {many} over 1.5 times "
+        f"that: {ending}; {mend}"
     )

@@ -210,7 +210,8 @@ class Branch(NamedTuple):
 class Imbalance(NamedTuple):
     """A block that has more to do than the others of its launch, counted in warp instructions of PTX.
 
-    blocks: of the grid. busiest: the block that executes most, x first; instructions: that many; mean: of all blocks.
+    blocks: of the grid. busiest: the block that executes most, x first; instructions: that many; mean: of all blocks
+    that access memory.
     over: how many execute over one and a half times the mean; last: whether those are all in the last quarter of the
     grid, in the order of their numbers. file, line: where most of what the busiest executes beyond the mean stands;
     share: how much of that.

@@ -17,9 +17,11 @@ pytestmark = needs_compiler
 
 Launch = Callable[..., simulator.Report]
 
-WORK = """extern "C" __global__ void k(const int *trips, const int *lanes, float *out, int first)
+WORK = """extern "C" __global__ void k(const int *trips, const int *lanes, float *out, int first, int count)
 {
     int block = first + blockIdx.x + gridDim.x * blockIdx.y;
+    if (block >= count)
+        return;
     float x = threadIdx.x;
     if (threadIdx.x < lanes[block])
         for (int i = 0; i < trips[block]; i++)
@@ -32,7 +34,7 @@ WORK = """extern "C" __global__ void k(const int *trips, const int *lanes, float
 def run(launch: Launch, trips: list[int], lanes: list[int], grid: tuple[int, int], first: int = 0) -> simulator.Report:
     """Launch blocks of 96 threads, `lanes` of which take `trips` turns of a loop."""
     out = np.zeros(96 * len(trips), np.float32)
-    return launch(WORK, grid, 96, [np.array(trips, np.int32), np.array(lanes, np.int32), out, first])
+    return launch(WORK, grid, 96, [np.array(trips, np.int32), np.array(lanes, np.int32), out, first, len(trips)])
 
 
 @settings(max_examples=15, deadline=None)
@@ -49,10 +51,12 @@ def test_each_block_is_counted_as_alone(launch: Launch, trips: list[int], lanes:
     assert found is not None
     assert found.busiest == (heavy % 4, heavy // 4, 0)
     assert found.instructions == run(launch, trips, lanes, (1, 1), heavy).instructions
-    assert found.mean * found.blocks == pytest.approx(whole.instructions)
+    alone = [run(launch, trips, lanes, (1, 1), block).instructions for block in range(12)]
+    assert sum(alone) == whole.instructions
+    assert found.mean == pytest.approx(np.mean(alone))
     assert (found.blocks, found.over) == (12, 1)
     assert found.last == (heavy >= 9)
-    assert found.line in (6, 7)
+    assert found.line in (8, 9)
     assert 0.5 < found.share <= 1
 
 
@@ -71,6 +75,16 @@ def test_what_is_no_imbalance(launch: Launch, trips: list[int], why: str) -> Non
     assert run(launch, trips, [96] * len(trips), (len(trips), 1)).imbalance is None
 
 
+def test_blocks_without_work_are_no_others(launch: Launch) -> None:
+    """A grid that is larger than needed is none of uneven blocks: those that return at once count for nothing."""
+    assert run(launch, [400] * 12, [96] * 12, (200, 1)).imbalance is None
+    found = run(launch, [900] + [100] * 11, [96] * 12, (200, 1)).imbalance
+    assert found is not None
+    alone = [run(launch, [trips] * 2, [96] * 2, (1, 1)).instructions for trips in (900, 100)]
+    assert found.mean == pytest.approx((alone[0] + 11 * alone[1]) / 12)
+    assert run(launch, [900] + [1] * 6, [96] * 7, (200, 1)).imbalance is None, "too few that work"
+
+
 def test_the_heaviest_launch_is_kept(launch: Launch) -> None:
     """Of several launches the one whose busiest block is furthest beyond the mean is told."""
     one = run(launch, [1] * 11 + [500], [96] * 12, (12, 1))
@@ -86,7 +100,7 @@ def test_blocks_in_many_chunks(launch: Launch) -> None:
     trips = np.ones(count, np.int32)
     trips[-300:] = 400
     lanes, out = np.full(count, 96, np.int32), np.zeros(96 * count, np.float32)
-    report = launch(WORK, count, 96, [trips, lanes, out, 0])
+    report = launch(WORK, count, 96, [trips, lanes, out, 0, count])
     found = report.imbalance
     assert found is not None
     assert (found.over, found.last, found.blocks) == (300, True, count)
@@ -102,8 +116,8 @@ def test_words(launch: Launch) -> None:
     said = advice.unbalanced(last, 8, 1)
     assert said is not None
     assert said.startswith("block (20, 0, 0) executes 5.")
-    assert "4 of 24 blocks over one and a half times: blocks start in the order of their numbers, these last" in said
+    assert "4 of 24 blocks are over 1.5 times that: blocks start in the order of their numbers, these last" in said
     assert advice.unbalanced(first, 8, 1) is None
     said = advice.unbalanced(first, 8, 3)
     assert said is not None
-    assert "one of 24 blocks over one and a half times: all blocks run at once on 8 SMs" in said
+    assert "one of 24 blocks is over 1.5 times that: all blocks run at once on 8 SMs" in said

@@ -29,6 +29,8 @@ class Shares:
         self.code = code
         self.table = np.zeros((len(code.blocks), blocks), np.int64)
         self.number = np.zeros(blocks, np.int64)
+        touch = {access.location.ptx_line for access in code.accesses}
+        self.touching = [block.number for block in code.blocks if not touch.isdisjoint(block.lines)]
         self.here = slice(0, 0)
 
     @staticmethod
@@ -54,27 +56,30 @@ class Shares:
     def imbalance(self, grid: Index) -> Imbalance | None:
         """Return what is to be said of the launch, None where no block has much more to do than the others."""
         per_block = self.table.sum(axis=0)
-        blocks, mean = len(per_block), float(per_block.mean())
-        busiest = int(per_block.argmax())
+        blocks, busiest = len(per_block), int(per_block.argmax())
         most = int(per_block[busiest])
+        working = self.table[self.touching].any(axis=0)  # others return at once: a grid may be larger than needed
+        if np.count_nonzero(working) < LEAST_BLOCKS:
+            return None
+        mean = float(per_block[working].mean())
         warps = max(1, int(self.table[0, busiest]) // max(1, self.code.blocks[0].weight))
         if most < MORE * mean or most - mean < LEAST_MORE * warps:
             return None
         over = self.number[per_block >= MORE * mean]
         number = int(self.number[busiest])
-        (file, line), share = self._where(busiest, most - mean)
+        (file, line), share = self._where(busiest, working)
         return Imbalance(
             file, line, blocks, (number % grid[0], number // grid[0] % grid[1], number // grid[0] // grid[1]),
             most, mean, len(over), bool(over.min() >= LATE * blocks), share,
         )  # fmt: skip
 
-    def _where(self, busiest: int, more: float) -> tuple[tuple[str, int], float]:
+    def _where(self, busiest: int, working: Array) -> tuple[tuple[str, int], float]:
         """Return the source line that has most of what a block executes beyond the mean, and its share of that."""
-        beyond = self.table[:, busiest] - self.table.mean(axis=1)
+        beyond = self.table[:, busiest] - self.table[:, working].mean(axis=1)
         lines: Counter[tuple[str, int]] = Counter()
         for block in self.code.blocks:
             ops = [*block.ops, *([block.terminator] if block.terminator else [])]
             for op in ops:
                 lines[self.code.files.get(op.line.file, ""), op.line.line] += beyond[block.number] / len(ops)
         place, instructions = lines.most_common(1)[0]
-        return place, float(instructions) / more
+        return place, float(instructions) / float(beyond.sum())
