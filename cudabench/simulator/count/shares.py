@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cudabench.simulator.count.counters import warp_bits
-from cudabench.simulator.program.code import Code
 from cudabench.simulator.report import Imbalance, Index
 from cudabench.simulator.values import Array, Chunk
+
+if TYPE_CHECKING:
+    from cudabench.simulator.program.code import Code
 
 LEAST_BLOCKS = 8  # of a grid, under which there are no others to speak of
 MORE = 1.5  # of the mean: from which a block has more to do than the others
