@@ -13,7 +13,7 @@ import pytest
 
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain import recorded
-from cudabench.model import CodeDifference, Counted, Limit, Result, Step
+from cudabench.model import Branch, CodeDifference, Counted, Imbalance, Limit, Result, Step
 from cudabench.results import file as results
 from cudabench.results import report
 from cudabench.results.file import ResultsFile
@@ -250,6 +250,18 @@ def test_a_wrong_kernel_comes_first() -> None:
     (rung,) = [rung for rung in page.ladders[0].rungs if rung.status == "wrong"]
     assert not rung.bars
     assert [kernel.name for kernel in page.kernels if kernel.open] == [first.kernel]
+
+
+def test_what_holds_up_a_launch_is_said() -> None:
+    """Branches that part warps and blocks that others wait for stand beside what wastes memory."""
+    first = ladder().results[0]
+    branch = Branch(9, "if (x)", 8, 8, 0.5, 100, 4.0, "spread this work over its lanes")
+    heavy = Imbalance(64, (3, 0, 0), 900, 300.0, 4, True, 9, "if (x)", 0.8, "block (3, 0, 0) executes 3 times the mean")
+    said = content.advice(replace(first, branches=(branch,), imbalance=heavy))
+    assert ("line 9", branch.advice) in said
+    assert said[-1] == ("blocks", heavy.advice)
+    page = report.page([replace(ladder(), results=[replace(first, imbalance=heavy)])], ["x.json"])
+    assert "block (3, 0, 0) executes 3 times the mean" in Elements(page).text
 
 
 @pytest.mark.slow

@@ -730,12 +730,15 @@ def _verified(result: Result) -> str:
 
 
 def advice(result: Result) -> tuple[tuple[str, str], ...]:
-    """Return what would mend the waste, each once: the lines that it is for, and the sentence."""
+    """Return what would mend the waste, each once: the lines that it is for, or the blocks, and the sentence."""
     where: dict[str, list[int]] = {}
-    for row in result.access or ():
+    for row in (*(result.access or ()), *(result.branches or ())):
         if row.advice and row.line not in where.setdefault(row.advice, []):
             where[row.advice].append(row.line)
-    return tuple((f"line{'' if len(at) == 1 else 's'} {', '.join(map(str, at))}", said) for said, at in where.items())
+    found = [(f"line{'' if len(at) == 1 else 's'} {', '.join(map(str, at))}", said) for said, at in where.items()]
+    if result.imbalance is not None:
+        found.append(("blocks", result.imbalance.advice))
+    return tuple(found)
 
 
 def missing(result: Result) -> str:
