@@ -11,7 +11,7 @@ from typing import Any
 
 from cudabench import __version__
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.model import CodeDifference, Counted, DeviceInfo, Result, dim_text
+from cudabench.model import Access, Branch, CodeDifference, Counted, DeviceInfo, Result, dim_text
 from cudabench.results import compare, units
 from cudabench.results.file import ResultsFile
 from cudabench.results.plot import Quantity, quantities
@@ -732,7 +732,8 @@ def _verified(result: Result) -> str:
 def advice(result: Result) -> tuple[tuple[str, str], ...]:
     """Return what would mend the waste, each once: the lines that it is for, or the blocks, and the sentence."""
     where: dict[str, list[int]] = {}
-    for row in (*(result.access or ()), *(result.branches or ())):
+    rows: list[Access | Branch] = [*(result.access or ()), *(result.branches or ())]
+    for row in rows:
         if row.advice and row.line not in where.setdefault(row.advice, []):
             where[row.advice].append(row.line)
     found = [(f"line{'' if len(at) == 1 else 's'} {', '.join(map(str, at))}", said) for said, at in where.items()]
