@@ -61,6 +61,14 @@ class Callers:
         found = self._argument([name], at, 0)
         return int(found) if re.fullmatch(r"-?\d{1,9}", found) else None
 
+    def type_at(self, name: str, at: int) -> str:
+        """Return the type that a template's parameter stands for at a place, '' where none is known."""
+        body = next((span for span in self.bodies if span[0] <= at <= span[1]), None)
+        if body is None or name not in self._template(body[0])[0]:
+            return ""
+        self.looks = 0
+        return self._argument([name], at, 0)
+
     def _mentions(self, name: str) -> Iterator[tuple[int, list[list[str]]]]:
         """Yield where a name stands with arguments in angle brackets, and these."""
         for at in self.by_word.get(name, ()):

@@ -172,6 +172,9 @@ def line_for(
         if not known:
             guesses.append(Guess(option, text, "launch"))
     launched = ["--grid", grid, "--block", block]
+    cluster = request.cluster or launching.cluster(kernel, launch)
+    if cluster:
+        launched += ["--cluster", cluster]
     if request.shared is None and launch and launch.shared:
         launched += ["--shared", str(launch.shared)]
     elif request.shared is None and launching.dynamic_shared(kernel, file.text):

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from cudabench.toolchain import places
 from cudabench.toolchain.c_types import SPECIFIERS, numpy_dtype
 from cudabench.toolchain.tokens import Scan, closing_angle, closing_bracket, opens_scope
 from cudabench.userkernel.suggested.callers import Callers
-from cudabench.userkernel.suggested.host_words import commas, last_name, without_cast
+from cudabench.userkernel.suggested.host_words import NAME, commas, is_type, last_name, without_cast
 
-_ALLOCATORS = frozenset(["cudaMalloc", "cudaMallocManaged", "cudaMallocAsync", "cudaMallocHost", "cudaHostAlloc"])
 _WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (16, 32, 64))
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a launch stands: its words, and the tokens before it that may say what its names are."""
+    """Where a launch stands, or a call of the function that launches: its words, and the tokens before it that may say
+    what its names are.
 
-    template: list[str]
-    geometry: list[list[str]]
+    `caller` is where its function is called, `given` what that call passes, by the names of the parameters.
+    """
+
+    kernel: list[str]  # what is launched, or the arguments of the template that it is
+    geometry: list[list[str]]  # grid, block, shared bytes
     arguments: list[list[str]]
     visible: tuple[int, int]  # the tokens of its function up to it
+    cluster: list[str] = field(default_factory=list)
+    caller: Site | None = None
+    given: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a function: its name, its parameters with their defaults, and its tokens up to the opening brace."""
+
+    name: str
+    parameters: tuple[str, ...]
+    defaults: Mapping[str, list[str]]
+    span: tuple[int, int]
+    packed: bool = False  # the last parameter is a pack
+    owner: str = ""  # the class that it is a member of
 
 
 class HostCode:
@@ -37,6 +55,7 @@ class HostCode:
         self.aliases = aliases
         self.bodies: list[tuple[int, int]] = []
         self.outside: list[int] = []  # the tokens at namespace scope
+        self._heads: dict[int, Head | None] = {}
         self._survey(scan)
         self.callers = Callers(scan.text, self.words, self.by_word, self.bodies, self.outside, aliases)
 
@@ -45,11 +64,12 @@ class HostCode:
         position = 0
         while position < len(self.words):
             head, stop = scan.head(position)
+            stop = self._faulty(position, stop, scan) or stop
             closer = self.words[stop] if stop < len(self.words) else ";"
             self.outside += range(position, min(stop + 1, len(self.words)))
             if closer == "{" and not opens_scope(head):
                 end = scan.matching(stop)
-                if "=" in head:
+                if _is_initialised(head):
                     self.outside += range(stop + 1, end + 1)
                 else:
                     self.bodies.append((position, end))
@@ -58,9 +78,89 @@ class HostCode:
                 position = stop + 1
         self.outside.sort()
 
+    def _faulty(self, position: int, stop: int, scan: Scan) -> int:
+        """Return where the body begins of a function whose head lacks a closing bracket, 0 where none is lacking."""
+        depth = 0
+        for at in range(position, stop):
+            depth += (self.words[at] in "([") - (self.words[at] in ")]")
+            if (
+                self.words[at] == "{"
+                and depth > 0
+                and self.words[scan.matching(at) + 1 : scan.matching(at) + 2]
+                not in (
+                    [")"],
+                    [","],
+                    ["("],
+                )
+            ):
+                return at
+        return 0
+
+    def head_at(self, at: int) -> Head | None:
+        """Return the head of the function that a token is in, one in a class's body too; None where it is in none."""
+        if at not in self._heads:
+            self._heads[at] = self._find_head(at)
+        return self._heads[at]
+
+    def _find_head(self, at: int) -> Head | None:
+        start, end = self.function_at(at)
+        if start == end:
+            return None
+        opened, first, owner = self._opened(start, at), start, ""
+        if (
+            opened
+            and {"class", "struct"} & set(self.words[start : opened[0]])
+            and "(" not in self.words[start : opened[0]]
+        ):
+            opened = opened[1:]
+            first = opened[0] if opened else start
+            depth = 0
+            while opened and first > start and not (depth == 0 and self.words[first - 1] in (";", "{", "}")):
+                first -= 1
+                depth += (self.words[first] == ")") - (self.words[first] == "(")
+                if self.words[first] == ":" and self.words[first - 1] in ("public", "private", "protected"):
+                    first += 1
+                    break
+        if not opened:
+            return None
+        return self._head(first, opened[0], owner)
+
+    def _opened(self, start: int, at: int) -> list[int]:
+        """Return the braces from a token on that are still open at another."""
+        opened: list[int] = []
+        for place in range(start, at):
+            if self.words[place] == "{":
+                opened.append(place)
+            elif self.words[place] == "}" and opened:
+                opened.pop()
+        return opened
+
+    def _head(self, start: int, brace: int, owner: str) -> Head | None:
+        begin = start
+        if self.words[start] == "template":
+            begin += closing_angle(self.words[start:brace], 1) + 1
+        opening = next((at for at in range(begin, brace) if self.words[at] == "("), 0)
+        if not opening or not NAME.fullmatch(self.words[opening - 1]):
+            return None
+        close = self.closing(opening, brace)
+        names, defaults, packed = [], {}, False
+        for part in commas(self.words[opening + 1 : close]):
+            own = part[: part.index("=")] if "=" in part else part
+            while own[-1:] == ["]"] and "[" in own:
+                own = own[: len(own) - 1 - own[::-1].index("[")]
+            name = next((word for word in reversed(own) if NAME.fullmatch(word)), "")
+            names.append(name)
+            packed = "." in own
+            if "=" in part:
+                defaults[name] = part[part.index("=") + 1 :]
+        if self.words[opening - 2] == "::" and not owner:
+            owner = self.words[opening - 3]
+        return Head(self.words[opening - 1], tuple(names), defaults, (start, brace), packed, owner)
+
     def function_at(self, at: int) -> tuple[int, int]:
         """Return the tokens of the function that a token is in, its own place twice where it is in none."""
-        return next((span for span in self.bodies if span[0] <= at <= span[1]), (at, at))
+        order = bisect_right(self.bodies, (at, len(self.words))) - 1
+        return self.bodies[order] if order >= 0 and at <= self.bodies[order][1] else (at, at)
 
     def closing(self, at: int, stop: int) -> int:
         """Return where the bracket at a token is closed, or the last token before `stop`."""
@@ -101,12 +201,17 @@ class HostCode:
         found = [one for at in inside if (one := self._definition(at))]
         if found:
             return found
+        head = self.head_at(stop)
+        if head and name in head.parameters:
+            return []
         return [one for at in self.outside_of.get(name, ()) if at < before and (one := self._definition(at))]
 
     def _definition(self, at: int) -> tuple[int, list[str]] | None:
         before, behind = self.words[at - 1] if at else ";", self.words[at + 1] if at + 1 < len(self.words) else ""
         if before in (".", "::") or self.stands(at - 2, "->"):
             return None
+        if before == "&" or behind in (",", ")"):
+            return self._filled(at)
         if behind == "=" and self.words[at + 2] != "=":
             words = self.until(at + 2)
             return at, ["dim3", *words] if words[:1] == ["{"] and self._in_dim3(at) else words
@@ -116,7 +221,47 @@ class HostCode:
         if behind in ("(", "{") and before in SPECIFIERS - {"void"} | {"size_t", "uint"}:
             close = self.closing(at + 1, at + 400)
             return (at, self.words[at + 2 : close]) if self.words[close + 1 : close + 2] in ([";"], [","]) else None
+        if behind in ("(", "{") and before in (":", ",") and self._initialises(at):
+            close = self.closing(at + 1, at + 400)
+            words, place = self.words[at + 2 : close], close + 1
+            while self.words[place] == "," and self.words[place + 2] in ("(", "{"):
+                place = self.closing(place + 2, place + 400) + 1
+            return place + 1, words  # read where the constructor's parameters are known
         return None
+
+    def _initialises(self, at: int) -> bool:
+        """Return whether a name stands in a constructor's list of initialisers: `: a(1), name(2)`."""
+        place = at - 1
+        while self.words[place] == "," and self.words[place - 1] in (")", "}"):
+            place = self.opening(place - 1) - 2
+        return self.words[place] == ":" and self.words[place - 1] == ")"
+
+    def _filled(self, at: int) -> tuple[int, list[str]] | None:
+        """Return what a call of CUDA writes to a name that it is given the address of: a pitch, a mapped pointer."""
+        place, behind = at - 1, 0
+        while self.words[place] == "&" or (self.words[place] == ")" and is_type(self._inner(place))):  # a cast's
+            place = self.opening(place) - 1 if self.words[place] == ")" else place - 1
+        while self.words[place] == "," and behind < 2:  # arguments before it
+            place, behind = self._argument_before(place), behind + 1
+        name = self.words[place - 1] if self.words[place] == "(" else ""
+        if (name, behind) not in (("cudaMallocPitch", 1), ("cuMemAllocPitch", 1), ("cudaHostGetDevicePointer", 0)):
+            return None
+        inner = commas(self.words[place + 1 : self.closing(place, place + 400)])
+        if len(inner) < 3:
+            return None
+        return at, inner[1] if behind == 0 else pitch_of(inner[2])
+
+    def _inner(self, close: int) -> list[str]:
+        return self.words[self.opening(close) + 1 : close]
+
+    def _argument_before(self, comma: int) -> int:
+        """Return where the argument before a comma begins: the place of the comma or the bracket before it."""
+        depth = 0
+        for place in range(comma - 1, max(comma - 200, 0), -1):
+            depth += (self.words[place] in ")]}") - (self.words[place] in "([{")
+            if depth < 0 or (depth == 0 and self.words[place] == ","):
+                return place
+        return comma
 
     def is_given(self, name: str, site: Site, whole: bool = True) -> bool:
         """Return whether a name is a parameter of the launch's function, one that is a `whole` number."""
@@ -146,15 +291,37 @@ class HostCode:
         return found
 
     def counted_up(self, name: str, site: Site, before: int) -> bool:
-        """Return whether a name, or a member of it, is changed in steps, `n *= 2`: only a run knows the last."""
-        for at in self.places_of(name, site.visible[0], min(before, site.visible[1])):
-            behind = self.words[at + 1 : at + 5]
-            behind = behind[2:] if behind[:1] == ["."] else behind
-            if behind[1:2] == ["="] and behind[0] in "*+-/%|&^":
-                return True
-            if behind[:2] in (["+", "+"], ["-", "-"]) or behind[:3] in (["<", "<", "="], [">", ">", "="]):
-                return True
-        return False
+        """Return whether a name, or a member of it, is changed in steps, `n *= 2`: only a run knows the last.
+
+        What a loop around a place counts has its first value there.
+        """
+        start, stop = site.visible[0], min(before, site.visible[1])
+        found = self.places_of(name, start, stop)
+        for head, close in self._loops_around(start, stop) if any(map(self._is_stepped, found)) else ():
+            if any(self.words[at + 1] == "=" for at in found if head < at < close):
+                found = [at for at in found if at > close]
+        return any(map(self._is_stepped, found))
+
+    def _is_stepped(self, at: int) -> bool:
+        behind = self.words[at + 1 : at + 5]
+        behind = behind[2:] if behind[:1] == ["."] else behind
+        if behind[1:2] == ["="] and behind[0] in "*+-/%|&^":
+            return True
+        return behind[:2] in (["+", "+"], ["-", "-"]) or behind[:3] in (["<", "<", "="], [">", ">", "="])
+
+    def _loops_around(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Return the brackets of the `for (...)` around a place, the outermost first."""
+        heads = ((at + 1, self.closing(at + 1, at + 400)) for at in self.places_of("for", start, stop))
+        return [(opening, close) for opening, close in heads if close < stop and self._lasts(close + 1, stop)]
+
+    def _lasts(self, start: int, stop: int) -> bool:
+        """Return whether the statement that begins at a token has not ended before another."""
+        depth = 0
+        for at in range(start, stop):
+            depth += (self.words[at] in "([{") - (self.words[at] in ")]}")
+            if depth < 0 or (depth == 0 and self.words[at] in (";", "}")):
+                return False
+        return True
 
     def until(self, at: int) -> list[str]:
         """Return the words up to the ';' or ',' that ends an initialiser."""
@@ -167,26 +334,104 @@ class HostCode:
             end += 1
         return self.words[at:end]
 
-    def allocations(self, name: str, site: Site) -> list[tuple[int, list[str]]]:
-        """Return the sizes with which an array is allocated before a launch, in order."""
-        found = []
-        for at in sorted(at for word in _ALLOCATORS for at in self.places_of(word, *site.visible)):
+    def calls(self, names: Iterable[str], start: int, stop: int) -> Iterator[tuple[int, str, list[list[str]]]]:
+        """Yield the calls of functions between two tokens, in order: where, of which, and the arguments."""
+        for at in sorted(at for name in names for at in self.places_of(name, start, stop)):
             if self.words[at + 1 : at + 2] in (["("], ["<"]):
-                opening = at + 1 if self.words[at + 1] == "(" else closing_angle(self.words[at : at + 60], 1) + at + 1
-                inner = commas(self.words[opening + 1 : self.closing(opening, at + 400)])
-                if len(inner) >= 2 and last_name(without_cast(inner[0])) == name:
-                    found.append((at, inner[1]))
+                opening = at + 1
+                if self.words[opening] == "<":
+                    opening += closing_angle(self.words[at : at + 60], 1)
+                if self.words[opening : opening + 1] == ["("]:
+                    yield at, self.words[at], commas(self.words[opening + 1 : self.closing(opening, at + 1000)])
+
+    def declaration(self, at: int) -> int:
+        """Return where the declaration around a declared name begins: `T a(1), *b = c, name`."""
+        place = at
+        while place > max(at - 400, 0):
+            before = self.words[place - 1]
+            if before in (")", "]") or (before == "}" and self.words[place] == ","):
+                place = self.opening(place - 1)
+            elif before in (";", "{", "}", "("):
+                break
+            else:
+                place -= 1
+        return place
+
+    def address_takers(self, name: str, site: Site) -> list[tuple[int, str, list[list[str]]]]:
+        """Return the calls of the text's functions before a launch that are given the address of a name."""
+        found = []
+        for at in self.places_of(name, *site.visible):
+            place = at - 1
+            while self.words[place] == "&" or (self.words[place] == ")" and is_type(self._inner(place))):
+                place = self.opening(place) - 1 if self.words[place] == ")" else place - 1
+            while self.words[place] == ",":
+                place = self._argument_before(place)
+            if self.words[place] == "(" and self.functions(self.words[place - 1]):
+                inner = commas(self.words[place + 1 : self.closing(place, place + 400)])
+                found.append((place - 1, self.words[place - 1], inner))
         return found
+
+    def functions(self, name: str) -> list[tuple[int, int]]:
+        """Return the bodies of the functions outside of classes that are called so."""
+        return self._functions.get(name, [])
+
+    def peers(self, site: Site) -> list[tuple[int, int]]:
+        """Return the bodies of the other functions of the class that a launch's function is a member of."""
+        own = self.head_at(site.visible[1])
+        if own is None or not own.owner:
+            return []
+        found = [span for span, name in self._classes if name == own.owner]
+        heads = ((span, self.head_at(span[1])) for span in self.bodies)
+        return found + [span for span, head in heads if head and head.owner == own.owner and head.span != own.span]
+
+    @cached_property
+    def _classes(self) -> list[tuple[tuple[int, int], str]]:
+        heads = ((span, self.words[span[0] : min(span[0] + 60, span[1])]) for span in self.bodies)
+        outer = ((span, words[: words.index("{")]) for span, words in heads if "{" in words)
+        return [(span, _class_name(words)) for span, words in outer if _opens_class(words)]
+
+    @cached_property
+    def _functions(self) -> dict[str, list[tuple[int, int]]]:
+        found: dict[str, list[tuple[int, int]]] = {}
+        for span in self.bodies:
+            head = self.head_at(span[1])
+            if head:
+                found.setdefault(head.name, []).append(span)
+        return found
+
+    def assigned_members(self, name: str, member: str, site: Site, before: int) -> list[tuple[int, list[str]]]:
+        """Return the assignments `name.member = words`, `name->member = words` before a place."""
+        found = []
+        for at in self.places_of(member, site.visible[0], min(before, site.visible[1])):
+            owner = at - 2 if self.words[at - 1] == "." else at - 3 if self.stands(at - 2, "->") else at
+            if self.words[owner] == name != self.words[at] and self.words[at + 1] == "=" != self.words[at + 2]:
+                found.append((at, self.until(at + 2)))
+        return found
+
+    def element_of(self, name: str, site: Site) -> list[str]:
+        """Return the type that a pointer's declaration points at, [] where none is seen."""
+        return self._declared(name, site, "*")
+
+    def scalar_type(self, name: str, site: Site) -> list[str]:
+        """Return the type of a variable that is neither pointer nor array, [] where no declaration is seen."""
+        return self._declared(name, site, "")
+
+    def _declared(self, name: str, site: Site, mark: str) -> list[str]:
+        for at in [*self.places_of(name, *site.visible), *self.outside_of.get(name, ())]:
+            start = self.declaration(at)
+            kind = [word for word in self.words[start:at] if word not in ("const", "static", "constexpr", "struct")]
+            own, stars = kind[:1], kind[1:]
+            while stars and stars[0] in SPECIFIERS:
+                own, stars = [*own, stars[0]], stars[1:]
+            plain = not stars or (stars[0] == "*" and all(word in "*," or NAME.fullmatch(word) for word in stars))
+            if own and NAME.fullmatch(own[0]) and plain and bool(stars and stars[-1] == "*") == bool(mark):
+                return own
+        return []
 
     def symbols(self) -> list[tuple[str, list[str]]]:
         """Return what host code copies to symbols: `cudaMemcpyToSymbol(symbol, &value, ...)`."""
-        found = []
-        for at in self.by_word.get("cudaMemcpyToSymbol", ()):
-            if self.words[at + 1 : at + 2] == ["("]:
-                inner = commas(self.words[at + 2 : self.closing(at + 1, at + 200)])
-                if len(inner) >= 2:
-                    found.append((last_name(without_cast(inner[0])), without_cast(inner[1])))
-        return found
+        calls = self.calls(["cudaMemcpyToSymbol", "cudaMemcpyToSymbolAsync"], 0, len(self.words))
+        return [(last_name(without_cast(inner[0])), without_cast(inner[1])) for _, _, inner in calls if len(inner) >= 2]
 
     def function(self, name: str) -> tuple[list[str], list[str]] | None:
         """Return the parameters and the value of a function that only returns an expression."""
@@ -202,3 +447,29 @@ class HostCode:
             formal = [part[-1] for part in commas(words[at + 2 : closing_bracket(words, at + 1)]) if part]
             return formal, words[brace + 2 : words.index(";", brace)]
         return None
+
+
+def _is_initialised(head: list[str]) -> bool:
+    """Return whether a head is a variable's, `T name = {`, and no function's."""
+    depth = 0
+    for at, word in enumerate(head):
+        depth += (word in "([") - (word in ")]")
+        if word == "=" and depth == 0 and head[at - 1] != "operator":
+            return True
+    return False
+
+
+def pitch_of(width: list[str]) -> list[str]:
+    """Return the bytes from row to row that cudaMallocPitch chooses for rows of `width` bytes: GPUs of today take the
+    next multiple of 512."""
+    return ["(", "(", "(", *width, ")", "+", "511", ")", "/", "512", "*", "512", ")"]
+
+
+def _opens_class(words: list[str]) -> bool:
+    return bool({"class", "struct"} & set(words)) and "(" not in words
+
+
+def _class_name(words: list[str]) -> str:
+    """Return the name of a class by the words in front of its body."""
+    end = words.index(":") if ":" in words else len(words)
+    return next((word for word in reversed(words[:end]) if NAME.fullmatch(word) and word != "final"), "")

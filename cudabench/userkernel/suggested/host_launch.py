@@ -11,13 +11,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 
 from cudabench.toolchain import places
 from cudabench.toolchain.c_types import SPECIFIERS, canonical, numpy_dtype
 from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.tokens import Scan, closing_bracket, spell, split
+from cudabench.userkernel.suggested.conditions import around
 from cudabench.userkernel.suggested.host_code import HostCode, Site
-from cudabench.userkernel.suggested.host_values import DEPTH, UNREAD, Number, Reader, Value
+from cudabench.userkernel.suggested.host_values import DEPTH, UNREAD, UP, Number, Reader, Value
 from cudabench.userkernel.suggested.host_words import NAME, is_type, last_name, literal, without_cast
 from cudabench.userkernel.suggested.launch_sites import sites
 
@@ -33,7 +35,7 @@ class HostLaunch:
     """One launch: `template` holds the template's arguments, `numbers` those of the kernel's parameters that are
     numbers, `nbytes` the arrays' sizes, each by the parameter's place, `constants` what was copied to `__constant__`
     variables before, `cleared` the places of arrays that are set to zero for it; what could not be read is absent.
-    `spare`: whether grid and block hang on what only callers know."""
+    `spare`: whether grid and block hang on what only callers know. `cluster`: blocks, None where nothing says any."""
 
     template: tuple[str, ...] = ()
     grid: tuple[int, int, int] | None = None
@@ -44,6 +46,7 @@ class HostLaunch:
     constants: Mapping[str, Number] = field(default_factory=dict)
     spare: bool = False
     cleared: frozenset[int] = frozenset()
+    cluster: tuple[int, int, int] | None = None
 
 
 def find(
@@ -60,19 +63,30 @@ def find(
     it, and for all where the launch shall be `ragged`. A launch that is too large for a first look, or has more than
     `most` threads where that is not 0, is made smaller by halving the numbers that it hangs on.
     """
-    by_name = re.compile(rf"\b{re.escape(kernel.name)}\b[^;{{}}]*?<\s*<\s*<")
-    by_pointer = re.compile(rf"\b{re.escape(kernel.name)}\s*[<;,)][^;{{}}]*[;,}}]")
-    if not places.first(by_name, text, kernel.name) and not places.first(by_pointer, text[kernel.end :], kernel.name):
+    named = re.compile(rf"\b{re.escape(kernel.name)}\b")
+    launches = re.compile(r"<\s*<\s*<|\bcu(?:da)?Launch(?:Cooperative)?Kernel")
+    if not launches.search(text) or not any(
+        match.end() <= kernel.start or match.start() >= kernel.end for match in places.matches(named, text, kernel.name)
+    ):
         return None
     host = host_of(text, tuple(aliases.items()))
     best: HostLaunch | None = None
-    for at in sites(host, kernel)[:_LAUNCHES]:
-        launch = host.read(at, kernel, assumed, ragged, most or MOST_THREADS)
-        if launch and (best is None or _known(launch) > _known(best)):
-            best = launch
+    unreached: list[Site] = []
+    for at in islice(sites(host, kernel), _LAUNCHES):
+        if not host.is_reached(at):
+            unreached.append(at)
+            continue
+        best = _better(best, host.read(at, kernel, assumed, ragged, most or MOST_THREADS))
         if best and _known(best) == _ALL_KNOWN:
-            break
+            return best
+    for at in unreached if best is None else ():
+        best = _better(best, host.read(at, kernel, assumed, ragged, most or MOST_THREADS))
     return best
+
+
+def _better(one: HostLaunch | None, other: HostLaunch | None) -> HostLaunch | None:
+    """Return the launch of which more is known, the first of two alike."""
+    return other if other and (one is None or _known(other) > _known(one)) else one
 
 
 @lru_cache(maxsize=4)  # a line is found in several looks at one text
@@ -81,9 +95,10 @@ def host_of(text: str, aliases: tuple[tuple[str, str], ...]) -> Host:
     return Host(Scan(text), dict(aliases))
 
 
-def _known(launch: HostLaunch) -> int:
+def _known(launch: HostLaunch) -> float:
     """Return how many are known of block, grid, and an array's size with that: `_ALL_KNOWN` at the most."""
-    return (launch.block is not None) + (launch.grid is not None) + (launch.grid is not None and bool(launch.nbytes))
+    known = (launch.block is not None) + (launch.grid is not None) + (launch.grid is not None and bool(launch.nbytes))
+    return known - launch.spare / 2
 
 
 class Host(HostCode):
@@ -103,22 +118,25 @@ class Host(HostCode):
         for at, words in places.items():
             parameter = kernel.parameters[at]
             root = self._root(words, site)
+            name = root.strip(UP)
             # A constant of the file that the kernel reads itself keeps its value.
-            free = root in formal or not re.search(rf"\b{re.escape(root)}\b", kernel.text)
+            free = name in formal or not re.search(rf"\b{re.escape(name)}\b", kernel.text)
             if root and free and numpy_dtype(parameter.type, self.aliases) not in (None, "bool"):
                 roots[root] = at
         fixed: dict[str, Value] = {}
         for root, at in roots.items():
             own = kernel.parameters[at].name
-            given = not self.definitions(root, site, site.visible[1])
-            if own in assumed and (given or (ragged and self._known(root, site, {}))):
+            if own not in assumed:
+                continue
+            known = self._known(root, site, {})
+            undefined = not known and (root[0] == UP or not self.definitions(root, site, site.visible[1]))
+            if undefined or (ragged and known):
                 fixed[root] = assumed[own]
         for root, at in roots.items():
             own = kernel.parameters[at].name
             if own in assumed and root not in fixed and not self._known(root, site, fixed):
                 fixed[root] = assumed[own]
-        chosen = self._conditions(site)
-        fixed = {**chosen, **fixed}
+        fixed = {**self._chosen(site), **fixed}
         launch = self._with(site, kernel, places, fixed)
         for halvings in range(1, 40):
             if launch is None or not _too_large(launch, most):
@@ -127,7 +145,10 @@ class Host(HostCode):
             for root in roots:
                 if not (root in fixed or self._known(root, site, {})):
                     continue
-                value = Reader(self, site, fixed).name(root, site.visible[1])
+                try:
+                    value = Reader(self, site, fixed).name(root, site.visible[1])
+                except UNREAD:
+                    continue
                 if isinstance(value, int) and value >> halvings >= 64:
                     smaller[root] = value >> halvings
             if smaller == fixed:
@@ -135,25 +156,32 @@ class Host(HostCode):
             launch = self._with(site, kernel, places, smaller)
         return launch
 
-    def _conditions(self, site: Site) -> dict[str, Value]:
-        """Return the names that a launch stands under the condition of: `if (name) {`, `if (!name) {`, `else {`."""
+    def _chosen(self, site: Site) -> dict[str, Value]:
+        """Return the names that a launch stands under the condition of, each with what it is there."""
         found: dict[str, Value] = {}
-        start, at = site.visible
-        depth = 0
-        for place in range(at - 1, start, -1):
-            depth += (self.words[place] == "}") - (self.words[place] == "{")
-            if depth >= 0:
-                continue
-            depth, head = 0, place
-            turned = self.words[place - 1] == "else"
-            if turned:  # the condition's block ends before it
-                head = self.opening(place - 2)
-            opening = self.opening(head - 1)
-            condition = self.words[opening + 1 : head - 1]
-            plain = condition[1:] if condition[:1] == ["!"] else condition
-            if self.words[opening - 1] == "if" and len(plain) == 1 and NAME.fullmatch(plain[0]):
-                found.setdefault(plain[0], int((condition == plain) != turned))
+        for condition in around(self, *site.visible):
+            name, words = condition.chosen or ("", [])
+            value = Reader(self, site, {}).number(words) if name else None
+            if value is not None and not (condition.labels and self._known(name, site, {})):
+                found.setdefault(name, value)
         return found
+
+    def is_reached(self, site: Site) -> bool:
+        """Return whether no condition around a launch, or a call that leads to it, is known not to hold."""
+        reader = Reader(self, site, {})
+        for condition in around(self, *site.visible):
+            value = reader.number(condition.words)
+            if value is None:
+                continue
+            if condition.labels or condition.others:
+                labels = [reader.number(list(one)) for one in condition.labels]
+                others = [reader.number(list(one)) for one in condition.others]
+                known = None not in labels and None not in others
+                if known and value not in labels and (value in others or not condition.others):
+                    return False
+            elif bool(value) != condition.holds:
+                return False
+        return site.caller is None or self.is_reached(site.caller)
 
     def _known(self, name: str, site: Site, fixed: Mapping[str, Value]) -> bool:
         try:
@@ -163,16 +191,21 @@ class Host(HostCode):
         return True
 
     def _root(self, words: list[str], site: Site) -> str:
-        """Return the name that an argument is another name of, '' where it is an expression."""
+        """Return the name that an argument is another name of, '' where it is an expression; marked for each call that
+        leads from it to the launch."""
+        mark = last = ""
         for _ in range(DEPTH):
             words = without_cast(words)
             if len(words) != 1 or not NAME.fullmatch(words[0]):
-                return ""
+                return last
             name = words[0]
             found = self.definitions(name, site, site.visible[1])
             words = without_cast(found[-1][1]) if found and found[-1][1] else []
-            if len(words) != 1 or not NAME.fullmatch(words[0]) or words[0] == name:
-                return name
+            if not words and name in site.given and site.caller:
+                words, last = site.given[name], mark + name
+                site, mark = site.caller, mark + UP
+            elif len(words) != 1 or not NAME.fullmatch(words[0]) or words[0] == name:
+                return mark + name
         return ""
 
     def _with(
@@ -191,8 +224,9 @@ class Host(HostCode):
             if parameter.pointer and (value := reader.allocated(words)) is not None
         }
         template = []
-        for words in split(site.template, ",") if site.template else []:
-            value = None if canonical(spell(words)) in SPECIFIERS else reader.number(words)
+        for words in split(site.kernel, ",") if site.kernel else []:
+            typed = canonical(spell(words)) in SPECIFIERS or words in (["true"], ["false"])
+            value = None if typed else reader.number(words)
             template.append(spell(words) if value is None else str(value))
         template += self._deduced(site, kernel, len(template))
         constants = {}
@@ -205,8 +239,18 @@ class Host(HostCode):
             for at, (parameter, words) in enumerate(zip(kernel.parameters, site.arguments, strict=False))
             if parameter.pointer and not parameter.const and words and self._is_cleared(words[0], site)
         )
+        cluster = reader.geometry(site.cluster) if site.cluster else None
         return HostLaunch(
-            tuple(template), grid, block, int(shared or 0), numbers, nbytes, constants, spared is not None, cleared
+            tuple(template),
+            grid,
+            block,
+            int(shared or 0),
+            numbers,
+            nbytes,
+            constants,
+            spared is not None,
+            cleared,
+            cluster,
         )
 
     def _is_cleared(self, name: str, site: Site) -> bool:

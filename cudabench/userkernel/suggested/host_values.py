@@ -6,13 +6,23 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
+from functools import cached_property
+from types import MappingProxyType
 
 from cudabench.toolchain.c_types import SPECIFIERS, numpy_dtype, vector_type
 from cudabench.toolchain.tokens import closing_angle, closing_bracket, spell
-from cudabench.userkernel.suggested.host_code import HostCode, Site
-from cudabench.userkernel.suggested.host_words import NAME, commas, is_type, last_name, literal, without_cast
+from cudabench.userkernel.suggested import containers
+from cudabench.userkernel.suggested.allocations import allocations, extent
+from cudabench.userkernel.suggested.function_calls import chains
+from cudabench.userkernel.suggested.host_code import Head, HostCode, Site, pitch_of
+from cudabench.userkernel.suggested.host_words import NAME, commas, is_type, last_name, literal, pointed, without_cast
 
 DEPTH = 40  # of names that lead to names
+UP = "^"  # before a name that is one of the place where the launch's function is called
+_HOPS = 8  # of pointers that are others
+_MADE: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"make_cudaPitchedPtr": ("ptr", "pitch", "xsize", "ysize"), "make_cudaExtent": ("width", "height", "depth")}
+)
 _LOOKS = 1000  # at names of one launch: each may be set in several places, whose names may too
 
 Number = int | float
@@ -114,23 +124,85 @@ class Reader:
         sizes = value if isinstance(value, tuple) else (int(value), 1, 1)
         return sizes if all(0 < size < 1 << 31 for size in sizes) else None
 
-    def allocated(self, words: list[str]) -> int | None:
+    @cached_property
+    def outer(self) -> Reader | None:
+        """The values where the launch's function is called, None where nothing calls it."""
+        if self.site.caller is None:
+            return None
+        fixed = {name[1:]: value for name, value in self.fixed.items() if name[0] == UP}
+        return Reader(self.host, self.site.caller, fixed)
+
+    def allocated(self, words: list[str], depth: int = 0) -> int | None:
         """Return the bytes of the array that an argument is, or points into."""
-        words = without_cast(words)
-        name = next((word for word in words if NAME.fullmatch(word)), "")
-        if words[1:2] == ["."] or words[1:3] == ["-", ">"]:
-            name = last_name(words)
-        for at, size in reversed(self.host.allocations(name, self.site)):
-            try:
-                value = self.value(size, at)
-            except UNREAD:
-                continue
+        name = pointed(words)
+        if not name or depth > _HOPS:
+            return None
+        if found := self._allocated_as(name, self.site):
+            return found
+        defined = self.host.definitions(name, self.site, self.site.visible[1])
+        for _, value in reversed(defined):
+            if pointed(value) not in ("", name) and (found := self.allocated(value, depth + 1)):
+                return found
+        if name in self.site.given and self.outer:
+            return self.outer.allocated(self.site.given[name], depth + 1)
+        return self._allocated_by_others(name)
+
+    def _allocated_as(self, name: str, site: Site) -> int | None:
+        """Return the bytes that an allocation before a place gives an array, or a container's elements take."""
+        for at, size in reversed(allocations(self.host, name, site)):
+            value = self._tried(size, at)
             if isinstance(value, int | float) and 0 < value < 1 << 40:
                 return int(value)
+        found = containers.find(self.host, name, site)
+        if found is None or not found.on_device:
+            return None
+        try:
+            count, width = self.count(name, site.visible[1]), self.sizeof(found.element, site.visible[1])
+        except UNREAD:
+            return None
+        return count * width or None
+
+    def _allocated_by_others(self, name: str) -> int | None:
+        """Return the bytes that other functions allocate: for a name outside of all functions, or for one whose address
+        a function of the text is given before the launch."""
+        for at, function, inner in self.host.address_takers(name, self.site):
+            for body in self.host.functions(function):
+                head = self.host.head_at(body[1])
+                taken = [order for order, words in enumerate(inner) if pointed(words) == name]
+                if head and taken and len(inner) <= len(head.parameters):
+                    visible = (self.site.visible[0], at)
+                    caller = Site([], [], [], visible, caller=self.site.caller, given=self.site.given)
+                    given = dict(zip(head.parameters, inner, strict=False))
+                    site = Site([], [], [], body, caller=caller, given=given)
+                    own = Reader(self.host, site, {UP + one: value for one, value in self.fixed.items()})
+                    if found := own._allocated_as(head.parameters[taken[0]], site):
+                        return found
+        if name not in self.host.outside_of or self.host.is_given(name, self.site, whole=False):
+            return None
+        for start, end in self.host.bodies:
+            site = Site([], [], [], (start, end))
+            found = (
+                None
+                if (start <= self.site.visible[1] <= end)
+                else Reader(self.host, site, self.fixed)._allocated_as(name, site)
+            )
+            if found:
+                return found
         return None
 
+    def _tried(self, words: list[str], before: int) -> Value | None:
+        try:
+            return self.value(words, before)
+        except UNREAD:
+            return None
+
     def name(self, name: str, before: int) -> Value:
-        """Return what a name stands for at a place; the last value that can be read."""
+        """Return what a name stands for at a place; the last value that can be read. One with a mark for each call
+        between is looked up where the launch's function is called."""
+        if name[0] == UP:
+            if self.outer is None:
+                raise Unknown
+            return self.outer.name(name[1:], self.outer.site.visible[1])
         if name in self.fixed:
             return self.fixed[name]
         if name == "argc":
@@ -143,12 +215,9 @@ class Reader:
             if self.host.counted_up(name, self.site, before):
                 raise Unknown
             parts = self.host.members(name, self.site, before)
-            for at, words in reversed(self.host.definitions(name, self.site, before)):
-                try:
-                    value = self.value(words, at)
-                except (Unknown, IndexError):
-                    continue
-                return self._changed(value, parts) if parts else value
+            found = self._defined(name, before)
+            if found is not None:
+                return self._changed(found, parts) if parts else found
             if parts:
                 return self._changed((1, 1, 1), parts)
             if (number := self.host.callers.value(name, before)) is not None:
@@ -158,6 +227,81 @@ class Reader:
             raise Unknown
         finally:
             self.depth -= 1
+
+    def _defined(self, name: str, before: int) -> Value | None:
+        """Return the last value that can be read of a name: what its function sets, a caller gives, or the default."""
+        found = self.host.definitions(name, self.site, before)
+        passed = self.site.given.get(name) if self.outer else None
+        head: Head | None = self.host.head_at(self.site.visible[1]) if passed else None
+        for at, words in reversed(found):
+            if head and at < head.span[1]:
+                continue  # a default, and the caller gives another
+            try:
+                return self.value(words, at)
+            except (Unknown, IndexError):
+                continue
+        if passed and self.outer:
+            return self.outer.value(passed, self.outer.site.visible[1])
+        return self._of_class(name, before) if not found else None
+
+    def _of_class(self, name: str, before: int) -> Value | None:
+        """Return what another function of the launch's class says: a member that it sets, or what it is given itself."""
+        head, here = self.host.head_at(before), self.host.head_at(self.site.visible[1])
+        if head and here and head.span != here.span and name in head.parameters:
+            own = Site([], [], [], (head.span[0], before))
+            for chain in chains(self.host, own):
+                words = chain.given.get(name, head.defaults.get(name, []))
+                number = Reader(self.host, chain.caller or own, self.fixed).number(words) if words else None
+                if number is not None:
+                    return number
+        for span in self.host.peers(self.site) if here and here.owner and head == here else ():
+            site = Site([], [], [], span)
+            for at, words in reversed(self.host.definitions(name, site, span[1])):
+                if (value := self._tried(words, at)) is not None:
+                    return value
+        return None
+
+    def count(self, name: str, before: int) -> int:
+        """Return the elements of a container: `std::vector<T> name(words)`, `T name[words]`."""
+        if name in self.site.given and self.outer:
+            return self.outer.count(pointed(self.site.given[name]), self.outer.site.visible[1])
+        found = containers.find(self.host, name, self.site)
+        if found is None:
+            raise Unknown
+        if found.like and found.like != name:
+            return self.count(found.like, before)
+        count = 1
+        for words in found.sides:
+            side = self.value(words, found.at)
+            if isinstance(side, tuple):
+                raise Unknown
+            count *= int(side)
+        return count
+
+    def member(self, name: str, member: str, before: int) -> Value:
+        """Return a member of an object: as it was assigned last, or of a pitched pointer."""
+        given = self.site.given.get(name)
+        if given and self.outer and len(given := without_cast(given)) == 1:
+            return self.outer.member(given[0], member, self.outer.site.visible[1])
+        for at, words in reversed(self.host.assigned_members(name, member, self.site, before)):
+            if (value := self._tried(words, at)) is not None:
+                return value
+        if member == "pitch":
+            for at, function, inner in self.host.calls(["cudaMalloc3D"], self.site.visible[0], before):
+                if function and len(inner) == 2 and last_name(without_cast(inner[0])) == name:
+                    sides = extent(self.host, inner[1:], self.site, at)
+                    if sides:
+                        return self.value(pitch_of(sides[0]), at)
+        for at, words in reversed(self.host.definitions(name, self.site, before)):
+            order = (
+                ("ptr", "pitch", "xsize", "ysize")
+                if words[:1] == ["make_cudaPitchedPtr"]
+                else ("width", "height", "depth")
+            )
+            inner = commas(words[2:-1])
+            if words[:1] in (["make_cudaPitchedPtr"], ["make_cudaExtent"]) and member in order[: len(inner)]:
+                return self.value(inner[order.index(member)], at)
+        raise Unknown
 
     def _changed(self, value: Value, parts: Mapping[str, tuple[int, list[str]]]) -> Value:
         sizes = list(value if isinstance(value, tuple) else (int(value), 1, 1))
@@ -182,11 +326,31 @@ class Reader:
         if dtype or vector:
             digits = re.search(r"\d+$", dtype or (vector or ("",))[0])
             return (int(digits[0]) // 8 if digits else 1) * (vector[1] if vector and not dtype else 1)
+        if (size := self._size_of_object(words, before)) is not None:
+            return size
         kind, _, count = self.host.aliases.get(f"elements of {''.join(bare)}", "").partition(" ")
         digits = re.search(r"\d+$", kind)
         if count and digits:
             return int(count) * int(digits[0]) // 8
         raise Unknown
+
+    def _size_of_object(self, words: list[str], before: int) -> int | None:
+        """Return the bytes of an array, of an element of one, `*name` and `name[0]`, or of a template's type."""
+        named = [word for word in words if NAME.fullmatch(word)]
+        if len(named) != 1:
+            return None
+        name = named[0]
+        found = containers.find(self.host, name, self.site)
+        if found and not found.container and words == [name]:
+            return self.count(name, before) * self.sizeof(found.element, before)
+        element = found.element if found else self.host.element_of(name, self.site)
+        if element and (words[0] == "*" or words[-1] == "]") and element != words:
+            return self.sizeof(element, before)
+        if words == [name] and (kind := self.host.callers.type_at(name, before)) and kind != name:
+            return self.sizeof(kind.split(), before)
+        if words == [name] and (kind_words := self.host.scalar_type(name, self.site)):
+            return self.sizeof(kind_words, before)
+        return None
 
 
 class _Expression:
@@ -292,8 +456,10 @@ class _Expression:
             word = self.words[self.at + 1]
             self.at += 2
         if word == "sizeof":
-            inner = self._brackets()
-            return self.reader.sizeof(inner, self.before)
+            if self.peek() == "(":
+                return self.reader.sizeof(self._brackets(), self.before)
+            start, self.at = self.at, self.at + (2 if self.peek() == "*" else 1)
+            return self.reader.sizeof(self.words[start : self.at], self.before)
         while word in SPECIFIERS and self.peek() in SPECIFIERS:
             word, self.at = f"{word} {self.peek()}", self.at + 1
         if self.peek() == "<" and word in ("min", "max", "static_cast"):
@@ -306,10 +472,33 @@ class _Expression:
             return self._member(self._call(word, inner))
         if word in self.local:
             return self._member(self.local[word])
+        if (found := self._of_object(word)) is not None:
+            return found
         given = self.reader.spare and self.reader.host.is_given(word, self.reader.site, whole=False)
         if given and (found := self._passed_member()):
             return found
         return self._member(self.reader.name(word, self.before))
+
+    def _of_object(self, name: str) -> Value | None:
+        """Return `name.size()` of a container, `name.member` of a struct, `this->name`; None where none stands next or
+        can be read."""
+        step = 1 if self.peek() == "." else 2 if self.words[self.at : self.at + 2] == ["-", ">"] else 0
+        member = "".join(self.words[self.at + step : self.at + step + 1]) if step else ""
+        if not NAME.fullmatch(member):
+            return None
+        start, self.at = self.at, self.at + step + 1
+        try:
+            if name == "this":
+                return self._member(self.reader.name(member, self.before))
+            if self.peek() == "(" and member in ("size", "length"):
+                self._brackets()
+                return self.reader.count(name, self.before)
+            if self.peek() != "(" and member not in ("x", "y", "z"):
+                return self._member(self.reader.member(name, member, self.before))
+        except UNREAD:
+            pass
+        self.at = start
+        return None
 
     def _passed_member(self) -> int:
         """Return what callers may give for `.size(0)` or `->rows`, where it stands next, 0 for a dim3's `.x`.

@@ -46,6 +46,21 @@ def last_name(words: list[str]) -> str:
     return names[-1] if names and "(" not in words else ""
 
 
+def pointed(words: list[str]) -> str:
+    """Return the name of the array that a pointer points into: `d + n`, `raw_pointer_cast(&v[0])`, `v.data().get()`."""
+    words = without_cast(words)
+    for at, word in enumerate(words):
+        if word == "raw_pointer_cast":
+            return pointed(words[at + 2 : at + 1 + closing_bracket(words[at + 1 :], 0)])
+    for member in ("data", "begin", "get", "ptr"):
+        if member in words[2:] and words[words.index(member) - 1] in (".", ">"):
+            words = words[: words.index(member) - (1 if words[words.index(member) - 1] == "." else 2)]
+    name = next((word for word in words if NAME.fullmatch(word)), "")
+    if words[1:2] == ["."] or words[1:3] == ["-", ">"]:
+        return last_name(words)
+    return "" if words[1:2] == ["("] else name
+
+
 def is_type(words: Sequence[str]) -> bool:
     """Return whether words name a pointer, or a type of a number or vector."""
     bare = [word for word in words if word not in ("*", "const", "struct", "&", "::")]

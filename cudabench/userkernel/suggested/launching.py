@@ -50,10 +50,10 @@ def geometry(
         wide = 1
     own = block_of(request, kernel, extents, launch, text)
     block = own + [1] * (wide - len(own)) if launch and launch.block else own
-    if _waits(kernel, text):
-        grid = TOGETHER  # all of them must run at once
-    elif launch and launch.grid and launch.block:
+    if launch and launch.grid and launch.block and not (launch.spare and _waits(kernel, text)):
         grid = _grid(launch.grid, block, sizes)
+    elif _waits(kernel, text):
+        grid = TOGETHER  # all of them must run at once
     elif rows_ := blocks_of_rows(kernel.text, extents) if wide == deep == 1 else "":
         grid = rows_
     else:
@@ -87,6 +87,14 @@ def _of_axes(covered: Covered, extents: Sequence[str], wide: int) -> list[str]:
 def _layers(extent: str, side: int) -> str:
     """Return the blocks of a grid along an axis."""
     return f"cdiv({extent},{side})" if extent and side > 1 else extent or "1"
+
+
+def cluster(kernel: KernelSource, launch: HostLaunch | None) -> str:
+    """Return the blocks of a cluster that host code asks for, '' for none, or where the kernel itself says them."""
+    found = launch.cluster if launch and launch.grid else None
+    if not found or math.prod(found) == 1 or "__cluster_dims__" in kernel.text:
+        return ""
+    return ",".join(map(str, found[: 3 if found[2] > 1 else 2 if found[1] > 1 else 1]))
 
 
 def said(request: UserRequest, kernel: KernelSource, launch: HostLaunch | None) -> tuple[bool, bool]:
