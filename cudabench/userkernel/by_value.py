@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,13 @@ MAX_DEPTH = 8
 _AXES = "xyzw"
 _FEW = 4  # elements of an array that an example writes one by one
 _POINTER_BYTES = 8
+_OF_CUDA: Mapping[str, tuple[str, int]] = MappingProxyType(  # driver_types.h
+    {
+        "cudaPitchedPtr": ("void *ptr; size_t pitch; size_t xsize; size_t ysize;", 0),
+        "cudaExtent": ("size_t width; size_t height; size_t depth;", 0),
+        "cudaPos": ("size_t x; size_t y; size_t z;", 0),
+    }
+)
 _BRACES = re.compile(r"[{}]")
 _ALIGNED = r"(?:(?:__align__|alignas)\s*\(\s*(\d+)\s*\)\s*)?"
 _STRUCT = re.compile(rf"\b(?:struct|class)\s+{_ALIGNED}(\w+)\s*\{{")
@@ -52,8 +60,9 @@ class Layout:
     vector: bool = False
     pointee: Parameter | None = None
 
-    def example(self) -> str:
-        """Return a value as the command line writes it."""
+    def example(self, known: Mapping[str, float] = MappingProxyType({})) -> str:
+        """Return a value as the command line writes it, with the numbers that are `known` of a struct's members, and
+        the bytes of its arrays, each by the member's name."""
         if self.dtype:
             return "2.5" if np.dtype(self.dtype).kind == "f" else "1"
         if self.pointee:
@@ -64,8 +73,21 @@ class Layout:
             return f"[{', '.join([self.element.example()] * self.count)}]"
         if self.vector:
             return ",".join(member.example() for _, _, member in self.members)
-        inside = (f"{name}: {_bracketed(member)}" for name, _, member in self.members)
+        inside = (
+            f"{name}: {member.as_known(known[name]) if name in known else _bracketed(member)}"
+            for name, _, member in self.members
+        )
         return f"{{{', '.join(inside)}}}"
+
+    def as_known(self, value: float) -> str:
+        """Return a member's number, or an array of so many bytes, as the command line writes it."""
+        if self.pointee:
+            ctype = like(self.pointee, {})
+            width = 2 if ctype == "bfloat16" else np.dtype(ctype).itemsize
+            return f"{ctype}[{max(int(value) // width, 1)}]:random"
+        if self.dtype is None:
+            return _bracketed(self)
+        return repr(float(value)) if np.dtype(self.dtype).kind == "f" else str(int(value))
 
 
 def numbers_in(layout: Layout) -> tuple[frozenset[str], int]:
@@ -117,7 +139,7 @@ def _declaration(name: str, text: str) -> tuple[str, int] | None:
     instance = re.fullmatch(r"(\w+)\s*<([^<>]*)>", name)
     if instance:
         return _instance(known.templates.get(instance[1]), [part.strip() for part in instance[2].split(",")])
-    return known.structs.get(name) or known.typedefs.get(name)
+    return known.structs.get(name) or known.typedefs.get(name) or _OF_CUDA.get(name)
 
 
 @dataclass(frozen=True)

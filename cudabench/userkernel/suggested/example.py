@@ -19,7 +19,7 @@ from cudabench.toolchain.source import KernelSource, Parameter, SourceFile
 from cudabench.userkernel import constants, pointers, rows, tensor_maps, textures
 from cudabench.userkernel.accessors import accessor_of
 from cudabench.userkernel.arguments import NoLine, check_taken
-from cudabench.userkernel.by_value import layout_of
+from cudabench.userkernel.by_value import Layout, layout_of
 from cudabench.userkernel.problem import dimensions
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.suggested import host_launch, launching, object_examples, orders
@@ -151,7 +151,7 @@ def line_for(
         elif accessor := accessor_of(parameter.type, file.text, aliases):
             value = accessor.example(pointers.like(accessor.parameter(own), aliases))
         else:
-            value = _plain(own, parameter, file, aliases, extents, asked)
+            value = _plain(at, parameter, file, aliases, extents, asked)
         words += ["--arg", f"{own}={given.get(own, value)}"]
         if guessed and own not in given:
             guesses.append(Guess("--arg", words[-1], guessed))
@@ -351,10 +351,11 @@ def _reach(
 ) -> Reach:
     """Return how far the arrays of an instance of a kernel are reached with numbers of its parameters."""
     numbers = {own: int(value) for own, value in template_arguments(kernel).items() if value.isdigit()} | {**sizes}
-    for one in kernel.parameters:
+    for at, one in enumerate(kernel.parameters):
         layout = None if one.pointer or not one.name else layout_of(one.type, file.text, aliases)
         if layout and layout.members and not layout.vector:
-            numbers |= {f"{one.name}.{member}": 1 for member, _, inner in layout.members if inner.dtype}
+            known = _members(at, layout, launch)
+            numbers |= {f"{one.name}.{own}": int(known.get(own, 1)) for own, _, inner in layout.members if inner.dtype}
     texts = launching.geometry(request, kernel, extents, side, launch, sizes, file.text)
     grid, block = (_sides_of(text, sizes) for text in texts)
     most = _count(_shape(1, extents, sizes, 0, side), sizes)
@@ -443,7 +444,7 @@ def _below(extents: Sequence[str], sizes: Mapping[str, int]) -> int:
 
 
 def _plain(
-    own: str,
+    at: int,
     parameter: Parameter,
     file: SourceFile,
     aliases: Mapping[str, str],
@@ -451,11 +452,25 @@ def _plain(
     asked: _Asked,
 ) -> str:
     """Return a number, a vector or a struct as --arg writes it."""
+    own = parameter.name or f"arg{at}"
     layout = layout_of(parameter.type, file.text, aliases)
     value = asked.values.get(own, "")
     if 0 < asked.threads <= FEW_THREADS and own in extents and value.isdigit():
         value = str(min(int(value), FEW_THREADS_SIDE))
-    return value or (layout.example() if layout else "2.5")
+    members = _members(at, layout, asked.launch) if layout else {}
+    if parameter.type == "cudaPitchedPtr" and not {"ptr", "pitch"} <= {*members}:
+        raise NoLine(
+            f"no line can be suggested, for nothing here says how large the memory of '{parameter}' is: give --arg "
+            f"'{own}={{ptr: float32[BYTES/4]:zeros, pitch: BYTES OF A ROW, xsize: BYTES USED OF IT, ysize: ROWS}}'."
+        )
+    return value or (layout.example(members) if layout else "2.5")
+
+
+def _members(at: int, layout: Layout, launch: HostLaunch | None) -> dict[str, float]:
+    """Return what host code gives the members of a struct, by their names."""
+    read = launch.members.get(at, {}) if launch else {}
+    by_name = {name: read.get(name, read.get(str(order))) for order, (name, _, _) in enumerate(layout.members)}
+    return {name: value for name, value in by_name.items() if value is not None}
 
 
 def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) -> dict[str, str]:

@@ -107,12 +107,9 @@ class HostCode:
         if start == end:
             return None
         opened, first, owner = self._opened(start, at), start, ""
-        if (
-            opened
-            and {"class", "struct"} & set(self.words[start : opened[0]])
-            and "(" not in self.words[start : opened[0]]
-        ):
-            opened = opened[1:]
+        outer = self.words[start : opened[0]] if opened else []
+        if _opens_class(outer):
+            owner, opened = _class_name(outer), opened[1:]
             first = opened[0] if opened else start
             depth = 0
             while opened and first > start and not (depth == 0 and self.words[first - 1] in (";", "{", "}")):
@@ -407,6 +404,22 @@ class HostCode:
             if self.words[owner] == name != self.words[at] and self.words[at + 1] == "=" != self.words[at + 2]:
                 found.append((at, self.until(at + 2)))
         return found
+
+    def parts_of(self, name: str, site: Site, before: int) -> tuple[dict[str, list[str]], list[str]]:
+        """Return what an object's initialiser gives its members, by their names or places, and the members that are set
+        or filled by calls after it: `name.member = words`, `f(&name.member, ...)`."""
+        initial: dict[str, list[str]] = {}
+        set_: list[str] = []
+        for at in self.places_of(name, site.visible[0], min(before, site.visible[1])):
+            opening = at + 1 + (self.words[at + 1] == "=")
+            if self.words[opening] == "{":
+                inner = commas(self.words[opening + 1 : self.closing(opening, opening + 400)])
+                for order, words in enumerate(inner):
+                    named = words[:1] == ["."] and "=" in words
+                    initial |= {words[1]: words[words.index("=") + 1 :]} if named else {str(order): words}
+            elif self.words[at + 1] == "." and NAME.fullmatch(self.words[at + 2]):
+                set_.append(self.words[at + 2])
+        return initial, list(dict.fromkeys(set_))
 
     def element_of(self, name: str, site: Site) -> list[str]:
         """Return the type that a pointer's declaration points at, [] where none is seen."""

@@ -35,7 +35,8 @@ class HostLaunch:
     """One launch: `template` holds the template's arguments, `numbers` those of the kernel's parameters that are
     numbers, `nbytes` the arrays' sizes, each by the parameter's place, `constants` what was copied to `__constant__`
     variables before, `cleared` the places of arrays that are set to zero for it; what could not be read is absent.
-    `spare`: whether grid and block hang on what only callers know. `cluster`: blocks, None where nothing says any."""
+    `spare`: whether grid and block hang on what only callers know. `cluster`: blocks, None where nothing says any.
+    `members`: by the parameter's place, the numbers in a struct and the bytes of the arrays that it points at."""
 
     template: tuple[str, ...] = ()
     grid: tuple[int, int, int] | None = None
@@ -47,6 +48,7 @@ class HostLaunch:
     spare: bool = False
     cleared: frozenset[int] = frozenset()
     cluster: tuple[int, int, int] | None = None
+    members: Mapping[int, Mapping[str, Number]] = field(default_factory=dict)
 
 
 def find(
@@ -193,7 +195,7 @@ class Host(HostCode):
     def _root(self, words: list[str], site: Site) -> str:
         """Return the name that an argument is another name of, '' where it is an expression; marked for each call that
         leads from it to the launch."""
-        mark = last = ""
+        start, mark, last, before = site, "", "", ""
         for _ in range(DEPTH):
             words = without_cast(words)
             if len(words) != 1 or not NAME.fullmatch(words[0]):
@@ -205,7 +207,9 @@ class Host(HostCode):
                 words, last = site.given[name], mark + name
                 site, mark = site.caller, mark + UP
             elif len(words) != 1 or not NAME.fullmatch(words[0]) or words[0] == name:
-                return mark + name
+                own = mark + name  # a constructor's parameter is known by what it sets alone
+                return before if before and self._known(before, start, {}) > self._known(own, start, {}) else own
+            before = mark + name if site is start else last
         return ""
 
     def _with(
@@ -240,17 +244,19 @@ class Host(HostCode):
             if parameter.pointer and not parameter.const and words and self._is_cleared(words[0], site)
         )
         cluster = reader.geometry(site.cluster) if site.cluster else None
+        members = {at: own for at, words in places.items() if at not in numbers and (own := reader.members(words))}
         return HostLaunch(
-            tuple(template),
-            grid,
-            block,
-            int(shared or 0),
-            numbers,
-            nbytes,
-            constants,
-            spared is not None,
-            cleared,
-            cluster,
+            template=tuple(template),
+            grid=grid,
+            block=block,
+            shared=int(shared or 0),
+            numbers=numbers,
+            nbytes=nbytes,
+            constants=constants,
+            spare=spared is not None,
+            cleared=cleared,
+            cluster=cluster,
+            members=members,
         )
 
     def _is_cleared(self, name: str, site: Site) -> bool:

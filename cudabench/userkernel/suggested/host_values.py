@@ -245,7 +245,7 @@ class Reader:
         return self._of_class(name, before) if not found else None
 
     def _of_class(self, name: str, before: int) -> Value | None:
-        """Return what another function of the launch's class says: a member that it sets, or what it is given itself."""
+        """Return what another function of the launch's class says: a member that it sets, or a parameter of it."""
         head, here = self.host.head_at(before), self.host.head_at(self.site.visible[1])
         if head and here and head.span != here.span and name in head.parameters:
             own = Site([], [], [], (head.span[0], before))
@@ -278,6 +278,27 @@ class Reader:
             count *= int(side)
         return count
 
+    def members(self, words: list[str]) -> dict[str, Number]:
+        """Return what can be read of a struct that is passed by value: its numbers, and the bytes of its arrays, by the
+        members' names or, in an initialiser without these, their places."""
+        words = without_cast(words)
+        if len(words) != 1 or not NAME.fullmatch(words[0]):
+            return {}
+        name, before = words[0], self.site.visible[1]
+        if name in self.site.given and self.outer:
+            return self.outer.members(self.site.given[name])
+        initial, set_ = self.host.parts_of(name, self.site, before)
+        found: dict[str, Number] = {}
+        for own, value in initial.items():
+            number = self._tried(value, before)
+            read = number if isinstance(number, int | float) else self.allocated(value)
+            found |= {own: read} if read is not None else {}
+        for own in (*set_, *_MADE["make_cudaPitchedPtr"]):
+            read = self.number([name, ".", own]) if own != "ptr" else None
+            read = self.allocated([name, ".", own]) if read is None else read
+            found |= {own: read} if read is not None else {}
+        return found
+
     def member(self, name: str, member: str, before: int) -> Value:
         """Return a member of an object: as it was assigned last, or of a pitched pointer."""
         given = self.site.given.get(name)
@@ -286,12 +307,12 @@ class Reader:
         for at, words in reversed(self.host.assigned_members(name, member, self.site, before)):
             if (value := self._tried(words, at)) is not None:
                 return value
-        if member == "pitch":
+        if member in ("pitch", "xsize", "ysize"):
             for at, function, inner in self.host.calls(["cudaMalloc3D"], self.site.visible[0], before):
                 if function and len(inner) == 2 and last_name(without_cast(inner[0])) == name:
                     sides = extent(self.host, inner[1:], self.site, at)
                     if sides:
-                        return self.value(pitch_of(sides[0]), at)
+                        return self.value(pitch_of(sides[0]) if member == "pitch" else sides[member == "ysize"], at)
         for at, words in reversed(self.host.definitions(name, self.site, before)):
             order = (
                 ("ptr", "pitch", "xsize", "ysize")
