@@ -13,6 +13,7 @@ from cudabench.toolchain.tokens import Scan, closing_angle, closing_bracket, ope
 from cudabench.userkernel.suggested.callers import Callers
 from cudabench.userkernel.suggested.host_words import NAME, commas, is_type, last_name, without_cast
 
+_BEHIND = 16  # tokens put behind a text, so that what ends amid a statement has some to look at
 _WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (16, 32, 64))
 
 
@@ -57,6 +58,7 @@ class HostCode:
         self.outside: list[int] = []  # the tokens at namespace scope
         self._heads: dict[int, Head | None] = {}
         self._survey(scan)
+        self.words = [*self.words, *[";"] * _BEHIND]
         self.callers = Callers(scan.text, self.words, self.by_word, self.bodies, self.outside, aliases)
 
     def _survey(self, scan: Scan) -> None:
@@ -160,7 +162,9 @@ class HostCode:
         return self.bodies[order] if order >= 0 and at <= self.bodies[order][1] else (at, at)
 
     def closing(self, at: int, stop: int) -> int:
-        """Return where the bracket at a token is closed, or the last token before `stop`."""
+        """Return where the bracket at a token is closed, or the last token before `stop`; its place where it is none."""
+        if at >= len(self.words) or self.words[at] not in ("(", "[", "{"):
+            return at
         return closing_bracket(self.words[at:stop], 0) + at
 
     def places_of(self, name: str, start: int, stop: int) -> list[int]:
@@ -221,7 +225,7 @@ class HostCode:
         if behind in ("(", "{") and before in (":", ",") and self._initialises(at):
             close = self.closing(at + 1, at + 400)
             words, place = self.words[at + 2 : close], close + 1
-            while self.words[place] == "," and self.words[place + 2] in ("(", "{"):
+            while self.words[place : place + 1] == [","] and self.words[place + 2 : place + 3] in (["("], ["{"]):
                 place = self.closing(place + 2, place + 400) + 1
             return place + 1, words  # read where the constructor's parameters are known
         return None
@@ -258,7 +262,7 @@ class HostCode:
             depth += (self.words[place] in ")]}") - (self.words[place] in "([{")
             if depth < 0 or (depth == 0 and self.words[place] == ","):
                 return place
-        return comma
+        return 0
 
     def is_given(self, name: str, site: Site, whole: bool = True) -> bool:
         """Return whether a name is a parameter of the launch's function, one that is a `whole` number."""
@@ -420,6 +424,12 @@ class HostCode:
             elif self.words[at + 1] == "." and NAME.fullmatch(self.words[at + 2]):
                 set_.append(self.words[at + 2])
         return initial, list(dict.fromkeys(set_))
+
+    def member_defaults(self, kind: list[str], member: str) -> list[tuple[int, list[str]]]:
+        """Return the initialisers of a member in the class that a type's words name."""
+        spans = [span for span, name in self._classes if kind[:1] == [name]]
+        found = [at for span in spans for at in self.places_of(member, *span) if self.words[at + 1] == "="]
+        return [(at, self.until(at + 2)) for at in found]
 
     def element_of(self, name: str, site: Site) -> list[str]:
         """Return the type that a pointer's declaration points at, [] where none is seen."""

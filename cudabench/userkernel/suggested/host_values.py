@@ -553,7 +553,8 @@ class _Expression:
             return (sizes[0], sizes[1], sizes[2])
         if name in _CALLS and not any(isinstance(value, tuple) for value in values):
             return _CALLS[name](*values)
-        if (is_type([name]) or " " in name) and len(values) == 1:
+        typed = is_type([name]) or " " in name or self.reader.host.callers.type_at(name, self.before)
+        if typed and len(values) == 1:
             return self._cast(name.split(), values[0])
         found = self.reader.host.function(name)
         if found is None or len(found[0]) != len(values) or self.reader.depth > DEPTH:

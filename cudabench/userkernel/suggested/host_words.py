@@ -50,7 +50,7 @@ def pointed(words: list[str]) -> str:
     """Return the name of the array that a pointer points into: `d + n`, `raw_pointer_cast(&v[0])`, `v.data().get()`."""
     words = without_cast(words)
     for at, word in enumerate(words):
-        if word == "raw_pointer_cast":
+        if word == "raw_pointer_cast" and words[at + 1 : at + 2] == ["("]:
             return pointed(words[at + 2 : at + 1 + closing_bracket(words[at + 1 :], 0)])
     for member in ("data", "begin", "get", "ptr"):
         if member in words[2:] and words[words.index(member) - 1] in (".", ">"):

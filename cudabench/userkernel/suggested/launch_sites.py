@@ -68,20 +68,22 @@ def _by_marks(host: HostCode) -> Iterator[Site]:
 def _start(host: HostCode, at: int) -> int:
     """Return where the words begin that name what `<<<` launches: `space::name<T>`, `table[i].kernel`, `(*kernel)`."""
     place = at - 1
-    while True:
+    while place > 0:
         if host.words[place] == ">":
             first = max(place - _ANGLES, 0)
             place = opening_angle(host.words[first : place + 1], place - first) + first - 1
-        while host.words[place] in ("]", ")"):
-            place = host.opening(place) - (1 if host.words[place] == "]" else 0)
-            if host.words[place] == "(":
-                return place
+        while place > 0 and host.words[place] in ("]", ")"):
+            opening = host.opening(place)
+            if host.words[opening] != "[":
+                return opening
+            place = opening - 1
         if host.words[place - 1] in (".", "::"):
             place -= 2
         elif host.stands(place - 2, "->"):
             place -= 3
         else:
-            return max(place, 0)
+            return place
+    return 0
 
 
 def _names(words: list[str], name: str) -> list[str] | None:
