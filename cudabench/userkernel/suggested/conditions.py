@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 
 from cudabench.userkernel.suggested.host_code import HostCode
 from cudabench.userkernel.suggested.host_words import NAME
+
+_MOST = 12  # conditions around a launch
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,11 @@ class Condition:
 
 
 def around(host: HostCode, start: int, at: int) -> Iterator[Condition]:
-    """Yield the conditions around a token of a function that begins at another, the innermost first."""
+    """Yield the conditions around a token of a function that begins at another, the innermost first, not too many."""
+    return islice(_around(host, start, at), _MOST)
+
+
+def _around(host: HostCode, start: int, at: int) -> Iterator[Condition]:
     yield from _before(host, _statement(host, start, at))
     depth = 0
     for place in range(at - 1, start, -1):
@@ -112,24 +120,32 @@ def _if_of(host: HostCode, place: int) -> int | None:
 
 def _case(host: HostCode, head: int, brace: int, at: int) -> Condition:
     """Return the condition of a `switch` whose bracket and brace are given, with the labels above a token."""
+    every = _labels(host, brace)
     labels: list[tuple[str, ...]] = []
-    every: list[tuple[str, ...]] = []
-    depth, place, last = 0, brace + 1, brace
-    end = host.closing(brace, len(host.words))
-    default = False
-    while place < end:
+    default, last = False, brace
+    for place, colon, label in every:
+        if place >= at:
+            break
+        stacked = place == last + 1
+        labels = [*(labels if stacked else []), *([label] if label else [])]
+        default, last = (default and stacked) or not label, colon
+    others = tuple(label for _, _, label in every if label and label not in labels) if default else ()
+    return Condition(host.words[head + 1 : brace - 1], True, tuple(labels), others, head)
+
+
+@lru_cache(maxsize=64)
+def _labels(host: HostCode, brace: int) -> list[tuple[int, int, tuple[str, ...]]]:
+    """Return the labels of a `switch`: where each stands, where its colon does, and its words, () for the default."""
+    found: list[tuple[int, int, tuple[str, ...]]] = []
+    depth, place = 0, brace + 1
+    while place < len(host.words) and depth >= 0:
         word = host.words[place]
         depth += (word == "{") - (word == "}")
         if depth == 0 and word in ("case", "default"):
-            colon = next((one for one in range(place, end) if host.words[one] == ":"), place)
-            label = tuple(host.words[place + 1 : colon]) if word == "case" else ()
-            if label:
-                every.append(label)
-            if place < at:
-                stacked = place == last + 1
-                labels = [*(labels if stacked else []), *([label] if label else [])]
-                default = (default and stacked) or not label
-            last, place = colon, colon
+            colon = next(
+                (one for one in range(place, min(place + 40, len(host.words))) if host.words[one] == ":"), place
+            )
+            found.append((place, colon, tuple(host.words[place + 1 : colon])))
+            place = colon
         place += 1
-    others = tuple(one for one in every if one not in labels) if default else ()
-    return Condition(host.words[head + 1 : brace - 1], True, tuple(labels), others, head)
+    return found

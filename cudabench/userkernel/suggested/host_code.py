@@ -162,7 +162,7 @@ class HostCode:
         return self.bodies[order] if order >= 0 and at <= self.bodies[order][1] else (at, at)
 
     def closing(self, at: int, stop: int) -> int:
-        """Return where the bracket at a token is closed, or the last token before `stop`; its place where it is none."""
+        """Return where the bracket at a token is closed, or the last token before `stop`; its place where none is."""
         if at >= len(self.words) or self.words[at] not in ("(", "[", "{"):
             return at
         return closing_bracket(self.words[at:stop], 0) + at
@@ -375,6 +375,27 @@ class HostCode:
     def functions(self, name: str) -> list[tuple[int, int]]:
         """Return the bodies of the functions outside of classes that are called so."""
         return self._functions.get(name, [])
+
+    def sharing(self, name: str, site: Site) -> list[tuple[int, int]]:
+        """Return the bodies of other functions that use the same variable: one outside of functions, or a member."""
+        if any(map(self._is_declared_at, self.places_of(name, *site.visible))) or self.is_given(
+            name, site, whole=False
+        ):
+            return []
+        spans = list(dict.fromkeys(map(self.function_at, self.by_word.get(name, ()))))
+        if not any(map(self._is_declared_at, self.outside_of.get(name, ()))):
+            peers = self.peers(site)
+            spans = [span for span in spans if span in peers]
+        own = self.function_at(site.visible[0])
+        return [span for span in spans if span != own and span[0] != span[1]]
+
+    def _is_declared_at(self, at: int) -> bool:
+        """Return whether a variable is declared at a token: `T *a, *name`, no parameter."""
+        start = self.declaration(at)
+        kind = self.words[start:at]
+        named = bool(kind) and kind[0] not in ("return", "delete") and NAME.fullmatch(kind[0]) is not None
+        plain = all(NAME.fullmatch(word) or word in ("*", ",", "::", "<", ">", "&", "=", "0") for word in kind)
+        return named and plain and self.words[start - 1] not in ("(", ",") and self.words[at - 1] not in ("=", ".", "&")
 
     def peers(self, site: Site) -> list[tuple[int, int]]:
         """Return the bodies of the other functions of the class that a launch's function is a member of."""

@@ -20,6 +20,7 @@ from cudabench.userkernel.suggested.host_words import NAME, commas, is_type, las
 DEPTH = 40  # of names that lead to names
 UP = "^"  # before a name that is one of the place where the launch's function is called
 _HOPS = 8  # of pointers that are others
+_OTHERS = 8  # functions that may allocate what a launch is given
 _MADE: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"make_cudaPitchedPtr": ("ptr", "pitch", "xsize", "ysize"), "make_cudaExtent": ("width", "height", "depth")}
 )
@@ -177,17 +178,10 @@ class Reader:
                     own = Reader(self.host, site, {UP + one: value for one, value in self.fixed.items()})
                     if found := own._allocated_as(head.parameters[taken[0]], site):
                         return found
-        if name not in self.host.outside_of or self.host.is_given(name, self.site, whole=False):
-            return None
-        for start, end in self.host.bodies:
-            site = Site([], [], [], (start, end))
-            found = (
-                None
-                if (start <= self.site.visible[1] <= end)
-                else Reader(self.host, site, self.fixed)._allocated_as(name, site)
-            )
-            if found:
-                return found
+        for span in self.host.sharing(name, self.site)[:_OTHERS]:
+            for site in chains(self.host, Site([], [], [], span)):
+                if found := Reader(self.host, site, {})._allocated_as(name, site):
+                    return found
         return None
 
     def _tried(self, words: list[str], before: int) -> Value | None:
@@ -251,7 +245,7 @@ class Reader:
             own = Site([], [], [], (head.span[0], before))
             for chain in chains(self.host, own):
                 words = chain.given.get(name, head.defaults.get(name, []))
-                number = Reader(self.host, chain.caller or own, self.fixed).number(words) if words else None
+                number = Reader(self.host, chain.caller or own, {}).number(words) if words else None
                 if number is not None:
                     return number
         for span in self.host.peers(self.site) if here and here.owner and head == here else ():
