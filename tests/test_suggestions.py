@@ -162,7 +162,7 @@ FILES = {
         "  for (int j = 0; j < W; j += H) out[(b + j) * n + a] = t[a][b + j]; }\n"
         "void go(const float *in, float *out, int n, bool turned) { dim3 block(turned ? H : W, turned ? W : H);\n"
         "  if (turned) { tile<true><<<1, block>>>(in, out, n); } else { tile<false><<<1, block>>>(in, out, n); } }",
-        ["--kernel tile<1>", "--block 8,32"],
+        ["--kernel tile<true>", "--block 8,32"],
     ),
     "rows and columns that the kernel is not given": (
         "__global__ void scale(const float *in, float *out, float a) {\n"
@@ -327,7 +327,7 @@ FILES = {
         "  if (!threadIdx.x) y[blockIdx.x] = sum; }\n"
         "void go(int n, int threads, int blocks, float *x, float *y) { dim3 b(threads, 1, 1), g(blocks, 1, 1);\n"
         "  switch (threads) { case 128: sums<128><<<g, b, threads * sizeof(float)>>>(x, y, n); } }",
-        ["--kernel sums<128>", "--block 128", "--shared 16384"],
+        ["--kernel sums<128>", "--block 128", "--shared 512"],
     ),
     "all blocks at once, which a function waits for": (
         "#include <cooperative_groups.h>\n__device__ void meet() { cooperative_groups::this_grid().sync(); }\n"

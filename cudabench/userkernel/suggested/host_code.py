@@ -395,7 +395,8 @@ class HostCode:
         kind = self.words[start:at]
         named = bool(kind) and kind[0] not in ("return", "delete") and NAME.fullmatch(kind[0]) is not None
         plain = all(NAME.fullmatch(word) or word in ("*", ",", "::", "<", ">", "&", "=", "0") for word in kind)
-        return named and plain and self.words[start - 1] not in ("(", ",") and self.words[at - 1] not in ("=", ".", "&")
+        formal = self.words[start - 1] in ("(", ",")
+        return named and plain and not formal and self.words[at - 1] not in ("=", ".", "&")
 
     def peers(self, site: Site) -> list[tuple[int, int]]:
         """Return the bodies of the other functions of the class that a launch's function is a member of."""

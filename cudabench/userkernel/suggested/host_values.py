@@ -308,14 +308,11 @@ class Reader:
                     if sides:
                         return self.value(pitch_of(sides[0]) if member == "pitch" else sides[member == "ysize"], at)
         for at, words in reversed(self.host.definitions(name, self.site, before)):
-            order = (
-                ("ptr", "pitch", "xsize", "ysize")
-                if words[:1] == ["make_cudaPitchedPtr"]
-                else ("width", "height", "depth")
-            )
-            inner = commas(words[2:-1])
-            if words[:1] in (["make_cudaPitchedPtr"], ["make_cudaExtent"]) and member in order[: len(inner)]:
+            order, inner = _MADE.get((words or [""])[0], ()), commas(words[2:-1])
+            if member in order[: len(inner)]:
                 return self.value(inner[order.index(member)], at)
+        for at, words in self.host.member_defaults(self.host.scalar_type(name, self.site), member):
+            return self.value(words, at)
         raise Unknown
 
     def _changed(self, value: Value, parts: Mapping[str, tuple[int, list[str]]]) -> Value:
