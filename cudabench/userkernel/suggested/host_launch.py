@@ -244,7 +244,11 @@ class Host(HostCode):
             if parameter.pointer and not parameter.const and words and self._is_cleared(words[0], site)
         )
         cluster = reader.geometry(site.cluster) if site.cluster else None
-        members = {at: own for at, words in places.items() if at not in numbers and (own := reader.members(words))}
+        members = {
+            at: own
+            for at, words in places.items()
+            if numpy_dtype(kernel.parameters[at].type, self.aliases) is None and (own := reader.members(words))
+        }
         return HostLaunch(
             template=tuple(template),
             grid=grid,

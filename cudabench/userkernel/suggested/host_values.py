@@ -136,7 +136,8 @@ class Reader:
     def allocated(self, words: list[str], depth: int = 0) -> int | None:
         """Return the bytes of the array that an argument is, or points into."""
         name = pointed(words)
-        if not name or depth > _HOPS:
+        self.looks += 1
+        if not name or depth > _HOPS or self.looks > _LOOKS:
             return None
         if found := self._allocated_as(name, self.site):
             return found
