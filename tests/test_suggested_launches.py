@@ -53,7 +53,8 @@ FILES = {
         "  auto g = cooperative_groups::this_grid(); int i = g.thread_rank(); float v = i < n ? a[n - 1 - i] : 0;\n"
         "  g.sync(); if (i < n) a[i] = v; }\n"
         "int main() { int n = 500; float *d; cudaMalloc(&d, n * sizeof(float));\n"
-        "  void *all[] = {(void *)&d, (void *)&n}; dim3 g(8, 1, 1), b(64, 1, 1); cudaLaunchCooperativeKernel((void *)turn, g, b, all, 0, NULL); }",
+        "  void *all[] = {(void *)&d, (void *)&n}; dim3 g(8, 1, 1), b(64, 1, 1);\n"
+        "  cudaLaunchCooperativeKernel((void *)turn, g, b, all, 0, NULL); }",
         ["--grid cdiv(n,64)", "--block 64", "a=float32[n]", "n=500"],
     ),
     "cudaLaunchKernelEx with a cluster": (
@@ -265,9 +266,7 @@ def test_a_variable_of_another_function_is_another() -> None:
 def test_the_kernel_that_a_variable_holds_is_told_from_others() -> None:
     """Two kernels go through one function with different blocks: each has its own."""
     other = SCALE.replace("scale", "other").replace("#include <cuda_runtime.h>", "")
-    before = (
-        f"{other}template <class K> void start(K kernel, int b, float *d, int n) {{ kernel<<<n, b>>>(d, 1, n); }}\n"
-    )
+    start = "template <class K> void start(K kernel, int b, float *d, int n) { kernel<<<n, b>>>(d, 1, n); }\n"
     host = "start(other, 32, p, 3); start(scale, 96, p, 7);"
     one, two = launch(host, other + start), launch(host, other + start, name="other")
     assert one is not None
