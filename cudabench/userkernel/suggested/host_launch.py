@@ -244,6 +244,9 @@ class Host(HostCode):
             if parameter.pointer and not parameter.const and words and self._is_cleared(words[0], site)
         )
         cluster = reader.geometry(site.cluster) if site.cluster else None
+        if cluster and grid:  # a grid made smaller still is of whole clusters
+            x, y, z = (-(-side // many) * many for side, many in zip(grid, cluster, strict=True))
+            grid = (x, y, z)
         members = {
             at: own
             for at, words in places.items()
