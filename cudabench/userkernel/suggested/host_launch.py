@@ -19,7 +19,8 @@ from cudabench.toolchain.kernels import KernelSource
 from cudabench.toolchain.tokens import Scan, closing_bracket, spell, split
 from cudabench.userkernel.suggested.conditions import around
 from cudabench.userkernel.suggested.host_code import HostCode, Site
-from cudabench.userkernel.suggested.host_values import DEPTH, UNREAD, UP, Number, Reader, Value
+from cudabench.userkernel.suggested.host_expressions import DEPTH, UNREAD, Number, Value
+from cudabench.userkernel.suggested.host_values import UP, Reader
 from cudabench.userkernel.suggested.host_words import NAME, is_type, last_name, literal, without_cast
 from cudabench.userkernel.suggested.launch_sites import sites
 
