@@ -89,6 +89,14 @@ ldexp frexp modf isnan isinf isfinite signbit"""
 _TYPES = """typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned long ulong;
+typedef unsigned char u_char;
+typedef unsigned short u_short;
+typedef unsigned int u_int;
+typedef unsigned long u_long;
+typedef unsigned char u_int8_t;
+typedef unsigned short u_int16_t;
+typedef unsigned int u_int32_t;
+typedef unsigned long u_int64_t;
 typedef long long intptr_t;
 typedef unsigned long long uintptr_t;
 """

@@ -138,7 +138,8 @@ def line_for(
     guesses: list[Guess] = []
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
-        guessed = "" if at in asked.sure and (own not in extents or not ragged) else "number"
+        host = _number(at, parameter, asked.said, aliases)
+        guessed = "" if host and (own not in extents or not ragged or asked.values.get(own) == host) else "number"
         if parameter.type == tensor_maps.TYPE:
             value = tensor_maps.EXAMPLE
         elif parameter.pointer:
@@ -193,8 +194,7 @@ class _Asked:
     """A problem of a size that a first look can take.
 
     `extents` are of arrays, `values` the numbers by their parameters, `sizes` those of them that are whole, `starts`
-    how arrays of whole numbers start, `sure` the parameters' places whose numbers host code gives whatever the
-    problem's extents are.
+    how arrays of whole numbers start, `said` the host's launch as far as it is one whatever the problem's extents are.
     """
 
     side: int
@@ -204,7 +204,7 @@ class _Asked:
     sizes: Mapping[str, int]
     starts: Mapping[str, str]
     reach: Reach
-    sure: frozenset[int]
+    said: HostLaunch | None
 
     @property
     def threads(self) -> int:
@@ -255,7 +255,6 @@ def _asked(
 
     given = dict(text.partition("=")[::2] for text in request.arguments)
     said = host_launch.find(file.text, kernel, {}, aliases)
-    sure = frozenset(said.numbers if said else ())
     starts = orders.starts(kernel, aliases)
     numbers = [one.name for one in kernel.parameters if _whole(one, aliases)]
     arrays = [one for one in kernel.parameters if one.pointer]
@@ -284,7 +283,7 @@ def _asked(
         sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
         within = [own for own in own_sides if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
         reach = _reach(request, kernel, file, aliases, within, side, launch, sizes, starts)
-        asked = _Asked(side, launch, within, values, sizes, starts, reach, sure)
+        asked = _Asked(side, launch, within, values, sizes, starts, reach, said)
         reached = (reach.elements(one.name) for one in kernel.parameters if one.pointer and one.name)
         threads = math.prod(reach.grid) * math.prod(reach.block)
         looped = reach.trips()
@@ -466,7 +465,7 @@ def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) 
         ctype = aliases.get(ctype, ctype)
         if not re.fullmatch(r"[^\W\d]\w*", ctype) or ctype in ("void", tensor_maps.TYPE, *textures.OBJECTS):
             continue
-        named = rf"\b(?:struct|class|union|enum|typename)\s+{ctype}\b|\}}\s*{ctype}\b"
+        named = rf"\b(?:struct|class|union|enum|typename)\s+{ctype}\b|\}}\s*{ctype}\s*[;,]"
         known = pointers.elements(Parameter("", ctype), aliases) or layout_of(ctype, text, aliases)
         if ctype == "uchar" and ctype not in aliases:  # OpenCV's; `uint` and `ushort` are the C library's
             known = None
