@@ -97,6 +97,11 @@ typedef unsigned char u_int8_t;
 typedef unsigned short u_int16_t;
 typedef unsigned int u_int32_t;
 typedef unsigned long u_int64_t;
+typedef long ssize_t;
+typedef long intmax_t;
+typedef unsigned long uintmax_t;
+typedef long time_t;
+typedef long off_t;
 typedef long long intptr_t;
 typedef unsigned long long uintptr_t;
 """

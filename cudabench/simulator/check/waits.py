@@ -351,12 +351,10 @@ class Waits:
                 f"{who} goes round a loop that nothing ends: what its condition depends on does not change.",
             )  # fmt: skip
             return
-        kind, words = self.words(op, place)
-        machine.hazards.add(kind, op.line, count, block, thread, f"{who} {words}")
+        machine.hazards.add("deadlock", op.line, count, block, thread, f"{who} {self.words(op, place)}")
 
-    def words(self, op: Op, place: tuple[int, int]) -> tuple[str, str]:
-        """Return the kind of hazard, and what a thread waits for at an op that nothing brings; place: its block in the
-        chunk, and itself."""
+    def words(self, op: Op, place: tuple[int, int]) -> str:
+        """Return what a thread waits for at an op that nothing brings; place: its block in the chunk, and itself."""
         machine, chunk = self.machine, self.machine.chunk
         _, size = self.kinds[op.line.ptx_line]
         addresses = broadcast(flat(self.seen[id(op)][2], op.offset, chunk), chunk.shape)
@@ -376,17 +374,13 @@ class Waits:
         number = int.from_bytes(held.tobytes(), "little")
         nobody = "all other threads have ended or wait as well"
         if op.opcode == "mbarrier":
-            lacking = f"{lacks(number)}, and {nobody}"
-            return "deadlock", f"waits for a phase of the mbarrier at {name} that never ends: {lacking}."
+            return f"waits for a phase of the mbarrier at {name} that never ends: {lacks(number)}, and {nobody}."
         one = np.zeros(chunk.shape, bool)
         one[place] = True
         if not shared and not self.changes(op, one):
-            return "endless-loop", (
-                f"goes round a loop that nothing ends: it reads again and again {name}, which stays {number}, for the "
-                "kernel writes nothing there."
-            )
+            nobody = "nothing in the kernel writes there"
         does = "tries again and again to change" if op.opcode == "atom" else "reads again and again"
-        return "deadlock", f"{does} {name}, which stays {number}: {nobody}."
+        return f"{does} {name}, which stays {number}: {nobody}."
 
 
 _WAITS = ("ld", "ldu", "atom", "mbarrier")  # what tells lanes that they are to wait; the later says more
