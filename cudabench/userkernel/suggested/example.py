@@ -29,6 +29,7 @@ from cudabench.userkernel.suggested.host_launch import HostLaunch
 from cudabench.userkernel.suggested.instances import instance
 from cudabench.userkernel.suggested.reach import RANDOM_BELOW, Reach
 from cudabench.userkernel.suggested.strides import strides
+from cudabench.userkernel.suggested.uses import outputs
 from cudabench.userkernel.type_names import aliases_of
 from cudabench.userkernel.values import CONSTANTS
 
@@ -391,7 +392,7 @@ def _array(
 ) -> tuple[str, str]:
     """Return an array as --arg writes it, and what in it is guessed."""
     own, sizes = parameter.name or f"arg{at}", asked.sizes
-    start = asked.starts.get(own, "zeros" if own in _outputs(kernel) | counters(kernel, file.text) else "random")
+    start = asked.starts.get(own, "zeros" if own in outputs(kernel) | counters(kernel, file.text) else "random")
     if asked.launch and at in asked.launch.cleared:
         start = "zeros"
     by_rows = rows.of_pointers(parameter)
@@ -588,20 +589,6 @@ def _number(at: int, parameter: Parameter, launch: HostLaunch | None, aliases: M
 
 def _spelt(value: int | float | None) -> str:
     return "" if value is None else repr(value)
-
-
-def _outputs(kernel: KernelSource) -> set[str]:
-    """Return the arrays that a kernel writes and does not read, as far as its text shows; atomics add to zeros."""
-    found, pointers_ = set(), [p.name for p in kernel.parameters if p.pointer and not p.const and p.name]
-    body = kernel.text.partition("{")[2]
-    for name in pointers_:
-        element = rf"(?:\b{name}\s*\[(?:[^\[\];]|\[[^\[\];]*\])*\](?:\s*\.\s*\w+)?|\*\s*{name}\b)"
-        writes = len(re.findall(rf"{element}\s*=(?!=)", body))
-        uses = len(re.findall(element, body))
-        atomic = re.search(rf"\batomic\w+\s*\(\s*&?\s*\(?\s*{name}\b", body)
-        if atomic or (writes and writes == uses):
-            found.add(name)
-    return found or set(pointers_[-1:])
 
 
 def _spread(text: str, name: str) -> int:
