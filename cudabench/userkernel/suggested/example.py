@@ -163,15 +163,20 @@ def line_for(
     for constant in constants.unset(file, kernel, ()):
         if constant not in set_:
             host = _spelt(launch.constants.get(constant) if launch else None)
-            words += ["--const", f"{constant}={constants.like(constant, file, aliases, host)}"]
+            value = host or _spelt(asked.constants.get(constant))
+            words += ["--const", f"{constant}={constants.like(constant, file, aliases, value)}"]
             if not host:
                 guesses.append(Guess("--const", words[-1], "number"))
     words += [word for text in request.constants for word in ("--const", text)]
-    grid, block = launching.geometry(request, kernel, extents, asked.side, launch, sizes, file.text)
-    for option, text, known in zip(
+    known = {**sizes, **asked.constants}
+    grid, block = launching.geometry(request, kernel, asked.sides, asked.side, launch, known, file.text)
+    if any(re.search(rf"\b{constant}\b", grid) for constant in asked.constants):
+        blocks = ",".join(map(str, _sides_of(grid, known)))  # --grid knows no constants
+        grid = re.sub(r"(,1)+$", "", blocks)
+    for option, text, host_says in zip(
         ("--grid", "--block"), (grid, block), launching.said(request, kernel, launch), strict=True
     ):
-        if not known:
+        if not host_says:
             guesses.append(Guess(option, text, "launch"))
     launched = ["--grid", grid, "--block", block]
     if request.shared is None and launch and launch.shared:
@@ -195,7 +200,8 @@ class _Asked:
     """A problem of a size that a first look can take.
 
     `extents` are of arrays, `values` the numbers by their parameters, `sizes` those of them that are whole, `starts`
-    how arrays of whole numbers start, `said` the host's launch as far as it is one whatever the problem's extents are.
+    how arrays of whole numbers start, `said` the host's launch as far as it is one whatever the problem's extents are,
+    `constants` the `__constant__` variables that are extents, too.
     """
 
     side: int
@@ -206,6 +212,12 @@ class _Asked:
     starts: Mapping[str, str]
     reach: Reach
     said: HostLaunch | None
+    constants: Mapping[str, int]
+
+    @property
+    def sides(self) -> list[str]:
+        """The names of the problem's extents, those of constants last."""
+        return [*self.extents, *self.constants]
 
     @property
     def threads(self) -> int:
@@ -257,6 +269,7 @@ def _asked(
     given = dict(text.partition("=")[::2] for text in request.arguments)
     said = host_launch.find(file.text, kernel, {}, aliases)
     starts = orders.starts(kernel, aliases)
+    constant = [] if said else _constant_extents(request, file, kernel, aliases)
     numbers = [one.name for one in kernel.parameters if _whole(one, aliases)]
     arrays = [one for one in kernel.parameters if one.pointer]
     width = max((_nbytes(one.type, aliases) or 1 for one in arrays), default=1)
@@ -265,7 +278,8 @@ def _asked(
     unsaid = {own: "0" if _ZERO.search(own.lower()) else "1" for own in numbers}
     extents = [own for own in extents if own not in steps]
     own_sides = [own for own in extents if not _is_product(own, extents)]
-    first = _first_side(kernel, own_sides, find(_first_side(kernel, own_sides, None, ragged)), ragged)
+    every = [*own_sides, *constant]
+    first = _first_side(kernel, every, find(_first_side(kernel, every, None, ragged)), ragged)
     for side in (first, *(one for one in SMALLER if one < first)):
         values = unsaid | {own: str(value) for own, value in {**assumed(side), **stepped(side)}.items()}
         launch = find(side)
@@ -283,8 +297,9 @@ def _asked(
         values |= {own: text for own, text in given.items() if own in values}
         sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
         within = [own for own in own_sides if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
-        reach = _reach(request, kernel, file, aliases, within, side, launch, sizes, starts)
-        asked = _Asked(side, launch, within, values, sizes, starts, reach, said)
+        fixed = dict.fromkeys(constant, side)
+        reach = _reach(request, kernel, file, aliases, within, side, launch, sizes, starts, fixed)
+        asked = _Asked(side, launch, within, values, sizes, starts, reach, said, fixed)
         reached = (reach.elements(one.name) for one in kernel.parameters if one.pointer and one.name)
         threads = math.prod(reach.grid) * math.prod(reach.block)
         looped = reach.trips()
@@ -345,15 +360,18 @@ def _reach(
     launch: HostLaunch | None,
     sizes: Mapping[str, int],
     starts: Mapping[str, str],
+    constant: Mapping[str, int],
 ) -> Reach:
-    """Return how far the arrays of an instance of a kernel are reached with numbers of its parameters."""
-    numbers = {own: int(value) for own, value in template_arguments(kernel).items() if value.isdigit()} | {**sizes}
+    """Return how far the arrays of an instance of a kernel are reached with numbers of its parameters, and of
+    `__constant__` variables."""
+    known = {**sizes, **constant}
+    numbers = {own: int(value) for own, value in template_arguments(kernel).items() if value.isdigit()} | known
     for one in kernel.parameters:
         layout = None if one.pointer or not one.name else layout_of(one.type, file.text, aliases)
         if layout and layout.members and not layout.vector:
             numbers |= {f"{one.name}.{member}": 1 for member, _, inner in layout.members if inner.dtype}
-    texts = launching.geometry(request, kernel, extents, side, launch, sizes, file.text)
-    grid, block = (_sides_of(text, sizes) for text in texts)
+    texts = launching.geometry(request, kernel, [*extents, *constant], side, launch, known, file.text)
+    grid, block = (_sides_of(text, known) for text in texts)
     most = _count(_shape(1, extents, sizes, 0, side), sizes)
     below = _below(extents, sizes)
     held = {one.name: below - 1 for one in kernel.parameters if one.pointer and _is_whole(one, aliases)}
@@ -405,7 +423,9 @@ def _array(
     if nbytes and nbytes >= width:
         shape = launching.by_name(nbytes // width, sizes)
     else:
-        shape = _shape(many * _spread(kernel.text, own), extents, sizes, asked.threads, asked.side)
+        deep = launching.dimensions_of(kernel, asked.sides) if asked.constants and not extents else 1
+        all_ = asked.side ** min(deep, 3)  # of a problem whose extents are constants
+        shape = _shape(many * _spread(kernel.text, own), extents, sizes, asked.threads, all_)
         reached = asked.reach.elements(own, many * width)
         dimensions = launching.dimensions_of(kernel, extents)
         if not reached and len(extents) == 1 < dimensions:  # one extent is all sides
@@ -520,6 +540,19 @@ def _is_enumeration(ctype: str, text: str) -> bool:
     """Return whether a text has an enumeration of this name."""
     named = rf"\benum\s+(?:class\s+|struct\s+)?{ctype}\b|\benum\b[^;{{}}]*{{[^{{}}]*}}\s*{ctype}\b"
     return places.first(re.compile(named), text, "enum") is not None
+
+
+def _constant_extents(
+    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]
+) -> list[str]:
+    """Return the `__constant__` variables that nothing sets and that are the problem's extents, as parameters are."""
+    set_ = {text.partition("=")[0].strip() for text in request.constants}
+    found = []
+    for name in constants.unset(file, kernel, ()):
+        value = constants.like(name, file, aliases)
+        if value == "1" and name not in set_ and not _FLAGS.search(name.lower()):
+            found.append(name)
+    return found
 
 
 def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] | None:
