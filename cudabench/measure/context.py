@@ -336,7 +336,8 @@ def launch_warnings(case: Case) -> list[Warning]:
     threads = case.threads
     if threads % WARP == 0:
         return unset
-    return [*unset, warning("partial-warp", threads=threads, idle=-threads % WARP, warp=WARP)]
+    said, leave = ("1 thread", "leaves") if threads == 1 else (f"{threads} threads", "leave")
+    return [*unset, warning("partial-warp", threads=said, leave=leave, idle=-threads % WARP, warp=WARP)]
 
 
 def compare(expected: Arrays, got: Arrays, tolerance: Tolerance, when: str) -> Verification | None:

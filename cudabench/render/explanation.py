@@ -277,7 +277,13 @@ def branch_lines(rows: Sequence[Branch]) -> list[str]:
     return [f"line {row.line}: {row.advice}" for row in rows if row.advice]
 
 
-LIMITING = ("constant", "guessed", "extent", "unchecked")  # warnings of why what was found, or nothing, may say little
+LIMITING = (
+    "constant",
+    "guessed",
+    "extent",
+    "unreached",
+    "unchecked",
+)  # warnings of why what was found, or nothing, may say little
 
 
 def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:

@@ -29,7 +29,7 @@ from cudabench.userkernel.suggested.host_launch import HostLaunch
 from cudabench.userkernel.suggested.instances import instance
 from cudabench.userkernel.suggested.reach import RANDOM_BELOW, Reach
 from cudabench.userkernel.suggested.strides import strides
-from cudabench.userkernel.suggested.uses import outputs
+from cudabench.userkernel.suggested.uses import numbers_by_pointer, outputs
 from cudabench.userkernel.type_names import aliases_of
 from cudabench.userkernel.values import CONSTANTS
 
@@ -37,6 +37,7 @@ ELEMENTS = 1 << 20
 CHECKED = 10007  # of `check`: arrays end within a block, where faults are
 SIDES = {2: 256, 3: 64, 6: 16}  # of a problem with so many dimensions, or more
 SMALLER = (2048, 512, 256, 64, 16, 8, 4)  # where a thread would loop, or an array reach, too far
+POINTED = 16  # what a number is that a kernel reads through a pointer: an extent, as far as its text shows
 MOST_TRIPS, MOST_REACHED = 1 << 11, 1 << 24
 MOST_HELD = 1 << 26  # elements of an array of which no index says more
 MOST_TURNS = 1 << 26  # of loops, by all threads together: a minute in the simulator
@@ -414,6 +415,8 @@ def _array(
     if asked.launch and at in asked.launch.cleared:
         start = "zeros"
     by_rows = rows.of_pointers(parameter)
+    if own in numbers_by_pointer(kernel) and _is_whole(parameter, aliases):
+        return f"{pointers.like(parameter, aliases)}[1]:full({POINTED})", "number"
     if by_rows:
         parameter = rows.row_of(parameter)
     many = _elements(parameter, file.text, aliases)
@@ -436,7 +439,7 @@ def _array(
         elif start == "i0":
             shape += "+1"
     whole_numbers = _is_whole(parameter, aliases) and start != "zeros"
-    below = _below(extents, sizes)
+    below = min(_below(extents, sizes), *([POINTED, RANDOM_BELOW] if numbers_by_pointer(kernel) else [RANDOM_BELOW]))
     if whole_numbers and start == "random" and below < RANDOM_BELOW:
         start = f"integers(1,{below})"  # as indices and lengths of a small problem are
     guessed = "indices" if whole_numbers else "" if nbytes else "size"

@@ -54,6 +54,15 @@ def outputs(kernel: KernelSource) -> set[str]:
     return set()
 
 
+def numbers_by_pointer(kernel: KernelSource) -> set[str]:
+    """Return the pointers that a kernel reads one number through, `*n`, and does nothing else with."""
+    body = joined(kernel.text.partition("{")[2])
+    names = [one.name for one in kernel.parameters if one.pointer and one.name]
+    other = r"(?<![\w.>]){0} ?\[|& ?{0}\b|(?<![\w.*])(?<!\* ){0} ?[+-]"
+    alone = [name for name in names if not re.search(other.format(name), body)]
+    return {name for name in alone if (uses := _uses(name, body, 0)).reads and uses == Uses(reads=uses.reads)}
+
+
 def _uses(name: str, body: str, depth: int) -> Uses:
     """Return what a text does with an array, through pointers into it and references to its elements too."""
     total = Uses()
