@@ -360,8 +360,8 @@ class Waits:
         addresses = broadcast(flat(self.seen[id(op)][2], op.offset, chunk), chunk.shape)
         address = int(addresses[place])
         region = machine.space.nearest(address)
-        shared = SHARED_WINDOW <= address < 2 * SHARED_WINDOW or region is None or region.size == 0
-        if shared:
+        nobody = "all other threads have ended or wait as well"
+        if SHARED_WINDOW <= address < 2 * SHARED_WINDOW or region is None or region.size == 0:
             inside = np.where(addresses >= SHARED_WINDOW, addresses - SHARED_WINDOW, addresses)
             rows, offsets, _ = resolve(machine, inside)
             offset = int(offsets[place])
@@ -371,14 +371,12 @@ class Waits:
             offset = address - region.base
             name = f"byte {offset} of '{readable(region.name)}'"
             held = region.bytes[offset : offset + size]
+            written = written_regions(machine)
+            if written is not None and region.base not in written:
+                nobody = "nothing in the kernel writes there"
         number = int.from_bytes(held.tobytes(), "little")
-        nobody = "all other threads have ended or wait as well"
         if op.opcode == "mbarrier":
             return f"waits for a phase of the mbarrier at {name} that never ends: {lacks(number)}, and {nobody}."
-        one = np.zeros(chunk.shape, bool)
-        one[place] = True
-        if not shared and not self.changes(op, one):
-            nobody = "nothing in the kernel writes there"
         does = "tries again and again to change" if op.opcode == "atom" else "reads again and again"
         return f"{does} {name}, which stays {number}: {nobody}."
 

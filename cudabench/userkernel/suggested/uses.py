@@ -1,7 +1,7 @@
 """What a kernel does with its arrays, as far as its text shows: for lines that messages suggest.
 
-Arrays that it only writes, adds to or counts with start as zeros. What it reads holds data, in place too: of zeros alone
-a sort moves nothing and a branch on data is never taken.
+Arrays that it only writes, adds to or counts with start as zeros. What it reads holds data, in place too: of zeros
+alone a sort moves nothing, and a branch on data is never taken.
 """
 
 from __future__ import annotations
