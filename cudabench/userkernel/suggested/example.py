@@ -458,8 +458,9 @@ def _is_whole(parameter: Parameter, aliases: Mapping[str, str]) -> bool:
 
 
 def _below(extents: Sequence[str], sizes: Mapping[str, int]) -> int:
-    """Return what whole numbers in arrays are below: the least extent, or what random ones are below anyhow."""
-    return max(2, min([RANDOM_BELOW, *(sizes[own] for own in extents if own in sizes)]))
+    """Return what whole numbers in arrays are below: the least extent, or what random ones are below anyhow. Less than
+    three is no extent but a step of a loop of the host's."""
+    return min([RANDOM_BELOW, *(size for own in extents if (size := sizes.get(own, 0)) > 2)])
 
 
 def _plain(

@@ -49,7 +49,7 @@ def outputs(kernel: KernelSource) -> set[str]:
     if sure or not names:
         return sure
     last = found[names[-1]]
-    if last.passed or last.adds or not last.reads or (last.writes and last.indexes):
+    if last.passed or not last.reads or (last.writes and last.indexes):
         return {names[-1]}
     return set()
 
@@ -71,8 +71,12 @@ def _uses(name: str, body: str, depth: int) -> Uses:
             continue
         total += _use(name, body, match.start(), match.end())
     if depth < _DEPTH:
-        for alias in _aliases(name, body):
+        for alias in _pointers_into(name, body):
             total += _uses(alias, body, depth + 1)
+        for alias in _references_into(name, body):
+            for match in re.finditer(rf"(?<![\w.>&] )(?<![\w.>&]){alias}\b(?! ?\()", body):
+                behind = re.sub(r"^ ?(?:(?:->|\.) ?\w+ ?)*", "", body[match.end() :])
+                total += _of_element(body[max(0, match.start() - 200) : match.start()].rstrip(), behind, body, True)
     return total
 
 
@@ -83,7 +87,7 @@ def _use(name: str, body: str, start: int, end: int) -> Uses:
         declared = re.search(r"(?:^|[;{}(,]) ?(?:const )?[\w:]+(?: \w+)* ?\*(?: ?(?:const|__restrict__))*$", before)
         if declared:
             return Uses()  # its declaration
-    if not re.match(r"\[|->", behind) and not (before.endswith("*") and _is_dereference(before)):
+    if not re.match(r"\[|->", behind) and not before.endswith("*"):
         if re.match(r"[+)]", behind) and re.search(r"\* ?\((?: ?\([\w ]+\*\) ?)? ?$", before):  # *(name + i)
             at = closing("(" + body[start:], "(", ")")
             return _of_element(before[: before.rfind("*")].rstrip(), body[start + at :].lstrip(), body, at > 0)
@@ -102,11 +106,6 @@ def _use(name: str, body: str, start: int, end: int) -> Uses:
     return _of_element(before, behind, body, True)
 
 
-def _is_dereference(before: str) -> bool:
-    """Return whether the star that a text ends with is no product's."""
-    return not re.search(r"[\w)\]] ?\*$", before) or bool(re.search(r"\b(?:return|else|do) ?\*$", before))
-
-
 def _of_element(before: str, behind: str, body: str, whole: bool) -> Uses:
     """Return what is done with an element between two parts of a text; whole: whether its end was found."""
     if not whole:
@@ -116,6 +115,8 @@ def _of_element(before: str, behind: str, body: str, whole: bool) -> Uses:
     if before.endswith("&") and not before.endswith("&&") and re.search(r"[=(,] ?(?:\([\w ]+\*? ?\) ?)?&$", before):
         handed = re.search(r"[(,] ?&$", before) and re.match(r"[,)]", behind)
         return Uses(passed=bool(handed))
+    if re.search(r"[\w>] ?& ?\w+ ?=$", before):
+        return Uses()  # a reference, whose own uses count
     if re.match(r"=(?!=)", behind):
         return Uses(writes=1)
     if re.match(r"(?:[-+*/%&|^]|<<|>>)=(?!=)|\+\+|--", behind) or before.endswith(("++", "--")):
@@ -131,9 +132,14 @@ def _is_index(before: str, behind: str, body: str) -> bool:
     return bool(named and behind.startswith(";") and re.search(rf"\[[^\[\];]*\b{named[1]}\b[^\[\];]*\]", body))
 
 
-def _aliases(name: str, body: str) -> list[str]:
-    """Return the pointers into an array and the references to its elements that a text declares or sets."""
+def _pointers_into(name: str, body: str) -> list[str]:
+    """Return the pointers into an array that a text declares or sets."""
     cast = r"(?:\([\w: ]+\*(?: ?__restrict__)? ?\) ?|(?:reinterpret|static|const)_cast ?< ?[\w: ]+\* ?> ?\( ?)*"
     pointer = rf"(?:\* ?{_QUALIFIERS}|\bauto ?\*? )(\w+) ?= ?{cast}(?:&? ?\(? ?{name} ?[+\[;,)])"
-    reference = rf"[\w>] ?& ?(\w+) ?= ?\*? ?{name} ?[\[;-]"
-    return [one for one in dict.fromkeys(re.findall(rf"{pointer}", body) + re.findall(reference, body)) if one != name]
+    return [one for one in dict.fromkeys(re.findall(pointer, body)) if one != name]
+
+
+def _references_into(name: str, body: str) -> list[str]:
+    """Return the references to an array's elements that a text declares."""
+    found = re.findall(rf"[\w>] ?& ?(\w+) ?= ?\*? ?{name} ?[\[;-]", body)
+    return [one for one in dict.fromkeys(found) if one != name]
