@@ -10,6 +10,7 @@ from cudabench.userkernel.suggested.uses import numbers_by_pointer, outputs
 
 
 def kernel_of(parameters: str, body: str) -> KernelSource:
+    """Return a kernel of these parameters and this body."""
     return source.parse(f"__global__ void k({parameters}) {{ int i = threadIdx.x; {body} }}", "k.cu").kernels[0]
 
 
@@ -21,7 +22,11 @@ OUTPUTS = {
     "added to": ("float *x", "x[i] += 3;", {"x"}),
     "in place, of indices": ("int *p", "while (p[i] != i) { int up = p[i]; p[i] = p[up]; i = up; }", {"p"}),
     "in place, of an index at once": ("int *p", "p[i] = p[p[i]];", {"p"}),
-    "by a pointer into it": ("char *src, char *dst, double *w", "char *o = dst + 3 * i; o[1] = src[i] * w[i];", {"dst"}),
+    "by a pointer into it": (
+        "char *src, char *dst, double *w",
+        "char *o = dst + 3 * i; o[1] = src[i] * w[i];",
+        {"dst"},
+    ),
     "by the address of an element": ("float *y, float *x", "float *o = &y[4 * i]; o[0] = x[i];", {"y"}),
     "by a pointer of another type": ("float *y, float *x", "float4 *o = (float4 *)y; o[i].x = x[i];", {"y"}),
     "by a reference": ("float *y, float *x", "float &o = y[i]; o = x[i]; y[i + 32] = 0;", {"y"}),

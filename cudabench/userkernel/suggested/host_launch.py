@@ -471,7 +471,9 @@ class Host:
                 continue
             close = self._closing(head, head + 400)
             body = self.words[close + 1 : stop]
-            around = close < stop and all(depth >= 0 for depth in accumulate((one == "{") - (one == "}") for one in body))
+            around = close < stop and all(
+                depth >= 0 for depth in accumulate((one == "{") - (one == "}") for one in body)
+            )
             if around and (body[:1] == ["{"] or ";" not in _outside_brackets(body)):
                 if self._changes(name, close + 1, stop):
                     break
