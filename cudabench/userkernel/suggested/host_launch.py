@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import accumulate
 
 from cudabench.toolchain import places
 from cudabench.toolchain.c_types import SPECIFIERS, canonical, numpy_dtype, vector_type
@@ -22,7 +23,9 @@ from cudabench.userkernel.suggested.callers import Callers
 
 MOST_THREADS = 1 << 20  # of a launch that a message suggests: some seconds in the simulator
 MOST_BYTES = 1 << 30  # of an array
-_SPARE = (64, 16, 4)  # of a side of a launch that hangs on what only callers know: the largest that is not too large
+# Of a side of a launch that hangs on what only callers know: the largest of the first that is not too large, or, where
+# host code divides it by so much that nothing is left, the least of the others that leaves something.
+_SPARE = (64, 16, 4, 1 << 10, 1 << 12, 1 << 16, 1 << 20)
 _DEPTH = 40  # of names that lead to names
 _LAUNCHES = 100  # of a kernel that are looked at
 _ALL_KNOWN = 3
@@ -456,6 +459,35 @@ class Host:
                 return True
         return False
 
+    def first_turn(self, name: str, site: _Site) -> tuple[int, list[str]]:
+        """Return where a loop around a launch starts to count with a name, and from what. Raises Unknown where none
+        does, or where the name is changed between there and the launch."""
+        start, stop = site.visible
+        for at in reversed(self._places(name, start, stop)):
+            head = at - 1
+            while head > start and at - head < 4 and _NAME.fullmatch(self.words[head]):
+                head -= 1
+            if self.words[head] != "(" or self.words[head - 1] != "for" or self.words[at + 1] != "=":
+                continue
+            close = self._closing(head, head + 400)
+            body = self.words[close + 1 : stop]
+            around = close < stop and all(
+                depth >= 0 for depth in accumulate((one == "{") - (one == "}") for one in body)
+            )
+            if around and (body[:1] == ["{"] or ";" not in _outside_brackets(body)):
+                if self._changes(name, close + 1, stop):
+                    break
+                return at, self._until(at + 2)
+        raise Unknown
+
+    def _changes(self, name: str, start: int, stop: int) -> bool:
+        """Return whether a name is given another value between two tokens."""
+        for at in self._places(name, start, stop):
+            behind, before = "".join(self.words[at + 1 : at + 4]), "".join(self.words[max(at - 2, 0) : at])
+            if re.match(r"=(?!=)|[-+*/%&|^]=|<<=|>>=|\+\+|--", behind) or before in ("++", "--"):
+                return True
+        return False
+
     def _until(self, at: int) -> list[str]:
         """Return the words up to the ';' or ',' that ends an initialiser."""
         depth, end = 0, at
@@ -508,6 +540,16 @@ def _too_large(launch: HostLaunch, most: int) -> bool:
     if launch.grid and launch.block and math.prod(launch.grid) * math.prod(launch.block) > most:
         return True
     return any(value > MOST_BYTES for value in launch.nbytes.values())
+
+
+def _outside_brackets(words: list[str]) -> list[str]:
+    """Return the words that stand in no round brackets."""
+    found, depth = [], 0
+    for word in words:
+        depth += (word == "(") - (word == ")")
+        if depth == 0:
+            found.append(word)
+    return found
 
 
 def _commas(words: list[str]) -> list[list[str]]:
@@ -669,7 +711,8 @@ class _Reader:
             if self.depth > _DEPTH or self.looks > _LOOKS:
                 raise Unknown
             if self.host.counted_up(name, self.site, before):
-                raise Unknown
+                at, words = self.host.first_turn(name, self.site)
+                return self.value(words, at)
             parts = self.host.members(name, self.site, before)
             for at, words in reversed(self.host.definitions(name, self.site, before)):
                 try:
