@@ -46,6 +46,11 @@ TYPED_SIZES: dict[int, list[tuple[int, ...]]] = {
     2: [(33, 127), (40, 128), (35, 132)],
     3: [(31, 33, 35), (65, 33, 68)],
 }
+# Of sizes that are drawn: the largest sides, by the number of dimensions, and for a system that is solved.
+MOST: dict[int, tuple[int, ...]] = {1: (70_000,), 2: (150, 600), 3: (150, 150, 150)}
+MOST_UNKNOWNS = 90
+# What rungs divide sides into: powers of two, and those of tiles that lend a lane or a row to their neighbours.
+SIDES = (1, 2, 4, 8, 12, 16, 24, 28, 30, 31, 32, 56, 60, 62, 64, 96, 112, 120, 124, 128, 224, 240, 248, 256, 480, 496)
 LARGE_SIZES: dict[int, list[tuple[int, ...]]] = {1: [(1_000_003,)], 2: [(257, 1001)], 3: [(300, 999, 260)]}
 BLOCKS: dict[int, list[tuple[int, ...]]] = {
     1: [(33,), (1024,), (1,), (31,), (32,), (96,)],

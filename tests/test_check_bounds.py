@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import Ran
 from tests.ladders import needs_compiler
 
 pytestmark = pytest.mark.usefixtures("unread_machine_code")
@@ -183,3 +184,20 @@ def test_a_compare_and_swap_is_no_race_without_optimisation(cudabench: Callable[
     line = ("--arg", "in=float64[64]:ones", "--arg", "out=float64[5]:zeros", "--arg", "n=64", "-d", "sim")
     ran = cudabench("check", path, "-g", 2, "-b", 32, *line)
     assert ran.code == 0, ran.out
+
+
+@pytest.mark.parametrize(
+    ("index", "both"), [("x[i + 1] + x[i - 1]", True), ("x[i - 1] + x[i + 1]", True), ("x[i + 1]", False)]
+)
+def test_what_lies_before_an_array_is_said_beside_what_lies_behind(
+    index: str, both: bool, cudabench: Callable[..., Ran]
+) -> None:
+    """A line may go beyond both ends; that callers may give more elements is no excuse for the one in front."""
+    Path("k.cu").write_text(
+        "__global__ void slope(const float *x, float *y) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        f"  y[i] = {index}; }}"
+    )
+    given = ["-k", "slope", "-g", 2, "-b", 32, "--arg", "x=float32[64]:random", "--arg", "y=float32[64]:empty"]
+    ran = cudabench("check", "k.cu", *given)
+    assert (ran.code, "past the end of 'x'" in ran.out) == (3, True)
+    assert ("4 B before the start of 'x'" in ran.out, "give x more elements" in ran.out) == (both, not both)

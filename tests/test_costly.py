@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cudabench import simulator
-from cudabench.explain.costly import find
+from cudabench.explain.costly import find, literals, literals_of_macros
 from cudabench.toolchain.compiler import compile_ptx
 from tests.ladders import needs_compiler
 
@@ -57,3 +57,10 @@ def test_other_files_are_not_named() -> None:
     ran = {4: simulator.report.Executed(3, 96), 6: simulator.report.Executed()}
     assert find(lines, ran, "costly.cu") == []
     assert find(lines, {**ran, 6: simulator.report.Executed(2, 64)}, "costly.cu")[0].instructions == 2
+
+
+def test_literals_of_macros() -> None:
+    """Where a line has no literal of its own, those of the macros that it names are meant, and no others."""
+    source = "#define DX 0.01 // spacing\n# define DT 0.5f\n#define FAR 3.0\n"
+    assert literals(["u / (DX * DX) + DT;"]) == []
+    assert literals_of_macros(["u / (DX * DX) + DT;"], source) == ["0.01"]

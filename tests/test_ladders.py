@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cudabench import operations
 from cudabench.errors import UsageError
@@ -117,6 +119,33 @@ def test_an_awkward_block_and_a_type(name: str, kernel: str) -> None:
 def test_every_size(name: str, kernel: str) -> None:
     """A kernel is right and free of hazards at every size with its own block, also after hundreds of launches."""
     assert right_or_refused(name, kernel, None, ladders.sizes(name)) == []
+
+
+@st.composite
+def drawn_sizes(draw: st.DrawFn, name: str) -> tuple[int, ...]:
+    """Draw a size: each side any number, or a multiple of what tiles are wide or high, or next to one."""
+    most = ladders.MOST[len(operations.get(name).default_size)] if name != "solve" else (ladders.MOST_UNKNOWNS,)
+    sides = []
+    for largest in most:
+        tiles = st.sampled_from([side for side in ladders.SIDES if side <= largest])
+        near = st.builds(
+            lambda side, times, beside: side * times + beside, tiles, st.integers(1, 4), st.sampled_from((0, 0, -1, 1))
+        )
+        sides.append(draw(near.filter(lambda side, largest=largest: 0 < side <= largest) | st.integers(1, largest)))
+    return tuple(sides)
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kernel"), RUNGS)
+@settings(max_examples=6, deadline=None)
+@given(data=st.data())
+def test_drawn_sizes(name: str, kernel: str, data: st.DataObject) -> None:
+    """A kernel is right and free of hazards at sizes that end with its tiles or beside them, in each of its types."""
+    operation = operations.get(name)
+    types = next(one for one in operation.kernels if one.name == kernel).dtypes or tuple(operation.dtypes)
+    size, dtype = data.draw(drawn_sizes(name)), data.draw(st.sampled_from(tuple(types)))
+    assert ladders.simulated(name, kernel, size=size, dtype=dtype) == []
 
 
 MORE_BLOCKS = 2  # of each kernel's turn: all are on a GPU's list

@@ -10,7 +10,7 @@ import pytest
 from cudabench import operations
 from cudabench.errors import UsageError
 from cudabench.measure import verify
-from cudabench.model import ByValue
+from cudabench.model import ByValue, TensorMap
 from cudabench.operations import blas, matmul
 from tests.conftest import Ran
 from tests.ladders import build, needs_compiler, problem, simulated
@@ -210,9 +210,19 @@ def test_maps_have_boxes_of_128_bytes(dtype: str, across: int) -> None:
 
 @pytest.mark.parametrize("size", [(64, 33, 64), (64, 64, 34)])
 def test_there_is_no_map_of_rows_that_do_not_align(size: tuple[int, int, int]) -> None:
-    """cuTensorMapEncodeTiled takes strides of whole multiples of 16 bytes; the kernel copies the others itself."""
+    """cuTensorMapEncodeTiled takes strides of whole multiples of 16 bytes; the kernel copies the others itself, A and B
+    together, and stores C by its map where C's own rows allow it."""
     (launch,) = build("matmul", "tma", size=size)[1][0].launches
-    assert launch.arguments[:3] == (ByValue(bytes(128), 64),) * 3
+    assert launch.arguments[:2] == (ByValue(bytes(128), 64),) * 2
+    assert isinstance(launch.arguments[2], TensorMap) == (size[2] % 4 == 0)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", ["tma", "tma-pair"])
+@pytest.mark.parametrize("size", [(70, 54, 64), (70, 64, 54), (1, 30, 104)], ids=str)
+def test_matrices_of_which_some_have_maps(kernel: str, size: tuple[int, int, int]) -> None:
+    """Elements of 2 bytes are right where rows of A alone, or of B and C, begin amid 16 bytes."""
+    assert simulated("matmul", kernel, size=size, dtype="float16") == []
 
 
 @pytest.mark.parametrize(("size", "rows"), [(1024, "64"), (2048, "256"), (8192, "256")])

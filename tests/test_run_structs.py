@@ -230,3 +230,23 @@ def test_what_no_cluster_is(clusters: Runner, kernel: str, cluster: str, message
     ran = clusters(kernel, "--cluster", cluster)
     assert ran.code == 2
     assert message in ran.err
+
+
+STARTS = {
+    "numbers": ("int a{3}, b = max(1, 2), c[2] = {1, 2}; float f = 1.f, g;", [0, 4, 8, 16, 20], 24),
+    "objects": ("float size = 1; float3 at; float3 tint = make_float3(1, 2, 3);", [0, 4, 16], 28),
+    "pointers": ("float *p = nullptr, *q{}; int n = 0;", [0, 8, 16], 24),
+    "beside methods": (
+        "int a; bool operator==(const S &o) const { return a == o.a; } S &operator=(const S &) = default;\n"
+        "explicit S(int v = 3) : a{v}, b(v) {} void set(int v = 2) { int w = v; a = w; } int b = 1;", [0, 4], 8,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_members_that_start_as_something(name: str) -> None:
+    """What a member starts as takes no room, and none of the members is left out for it."""
+    body, offsets, size = STARTS[name]
+    layout = layout_of("S", f"struct S {{ {body} }};", {})
+    assert layout is not None
+    assert ([offset for _, offset, _ in layout.members], layout.size) == (offsets, size)

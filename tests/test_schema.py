@@ -217,7 +217,7 @@ def test_warnings_name_their_option(code: str) -> None:
 
 def test_warning() -> None:
     """A warning is its sentence with the figures; an unknown code or a figure left out is a defect."""
-    made = warning("partial-warp", threads=48, idle=16, warp=32)
+    made = warning("partial-warp", threads="48 threads", leave="leave", idle=16, warp=32)
     assert made.code == "partial-warp"
     assert made.message == "48 threads a block leave 16 lanes of the last warp idle: make --block a multiple of 32"
     with pytest.raises(KeyError):

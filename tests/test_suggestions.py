@@ -566,6 +566,59 @@ FILES = {
         "  if (x < cols && y < rows) dst[y * dst_step + x] = 255 - src[y * src_step + x]; }",
         ["src_step=256", "dst_step=256", "src=uint8[cols*rows]"],
     ),
+    "what is read holds data though it stands last": (
+        "__global__ void weigh(unsigned char *from, unsigned char *to, int n, double *weights) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;\n"
+        "  unsigned char *own = to + i; own[0] = from[i] * weights[i % 16]; }",
+        ["from=uint8[n]:random", "to=uint8[n]:zeros", "weights=float64[n]:random"],
+    ),
+    "a turn of a host's loop on data to sort": (
+        "__global__ void step(int *a, int j, int k) { unsigned i = blockIdx.x * blockDim.x + threadIdx.x, o = i ^ j;\n"
+        "  if (o > i && (a[i] > a[o]) == !(i & k)) { int t = a[i]; a[i] = a[o]; a[o] = t; } }\n"
+        "int main() { int n = 64, *a; cudaMalloc(&a, n * sizeof(int)); for (int k = 2; k <= n; k <<= 1)\n"
+        "  for (int j = k >> 1; j > 0; j >>= 1) step<<<n / 16, 16>>>(a, j, k); }",
+        ["--grid 4", "a=int32[64]:random", "j=1", "k=2"],
+    ),
+    "a column of a loop over columns": (
+        "__global__ void scale(float *a, int n, int k) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i > k && i < n) a[i * n + k] /= a[k * n + k]; }\n"
+        "void solve(float *h, int n) { float *a; cudaMalloc(&a, n * n * sizeof(float)); int k = 7;\n"
+        "  for (k = 0; k < n - 1; k++) { scale<<<(n + 15) / 16, 16>>>(a, n, k); cudaDeviceSynchronize(); } }",
+        ["a=float32[n*n]:random", "k=0"],
+    ),
+    "a caller's size that is divided by a whole block": (
+        "const int SIDE = 1024;\n__global__ void scan(float *x, float *sums, int n) { __shared__ float s[SIDE];\n"
+        "  s[threadIdx.x] = x[blockIdx.x * n + threadIdx.x]; __syncthreads();\n"
+        "  if (threadIdx.x == 0) sums[blockIdx.x] = s[n - 1]; }\n"
+        "void all(float *x, float *sums, int n) { float *total; cudaMalloc(&total, sizeof(float)); n = n / 2;\n"
+        "  scan<<<n / SIDE, SIDE>>>(x, sums, SIDE); scan<<<1, n / SIDE>>>(sums, total, n / SIDE); }",
+        ["--block 1024", "n=1024"],
+    ),
+    "the C library's short names of types": (
+        "#include <sys/types.h>\n#include <cstdint>\nstatic int up(int a) { return a; }\nu_int *of(int n);\n"
+        "__global__ void mix(u_int *a, u_char *b, u_int64_t c, ssize_t n, intmax_t m, std::uintmax_t k) {\n"
+        "  ssize_t i = threadIdx.x; if (i < n) a[i] = b[i] + c + m + k; }",
+        ["a=uint32[", "b=uint8["],
+    ),
+    "constants that nothing sets are sides": (
+        "__constant__ int wide, high;\n__global__ void below(float *to, const float *from) {\n"
+        "  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        "  if (x < wide && y < high - 1) to[x + y * wide] = from[x + (y + 1) * wide]; }",
+        ["--grid 16,16 ", "--block 16,16", "--const wide=256", "--const high=256", "to=float32[65536]:zeros"],
+    ),
+    "a number behind a pointer": (
+        "__global__ void pick(const int *n, const int *at, float *x) { int i = threadIdx.x;\n"
+        "  if (i < *n) x[at[i]] = 2 * *n; }",
+        ["n=int32[1]:full(16)"],
+    ),
+    "members that start as objects": (
+        "struct V { float x, y, z; __device__ V(float a = 0) : x(a), y(a), z(a) {} };\n"
+        "class Ball { public: float size = 1; V at; V tint = V(3); };\n"
+        "__global__ void sizes(const Ball *balls, float *out, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) out[i] = balls[i].size + balls[i].tint.z; }",
+        ["balls=float32[7*n]:random"],
+    ),
 }
 
 
@@ -968,3 +1021,37 @@ def test_random_numbers_without_their_header_have_no_line(
     assert "draw draws random numbers by <curand_kernel.h>, which is not here: pip install nvidia-curand" in said
     monkeypatch.setattr("cudabench.toolchain.toolkit.of_device_libraries", lambda *texts: [Path()])
     assert suggested(cudabench("run", "k.cu").err)[3] == "draw"
+
+
+def test_numbers_of_the_hosts_launch_are_no_guesses(cudabench: Callable[..., Ran]) -> None:
+    """A fault of a launch whose numbers all stand in the file is the kernel's, also where `check` would guess them."""
+    Path("k.cu").write_text(
+        "#define N 400\n__global__ void pairs(float *x, int n) { int i = 2 * threadIdx.x; x[i] += x[i + 1]; }\n"
+        "int main() { float *x; cudaMalloc(&x, N * sizeof(float)); pairs<<<1, 256>>>(x, N); }\n"
+    )
+    for command in ("run", "check"):
+        words = shlex.split(re.search(r"write: cudabench (.*)", cudabench(command, "k.cu").err)[1])  # type: ignore[index]
+        ran = cudabench(*words, "--device", "sim")
+        assert (ran.code, "past the end of 'x'" in ran.out) == (3, True)
+        assert "suggested line guesses" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize(("low", "said"), [(5, True), (3, False)])
+def test_a_launch_that_comes_to_no_store_says_so(low: int, said: bool, cudabench: Callable[..., Ran]) -> None:
+    """`clean` of a kernel of which every thread left at once is not said without that."""
+    Path("k.cu").write_text(
+        "__global__ void sort(int *a, int low, int high) { if (low < high && threadIdx.x == 0) a[low] = a[high]; }"
+    )
+    given = ["-k", "sort", "-g", 1, "-b", 32, "--arg", "a=int32[8]:arange", "--arg", f"low={low}", "--arg", "high=5"]
+    for command in ("run", "check", "explain"):
+        ran = cudabench(command, "k.cu", *given, *(["--device", "sim"] if command == "run" else []))
+        assert (ran.code, "no thread wrote anything" in ran.out + ran.err) == (0, said)
+    checked = cudabench("check", "k.cu", *given).out
+    assert "1 block of 32 threads" in checked
+
+
+def test_a_kernel_without_stores_is_not_said_to_miss_them(cudabench: Callable[..., Ran]) -> None:
+    """A kernel that only prints has nothing to write."""
+    Path("k.cu").write_text('#include <cstdio>\n__global__ void greet(int n) { if (n > 3) printf("hi %d", n); }')
+    ran = cudabench("check", "k.cu", "-k", "greet", "-g", 1, "-b", 1, "--arg", "n=1")
+    assert (ran.code, "no thread wrote" in ran.out, "1 block of 1 thread" in ran.out) == (0, False, True)

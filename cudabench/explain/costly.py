@@ -46,6 +46,15 @@ def literals(texts: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found for text in texts for found in _DOUBLE.findall(_COMMENT.sub(" ", text))))
 
 
+def literals_of_macros(texts: Sequence[str], source: str) -> list[str]:
+    """Return the literals of double precision in the macros that source lines name, each once."""
+    named = set(re.findall(r"[^\W\d]\w*", " ".join(texts)))
+    return literals([value for name, value in _MACRO.findall(source) if name in named])
+
+
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.*)$", re.M)
+
+
 def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[str], name: str) -> Costly | None:
     """Return the lines of the file `name` whose values found no register and went to local memory.
 

@@ -336,7 +336,8 @@ def launch_warnings(case: Case) -> list[Warning]:
     threads = case.threads
     if threads % WARP == 0:
         return unset
-    return [*unset, warning("partial-warp", threads=threads, idle=-threads % WARP, warp=WARP)]
+    said, leave = ("1 thread", "leaves") if threads == 1 else (f"{threads} threads", "leave")
+    return [*unset, warning("partial-warp", threads=said, leave=leave, idle=-threads % WARP, warp=WARP)]
 
 
 def compare(expected: Arrays, got: Arrays, tolerance: Tolerance, when: str) -> Verification | None:
@@ -380,5 +381,9 @@ def extent_warnings(
     if verification is not None:
         return []
     beyond = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
-    names = [one.name for one in buffers if any(f"past the end of '{one.name}'" in message for message in beyond)]
+    ends = {side: [one.name for one in buffers if f"{side} of '{one.name}'" in " ".join(beyond)] for side in _SIDES}
+    names = [name for name in ends["past the end"] if name not in ends["before the start"]]  # no size is enough then
     return [warning("extent", name=names[0])] if names else []
+
+
+_SIDES = ("past the end", "before the start")

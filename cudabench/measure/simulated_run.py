@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -198,6 +199,8 @@ class SimulatedRun(RunContext):
                 warning("leak", line=at, count=count, bytes=nbytes, heap_mib=simulator.HEAP_BYTES >> 20)
                 for at, count, nbytes in leaks
             ]
+        if not case.source.builtin and _wrote_nothing(run, compiled):
+            notes.append(warning("unreached", kernel=case.kernel))
         notes += self._costly(run, compiled)
         result = replace(result, warnings=tuple(notes), state=state, inputs="fixed" if self.fixed else "fresh")
         faults = self._faults(case, run, result, arrays)
@@ -305,7 +308,8 @@ class SimulatedRun(RunContext):
                     places = ", ".join(map(str, each.lines))
                     said = f"line{'s' if len(each.lines) > 1 else ''} {places}"
                     texts = [line_text(part, part.source.name, number) for number in each.lines]
-                    doubles = costly.literals(texts)[:LITERALS] or ["2.0"]
+                    own = costly.literals(texts) or costly.literals_of_macros(texts, part.source.text)
+                    doubles = own[:LITERALS] or ["2.0"]
                     notes.append(
                         warning(
                             each.kind,
@@ -328,6 +332,26 @@ class SimulatedRun(RunContext):
         ptx = "\n".join(one.ptx for _, one in compiled)
         record = machine_code.describe_all(images, self.device.architecture, ptx)
         return record and replace(record, inexact=machine_code.inexact(images, run.report.accesses))
+
+
+# What writes memory that outlives a block.
+_WRITES = re.compile(
+    r"\s*(?:@!?%\w+\s+)?(?:(?:st|atom|red)\.(?![\w.:]*(?:shared|local|param))|sust\.|multimem\.|cp\.[\w.:]*global\.shared)"
+)
+
+
+def _wrote_nothing(run: sim.Run, compiled: Sequence[tuple[Case, Compiled]]) -> bool:
+    """Return whether kernels that have stores to global memory came to none of them."""
+    found = False
+    for part, one in compiled:
+        written = [number for number, text in enumerate(one.ptx.splitlines(), 1) if _WRITES.match(text)]
+        for entry in dict.fromkeys(one.entry(launch.function) for launch in part.launches):
+            own = run.report.executed.get(entry, {})
+            lanes = [own[number].lanes for number in written if number in own]
+            if any(lanes):
+                return False
+            found |= bool(lanes)
+    return found
 
 
 def _counted(

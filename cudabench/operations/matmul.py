@@ -227,11 +227,12 @@ def either_tolerance(problem: Problem) -> Tolerance:
 def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | ByValue:
     """Return the map of a matrix whose tiles, of box rows and columns, lie as the tensor cores read them.
 
-    There is none where rows are no multiple of 16 bytes: the kernel, which then does without, gets 128 bytes of zeros.
+    There is none where rows are no multiple of 16 bytes, of A or of B for those two: the kernel, which then does
+    without, gets 128 bytes of zeros.
     """
     rows, cols = next(buffer.shape for buffer in buffers(problem) if buffer.name == name)
     width = np.dtype(storage(problem)).itemsize
-    if any(problem.size[size] * width % 16 for size in "kn"):
+    if any(problem.size[size] * width % 16 for size in ("n" if name == "c" else "kn")):
         return ByValue(bytes(128), 64)
     return TensorMap(name, problem.dtype, (cols, rows), (cols * width,), box[::-1], (1, 1), 128)
 

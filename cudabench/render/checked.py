@@ -43,7 +43,8 @@ def detail(result: Result) -> str:
     if result.status != "ok" and not (result.hazards and _right(result)):
         return result.reason or ""
     threads = prod(result.grid) * prod(result.block)
-    ran = f"{prod(result.grid)} blocks of {prod(result.block)} threads"
+    blocks, each = prod(result.grid), prod(result.block)
+    ran = f"{blocks} block{'s' if blocks > 1 else ''} of {each} thread{'s' if each > 1 else ''}"
     if threads > MOST_EXAMINED:
         return f"{ran}; races between blocks are looked for in at most {MOST_EXAMINED} threads: take a smaller problem"
     return ran

@@ -277,7 +277,8 @@ def branch_lines(rows: Sequence[Branch]) -> list[str]:
     return [f"line {row.line}: {row.advice}" for row in rows if row.advice]
 
 
-LIMITING = ("constant", "guessed", "extent", "unchecked")  # warnings of why what was found, or nothing, may say little
+# Warnings of why what was found, or nothing, may say little.
+LIMITING = ("constant", "guessed", "extent", "unreached", "unchecked")
 
 
 def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
@@ -287,6 +288,7 @@ def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = 
     out.print()
     if not rows:
         out.print(Text("No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier."))
+        given(out, [one for one in warnings if one.code == "unreached"])
         return
     for row in rows:
         hazard(out, row)

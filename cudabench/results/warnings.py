@@ -74,7 +74,7 @@ KINDS = {
         Kind(
             "partial-warp",
             "The block is no multiple of a warp.",
-            "{threads} threads a block leave {idle} lanes of the last warp idle: make --block a multiple of {warp}",
+            "{threads} a block {leave} {idle} lanes of the last warp idle: make --block a multiple of {warp}",
             "--block",
         ),
         Kind(
@@ -174,6 +174,13 @@ KINDS = {
             "an output of zeros would pass as {name}, of which no |expected| is over {largest:.3g}, for {atol:g} + "
             "{rtol:g} * |expected| is accepted: give a smaller --atol, and an --rtol under 1",
             "--atol",
+        ),
+        Kind(
+            "unreached",
+            "Every thread left before its first store: of what stands behind that nothing was looked at.",
+            "no thread wrote anything, for none came to one of {kernel}'s stores: nothing is known of what stands "
+            "there; give an --arg with which threads get so far",
+            "--arg",
         ),
         Kind(
             "unchecked",

@@ -89,6 +89,19 @@ ldexp frexp modf isnan isinf isfinite signbit"""
 _TYPES = """typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned long ulong;
+typedef unsigned char u_char;
+typedef unsigned short u_short;
+typedef unsigned int u_int;
+typedef unsigned long u_long;
+typedef unsigned char u_int8_t;
+typedef unsigned short u_int16_t;
+typedef unsigned int u_int32_t;
+typedef unsigned long u_int64_t;
+typedef long ssize_t;
+typedef long long intmax_t;
+typedef unsigned long long uintmax_t;
+typedef long long time_t;
+typedef long off_t;
 typedef long long intptr_t;
 typedef unsigned long long uintptr_t;
 """
@@ -271,8 +284,7 @@ def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
     members = [
         *_STANDARD_MATHS.split(),
         *re.findall(r"(\w+_t);", _INTEGERS),
-        "size_t",
-        "ptrdiff_t",
+        *("size_t", "ptrdiff_t", "intptr_t", "uintptr_t", "intmax_t", "uintmax_t", "time_t"),
         "printf",
         "memcpy",
         "memset",

@@ -211,7 +211,6 @@ def _struct(ctype: str, body: str, asked: int, text: str, aliases: Mapping[str, 
     for line in filter(None, (part.strip() for part in body.split(";"))):
         if re.match(r"static\b", line):
             continue
-        line = re.sub(r"=[^,]*", "", line)  # what a member starts as
         if "*" in line:
             found = _pointers(line)
             if found is None:
@@ -267,10 +266,45 @@ def _own_names(body: str) -> tuple[str, dict[str, str]]:
     return body, own
 
 
+def _without_starts(body: str) -> str:
+    """Return the body of a struct without what its members start as: `float s = 1; V v = V(1, 2), w{3};`."""
+    kept: list[str] = []
+    depth = at = 0
+    while at < len(body):
+        letter = body[at]
+        before = re.search(r"([\w\]])\s*$", "".join(kept[-80:])) if depth == 0 and letter in "={" else None
+        word = re.search(r"(\w*)\s*$", "".join(kept[-80:])) if before else None
+        if before and word and word[1] not in _NO_MEMBER and body[at : at + 2] != "==":
+            end = at + _start_ends(body[at:])
+            if letter == "=" or re.match(r"\s*[;,]", body[end:]):
+                at = end
+                continue
+        depth += (letter in "({[") - (letter in ")}]")
+        kept.append(letter)
+        at += 1
+    return "".join(kept)
+
+
+_NO_MEMBER = frozenset(("operator", "const", "noexcept", "override", "struct", "class", "union", "enum"))
+
+
+def _start_ends(text: str) -> int:
+    """Return where an initialiser ends that a text begins with: before the `;` or `,` outside of its brackets."""
+    depth = 0
+    for at, letter in enumerate(text):
+        if depth == 0 and letter in ";,":
+            return at
+        depth += (letter in "({[") - (letter in ")}]")
+        if depth == 0 and letter == "}" and text[0] == "{":
+            return at + 1
+    return len(text)
+
+
 def _members_alone(body: str) -> str:
     """Return the body of a struct without its methods and the words that say who may use what."""
     body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
     body = re.sub(r"\bstruct\s+(\w+)\s*\*", r"\1 *", body)
+    body = _without_starts(body)
     # A constructor's `: bytes{0, 0} {}` is none of the brackets that end a method.
     body = re.sub(r"(?<=[:,])(\s*\w+\s*)\{([^{}]*)\}(?=\s*[,{])", r"\1(\2)", body)
     while match := _METHOD.search(body):

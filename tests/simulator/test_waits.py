@@ -103,3 +103,12 @@ def test_what_a_block_that_has_not_begun_would_end_is_no_deadlock(run: Run, monk
     with pytest.raises(simulator.BudgetExceeded, match="one that has not begun") as stopped:
         run("int wide = 1;\n" + ENDS["flag of a later block"], budget=2_000_000)
     assert not stopped.value.hazards
+
+
+def test_a_loop_over_what_nothing_writes_waits_for_no_block(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain of numbers that comes back to itself is endless, however many blocks have not begun."""
+    monkeypatch.setattr("cudabench.simulator.plan.CHUNK_LANES", 64)
+    with pytest.raises(simulator.BudgetExceeded, match="nothing will ever end it") as stopped:
+        run("int at = t; while (at >= 0) at = f[at]; o[t] = at;", budget=2_000_000)
+    (message,) = [one.message for one in stopped.value.hazards]
+    assert "of 'argument 0', which stays 0: nothing in the kernel writes there" in message

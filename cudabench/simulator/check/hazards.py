@@ -216,6 +216,8 @@ def _add(
 ) -> None:
     record = found.setdefault((kind, location.file, location.line), [0, block, thread, message])
     record[0] += count
+    if kind == "out-of-bounds" and (_BEFORE in message) != (_BEFORE in record[3]) and "; " not in record[3]:
+        record[3] = f"{record[3].removesuffix('.')}; {message}"  # no array can be large enough for that
 
 
 def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
@@ -227,9 +229,12 @@ def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
     return int(np.count_nonzero(full)), (place // chunk.threads, place % chunk.threads)
 
 
+_BEFORE = "before the start"
+
+
 def _beyond(offset: int, size: int, low: int, high: int) -> str:
     if offset < low:
-        return f"{low - offset} B before the start"
+        return f"{low - offset} B {_BEFORE}"
     if offset >= high:
         return f"{offset - high} B past the end"
     return f"{offset + size - high} B across the end"

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.check.hazards import first_lane, readable
 from cudabench.simulator.clusters import resolve
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.isa.mbarrier import lacks
-from cudabench.simulator.memory import SHARED_WINDOW, flat
+from cudabench.simulator.memory import HALF_SLOT, SHARED_WINDOW, SLOT_BITS, flat
 from cudabench.simulator.program.code import Op
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast
 
@@ -299,12 +300,22 @@ class Waits:
 
     def reads_global(self) -> bool:
         """Return whether lanes wait for what lies in memory that other blocks may write."""
-        for op, _, address in self.seen.values():
+        for op, lanes, address in self.seen.values():
             spaces, _ = self.kinds.get(op.line.ptx_line, ({"generic"}, 0))
             low = flat(address, op.offset, self.machine.chunk).min()
-            if "global" in spaces and not ("shared" in spaces and low < 2 * SHARED_WINDOW):
+            if "global" in spaces and not ("shared" in spaces and low < 2 * SHARED_WINDOW) and self.changes(op, lanes):
                 return True
         return False
+
+    def changes(self, op: Op, lanes: Array) -> bool:
+        """Return whether anything in the kernel may write what lanes read at an op, in global memory."""
+        written = written_regions(self.machine)
+        if written is None:
+            return True
+        chunk = self.machine.chunk
+        places = broadcast(flat(self.seen[id(op)][2], op.offset, chunk), chunk.shape)[lanes]
+        slots = np.unique(places + HALF_SLOT >> SLOT_BITS)
+        return not written.isdisjoint(int(slot) << SLOT_BITS for slot in slots)
 
     def waited_for(self, lanes: Array) -> Op | None:
         """Return the op at which the first of some lanes finds that what it waits for is not there."""
@@ -349,6 +360,7 @@ class Waits:
         addresses = broadcast(flat(self.seen[id(op)][2], op.offset, chunk), chunk.shape)
         address = int(addresses[place])
         region = machine.space.nearest(address)
+        nobody = "all other threads have ended or wait as well"
         if SHARED_WINDOW <= address < 2 * SHARED_WINDOW or region is None or region.size == 0:
             inside = np.where(addresses >= SHARED_WINDOW, addresses - SHARED_WINDOW, addresses)
             rows, offsets, _ = resolve(machine, inside)
@@ -359,8 +371,10 @@ class Waits:
             offset = address - region.base
             name = f"byte {offset} of '{readable(region.name)}'"
             held = region.bytes[offset : offset + size]
+            written = written_regions(machine)
+            if written is not None and region.base not in written:
+                nobody = "nothing in the kernel writes there"
         number = int.from_bytes(held.tobytes(), "little")
-        nobody = "all other threads have ended or wait as well"
         if op.opcode == "mbarrier":
             return f"waits for a phase of the mbarrier at {name} that never ends: {lacks(number)}, and {nobody}."
         does = "tries again and again to change" if op.opcode == "atom" else "reads again and again"

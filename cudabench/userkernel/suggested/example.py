@@ -29,6 +29,7 @@ from cudabench.userkernel.suggested.host_launch import HostLaunch
 from cudabench.userkernel.suggested.instances import instance
 from cudabench.userkernel.suggested.reach import RANDOM_BELOW, Reach
 from cudabench.userkernel.suggested.strides import strides
+from cudabench.userkernel.suggested.uses import numbers_by_pointer, outputs
 from cudabench.userkernel.type_names import aliases_of
 from cudabench.userkernel.values import CONSTANTS
 
@@ -36,6 +37,7 @@ ELEMENTS = 1 << 20
 CHECKED = 10007  # of `check`: arrays end within a block, where faults are
 SIDES = {2: 256, 3: 64, 6: 16}  # of a problem with so many dimensions, or more
 SMALLER = (2048, 512, 256, 64, 16, 8, 4)  # where a thread would loop, or an array reach, too far
+POINTED = 16  # what a number is that a kernel reads through a pointer: an extent, as far as its text shows
 MOST_TRIPS, MOST_REACHED = 1 << 11, 1 << 24
 MOST_HELD = 1 << 26  # elements of an array of which no index says more
 MOST_TURNS = 1 << 26  # of loops, by all threads together: a minute in the simulator
@@ -138,7 +140,8 @@ def line_for(
     guesses: list[Guess] = []
     for at, parameter in enumerate(kernel.parameters):
         own = parameter.name or f"arg{at}"
-        guessed = "" if at in asked.sure and (own not in extents or not ragged) else "number"
+        host = _number(at, parameter, asked.said, aliases)
+        guessed = "" if host and (own not in extents or not ragged or asked.values.get(own) == host) else "number"
         if parameter.type == tensor_maps.TYPE:
             value = tensor_maps.EXAMPLE
         elif parameter.pointer:
@@ -161,15 +164,20 @@ def line_for(
     for constant in constants.unset(file, kernel, ()):
         if constant not in set_:
             host = _spelt(launch.constants.get(constant) if launch else None)
-            words += ["--const", f"{constant}={constants.like(constant, file, aliases, host)}"]
+            value = host or _spelt(asked.constants.get(constant))
+            words += ["--const", f"{constant}={constants.like(constant, file, aliases, value)}"]
             if not host:
                 guesses.append(Guess("--const", words[-1], "number"))
     words += [word for text in request.constants for word in ("--const", text)]
-    grid, block = launching.geometry(request, kernel, extents, asked.side, launch, sizes, file.text)
-    for option, text, known in zip(
+    known = {**sizes, **asked.constants}
+    grid, block = launching.geometry(request, kernel, asked.sides, asked.side, launch, known, file.text)
+    if any(re.search(rf"\b{constant}\b", grid) for constant in asked.constants):
+        blocks = ",".join(map(str, _sides_of(grid, known)))  # --grid knows no constants
+        grid = re.sub(r"(,1)+$", "", blocks)
+    for option, text, host_says in zip(
         ("--grid", "--block"), (grid, block), launching.said(request, kernel, launch), strict=True
     ):
-        if not known:
+        if not host_says:
             guesses.append(Guess(option, text, "launch"))
     launched = ["--grid", grid, "--block", block]
     cluster = request.cluster or launching.cluster(kernel, launch)
@@ -196,8 +204,8 @@ class _Asked:
     """A problem of a size that a first look can take.
 
     `extents` are of arrays, `values` the numbers by their parameters, `sizes` those of them that are whole, `starts`
-    how arrays of whole numbers start, `sure` the parameters' places whose numbers host code gives whatever the
-    problem's extents are.
+    how arrays of whole numbers start, `said` the host's launch as far as it is one whatever the problem's extents are,
+    `constants` the `__constant__` variables that are extents, too.
     """
 
     side: int
@@ -207,7 +215,13 @@ class _Asked:
     sizes: Mapping[str, int]
     starts: Mapping[str, str]
     reach: Reach
-    sure: frozenset[int]
+    said: HostLaunch | None
+    constants: Mapping[str, int]
+
+    @property
+    def sides(self) -> list[str]:
+        """The names of the problem's extents, those of constants last."""
+        return [*self.extents, *self.constants]
 
     @property
     def threads(self) -> int:
@@ -258,8 +272,8 @@ def _asked(
 
     given = dict(text.partition("=")[::2] for text in request.arguments)
     said = host_launch.find(file.text, kernel, {}, aliases)
-    sure = frozenset(said.numbers if said else ())
     starts = orders.starts(kernel, aliases)
+    constant = [] if said else _constant_extents(request, file, kernel, aliases)
     numbers = [one.name for one in kernel.parameters if _whole(one, aliases)]
     arrays = [one for one in kernel.parameters if one.pointer]
     width = max((_nbytes(one.type, aliases) or 1 for one in arrays), default=1)
@@ -268,7 +282,8 @@ def _asked(
     unsaid = {own: "0" if _ZERO.search(own.lower()) else "1" for own in numbers}
     extents = [own for own in extents if own not in steps]
     own_sides = [own for own in extents if not _is_product(own, extents)]
-    first = _first_side(kernel, own_sides, find(_first_side(kernel, own_sides, None, ragged)), ragged)
+    every = [*own_sides, *constant]
+    first = _first_side(kernel, every, find(_first_side(kernel, every, None, ragged)), ragged)
     for side in (first, *(one for one in SMALLER if one < first)):
         values = unsaid | {own: str(value) for own, value in {**assumed(side), **stepped(side)}.items()}
         launch = find(side)
@@ -286,8 +301,9 @@ def _asked(
         values |= {own: text for own, text in given.items() if own in values}
         sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
         within = [own for own in own_sides if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
-        reach = _reach(request, kernel, file, aliases, within, side, launch, sizes, starts)
-        asked = _Asked(side, launch, within, values, sizes, starts, reach, sure)
+        fixed = dict.fromkeys(constant, side)
+        reach = _reach(request, kernel, file, aliases, within, side, launch, sizes, starts, fixed)
+        asked = _Asked(side, launch, within, values, sizes, starts, reach, said, fixed)
         reached = (reach.elements(one.name) for one in kernel.parameters if one.pointer and one.name)
         threads = math.prod(reach.grid) * math.prod(reach.block)
         looped = reach.trips()
@@ -348,16 +364,19 @@ def _reach(
     launch: HostLaunch | None,
     sizes: Mapping[str, int],
     starts: Mapping[str, str],
+    constant: Mapping[str, int],
 ) -> Reach:
-    """Return how far the arrays of an instance of a kernel are reached with numbers of its parameters."""
-    numbers = {own: int(value) for own, value in template_arguments(kernel).items() if value.isdigit()} | {**sizes}
+    """Return how far the arrays of an instance of a kernel are reached with numbers of its parameters, and of
+    `__constant__` variables."""
+    known = {**sizes, **constant}
+    numbers = {own: int(value) for own, value in template_arguments(kernel).items() if value.isdigit()} | known
     for at, one in enumerate(kernel.parameters):
         layout = None if one.pointer or not one.name else layout_of(one.type, file.text, aliases)
         if layout and layout.members and not layout.vector:
-            known = _members(at, layout, launch)
-            numbers |= {f"{one.name}.{own}": int(known.get(own, 1)) for own, _, inner in layout.members if inner.dtype}
-    texts = launching.geometry(request, kernel, extents, side, launch, sizes, file.text)
-    grid, block = (_sides_of(text, sizes) for text in texts)
+            said = _members(at, layout, launch)
+            numbers |= {f"{one.name}.{own}": int(said.get(own, 1)) for own, _, inner in layout.members if inner.dtype}
+    texts = launching.geometry(request, kernel, [*extents, *constant], side, launch, known, file.text)
+    grid, block = (_sides_of(text, known) for text in texts)
     most = _count(_shape(1, extents, sizes, 0, side), sizes)
     below = _below(extents, sizes)
     held = {one.name: below - 1 for one in kernel.parameters if one.pointer and _is_whole(one, aliases)}
@@ -396,10 +415,12 @@ def _array(
 ) -> tuple[str, str]:
     """Return an array as --arg writes it, and what in it is guessed."""
     own, sizes = parameter.name or f"arg{at}", asked.sizes
-    start = asked.starts.get(own, "zeros" if own in _outputs(kernel) | counters(kernel, file.text) else "random")
+    start = asked.starts.get(own, "zeros" if own in outputs(kernel) | counters(kernel, file.text) else "random")
     if asked.launch and at in asked.launch.cleared:
         start = "zeros"
     by_rows = rows.of_pointers(parameter)
+    if own in numbers_by_pointer(kernel) and _is_whole(parameter, aliases):
+        return f"{pointers.like(parameter, aliases)}[1]:full({POINTED})", "number"
     if by_rows:
         parameter = rows.row_of(parameter)
     many = _elements(parameter, file.text, aliases)
@@ -409,7 +430,9 @@ def _array(
     if nbytes and nbytes >= width:
         shape = launching.by_name(nbytes // width, sizes)
     else:
-        shape = _shape(many * _spread(kernel.text, own), extents, sizes, asked.threads, asked.side)
+        deep = launching.dimensions_of(kernel, asked.sides) if asked.constants and not extents else 1
+        all_ = asked.side ** min(deep, 3)  # of a problem whose extents are constants
+        shape = _shape(many * _spread(kernel.text, own), extents, sizes, asked.threads, all_)
         reached = asked.reach.elements(own, many * width)
         dimensions = launching.dimensions_of(kernel, extents)
         if not reached and len(extents) == 1 < dimensions:  # one extent is all sides
@@ -420,7 +443,7 @@ def _array(
         elif start == "i0":
             shape += "+1"
     whole_numbers = _is_whole(parameter, aliases) and start != "zeros"
-    below = _below(extents, sizes)
+    below = min(_below(extents, sizes), *([POINTED, RANDOM_BELOW] if numbers_by_pointer(kernel) else [RANDOM_BELOW]))
     if whole_numbers and start == "random" and below < RANDOM_BELOW:
         start = f"integers(1,{below})"  # as indices and lengths of a small problem are
     guessed = "indices" if whole_numbers else "" if nbytes else "size"
@@ -439,8 +462,9 @@ def _is_whole(parameter: Parameter, aliases: Mapping[str, str]) -> bool:
 
 
 def _below(extents: Sequence[str], sizes: Mapping[str, int]) -> int:
-    """Return what whole numbers in arrays are below: the least extent, or what random ones are below anyhow."""
-    return max(2, min([RANDOM_BELOW, *(sizes[own] for own in extents if own in sizes)]))
+    """Return what whole numbers in arrays are below: the least extent, or what random ones are below anyhow. Less than
+    three is no extent but a step of a loop of the host's."""
+    return min([RANDOM_BELOW, *(size for own in extents if (size := sizes.get(own, 0)) > 2)])
 
 
 def _plain(
@@ -484,7 +508,7 @@ def _unknown_types(kernel: KernelSource, text: str, aliases: Mapping[str, str]) 
         ctype = aliases.get(ctype, ctype)
         if not re.fullmatch(r"[^\W\d]\w*", ctype) or ctype in ("void", tensor_maps.TYPE, *textures.OBJECTS):
             continue
-        named = rf"\b(?:struct|class|union|enum|typename)\s+{ctype}\b|\}}\s*{ctype}\b"
+        named = rf"\b(?:struct|class|union|enum|typename)\s+{ctype}\b|\}}\s*{ctype}\s*[;,]"
         known = pointers.elements(Parameter("", ctype), aliases) or layout_of(ctype, text, aliases)
         if ctype == "uchar" and ctype not in aliases:  # OpenCV's; `uint` and `ushort` are the C library's
             known = None
@@ -538,6 +562,19 @@ def _is_enumeration(ctype: str, text: str) -> bool:
     """Return whether a text has an enumeration of this name."""
     named = rf"\benum\s+(?:class\s+|struct\s+)?{ctype}\b|\benum\b[^;{{}}]*{{[^{{}}]*}}\s*{ctype}\b"
     return places.first(re.compile(named), text, "enum") is not None
+
+
+def _constant_extents(
+    request: UserRequest, file: SourceFile, kernel: KernelSource, aliases: Mapping[str, str]
+) -> list[str]:
+    """Return the `__constant__` variables that nothing sets and that are the problem's extents, as parameters are."""
+    set_ = {text.partition("=")[0].strip() for text in request.constants}
+    found = []
+    for name in constants.unset(file, kernel, ()):
+        value = constants.like(name, file, aliases)
+        if value == "1" and name not in set_ and not _FLAGS.search(name.lower()):
+            found.append(name)
+    return found
 
 
 def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] | None:
@@ -607,20 +644,6 @@ def _number(at: int, parameter: Parameter, launch: HostLaunch | None, aliases: M
 
 def _spelt(value: int | float | None) -> str:
     return "" if value is None else repr(value)
-
-
-def _outputs(kernel: KernelSource) -> set[str]:
-    """Return the arrays that a kernel writes and does not read, as far as its text shows; atomics add to zeros."""
-    found, pointers_ = set(), [p.name for p in kernel.parameters if p.pointer and not p.const and p.name]
-    body = kernel.text.partition("{")[2]
-    for name in pointers_:
-        element = rf"(?:\b{name}\s*\[(?:[^\[\];]|\[[^\[\];]*\])*\](?:\s*\.\s*\w+)?|\*\s*{name}\b)"
-        writes = len(re.findall(rf"{element}\s*=(?!=)", body))
-        uses = len(re.findall(element, body))
-        atomic = re.search(rf"\batomic\w+\s*\(\s*&?\s*\(?\s*{name}\b", body)
-        if atomic or (writes and writes == uses):
-            found.add(name)
-    return found or set(pointers_[-1:])
 
 
 def _spread(text: str, name: str) -> int:

@@ -26,7 +26,9 @@ from cudabench.userkernel.suggested.launch_sites import sites
 
 MOST_THREADS = 1 << 20  # of a launch that a message suggests: some seconds in the simulator
 MOST_BYTES = 1 << 30  # of an array
-_SPARE = (64, 16, 4)  # of a side of a launch that hangs on what only callers know: the largest that is not too large
+# Of a side of a launch that hangs on what only callers know: the largest of the first that is not too large, or, where
+# host code divides it by so much that nothing is left, the least of the others that leaves something.
+_SPARE = (64, 16, 4, 1 << 10, 1 << 12, 1 << 16, 1 << 20)
 _LAUNCHES = 100  # of a kernel that are looked at
 _ALL_KNOWN = 3
 

@@ -507,7 +507,9 @@ def joined(text: str) -> str:
     """Return a text in one line with its operators as written: a preprocessor puts spaces into them."""
     text = re.sub(r"\s+", " ", text)
     return re.sub(
-        r"(?<=[-+*/%&|^<>=!]) (?==)|(?<=\+) (?=\+)|(?<=<) (?=<)|(?<=>) (?=>)|(?<=&) (?=&)|(?<=\|) (?=\|)", "", text
+        r"(?<=[-+*/%&|^<>=!]) (?==)|(?<=\+) (?=\+)|(?<=<) (?=<)|(?<=>) (?=>)|(?<=&) (?=&)|(?<=\|) (?=\|)|(?<=-) (?=>)",
+        "",
+        text,
     )
 
 
