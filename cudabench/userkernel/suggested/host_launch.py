@@ -100,10 +100,9 @@ def host_of(text: str, aliases: tuple[tuple[str, str], ...]) -> Host:
     return Host(Scan(text), dict(aliases))
 
 
-def _known(launch: HostLaunch) -> float:
+def _known(launch: HostLaunch) -> int:
     """Return how many are known of block, grid, and an array's size with that: `_ALL_KNOWN` at the most."""
-    known = (launch.block is not None) + (launch.grid is not None) + (launch.grid is not None and bool(launch.nbytes))
-    return known - launch.spare / 2
+    return (launch.block is not None) + (launch.grid is not None) + (launch.grid is not None and bool(launch.nbytes))
 
 
 class Host(HostCode):
