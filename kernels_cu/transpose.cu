@@ -359,11 +359,11 @@ __device__ __forceinline__ void store_columns(Vector *tile, unsigned col, unsign
 }
 
 // For the last rung: reads 16 bytes of a row, or an element, and asks the L2 cache to bring the aligned FETCH bytes
-// around them if it has to turn to the memory (PTX: ld.level::prefetch_size, from compute capability 7.5 on).
+// around them if it has to turn to the memory (PTX: ld.level::prefetch_size, from compute capability 8.0 on).
 template <bool VECTORS>
 __device__ __forceinline__ void fetch(Vector &to, const T *from)
 {
-#if __CUDA_ARCH__ >= 750
+#if __CUDA_ARCH__ >= 800
 #define IN_WORDS(x) #x
 #define LOAD(bytes) "ld.global.nc.L2::" IN_WORDS(bytes) "B"
     if (VECTORS)

@@ -176,7 +176,11 @@ def test_machine_code_unfolds_by_keyboard(opened: Open) -> None:
     line = int(fold.get_attribute("aria-label").split()[-1])
     result = next(r for r in ladder().results if r.kernel == "smem")
     (expected,) = [each for each in result.lines or () if each.line == line]
-    assert code.split("\n")[: len(expected.code)] == [" ".join(text.split()) for text in expected.code]
+    shown, own = code.split("\n"), [" ".join(text.split()) for text in expected.code]
+    if shown[-1].startswith("… "):  # a page of many kernels has the first ones of each line
+        assert len(shown) - 1 + int(shown[-1].split()[1]) == len(own)
+        shown = shown[:-1]
+    assert shown == own[: len(shown)] != []
     fold.send_keys(Keys.ENTER)
     assert smem.find_elements("css selector", "tr.machine") == []
 

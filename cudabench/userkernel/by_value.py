@@ -274,7 +274,8 @@ def _without_starts(body: str) -> str:
         letter = body[at]
         before = re.search(r"([\w\]])\s*$", "".join(kept[-80:])) if depth == 0 and letter in "={" else None
         word = re.search(r"(\w*)\s*$", "".join(kept[-80:])) if before else None
-        if before and word and word[1] not in _NO_MEMBER and body[at : at + 2] != "==":
+        alias = re.search(r"\busing\s+\w+\s*$", "".join(kept[-80:]))  # `using index = int`
+        if before and word and not alias and word[1] not in _NO_MEMBER and body[at : at + 2] != "==":
             end = at + _start_ends(body[at:])
             if letter == "=" or re.match(r"\s*[;,]", body[end:]):
                 at = end
