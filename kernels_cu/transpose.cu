@@ -358,31 +358,31 @@ __device__ __forceinline__ void store_columns(Vector *tile, unsigned col, unsign
     }
 }
 
-// For the last rung: reads 16 bytes of a row, or an element, and asks the L2 cache to bring the aligned FETCH bytes
+// Reads 16 bytes of a row, or an element. For the last rung, HINTS, it asks the L2 cache to bring the aligned FETCH bytes
 // around them if it has to turn to the memory (PTX: ld.level::prefetch_size, from compute capability 8.0 on).
-template <bool VECTORS>
+template <bool HINTS, bool VECTORS>
 __device__ __forceinline__ void fetch(Vector &to, const T *from)
 {
 #if __CUDA_ARCH__ >= 800
 #define IN_WORDS(x) #x
 #define LOAD(bytes) "ld.global.nc.L2::" IN_WORDS(bytes) "B"
-    if (VECTORS)
+    if (HINTS && VECTORS)
         asm(LOAD(FETCH) ".v4.u32 {%0, %1, %2, %3}, [%4];"
             : "=r"(to.all.x), "=r"(to.all.y), "=r"(to.all.z), "=r"(to.all.w) : "l"(from));
-    else if (sizeof(T) == 8)
+    else if (HINTS && sizeof(T) == 8)
         asm(LOAD(FETCH) ".v2.u32 {%0, %1}, [%2];" : "=r"(to.half[0].x), "=r"(to.half[0].y) : "l"(from));
-    else if (sizeof(T) == 4)
+    else if (HINTS && sizeof(T) == 4)
         asm(LOAD(FETCH) ".u32 %0, [%1];" : "=r"(to.word[0]) : "l"(from));
-    else if (sizeof(T) == 2)
+    else if (HINTS && sizeof(T) == 2)
         asm(LOAD(FETCH) ".u16 %0, [%1];" : "=r"(to.word[0]) : "l"(from));
-    else
+    else if (HINTS)
         asm(LOAD(FETCH) ".u8 %0, [%1];" : "=r"(to.word[0]) : "l"(from));
-#else
+    else
+#endif
     if (VECTORS)
         to.all = *(const uint4 *)from;
     else
         to.at[0] = *from;
-#endif
 }
 
 // Reads the tile at (x0, y0) and the LEADING rows above it: a thread takes 16 bytes of each of four rows (an element
@@ -403,12 +403,7 @@ __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx
         for (unsigned r = 0; r < 4; r++)
             if (INSIDE || (x < nx && y + r < ny)) {
                 const T *from = in + (size_t)(y + r) * nx + x;
-                if (HINTS)
-                    fetch<VECTORS>(row[r], from);
-                else if (VECTORS)
-                    row[r].all = *(const uint4 *)from;
-                else
-                    row[r].at[0] = *from;
+                fetch<HINTS, VECTORS>(row[r], from);
             }
         store_columns<VPITCH>(tile, col, quad, row, width);
     }
@@ -605,12 +600,13 @@ __device__ __forceinline__ Vector elements_of(const T *tile, unsigned x, unsigne
     if (sizeof(T) < 4) {
         const Vector *vectors = (const Vector *)tile;
         unsigned from = at / VEC;
-        return shifted(vectors[place<RWIDE>(x, from)], vectors[place<RWIDE>(x, (from + 1) % RWIDE)],
-                       at % VEC * sizeof(T));
-    }
+        v = shifted(vectors[place<RWIDE>(x, from)], vectors[place<RWIDE>(x, (from + 1) % RWIDE)],
+                    at % VEC * sizeof(T));
+    } else {
 #pragma unroll
-    for (unsigned e = 0; e < VEC; e++)
-        v.at[e] = tile[ragged_place(x, (at + e) % RHIGH)];
+        for (unsigned e = 0; e < VEC; e++)
+            v.at[e] = tile[ragged_place(x, (at + e) % RHIGH)];
+    }
     return v;
 }
 

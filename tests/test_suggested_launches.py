@@ -14,7 +14,7 @@ from cudabench.toolchain.compiler import nvrtc_version
 from cudabench.userkernel.suggested import host_launch
 from cudabench.userkernel.suggested.host_launch import HostLaunch
 from tests.conftest import Ran
-from tests.test_suggestions import suggested
+from tests.test_suggestions import check_line
 
 needs_simulator = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
@@ -199,13 +199,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_the_line_launches_as_the_host_code_does(name: str, cudabench: Callable[..., Ran]) -> None:
     """The line has the host's grid, block, sizes, numbers and instance, and runs without a hazard."""
-    text, parts = FILES[name]
-    Path("k.cu").write_text(text)
-    words = suggested(cudabench("run", "k.cu").err)
-    for part in parts:
-        assert part in " ".join(words)
-    ran = cudabench(*words, "--device", "sim", "--no-cpu")
-    assert ran.code == 0, ran.out + ran.err
+    check_line(cudabench, *FILES[name])
 
 
 def test_a_pitched_pointer_of_which_nothing_says_how_large_it_is(cudabench: Callable[..., Ran]) -> None:

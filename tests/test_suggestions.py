@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -629,6 +629,16 @@ def suggested(text: str) -> list[str]:
     return shlex.split(match[1])
 
 
+def check_line(cudabench: Callable[..., Ran], text: str, parts: Sequence[str]) -> None:
+    """Assert that the line for a file has these parts, and runs without a hazard."""
+    Path("k.cu").write_text(text)
+    words = suggested(cudabench("run", "k.cu").err)
+    for part in parts:
+        assert part in " ".join(words)
+    ran = cudabench(*words, "--device", "sim", "--no-cpu")
+    assert ran.code == 0, ran.out + ran.err
+
+
 @needs_simulator
 @pytest.mark.parametrize("name", FILES)
 def test_the_line_launches_as_the_host_code_does(
@@ -637,13 +647,7 @@ def test_the_line_launches_as_the_host_code_does(
     """The line has the host's grid, block, sizes and numbers, and runs without a hazard."""
     monkeypatch.setattr(host_launch, "MOST_THREADS", 1 << 16)  # a first look takes no time here
     monkeypatch.setattr(example, "ELEMENTS", 1000)
-    text, parts = FILES[name]
-    Path("k.cu").write_text(text)
-    words = suggested(cudabench("run", "k.cu").err)
-    for part in parts:
-        assert part in " ".join(words)
-    ran = cudabench(*words, "--device", "sim", "--no-cpu")
-    assert ran.code == 0, ran.out + ran.err
+    check_line(cudabench, *FILES[name])
 
 
 @pytest.mark.parametrize(

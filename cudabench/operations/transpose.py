@@ -61,8 +61,7 @@ def short_tiles(g: Geometry) -> dict[str, str]:
     wide, high = 16 * g["VEC"], 64
     if g.itemsize < 4 or min(g.size["cols"] - wide // 2, g.size["rows"] - high // 2) > 0:
         return {}
-    flat = g.size["rows"] <= high // 2
-    if flat:
+    if g.size["rows"] <= high // 2:
         return {"VTILE_X": str(2 * wide), "VTILE_Y": str(high // 2)}
     return {"VTILE_X": str(wide // 2), "VTILE_Y": str(2 * high), "RESIDENT": "1280"}
 

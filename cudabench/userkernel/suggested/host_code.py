@@ -85,17 +85,10 @@ class HostCode:
         depth = 0
         for at in range(position, stop):
             depth += (self.words[at] in "([") - (self.words[at] in ")]")
-            if (
-                self.words[at] == "{"
-                and depth > 0
-                and self.words[scan.matching(at) + 1 : scan.matching(at) + 2]
-                not in (
-                    [")"],
-                    [","],
-                    ["("],
-                )
-            ):
-                return at
+            if self.words[at] == "{" and depth > 0:
+                behind = scan.matching(at) + 1
+                if self.words[behind : behind + 1] not in ([")"], [","], ["("]):
+                    return at
         return 0
 
     def head_at(self, at: int) -> Head | None:
@@ -239,9 +232,7 @@ class HostCode:
 
     def _filled(self, at: int) -> tuple[int, list[str]] | None:
         """Return what a call of CUDA writes to a name that it is given the address of: a pitch, a mapped pointer."""
-        place, behind = at - 1, 0
-        while self.words[place] == "&" or (self.words[place] == ")" and is_type(self._inner(place))):  # a cast's
-            place = self.opening(place) - 1 if self.words[place] == ")" else place - 1
+        place, behind = self._before_address(at), 0
         while self.words[place] == "," and behind < 2:  # arguments before it
             place, behind = self._argument_before(place), behind + 1
         name = self.words[place - 1] if self.words[place] == "(" else ""
@@ -252,8 +243,17 @@ class HostCode:
             return None
         return at, inner[1] if behind == 0 else pitch_of(inner[2])
 
-    def _inner(self, close: int) -> list[str]:
-        return self.words[self.opening(close) + 1 : close]
+    def _before_address(self, at: int) -> int:
+        """Return what stands in front of a name, of its `&` and of casts: `f((void **)&name)`."""
+        place = at - 1
+        while self.words[place] in ("&", ")"):
+            opening = place
+            if self.words[place] == ")":
+                opening = self.opening(place)
+                if not is_type(self.words[opening + 1 : place]):
+                    break
+            place = opening - 1
+        return place
 
     def _argument_before(self, comma: int) -> int:
         """Return where the argument before a comma begins: the place of the comma or the bracket before it."""
@@ -362,9 +362,7 @@ class HostCode:
         """Return the calls of the text's functions before a launch that are given the address of a name."""
         found = []
         for at in self.places_of(name, *site.visible):
-            place = at - 1
-            while self.words[place] == "&" or (self.words[place] == ")" and is_type(self._inner(place))):
-                place = self.opening(place) - 1 if self.words[place] == ")" else place - 1
+            place = self._before_address(at)
             while self.words[place] == ",":
                 place = self._argument_before(place)
             if self.words[place] == "(" and self.functions(self.words[place - 1]):

@@ -18,7 +18,7 @@ _HOPS = 6  # of names that hold what others hold
 _ANGLES = 400  # words of a template's arguments, or of a grid and a block
 
 _BEFORE_VALUES = frozenset(["=", ",", "(", "{", "&", ")", ":", "?", "return", "::"])
-_BEHIND_VALUES = ([","], [";"], [")"], ["}"], ["<"], [":"])
+_BEHIND_VALUES = ([","], [";"], [")"], ["}"], ["<"])
 
 
 def sites(host: HostCode, kernel: KernelSource) -> Iterator[Site]:
@@ -107,10 +107,8 @@ def _may_hold(host: HostCode, launch: Site, kernel: KernelSource) -> bool:
         return False
     if host.by_word.get(f'"{kernel.name}"'):
         return True
-    behind = ([","], [";"], [")"], ["}"], ["<"])
     return any(
-        host.words[at + 1 : at + 2] in behind
-        and host.words[at - 1] in ("=", ",", "(", "{", "&", ")", ":", "?", "return", "::")
+        host.words[at + 1 : at + 2] in _BEHIND_VALUES and host.words[at - 1] in _BEFORE_VALUES
         for at in host.by_word.get(kernel.name, ())
     ) and _is_variable(host, words[-1] if NAME.fullmatch(words[-1]) else words[0])
 
