@@ -399,26 +399,39 @@ __device__ __forceinline__ void sum_warp_tile(T (&sum)[WTM][WTN], const T *__res
     const T *from_b = b + (size_t)(idx / WVECS) * n + col0 + idx % WVECS * VEC;
     long long rows_left = ((long long)m - (long long)row0 - row_a + ROWS_APART - 1) / ROWS_APART;
 
-    auto load = [&](int stage, int k0) {
-        const T *from = from_a;
-        from_a += WTK;
-        int inside = k0 + col_a < k ? (int)rows_left : 0;
-#pragma unroll
-        for (int e = 0; e < EACH; e++, from += (size_t)ROWS_APART * k)
-            copy_async<sizeof(T)>(&tile_a[stage][col_a][row_a + e * ROWS_APART], from, WHOLE || e < inside);
+    // Starts the copies of a step's tiles that have their turn before products i. Those of whole tiles are spread over
+    // half a step, so that the units that also load the operands are never handed all at once.
+    auto load = [&](int stage, int k0, int i) {
+        const int TURNS = (WTK + 1) / 2, LINES = WTK * WVECS / BLOCK;
         if (WHOLE) {
-            from = from_b;
-            from_b += (size_t)WTK * n;
 #pragma unroll
-            for (int i = 0; i < WTK * WVECS / BLOCK; i++, from += (size_t)(BLOCK / WVECS) * n)
-                copy_async<16>(&tile_b[stage][idx / WVECS + i * (BLOCK / WVECS)][idx % WVECS * VEC], from, true);
-        } else
+            for (int e = 0; e < EACH; e++)
+                if (e * TURNS / EACH == i)
+                    copy_async<sizeof(T)>(&tile_a[stage][col_a][row_a + e * ROWS_APART],
+                                          from_a + (size_t)e * ROWS_APART * k, true);
 #pragma unroll
-            for (unsigned i = idx; i < WTK * WTILE_N / width; i += BLOCK) {
-                int row = i / (WTILE_N / width), col = i % (WTILE_N / width) * width;
+            for (int e = 0; e < LINES; e++)
+                if (e * TURNS / LINES == i)
+                    copy_async<16>(&tile_b[stage][idx / WVECS + e * (BLOCK / WVECS)][idx % WVECS * VEC],
+                                   from_b + (size_t)e * (BLOCK / WVECS) * n, true);
+        } else if (i == 0) {
+            const T *from = from_a;
+            int inside = k0 + col_a < k ? (int)rows_left : 0;
+#pragma unroll
+            for (int e = 0; e < EACH; e++, from += (size_t)ROWS_APART * k)
+                copy_async<sizeof(T)>(&tile_a[stage][col_a][row_a + e * ROWS_APART], from, e < inside);
+#pragma unroll
+            for (unsigned v = idx; v < WTK * WTILE_N / width; v += BLOCK) {
+                int row = v / (WTILE_N / width), col = v % (WTILE_N / width) * width;
                 copy_async<width * sizeof(T)>(&tile_b[stage][row][col], b + (size_t)(k0 + row) * n + col0 + col,
                                               k0 + row < k && col0 + col < n);
             }
+        }
+    };
+    auto end_load = [&](int k0) {
+        bool more = !WHOLE || k0 + WTK < k;  // else the last of whole tiles are copied again, and not used
+        from_a += more ? WTK : 0;
+        from_b += more ? (size_t)WTK * n : 0;
         commit_copies();
     };
 
@@ -433,8 +446,12 @@ __device__ __forceinline__ void sum_warp_tile(T (&sum)[WTM][WTN], const T *__res
     };
 
 #pragma unroll
-    for (int stage = 0; stage < STAGES - 1; stage++)
-        load(stage, stage * WTK);
+    for (int stage = 0; stage < STAGES - 1; stage++) {
+#pragma unroll
+        for (int i = 0; i < WTK; i++)
+            load(stage, stage * WTK, i);
+        end_load(stage * WTK);
+    }
     wait_copies<STAGES - 2>();
     __syncthreads();
     fetch(0, 0, 0);
@@ -445,13 +462,9 @@ __device__ __forceinline__ void sum_warp_tile(T (&sum)[WTM][WTN], const T *__res
             // Fetch the operands of the next products before these products, the next step's too.
             if (i < WTK - 1)
                 fetch((i + 1) % 2, now, i + 1);
-            if (i == 0) {
-                if (!WHOLE || k0 + (STAGES - 1) * WTK < k)
-                    load(next, k0 + (STAGES - 1) * WTK);
-                else
-                    commit_copies();
-            }
+            load(next, k0 + (STAGES - 1) * WTK, i);
             if (i == WTK - 1) {
+                end_load(k0 + (STAGES - 1) * WTK);
                 wait_copies<STAGES - 2>();
                 __syncthreads();
                 next = now;
@@ -460,10 +473,10 @@ __device__ __forceinline__ void sum_warp_tile(T (&sum)[WTM][WTN], const T *__res
                     fetch(0, now, 0);
             }
 #pragma unroll
-            for (int s = 0; s < WTN; s++)
+            for (int r = 0; r < WTM; r++)
 #pragma unroll
-                for (int q = 0; q < WTM; q++) {
-                    int r = s % 2 ? WTM - 1 - q : q;  // so that products share an operand where a column ends, too
+                for (int q = 0; q < WTN; q++) {
+                    int s = r % 2 ? WTN - 1 - q : q;  // so that products share an operand where a row ends, too
                     sum[r][s] += column[i % 2][r / VEC].at[r % VEC] * line[i % 2][s / VEC].at[s % VEC];
                 }
         }
