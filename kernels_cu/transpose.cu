@@ -277,7 +277,8 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
 // elements down a column are a quad: one vector of floats, a word of four bytes, two vectors of doubles.
 // A tile has rows of 256 bytes in `in` and of 128 or more in `out`: each access of a warp and each visit to a page of
 // memory is then long enough. For float these are 64 columns by 64 rows, a square of 4 x 4 for each of 256 threads.
-// A matrix half as wide, or as high, or less would leave half of such a tile empty: it has tiles of 32 x 128 or 128 x 32.
+// A matrix half as wide or less would leave half of such a tile empty: it has tiles as wide as itself, 32 x 128 or even
+// 4 x 1024, so that a block has as much to move as elsewhere. One half as high or less has tiles of 128 x 32.
 #define VEC (16 / (int)sizeof(T))                             // elements in 16 bytes
 #ifndef VTILE_X                                               // the host's choice where a side is short
 #define VTILE_X (16 * VEC)                                    // columns of `in` in a tile
@@ -289,7 +290,11 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
 #define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read ahead of a tile where rows of `out` are unaligned
 #define VPITCH ((VTILE_Y + LEAD + 8 * VEC - 1) / (8 * VEC) * 8)  // vectors in a row of the tile in shared memory
 
-const unsigned VUNROLL = sizeof(T) < 4 ? sizeof(T) : 8;  // in words of its own: a pragma does not expand the macro T
+#ifndef VUNROLL                                               // the host's choice where columns are few
+#define VUNROLL (sizeof(T) < 4 ? (int)sizeof(T) : 8)          // rounds of a loop that are under way at once
+#endif
+
+const unsigned UNROLLED = VUNROLL;  // in a word of its own: a pragma does not expand the macro T
 
 union Vector { uint4 all; uint2 half[2]; unsigned word[4]; T at[VEC]; };  // 16 bytes along a row
 union Quad { Vector part[sizeof(T) > 4 ? 2 : 1]; T at[4]; };              // four elements down a column
@@ -358,8 +363,8 @@ __device__ __forceinline__ void store_columns(Vector *tile, unsigned col, unsign
     }
 }
 
-// Reads 16 bytes of a row, or an element. For the last rung, HINTS, it asks the L2 cache to bring the aligned FETCH bytes
-// around them if it has to turn to the memory (PTX: ld.level::prefetch_size, from compute capability 8.0 on).
+// Reads 16 bytes of a row, or an element. For the last two rungs, HINTS, it asks the L2 cache to bring the aligned FETCH
+// bytes around them if it has to turn to the memory (PTX: ld.level::prefetch_size, from compute capability 8.0 on).
 template <bool HINTS, bool VECTORS>
 __device__ __forceinline__ void fetch(Vector &to, const T *from)
 {
@@ -392,7 +397,7 @@ __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx
                                           unsigned x0, unsigned y0, unsigned idx)
 {
     const unsigned width = VECTORS ? VEC : 1, across = VTILE_X / width, count = across * (VTILE_Y + LEADING) / 4;
-#pragma unroll VUNROLL
+#pragma unroll UNROLLED
     for (unsigned first = 0; first < count; first += BLOCK) {
         unsigned i = first + idx, col = i % across * width, quad = i / across;
         unsigned x = x0 + col, y = y0 - LEADING + quad * 4;
@@ -423,7 +428,7 @@ __device__ __forceinline__ void write_tile(const Vector *tile, T *out, unsigned 
 {
     const unsigned width = VECTORS ? VEC : 1, across = (VTILE_Y + (INSIDE ? 0 : LEADING)) / width;
     const unsigned count = across * VTILE_X;
-#pragma unroll VUNROLL
+#pragma unroll UNROLLED
     for (unsigned first = 0; first < count; first += BLOCK) {
         unsigned i = first + idx, col = i % across * width, row = i / across;
         unsigned early = LEADING ? ((x0 + row) * ny + y0) & (LEADING - 1) : 0;
@@ -532,7 +537,7 @@ __device__ __forceinline__ Vector vector_of(const T *in, size_t from, size_t siz
 {
     Vector v = {};
     if (INSIDE || from + VEC <= size)
-        v.all = *(const uint4 *)(in + from);
+        fetch<true, true>(v, in + from);
     else
 #pragma unroll
         for (unsigned c = 0; c < VEC; c++)

@@ -53,17 +53,27 @@ def over_vector_tiles(g: Geometry) -> Dim:
 
 
 def short_tiles(g: Geometry) -> dict[str, str]:
-    """Return the tile where one side of the matrix fills no more than half of the usual one; empty elsewhere, and for
-    elements under 4 bytes, whose tiles leave shared memory no room for longer ones.
+    """Return the tile where one side of the matrix fills no more than half of the usual one, empty elsewhere.
 
-    Where columns are few it comes with registers for 1280 threads an SM: an H200 takes 3% less for 300001 x 20 floats.
+    Few columns: the tile is as wide as they are, and higher instead, of up to 1024 rows. For elements of 4 bytes and
+    more it comes with registers for 1536 threads an SM, and with one round of its loops at a time (VUNROLL) where rows of
+    both matrices are aligned, four where those of the input are. An H200 takes 3% less for 1000000 x 32 floats by these,
+    and 43% less for 3000000 x 3 by the tile. Few rows: the tile is wider instead, but for elements under 4 bytes, for
+    whose rows shared memory has no room.
     """
-    wide, high = 16 * g["VEC"], 64
-    if g.itemsize < 4 or min(g.size["cols"] - wide // 2, g.size["rows"] - high // 2) > 0:
-        return {}
-    if g.size["rows"] <= high // 2:
-        return {"VTILE_X": str(2 * wide), "VTILE_Y": str(high // 2)}
-    return {"VTILE_X": str(wide // 2), "VTILE_Y": str(2 * high), "RESIDENT": "1280"}
+    vec, rows, cols = g["VEC"], g.size["rows"], g.size["cols"]
+    wide, high = 16 * vec, 128 if g.itemsize < 4 or g.threads > 256 else 64
+    if cols <= wide // 2:
+        fitting = max(vec, 1 << (cols - 1).bit_length())
+        chosen = {"VTILE_X": fitting, "VTILE_Y": min(wide * high // fitting, 1024)}
+        if g.itemsize >= 4:
+            chosen["RESIDENT"] = 1536
+        if cols % vec == 0 and (rows % vec == 0 or g.itemsize >= 4):
+            chosen["VUNROLL"] = 4 if rows % vec else 1
+        return {name: str(value) for name, value in chosen.items()}
+    if rows <= 32 and g.itemsize >= 4:
+        return {"VTILE_X": str(2 * wide), "VTILE_Y": "32"}
+    return {}
 
 
 def fetched_tiles(g: Geometry) -> dict[str, str]:
@@ -246,7 +256,7 @@ OPERATION = Operation(
             "transpose_vector",
             (32, 8),
             over_vector_tiles,
-            constants={"RESIDENT": number(32, 2048)},
+            constants={"RESIDENT": number(32, 2048), "VUNROLL": number(1, 64)},
             defines=short_tiles,
         ),
         Kernel(
@@ -268,7 +278,11 @@ OPERATION = Operation(
             "transpose_prefetch",
             (32, 8),
             over_vector_tiles,
-            constants={"FETCH": number(64, 256, power=True), "RESIDENT": number(32, 2048)},
+            constants={
+                "FETCH": number(64, 256, power=True),
+                "RESIDENT": number(32, 2048),
+                "VUNROLL": number(1, 64),
+            },
             defines=fetched_tiles,
         ),
     ),
