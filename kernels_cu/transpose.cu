@@ -278,7 +278,7 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
 // A tile has rows of 256 bytes in `in` and of 128 or more in `out`: each access of a warp and each visit to a page of
 // memory is then long enough. For float these are 64 columns by 64 rows, a square of 4 x 4 for each of 256 threads.
 // A matrix half as wide or less would leave half of such a tile empty: it has tiles as wide as itself, 32 x 128 or even
-// 4 x 1024, so that a block has as much to move as elsewhere. One half as high or less has tiles of 128 x 32.
+// 4 x 1024, so that a block has as much to move as elsewhere. One half as high or less has tiles as high as itself.
 #define VEC (16 / (int)sizeof(T))                             // elements in 16 bytes
 #ifndef VTILE_X                                               // the host's choice where a side is short
 #define VTILE_X (16 * VEC)                                    // columns of `in` in a tile
@@ -287,9 +287,11 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
 #ifndef RESIDENT                                              // the host's choice where columns are few
 #define RESIDENT (sizeof(T) == 1 ? 1280 : 1024)               // threads of an SM that registers are kept for
 #endif
+#ifndef LEAD                                                  // the host's choice: none where a tile has all rows
 #define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read ahead of a tile where rows of `out` are unaligned
-#define VPITCH ((VTILE_Y + LEAD + 8 * VEC - 1) / (8 * VEC) * 8)  // vectors in a row of the tile in shared memory
-
+#endif
+// Vectors in a row of the tile in shared memory: whole rows of banks, or a part of one that divides it.
+#define VPITCH (VTILE_Y + LEAD >= 8 * VEC ? (VTILE_Y + LEAD + 8 * VEC - 1) / (8 * VEC) * 8 : (VTILE_Y + LEAD) / VEC)
 #ifndef VUNROLL                                               // the host's choice where columns are few
 #define VUNROLL (sizeof(T) < 4 ? (int)sizeof(T) : 8)          // rounds of a loop that are under way at once
 #endif
@@ -304,10 +306,14 @@ union Quad { Vector part[sizeof(T) > 4 ? 2 : 1]; T at[4]; };              // fou
 //
 //     row 0   0 1 2 3 4 5 6 7      row 1   1 0 3 2 5 4 7 6      row 4   5 4 7 6 1 0 3 2 (4 and 4 / VEC both count)
 //
+// Where several rows of the tile share a row of banks, the exchange is by the number of that.
 template <unsigned PITCH>
 __device__ __forceinline__ unsigned place(unsigned x, unsigned v)
 {
-    return x * PITCH + v / 8 * 8 + (v ^ x ^ x / VEC) % 8;
+    if (PITCH >= 8)
+        return x * PITCH + v / 8 * 8 + (v ^ x ^ x / VEC) % 8;
+    unsigned at = x * PITCH + v, row = at / 8;
+    return row * 8 + (at ^ row ^ row / 8) % 8;
 }
 
 // Puts the quad with number `quad` of row x into the tile: it is a whole vector, a part of one, or two.
