@@ -517,6 +517,7 @@ transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 // collects the four that it writes as one vector.
 // Of smaller elements a vector holds too many for that. Their rows are read as two vectors each, shifted in registers
 // to where the tile begins, and turned as in `vector`; what is written is shifted from two vectors of the tile as well.
+// Rows begin and end amid lines of the L2 cache, of which a neighbour has the rest: each read asks for all 128 bytes.
 #ifndef LANES
 #define LANES (sizeof(T) < 4 ? 8 * (int)sizeof(T) : 32)  // that read a row side by side
 #endif

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -17,9 +18,9 @@ from tests.ladders import build, needs_compiler, simulated, simulator
 pytestmark = [pytest.mark.transpose, needs_compiler, pytest.mark.usefixtures("unread_machine_code")]
 
 
-def counted(kernel: str, block: tuple[int, int]) -> Result:
-    """Return a kernel's result at 256 x 256."""
-    operation, (case,) = build("transpose", kernel, size=(256, 256), block=block)
+def counted(kernel: str, block: tuple[int, int], size: tuple[int, int] = (256, 256), dtype: str = "float32") -> Result:
+    """Return a kernel's result."""
+    operation, (case,) = build("transpose", kernel, size=size, block=block, dtype=dtype)
     return SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).simulate(case)
 
 
@@ -28,6 +29,13 @@ def per_request(result: Result, space: str, op: str) -> float:
     rows = [a for a in result.access or () if (a.space, a.op) == (space, op)]
     total = sum((a.wavefronts if space == "shared" else a.sectors) or 0 for a in rows)
     return total / sum(a.requests for a in rows)
+
+
+def read_by(kernel: str, size: tuple[int, int], dtype: str) -> Counter[str]:
+    """Return how often each form of instruction that reads device memory stands in a kernel's PTX."""
+    _, (case,) = build("transpose", kernel, size=size, dtype=dtype)
+    ptx = compile_ptx(case.source.text, "transpose.cu", defines=case.defines, names=[case.function]).ptx
+    return Counter(re.findall(r"\bld\.global(?:\.nc)?([.\w:]*)", ptx))
 
 
 @pytest.mark.parametrize(
@@ -99,6 +107,26 @@ def test_ragged_at_any_size(rows: int, cols: int, dtype: str) -> None:
     assert simulated("transpose", "ragged", size=(rows, cols), dtype=dtype) == []
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("short", [4, 8, 16, 32])
+def test_a_short_side(short: int, dtype: str) -> None:
+    """A tile is as short as the matrix: whole warps read and write 16 bytes a lane, without bank conflicts."""
+    for size in ((short, 4096), (4096, short)):
+        result = counted("vector", (32, 8), size, dtype)
+        # Where a row is one vector, a thread's four rows lie side by side, and its neighbour's after them.
+        load = 32 if size == (4096, 4) and dtype == "float32" else 16
+        assert (per_request(result, "global", "load"), per_request(result, "global", "store")) == (load, 16)
+        assert (per_request(result, "shared", "load"), per_request(result, "shared", "store")) == (4, 4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8"])
+@pytest.mark.parametrize("short", [1, 3, 12, 31, 65])
+def test_short_sides_of_any_length(short: int, dtype: str) -> None:
+    """What is short may have any length, and what is long need not be a multiple of anything."""
+    for size in ((short, 1031), (1031, short), (1040, short)):
+        assert [rung for rung in ("vector", "prefetch") if simulated("transpose", rung, size=size, dtype=dtype)] == []
+
+
 @pytest.mark.parametrize(
     ("size", "dtype", "bytes_"),
     [
@@ -114,12 +142,12 @@ def test_ragged_at_any_size(rows: int, cols: int, dtype: str) -> None:
 )
 def test_what_the_cache_is_asked_for(size: tuple[int, int], dtype: str, bytes_: int) -> None:
     """Each read of the last rung names 256 bytes where rows start amid 256 bytes and are longer, 128 elsewhere, on
-    sides of vectors and of single elements; those of `vector` name nothing."""
+    sides of vectors and of single elements; those of `vector` name nothing. Vectors that `ragged` reads name 128."""
+    if dtype != "float64":
+        assert read_by("ragged", size, dtype)[".L2::128B.v4.u32"] >= 4
     for rung in ("vector", "prefetch"):
-        _, (case,) = build("transpose", rung, size=size, dtype=dtype)
-        ptx = compile_ptx(case.source.text, "transpose.cu", defines=case.defines, names=[case.function]).ptx
-        reads = re.findall(r"\bld\.global[.\w:]*", ptx)
-        assert len(reads) >= 4
+        reads = read_by(rung, size, dtype)
+        assert reads.total() >= 4
         assert [read for read in reads if (f".L2::{bytes_}B" in read) != (rung == "prefetch")] == []
         assert simulated("transpose", rung, size=size, dtype=dtype) == []
 
