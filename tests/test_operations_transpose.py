@@ -128,6 +128,27 @@ def test_short_sides_of_any_length(short: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("cols", "dtype", "wide"),
+    [
+        (28, "float32", 28),
+        (29, "float32", 60),
+        (60, "int32", 60),
+        (61, "float32", 124),
+        (64, "float16", 64),
+        (65, "float16", 128),
+        (3, "int8", 128),
+    ],
+)
+def test_ragged_tiles_of_few_columns(cols: int, dtype: str, wide: int) -> None:
+    """A tile of `ragged` is the narrowest that has all columns; a user's LANES stay."""
+    asked = {"float32": 28, "int32": 28, "float16": 64, "int8": 128}[dtype]
+    for defines, columns in (({}, wide), ({"LANES": "8"}, asked)):
+        _, (case,) = build("transpose", "ragged", size=(1031, cols), dtype=dtype, defines=defines)
+        assert case.dynamic_shared_bytes == columns * 256  # a tile is 256 bytes high
+    assert simulated("transpose", "ragged", size=(1031, cols), dtype=dtype) == []
+
+
+@pytest.mark.parametrize(
     ("size", "dtype", "bytes_"),
     [
         ((66, 128), "float32", 128),
