@@ -524,7 +524,8 @@ __device__ __forceinline__ void warp_tile(const T *__restrict__ a, const T *__re
 
 // Gives each thread 16 x 8 elements of c and each warp a square of 64 x 64, and copies tiles without registers.
 // Six 16-byte loads serve 128 multiply-adds, and the lanes are numbered so that half a warp's loads merge: the
-// multiply-add units become the limit. STAGES steps are in flight through cp.async, asynchronous from sm_80 on. Two
+// multiply-add units become the limit. STAGES steps are in flight through cp.async, asynchronous from sm_80 on; the
+// copies of a step start one by one between products, not in a crowd that the operands' loads would wait behind. Two
 // sets of operands take turns, and a product shares one with the product before, which saves reading it again.
 // What remains is the arithmetic of float itself; only the tensor cores do more of it.
 extern "C" __global__ void __launch_bounds__(BLOCK)

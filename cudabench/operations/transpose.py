@@ -76,7 +76,7 @@ def short_tiles(g: Geometry) -> dict[str, str]:
         chosen["RESIDENT"] = 1536 if aligned else 1280
     if aligned:
         chosen["VUNROLL"] = 1
-    elif g.itemsize >= 4 and not (narrow and cols % vec):
+    elif not narrow or (cols % vec == 0 and g.itemsize >= 4):
         chosen["VUNROLL"] = 4
     return {name: str(value) for name, value in chosen.items()}
 
