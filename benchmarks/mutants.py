@@ -318,6 +318,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "if (before[r] && (INSIDE || (y + r < ny && x + VEC - before[r] < nx)))",
     ): "a row beyond the matrix goes to places that nobody writes from",
     ("transpose", "drop a guard", "if (x0 >= nx)"): "a tile beyond the matrix checks each access",
+    ("matmul", "< to <=", "for (int turn = 0; turn < WTK; turn++)"): "no copy has its turn after the last",
     (
         "matmul",
         "< to <=",

@@ -448,8 +448,8 @@ __device__ __forceinline__ void sum_warp_tile(T (&sum)[WTM][WTN], const T *__res
 #pragma unroll
     for (int stage = 0; stage < STAGES - 1; stage++) {
 #pragma unroll
-        for (int i = 0; i < WTK; i++)
-            load(stage, stage * WTK, i);
+        for (int turn = 0; turn < WTK; turn++)
+            load(stage, stage * WTK, turn);
         end_load(stage * WTK);
     }
     wait_copies<STAGES - 2>();
