@@ -192,7 +192,7 @@ class HostCode:
         """Return where a name is given a value, in order: `T name = words`, `name = words`, `dim3 name(words)`."""
         start, stop = site.visible
         inside = self.places_of(name, start, min(before, stop))
-        found = [one for at in inside if (one := self._definition(at))]
+        found = [one for at in inside if not self._in_step(at) and (one := self._definition(at))]
         if found:
             return found
         head = self.head_at(stop)
@@ -303,8 +303,23 @@ class HostCode:
                 found = [at for at in found if at > close]
         return any(map(self._is_stepped, found))
 
+    def _in_step(self, at: int) -> bool:
+        """Return whether a token is in what a loop does after each turn: behind the second ';' of `for (...)`."""
+        depth = ends = 0
+        for place in range(at - 1, max(at - 200, 0), -1):
+            word = self.words[place]
+            depth += (word in ")]}") - (word in "([{")
+            if depth < 0:
+                return ends == 2 and word == "(" and self.words[place - 1] == "for"
+            ends += depth == 0 and word == ";"
+            if ends > 2:
+                return False
+        return False
+
     def _is_stepped(self, at: int) -> bool:
         behind = self.words[at + 1 : at + 5]
+        if behind[:1] == ["="] and behind[1:2] != ["="] and self._in_step(at):
+            return True
         behind = behind[2:] if behind[:1] == ["."] else behind
         if behind[1:2] == ["="] and behind[0] in "*+-/%|&^":
             return True
