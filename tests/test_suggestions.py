@@ -634,6 +634,13 @@ FILES = {
         "  if (t == 0) *sum = s[0]; }",
         ["--grid 1 ", "--block 256", "n=256"],
     ),
+    "a parameter that is called the block's side": (
+        "extern __shared__ int tile[];\n__global__ void turn(int *m, int N, int BLOCK_SIZE) {\n"
+        "  int x = threadIdx.x, y = threadIdx.y, at = blockIdx.x * BLOCK_SIZE * BLOCK_SIZE;\n"
+        "  tile[y * BLOCK_SIZE + x] = m[at + y * BLOCK_SIZE + x]; __syncthreads();\n"
+        "  m[at + y * BLOCK_SIZE + x] = tile[x * BLOCK_SIZE + y]; }",
+        ["--block 16,16", "BLOCK_SIZE=16"],
+    ),
     "members that start as objects": (
         "struct V { float x, y, z; __device__ V(float a = 0) : x(a), y(a), z(a) {} };\n"
         "class Ball { public: float size = 1; V at; V tint = V(3); };\n"

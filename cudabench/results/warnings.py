@@ -184,7 +184,7 @@ KINDS = {
         ),
         Kind(
             "undefined-shuffle",
-            "A shuffle took a value from a lane that takes no part in it, and nothing says whether a result hangs on it.",
+            "A shuffle took a value from a lane that takes no part; nothing says whether a result hangs on it.",
             "line {line}: {message} Whether a result hangs on it is not known without --expect",
             "--expect",
         ),

@@ -283,7 +283,9 @@ def _asked(
     stepped = partial(strides, numbers, text=kernel.text, width=width)
     steps = stepped(1)
     unsaid = {own: "0" if _ZERO.search(own.lower()) else "1" for own in numbers}
-    extents = [own for own in extents if own not in steps]
+    # `tile[i * BLOCK_SIZE + j]` with what a parameter calls the block's side.
+    blocks = [] if said else [own for own in numbers if launching.NAMED_THREADS.fullmatch(own)]
+    extents = [own for own in extents if own not in (*steps, *blocks)]
     own_sides = [own for own in extents if not _is_product(own, extents)]
     every = [*own_sides, *constant]
     found = find(_first_side(kernel, every, None, ragged))
@@ -304,6 +306,8 @@ def _asked(
         for at, one in enumerate(kernel.parameters):
             own = one.name or f"arg{at}"
             values |= {own: text} if (text := _number(at, one, launch, aliases)) else {}
+        side_of_block = launching.block_of(request, kernel, extents, launch, file.text)[0]
+        values |= dict.fromkeys(blocks, str(side_of_block))
         values |= {own: text for own, text in given.items() if own in values}
         sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
         within = [own for own in own_sides if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array

@@ -166,14 +166,14 @@ class Host(HostCode):
     def _halved(self, roots: Iterable[str], site: Site, fixed: Mapping[str, Value]) -> dict[str, int]:
         """Return the whole numbers that a launch is made smaller by: those that no other of them says, as rows say
         what a pitch is."""
-        found = {}
+        found: dict[str, int] = {}
         for root in roots:
             if not (root in fixed or self._known(root, site, {})):
                 continue
             with suppress(*UNREAD):
                 value = Reader(self, site, fixed).name(root, site.visible[1])
                 found |= {root: value} if isinstance(value, int) else {}
-        free = {}
+        free: dict[str, int] = {}
         for root, value in found.items():
             less = {other: size // 2 for other, size in found.items() if other != root}
             with suppress(*UNREAD):

@@ -21,7 +21,7 @@ from cudabench.userkernel.suggested.reach import joined
 TOGETHER = "32"  # blocks that wait for each other
 MOST_OF_A_BLOCK = 1024
 _BLOCKS = {1: [256], 2: [16, 16], 3: [8, 8, 4]}
-_THREADS = re.compile(
+NAMED_THREADS = re.compile(
     r"(?:k|n|num)?_?(?:block_?(?:size|dim|threads)|threads(?:_?per_?block)?|tpb|cta_?(?:size|threads))(?:_?x)?_?", re.I
 )
 _HEADS = re.compile(r"\b(\w+)\s*\([^(){};]*\)\s*(?:const\s*)?\{|\b(?:struct|class)\s+(\w+)\s*(?::[^{};]*)?\{")
@@ -177,7 +177,9 @@ def with_named_threads(launch: HostLaunch | None, kernel: KernelSource) -> HostL
 
 def _named_threads(kernel: KernelSource) -> int:
     """Return what a template's parameter that is called after a block's threads is given, 0 for none."""
-    given = (value for own, value in template_arguments(kernel).items() if _THREADS.fullmatch(own) and value.isdigit())
+    given = (
+        value for own, value in template_arguments(kernel).items() if NAMED_THREADS.fullmatch(own) and value.isdigit()
+    )
     return next((int(value) for value in given if 1 <= int(value) <= 1024), 0)
 
 
