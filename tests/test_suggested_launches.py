@@ -48,6 +48,12 @@ FILES = {
         "  cudaLaunchKernel(reinterpret_cast<const void *>(&plus<double>), dim3(3), dim3(32), args, 0, 0); }",
         ["--kernel plus<double>", "--grid 3", "--block 32", "x=float64[96]", "a=2.0"],
     ),
+    "numbers that a user types": (
+        f"#include <stdio.h>\n#include <iostream>\n{SCALE}int main() {{ int n = 0, m = 1; float *d;\n"
+        '  scanf("%d", &n); std::cin >> m; cudaMalloc(&d, n * sizeof(float));\n'
+        "  scale<<<(n + 63) / 64, 64>>>(d, 3.5f, n); }",
+        ["--grid cdiv(n,64)", "--block 64", "x=float32[n]", "n=1048576"],
+    ),
     "loops whose third part is an assignment": (
         "__global__ void swap(float *a, int j, int k) { int i = blockIdx.x * blockDim.x + threadIdx.x, p = i ^ j;\n"
         "  if (p > i && ((i & k) == 0) == (a[i] > a[p])) { float t = a[i]; a[i] = a[p]; a[p] = t; } }\n"

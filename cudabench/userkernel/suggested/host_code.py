@@ -15,6 +15,7 @@ from cudabench.userkernel.suggested.host_words import NAME, commas, is_type, las
 
 _BEHIND = 16  # tokens put behind a text, so that what ends amid a statement has some to look at
 _WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (16, 32, 64))
+_READERS = frozenset(["scanf", "fscanf", "sscanf", "scanf_s", "fscanf_s", "sscanf_s", "fread"])
 
 
 @dataclass(frozen=True)
@@ -193,8 +194,9 @@ class HostCode:
         start, stop = site.visible
         inside = self.places_of(name, start, min(before, stop))
         found = [one for at in inside if not self._in_step(at) and (one := self._definition(at))]
-        if found:
-            return found
+        read = [at for at in inside if self._is_input(at)]
+        if found or read:
+            return [one for one in found if not read or one[0] > read[-1]]
         head = self.head_at(stop)
         if head and name in head.parameters:
             return []
@@ -315,6 +317,22 @@ class HostCode:
             if ends > 2:
                 return False
         return False
+
+    def _is_input(self, at: int) -> bool:
+        """Return whether a name is read into where it stands: `scanf("%d", &name)`, `cin >> name`."""
+        if self.words[at - 1] == "&":
+            depth = 0
+            for place in range(at - 1, max(at - 100, 0), -1):
+                depth += (self.words[place] in ")]}") - (self.words[place] in "([{")
+                if depth < 0 or self.words[place] == ";":
+                    return self.words[place] == "(" and self.words[place - 1] in _READERS
+            return False
+        if not self.stands(at - 2, ">>"):
+            return False
+        start = at
+        while start > max(at - 40, 0) and self.words[start - 1] not in (";", "{", "}", "(", "=", ","):
+            start -= 1
+        return "cin" in self.words[start : start + 3]
 
     def _is_stepped(self, at: int) -> bool:
         behind = self.words[at + 1 : at + 5]
