@@ -48,6 +48,14 @@ FILES = {
         "  cudaLaunchKernel(reinterpret_cast<const void *>(&plus<double>), dim3(3), dim3(32), args, 0, 0); }",
         ["--kernel plus<double>", "--grid 3", "--block 32", "x=float64[96]", "a=2.0"],
     ),
+    "the size of a struct that a kernel takes behind a number": (
+        "struct State { unsigned a; double b[3]; int c; };\n"
+        "__global__ void init(int *p, int n, State *s) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) { s[i].b[2] = 1; s[i].c = p[i]; } }\n"
+        "int main() { int n = 1000, *p; State *s; cudaMalloc(&p, n * sizeof(int)); cudaMalloc(&s, sizeof(State) * n);\n"
+        "  init<<<n / 250, 250>>>(p, n, s); }",
+        ["p=int32[n]", "s=uint8[40*n]"],
+    ),
     "numbers that a user types": (
         f"#include <stdio.h>\n#include <iostream>\n{SCALE}int main() {{ int n = 0, m = 1; float *d;\n"
         '  scanf("%d", &n); std::cin >> m; cudaMalloc(&d, n * sizeof(float));\n'

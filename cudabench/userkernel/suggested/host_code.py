@@ -494,6 +494,8 @@ class HostCode:
 
     def _declared(self, name: str, site: Site, mark: str) -> list[str]:
         for at in [*self.places_of(name, *site.visible), *self.outside_of.get(name, ())]:
+            if self.words[at + 1] == "*" or NAME.fullmatch(self.words[at + 1]):
+                continue  # a type: `f(int n, name *p)`
             start = self.declaration(at)
             kind = [word for word in self.words[start:at] if word not in ("const", "static", "constexpr", "struct")]
             own, stars = kind[:1], kind[1:]
