@@ -150,6 +150,12 @@ __global__ void total(const float *x, float *sum) {
     assert "perhaps because of undefined-shuffle on line 4: thread (8, 0, 0) of block (0, 0, 0)" in reason
     assert "lane 24 of its warp" in reason
     assert run(*words, "--block", 32, "--expect", "sum=32").code == 0
+    unverified = run(*words, "--block", 24, "--json", "-")
+    codes = [warning["code"] for warning in one(unverified)["warnings"]]
+    assert (unverified.code, "undefined-shuffle" in codes) == (0, True)
+    assert "line 4: thread (8, 0, 0) of block (0, 0, 0) takes a value from lane 24 of its warp" in unverified.err
+    whole = one(run(*words, "--block", 32, "--json", "-"))["warnings"]
+    assert "undefined-shuffle" not in [warning["code"] for warning in whole]
 
 
 @pytest.mark.parametrize(("words", "code"), [(("--atol", 1), 0), (("--atol", 0.1), 3), (("--rtol", 0, "--atol", 0), 3)])

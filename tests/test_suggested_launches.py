@@ -48,6 +48,37 @@ FILES = {
         "  cudaLaunchKernel(reinterpret_cast<const void *>(&plus<double>), dim3(3), dim3(32), args, 0, 0); }",
         ["--kernel plus<double>", "--grid 3", "--block 32", "x=float64[96]", "a=2.0"],
     ),
+    "the size of a struct that a kernel takes behind a number": (
+        "struct State { unsigned a; double b[3]; int c; };\n"
+        "__global__ void init(int *p, int n, State *s) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) { s[i].b[2] = 1; s[i].c = p[i]; } }\n"
+        "int main() { int n = 1000, *p; State *s; cudaMalloc(&p, n * sizeof(int)); cudaMalloc(&s, sizeof(State) * n);\n"
+        "  init<<<n / 250, 250>>>(p, n, s); }",
+        ["p=int32[n]", "s=uint8[40*n]"],
+    ),
+    "numbers that a user types": (
+        f"#include <stdio.h>\n#include <iostream>\n{SCALE}int main() {{ int n = 0, m = 1; float *d;\n"
+        '  scanf("%d", &n); std::cin >> m; cudaMalloc(&d, n * sizeof(float));\n'
+        "  scale<<<(n + 63) / 64, 64>>>(d, 3.5f, n); }",
+        ["--grid cdiv(n,64)", "--block 64", "x=float32[n]", "n=1048576"],
+    ),
+    "loops whose third part is an assignment": (
+        "__global__ void swap(float *a, int j, int k) { int i = blockIdx.x * blockDim.x + threadIdx.x, p = i ^ j;\n"
+        "  if (p > i && ((i & k) == 0) == (a[i] > a[p])) { float t = a[i]; a[i] = a[p]; a[p] = t; } }\n"
+        "int main() { int n = 512, j, k; float *d; cudaMalloc(&d, n * sizeof(float));\n"
+        "  for (k = 2; k <= n; k = 2 * k) for (j = k >> 1; j > 0; j = j / 2) swap<<<n / 128, 128>>>(d, j, k); }",
+        ["--grid 4", "--block 128", "a=float32[512]", "j=1", "k=2"],
+    ),
+    "a pitch that follows from a smaller row": (
+        "__global__ void total(const float *a, size_t pitch, int w, int h, float *out) { float sum = 0;\n"
+        "  for (int r = 0; r < h; r++) { const float *row = (const float *)((const char *)a + r * pitch);\n"
+        "    for (int c = 0; c < w; c++) sum += row[c]; }\n"
+        "  out[blockIdx.x * blockDim.x + threadIdx.x] = sum; }\n"
+        "int main() { const int w = 4096, h = 4096; float *a, *out; size_t pitch = 0;\n"
+        "  cudaMallocPitch(&a, &pitch, w * sizeof(float), h); cudaMalloc(&out, 640 * sizeof(float));\n"
+        "  total<<<5, 128>>>(a, pitch, w, h, out); }",
+        ["--grid 5", "--block 128", "pitch=512", "w=64", "h=64", "a=float32[16*pitch]"],
+    ),
     "cudaLaunchCooperativeKernel": (
         "#include <cooperative_groups.h>\n__global__ void turn(float *a, int n) {\n"
         "  auto g = cooperative_groups::this_grid(); int i = g.thread_rank(); float v = i < n ? a[n - 1 - i] : 0;\n"

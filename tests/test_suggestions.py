@@ -611,6 +611,36 @@ FILES = {
         "  if (i < *n) x[at[i]] = 2 * *n; }",
         ["n=int32[1]:full(16)"],
     ),
+    "types of cuFFT without its header": (
+        "#include <cufft.h>\n__global__ void power(const cufftDoubleComplex *z, cufftDoubleReal *p, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) p[i] = z[i].x * z[i].x + z[i].y * z[i].y + cuCabs(z[i]); }",
+        ["--arg z=complex128[n]:random", "--arg p=float64[n]:zeros"],
+    ),
+    "a kernel that is called as a function of CUDA's": (
+        "__global__ void norm(const float *x, float *y, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = fabsf(x[i]); }",
+        ["--kernel norm(const float*, float*, int)"],
+    ),
+    "scaled in place": (
+        "__global__ void gain(float2 *z, float by, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) { z[i].x *= by; z[i].y /= by; } }",
+        ["z=float32[2*n]:random"],
+    ),
+    "a kernel that never asks which block it is in": (
+        "extern __shared__ float s[];\n__global__ void total(const float *x, float *sum, int n) {\n"
+        "  int t = threadIdx.x; s[t] = x[t]; __syncthreads();\n"
+        "  for (int d = n >> 1; d > 0; d >>= 1) { if (t < d) s[t] += s[t + d]; __syncthreads(); }\n"
+        "  if (t == 0) *sum = s[0]; }",
+        ["--grid 1 ", "--block 256", "n=256"],
+    ),
+    "a parameter that is called the block's side": (
+        "extern __shared__ int tile[];\n__global__ void turn(int *m, int N, int BLOCK_SIZE) {\n"
+        "  int x = threadIdx.x, y = threadIdx.y, at = blockIdx.x * BLOCK_SIZE * BLOCK_SIZE;\n"
+        "  tile[y * BLOCK_SIZE + x] = m[at + y * BLOCK_SIZE + x]; __syncthreads();\n"
+        "  m[at + y * BLOCK_SIZE + x] = tile[x * BLOCK_SIZE + y]; }",
+        ["--block 16,16", "BLOCK_SIZE=16"],
+    ),
     "members that start as objects": (
         "struct V { float x, y, z; __device__ V(float a = 0) : x(a), y(a), z(a) {} };\n"
         "class Ball { public: float size = 1; V at; V tint = V(3); };\n"
@@ -653,6 +683,12 @@ def test_the_line_launches_as_the_host_code_does(
 @pytest.mark.parametrize(
     ("text", "part"),
     [
+        (
+            "struct Row { int n; float *at; };\n__global__ void sums(Row *rows, float *out) { float s = 0;\n"
+            "  for (int i = 0; i < rows[threadIdx.x].n; i++) s += rows[threadIdx.x].at[i]; out[threadIdx.x] = s; }",
+            "no line can be suggested, for 'Row* rows' of sums is an array of structs with pointers in memory ('at'), "
+            "which no --arg can set: write a __global__ function beside it that takes 'at' as an array of its own",
+        ),
         (
             "template <typename K> __global__ void run(float *x) { x[threadIdx.x] = K::FIRST + K::SECOND; }",
             "no line can be suggested, for K of run is a type with K::FIRST, K::SECOND that nothing here says: name an "

@@ -201,6 +201,9 @@ class SimulatedRun(RunContext):
             ]
         if not case.source.builtin and _wrote_nothing(run, compiled):
             notes.append(warning("unreached", kernel=case.kernel))
+        if verification is None:
+            shuffles = [one for one in run.report.suspicions if one.kind == "undefined-shuffle"]
+            notes += [warning("undefined-shuffle", line=one.line, message=one.message) for one in shuffles[:1]]
         notes += self._costly(run, compiled)
         result = replace(result, warnings=tuple(notes), state=state, inputs="fixed" if self.fixed else "fresh")
         faults = self._faults(case, run, result, arrays)

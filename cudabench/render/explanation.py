@@ -278,7 +278,8 @@ def branch_lines(rows: Sequence[Branch]) -> list[str]:
 
 
 # Warnings of why what was found, or nothing, may say little.
-LIMITING = ("constant", "guessed", "extent", "unreached", "unchecked")
+OF_CLEAN = ("unreached", "undefined-shuffle")
+LIMITING = ("constant", "guessed", "extent", "unchecked", *OF_CLEAN)
 
 
 def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
@@ -288,7 +289,7 @@ def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = 
     out.print()
     if not rows:
         out.print(Text("No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier."))
-        given(out, [one for one in warnings if one.code == "unreached"])
+        given(out, [one for one in warnings if one.code in OF_CLEAN])
         return
     for row in rows:
         hazard(out, row)

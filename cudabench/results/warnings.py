@@ -183,6 +183,12 @@ KINDS = {
             "--arg",
         ),
         Kind(
+            "undefined-shuffle",
+            "A shuffle took a value from a lane that takes no part; nothing says whether a result hangs on it.",
+            "line {line}: {message} Whether a result hangs on it is not known without --expect",
+            "--expect",
+        ),
+        Kind(
             "unchecked",
             "A clean kernel could not be run without optimisation: past arrays in registers nothing was looked for.",
             "what goes past an array that is held in registers was not looked for, since {kernel} did not run "

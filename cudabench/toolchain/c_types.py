@@ -48,6 +48,10 @@ _DTYPES = {
     "cuComplex": "complex64",
     "cuFloatComplex": "complex64",
     "cuDoubleComplex": "complex128",
+    "cufftReal": "float32",
+    "cufftDoubleReal": "float64",
+    "cufftComplex": "complex64",
+    "cufftDoubleComplex": "complex128",
     **dict.fromkeys(("c10::Half", "at::Half", "torch::Half"), "float16"),
     **{f"{u}int{bits}_t": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)},
 }

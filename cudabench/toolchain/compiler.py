@@ -577,8 +577,8 @@ def _with_headers(attempt: _Attempt, refused: Refused, job: Job) -> _Attempt | N
     undefined = diagnostics.undefined_names(refused.log)
     brought = [name for name in prelude.headers_with(undefined) if name not in attempt.brought]
     if stubs and brought:
-        lines = "".join(f"#include <{name}>\n" for name in (*attempt.brought, *brought))
-        headers = {**attempt.headers, **dict.fromkeys(stubs, f"#pragma once\n{lines}")}
+        every = (*attempt.brought, *brought)
+        headers = {**attempt.headers, **{name: prelude.library_header(name, every) for name in stubs}}
         return replace(attempt, headers=headers, brought=attempt.brought + tuple(brought), bare=True)
     return None
 

@@ -22,6 +22,17 @@ from cudabench.toolchain.signatures import (
 )
 from cudabench.toolchain.tokens import Scan, is_name, opens_scope, spell, split
 
+# CUDA's own functions outside of namespaces (CUDA Math API): a kernel of such a name is one more overload of it.
+_MATH = """
+abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 cyl_bessel_i1 erf erfc
+erfcinv erfcx erfinv exp exp10 exp2 expm1 fabs fdim fdivide floor fma fmax fmin fmod frexp hypot ilogb j0 j1 jn
+ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround max min modf nan nearbyint nextafter norm norm3d
+norm4d normcdf normcdfinv pow rcbrt remainder remquo rhypot rint rnorm rnorm3d rnorm4d round rsqrt scalbln scalbn
+sin sincos sincospi sinh sinpi sqrt tan tanh tgamma trunc y0 y1 yn"""
+_OF_CUDA = frozenset(
+    [*_MATH.split(), *(f"{name}f" for name in _MATH.split()), "labs", "llabs", "llmax", "llmin", "umax", "umin"]
+)
+
 
 @dataclass(frozen=True)
 class KernelSource:
@@ -151,7 +162,10 @@ class _Reader(Scan):
         primary = {kernel.qualified_name for kernel in kernels}
         kernels += [kernel for kernel in specialised if kernel.qualified_name not in primary]
         counts = Counter(name for name, _ in declared)  # a header may declare another of the name
-        marked = (replace(kernel, overloaded=counts[kernel.qualified_name] > 1) for kernel in kernels)
+        marked = (
+            replace(kernel, overloaded=counts[kernel.qualified_name] > 1 or kernel.qualified_name in _OF_CUDA)
+            for kernel in kernels
+        )
         return tuple(sorted(marked, key=lambda kernel: kernel.start)), aliases
 
     def _member_types(self, words: Sequence[str], position: int, end: int, aliases: dict[str, str]) -> None:

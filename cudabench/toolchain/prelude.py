@@ -216,6 +216,14 @@ LIBRARIES = (
     "cublas_v2.h", "cublas.h", "cublasLt.h", "cublasXt.h", "curand.h", "cusparse.h", "cusparse_v2.h", "cufft.h",
     "cufftXt.h", "cusolverDn.h", "cusolverSp.h", "cudnn.h", "nccl.h",
 )  # fmt: skip
+# What kernels use of such a header (cuFFT API reference, cuFFT types).
+_CUFFT = """#include <cuComplex.h>
+typedef float cufftReal;
+typedef double cufftDoubleReal;
+typedef cuComplex cufftComplex;
+typedef cuDoubleComplex cufftDoubleComplex;
+"""
+_LIBRARY_TYPES = {"cufft.h": _CUFFT, "cufftXt.h": _CUFFT}
 # The header of CUDA's own that has a name, for names that files get through a library's header.
 _BROUGHT = (
     (re.compile(r"_*half2?(_raw)?|__\w*half\w*|_*h2?(add|sub|mul|div|fma|exp|log|sqrt|max|min)2?"), "cuda_fp16.h"),
@@ -252,6 +260,12 @@ _FORWARDED = """
 algorithm array bit concepts functional initializer_list iterator limits numeric ratio tuple type_traits utility"""
 
 
+def library_header(name: str, brought: Iterable[str] = ()) -> str:
+    """Return what stands for a library's header: the types that kernels use of it, and headers of CUDA's own."""
+    lines = "".join(f"#include <{one}>\n" for one in brought)
+    return f"#pragma once\n{lines}{_LIBRARY_TYPES.get(name, '')}"
+
+
 def headers_with(names: Iterable[str]) -> list[str]:
     """Return the headers of CUDA's own that have one of these names, of those that a library's header would bring."""
     names = list(names)
@@ -277,6 +291,7 @@ def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
     """Return the in-memory headers by name; `forward` where CUDA's own may stand for the standard library's."""
     hosts = (*_HOST_ONLY.split(), *LIBRARIES, *_LAUNCHING)
     texts = dict.fromkeys(hosts, "// Nothing of this header is for device code.\n")
+    texts |= {name: library_header(name) for name in _LIBRARY_TYPES}
     texts["cuda.h"] = _DRIVER
     texts["cudaTypedefs.h"] = '#include "cuda.h"\n'
     for name in _FORWARDED.split():

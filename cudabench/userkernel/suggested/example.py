@@ -35,6 +35,7 @@ from cudabench.userkernel.values import CONSTANTS
 
 ELEMENTS = 1 << 20
 CHECKED = 10007  # of `check`: arrays end within a block, where faults are
+ALONE = 256  # elements for a kernel of one block, which has a thread for each
 SIDES = {2: 256, 3: 64, 6: 16}  # of a problem with so many dimensions, or more
 SMALLER = (2048, 512, 256, 64, 16, 8, 4)  # where a thread would loop, or an array reach, too far
 POINTED = 16  # what a number is that a kernel reads through a pointer: an extent, as far as its text shows
@@ -60,6 +61,7 @@ _FLAGS = re.compile(
 _ZERO = re.compile(r"pad(?:ding)?$|^off|[xyz]0$")  # flags that shift nothing so
 _RANDOM_STATE = re.compile(r"curandState\w*")
 _CURAND = "#include <curand_kernel.h>"
+_HALVES = re.compile(r">>=?\s*1\b|<<=\s*1\b|[*/]=\s*2\b|/\s*2\b")  # a tree, of a power of two
 _TAPS = re.compile(r"[spd]\d")  # strides, paddings and dilations
 
 
@@ -133,9 +135,10 @@ def line_for(
         aliases = {**aliases, **unknown}
         extents = _extents(kernel, file.text, aliases)
     check_taken(kernel, file.text, aliases)
+    given = dict(text.partition("=")[::2] for text in request.arguments)
+    _check_pointed(kernel, file.text, aliases, given)
     asked = _asked(request, file, kernel, aliases, extents, ragged)
     sizes, extents = asked.sizes, asked.extents
-    given = dict(text.partition("=")[::2] for text in request.arguments)
     words: list[str] = []
     guesses: list[Guess] = []
     for at, parameter in enumerate(kernel.parameters):
@@ -280,10 +283,15 @@ def _asked(
     stepped = partial(strides, numbers, text=kernel.text, width=width)
     steps = stepped(1)
     unsaid = {own: "0" if _ZERO.search(own.lower()) else "1" for own in numbers}
-    extents = [own for own in extents if own not in steps]
+    # `tile[i * BLOCK_SIZE + j]` with what a parameter calls the block's side.
+    blocks = [] if said else [own for own in numbers if launching.NAMED_THREADS.fullmatch(own)]
+    extents = [own for own in extents if own not in (*steps, *blocks)]
     own_sides = [own for own in extents if not _is_product(own, extents)]
     every = [*own_sides, *constant]
-    first = _first_side(kernel, every, find(_first_side(kernel, every, None, ragged)), ragged)
+    found = find(_first_side(kernel, every, None, ragged))
+    first = _first_side(kernel, every, found, ragged)
+    if found is None and launching.dimensions_of(kernel, every) == 1 and launching.is_alone(kernel, file.text):
+        first = ALONE - (ragged and not _HALVES.search(kernel.text))
     for side in (first, *(one for one in SMALLER if one < first)):
         values = unsaid | {own: str(value) for own, value in {**assumed(side), **stepped(side)}.items()}
         launch = find(side)
@@ -298,6 +306,8 @@ def _asked(
         for at, one in enumerate(kernel.parameters):
             own = one.name or f"arg{at}"
             values |= {own: text} if (text := _number(at, one, launch, aliases)) else {}
+        side_of_block = launching.block_of(request, kernel, extents, launch, file.text)[0]
+        values |= dict.fromkeys(blocks, str(side_of_block))
         values |= {own: text for own, text in given.items() if own in values}
         sizes = {own: int(value) for own, value in values.items() if value.isdigit()}
         within = [own for own in own_sides if 0 < sizes.get(own, 1) <= MOST_REACHED]  # none else is one of an array
@@ -453,6 +463,25 @@ def _array(
             sides[max(range(2), key=lambda at: sizes.get(sides[at], 1))] = str(SMALLER[-2])
         shape = ",".join(sides)
     return f"{like}[{shape}]:{start}", guessed
+
+
+def _check_pointed(kernel: KernelSource, text: str, aliases: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Raise NoLine for an array of structs whose pointers a kernel follows and does not compare with null: whatever
+    bytes stood there, the kernel would be reported for what the line gave."""
+    for parameter in kernel.parameters:
+        if not parameter.pointer or parameter.name in given:
+            continue
+        layout = layout_of(parameter.type, text, aliases)
+        own = text if _passed_on(kernel.text, parameter.name) else kernel.text
+        for name, _, member in layout.members if layout else ():
+            pointer = rf"(?:\.|->)\s*{name}\b"
+            compared = rf"{pointer}\s*(?:[=!]=|\))|![\w.>-]*{pointer}"
+            if member.pointee and re.search(pointer, own) and not re.search(compared, own):
+                raise NoLine(
+                    f"no line can be suggested, for '{parameter}' of {kernel.qualified_name} is an array of structs "
+                    f"with pointers in memory ('{name}'), which no --arg can set: write a __global__ function beside "
+                    f"it that takes '{name}' as an array of its own."
+                )
 
 
 def _is_whole(parameter: Parameter, aliases: Mapping[str, str]) -> bool:

@@ -15,6 +15,7 @@ from cudabench.userkernel.suggested.host_words import NAME, commas, is_type, las
 
 _BEHIND = 16  # tokens put behind a text, so that what ends amid a statement has some to look at
 _WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (16, 32, 64))
+_READERS = frozenset(["scanf", "fscanf", "sscanf", "scanf_s", "fscanf_s", "sscanf_s", "fread"])
 
 
 @dataclass(frozen=True)
@@ -192,9 +193,10 @@ class HostCode:
         """Return where a name is given a value, in order: `T name = words`, `name = words`, `dim3 name(words)`."""
         start, stop = site.visible
         inside = self.places_of(name, start, min(before, stop))
-        found = [one for at in inside if (one := self._definition(at))]
-        if found:
-            return found
+        found = [one for at in inside if not self._in_step(at) and (one := self._definition(at))]
+        read = [at for at in inside if self._is_input(at)]
+        if found or read:
+            return [one for one in found if not read or one[0] > read[-1]]
         head = self.head_at(stop)
         if head and name in head.parameters:
             return []
@@ -303,8 +305,39 @@ class HostCode:
                 found = [at for at in found if at > close]
         return any(map(self._is_stepped, found))
 
+    def _in_step(self, at: int) -> bool:
+        """Return whether a token is in what a loop does after each turn: behind the second ';' of `for (...)`."""
+        depth = ends = 0
+        for place in range(at - 1, max(at - 200, 0), -1):
+            word = self.words[place]
+            depth += (word in ")]}") - (word in "([{")
+            if depth < 0:
+                return ends == 2 and word == "(" and self.words[place - 1] == "for"
+            ends += depth == 0 and word == ";"
+            if ends > 2:
+                return False
+        return False
+
+    def _is_input(self, at: int) -> bool:
+        """Return whether a name is read into where it stands: `scanf("%d", &name)`, `cin >> name`."""
+        if self.words[at - 1] == "&":
+            depth = 0
+            for place in range(at - 1, max(at - 100, 0), -1):
+                depth += (self.words[place] in ")]}") - (self.words[place] in "([{")
+                if depth < 0 or self.words[place] == ";":
+                    return self.words[place] == "(" and self.words[place - 1] in _READERS
+            return False
+        if not self.stands(at - 2, ">>"):
+            return False
+        start = at
+        while start > max(at - 40, 0) and self.words[start - 1] not in (";", "{", "}", "(", "=", ","):
+            start -= 1
+        return "cin" in self.words[start : start + 3]
+
     def _is_stepped(self, at: int) -> bool:
         behind = self.words[at + 1 : at + 5]
+        if behind[:1] == ["="] and behind[1:2] != ["="] and self._in_step(at):
+            return True
         behind = behind[2:] if behind[:1] == ["."] else behind
         if behind[1:2] == ["="] and behind[0] in "*+-/%|&^":
             return True
@@ -461,6 +494,8 @@ class HostCode:
 
     def _declared(self, name: str, site: Site, mark: str) -> list[str]:
         for at in [*self.places_of(name, *site.visible), *self.outside_of.get(name, ())]:
+            if self.words[at + 1] == "*" or NAME.fullmatch(self.words[at + 1]):
+                continue  # a type: `f(int n, name *p)`
             start = self.declaration(at)
             kind = [word for word in self.words[start:at] if word not in ("const", "static", "constexpr", "struct")]
             own, stars = kind[:1], kind[1:]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -29,6 +30,7 @@ MOST_BYTES = 1 << 30  # of an array
 # Of a side of a launch that hangs on what only callers know: the largest of the first that is not too large, or, where
 # host code divides it by so much that nothing is left, the least of the others that leaves something.
 _SPARE = (64, 16, 4, 1 << 10, 1 << 12, 1 << 16, 1 << 20)
+LEAST = 64  # of a number by which a launch is made smaller
 _LAUNCHES = 100  # of a kernel that are looked at
 _ALL_KNOWN = 3
 
@@ -94,6 +96,13 @@ def _better(one: HostLaunch | None, other: HostLaunch | None) -> HostLaunch | No
     return other if other and (one is None or _known(other) > _known(one)) else one
 
 
+def _at_least(value: int, halvings: int) -> int:
+    """Return a number halved so often, but never below `LEAST`: one that is already less keeps its value."""
+    while halvings and value >> 1 >= LEAST:
+        value, halvings = value >> 1, halvings - 1
+    return value
+
+
 @lru_cache(maxsize=4)  # a line is found in several looks at one text
 def host_of(text: str, aliases: tuple[tuple[str, str], ...]) -> Host:
     """Return the host code of a text."""
@@ -142,23 +151,35 @@ class Host(HostCode):
                 fixed[root] = assumed[own]
         fixed = {**self._chosen(site), **fixed}
         launch = self._with(site, kernel, places, fixed)
+        whole = self._halved(roots, site, fixed)
+        before = fixed
         for halvings in range(1, 40):
             if launch is None or not _too_large(launch, most):
                 return launch
-            smaller = dict(fixed)
-            for root in roots:
-                if not (root in fixed or self._known(root, site, {})):
-                    continue
-                try:
-                    value = Reader(self, site, fixed).name(root, site.visible[1])
-                except UNREAD:
-                    continue
-                if isinstance(value, int) and value >> halvings >= 64:
-                    smaller[root] = value >> halvings
-            if smaller == fixed:
+            halved = {root: _at_least(value, halvings) for root, value in whole.items()}
+            smaller = {**fixed, **{root: value for root, value in halved.items() if value < whole[root]}}
+            if smaller == before:
                 break
-            launch = self._with(site, kernel, places, smaller)
+            launch, before = self._with(site, kernel, places, smaller), smaller
         return launch
+
+    def _halved(self, roots: Iterable[str], site: Site, fixed: Mapping[str, Value]) -> dict[str, int]:
+        """Return the whole numbers that a launch is made smaller by: those that no other of them says, as rows say
+        what a pitch is."""
+        found: dict[str, int] = {}
+        for root in roots:
+            if not (root in fixed or self._known(root, site, {})):
+                continue
+            with suppress(*UNREAD):
+                value = Reader(self, site, fixed).name(root, site.visible[1])
+                found |= {root: value} if isinstance(value, int) else {}
+        free: dict[str, int] = {}
+        for root, value in found.items():
+            less = {other: size // 2 for other, size in found.items() if other != root}
+            with suppress(*UNREAD):
+                if root in fixed or Reader(self, site, {**fixed, **less}).name(root, site.visible[1]) == value:
+                    free[root] = value
+        return free
 
     def _chosen(self, site: Site) -> dict[str, Value]:
         """Return the names that a launch stands under the condition of, each with what it is there."""

@@ -21,7 +21,7 @@ from cudabench.userkernel.suggested.reach import joined
 TOGETHER = "32"  # blocks that wait for each other
 MOST_OF_A_BLOCK = 1024
 _BLOCKS = {1: [256], 2: [16, 16], 3: [8, 8, 4]}
-_THREADS = re.compile(
+NAMED_THREADS = re.compile(
     r"(?:k|n|num)?_?(?:block_?(?:size|dim|threads)|threads(?:_?per_?block)?|tpb|cta_?(?:size|threads))(?:_?x)?_?", re.I
 )
 _HEADS = re.compile(r"\b(\w+)\s*\([^(){};]*\)\s*(?:const\s*)?\{|\b(?:struct|class)\s+(\w+)\s*(?::[^{};]*)?\{")
@@ -54,6 +54,8 @@ def geometry(
         grid = _grid(launch.grid, block, sizes)
     elif _waits(kernel, text):
         grid = TOGETHER  # all of them must run at once
+    elif is_alone(kernel, text):
+        grid = "1"
     elif rows_ := blocks_of_rows(kernel.text, extents) if wide == deep == 1 else "":
         grid = rows_
     else:
@@ -107,6 +109,14 @@ def said(request: UserRequest, kernel: KernelSource, launch: HostLaunch | None) 
 def _waits(kernel: KernelSource, text: str) -> bool:
     """Return whether the blocks of a kernel wait for each other, in functions that it calls too."""
     return "this_grid" in names(text, kernel) or bool(re.search(r"\bgrid_group\b", kernel.text))
+
+
+def is_alone(kernel: KernelSource, text: str) -> bool:
+    """Return whether a kernel's threads never ask which block they are in, so that a second one does the same again."""
+    asked = r"\b(?:blockIdx|gridDim|block_index|group_index|thread_rank|\w*cluster\w*)\b|%ctaid"
+    if "threadIdx" not in kernel.text or re.search(asked, kernel.text) or "blockIdx" in names(text, kernel):
+        return False
+    return not re.search(r"^[ \t]*#[ \t]*define\b(?:[^\n]|\\\n)*\bblockIdx\b", text, re.M)
 
 
 def block_of(
@@ -167,7 +177,9 @@ def with_named_threads(launch: HostLaunch | None, kernel: KernelSource) -> HostL
 
 def _named_threads(kernel: KernelSource) -> int:
     """Return what a template's parameter that is called after a block's threads is given, 0 for none."""
-    given = (value for own, value in template_arguments(kernel).items() if _THREADS.fullmatch(own) and value.isdigit())
+    given = (
+        value for own, value in template_arguments(kernel).items() if NAMED_THREADS.fullmatch(own) and value.isdigit()
+    )
     return next((int(value) for value in given if 1 <= int(value) <= 1024), 0)
 
 

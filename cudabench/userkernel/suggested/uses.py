@@ -119,7 +119,9 @@ def _of_element(before: str, behind: str, body: str, whole: bool) -> Uses:
         return Uses()  # a reference, whose own uses count
     if re.match(r"=(?!=)", behind):
         return Uses(writes=1)
-    if re.match(r"(?:[-+*/%&|^]|<<|>>)=(?!=)|\+\+|--", behind) or before.endswith(("++", "--")):
+    if re.match(r"(?:[*/%&]|<<|>>)=(?!=)", behind):  # of zeros it leaves zeros
+        return Uses(reads=1, writes=1)
+    if re.match(r"[-+|^]=(?!=)|\+\+|--", behind) or before.endswith(("++", "--")):
         return Uses(adds=1)
     return Uses(reads=1, indexes=_is_index(before, behind, body))
 
