@@ -283,12 +283,10 @@ extern "C" __global__ void transpose_swizzle(const T *in, T *out, int nx, int ny
 #ifndef VTILE_X                                               // the host's choice where a side is short
 #define VTILE_X (16 * VEC)                                    // columns of `in` in a tile
 #define VTILE_Y (sizeof(T) < 4 || BLOCK > 256 ? 128 : 64)     // rows of `in` in a tile
+#define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read ahead of a tile where rows of `out` are unaligned
 #endif
 #ifndef RESIDENT                                              // the host's choice where columns are few
 #define RESIDENT (sizeof(T) == 1 ? 1280 : 1024)               // threads of an SM that registers are kept for
-#endif
-#ifndef LEAD                                                  // the host's choice: none where a tile has all rows
-#define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read ahead of a tile where rows of `out` are unaligned
 #endif
 // Vectors in a row of the tile in shared memory: whole rows of banks, or a part of one that divides it.
 #define VPITCH (VTILE_Y + LEAD >= 8 * VEC ? (VTILE_Y + LEAD + 8 * VEC - 1) / (8 * VEC) * 8 : (VTILE_Y + LEAD) / VEC)

@@ -65,7 +65,7 @@ def short_tiles(g: Geometry) -> dict[str, str]:
     narrow = cols <= wide // 2
     if narrow:
         short = max(vec, 1 << (cols - 1).bit_length())
-        chosen = {"VTILE_X": short, "VTILE_Y": min(wide * high // short, 1024)}
+        chosen = {"VTILE_X": short, "VTILE_Y": min(wide * high // short, 1024), "LEAD": g["LEAD"]}
     elif rows <= high // 2:
         short = max(4, vec, 1 << (rows - 1).bit_length())  # a thread reads four rows
         chosen = {"VTILE_X": min(wide * high // short, 1024), "VTILE_Y": short, "LEAD": 0}
