@@ -124,8 +124,7 @@ class Fuzz:
 
     def _named(self) -> dict[str, int]:
         """Return the whole numbers that shapes are made of and that the command line gives as such."""
-        texts = dict(text.partition("=")[::2] for text in self.request.arguments)
-        texts = {name.strip(): text for name, text in texts.items()}
+        texts = {name.strip(): text for name, text in self.request.given().items()}
         words = {name: set(re.findall(r"[^\W\d]\w*", text)) for name, text in texts.items()}
         wanted: set[str] = set()
         for one in self.problem.arrays:

@@ -88,7 +88,7 @@ def _of(request: UserRequest, kernel: KernelSource) -> UserRequest:
         arguments=tuple(given[name] for name in order if name in given),
         expect=tuple(text for text in request.expect if _name(text) in order),
         save=tuple(text for text in request.save if _name(text) in order),
-        numbers=numeric(dict(text.partition("=")[::2] for text in request.arguments)),
+        numbers=numeric(request.given()),
     )
 
 

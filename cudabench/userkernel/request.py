@@ -31,3 +31,7 @@ class UserRequest:
     # What shapes and grids may name besides the arguments and defines.
     numbers: Mapping[str, int | float] = field(default_factory=dict)
     steps: tuple[str, ...] = ()  # launches in order, in place of grid and block
+
+    def given(self) -> dict[str, str]:
+        """Return what the arguments say, by what stands before their `=`."""
+        return dict(text.partition("=")[::2] for text in self.arguments)

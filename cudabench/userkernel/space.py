@@ -60,8 +60,7 @@ class Space:
         if not self.where:
             return True
         request = self.at(values)
-        given = dict(one.partition("=")[::2] for one in request.arguments)
-        texts = {name.strip(): text.rpartition(":")[2] for name, text in given.items() if "[" not in text}
+        texts = {name.strip(): text.rpartition(":")[2] for name, text in request.given().items() if "[" not in text}
         known = {**plan.numeric(texts), **plan.numeric(request.defines), **request.numbers}
         return bool(expressions.parse(self.where, "--where", known).evaluate(known))
 

@@ -108,14 +108,8 @@ def _if_of(host: HostCode, place: int) -> int | None:
         return opening - 1 if host.words[opening - 1] == "if" else None
     if host.words[before] != ";":
         return None
-    depth = 0
-    for at in range(before - 1, max(before - 400, 0), -1):
-        depth += (host.words[at] in ")]}") - (host.words[at] in "([{")
-        if depth < 0 or (depth == 0 and host.words[at] == ";"):
-            return None
-        if depth == 0 and host.words[at] == "if":
-            return at
-    return None
+    at = host.back_to(before, "if", ";")
+    return at if host.words[at] == "if" else None
 
 
 def _case(host: HostCode, head: int, brace: int, at: int) -> Condition:

@@ -135,7 +135,7 @@ def line_for(
         aliases = {**aliases, **unknown}
         extents = _extents(kernel, file.text, aliases)
     check_taken(kernel, file.text, aliases)
-    given = dict(text.partition("=")[::2] for text in request.arguments)
+    given = request.given()
     _check_pointed(kernel, file.text, aliases, given)
     asked = _asked(request, file, kernel, aliases, extents, ragged)
     sizes, extents = asked.sizes, asked.extents
@@ -273,7 +273,7 @@ def _asked(
         launch = host_launch.find(file.text, kernel, {**assumed(side), **others}, aliases, ragged, most)
         return launching.with_named_threads(launch, kernel)
 
-    given = dict(text.partition("=")[::2] for text in request.arguments)
+    given = request.given()
     said = host_launch.find(file.text, kernel, {}, aliases)
     starts = orders.starts(kernel, aliases)
     constant = [] if said else _constant_extents(request, file, kernel, aliases)

@@ -187,6 +187,16 @@ class HostCode:
                 return place
         return at
 
+    def back_to(self, at: int, *marks: str) -> int:
+        """Return where the nearest of some words stands before a token in the same brackets, where those are opened if
+        none does, 0 if that is far."""
+        depth = 0
+        for place in range(at - 1, max(at - 400, 0), -1):
+            depth += (self.words[place] in (")", "}", "]")) - (self.words[place] in ("(", "{", "["))
+            if depth < 0 or (depth == 0 and self.words[place] in marks):
+                return place
+        return 0
+
     # Where a name gets its value ------------------------------------------------------------------------------------
 
     def definitions(self, name: str, site: Site, before: int) -> list[tuple[int, list[str]]]:
@@ -236,7 +246,7 @@ class HostCode:
         """Return what a call of CUDA writes to a name that it is given the address of: a pitch, a mapped pointer."""
         place, behind = self._before_address(at), 0
         while self.words[place] == "," and behind < 2:  # arguments before it
-            place, behind = self._argument_before(place), behind + 1
+            place, behind = self.back_to(place, ","), behind + 1
         name = self.words[place - 1] if self.words[place] == "(" else ""
         if (name, behind) not in (("cudaMallocPitch", 1), ("cuMemAllocPitch", 1), ("cudaHostGetDevicePointer", 0)):
             return None
@@ -256,15 +266,6 @@ class HostCode:
                     break
             place = opening - 1
         return place
-
-    def _argument_before(self, comma: int) -> int:
-        """Return where the argument before a comma begins: the place of the comma or the bracket before it."""
-        depth = 0
-        for place in range(comma - 1, max(comma - 200, 0), -1):
-            depth += (self.words[place] in ")]}") - (self.words[place] in "([{")
-            if depth < 0 or (depth == 0 and self.words[place] == ","):
-                return place
-        return 0
 
     def is_given(self, name: str, site: Site, whole: bool = True) -> bool:
         """Return whether a name is a parameter of the launch's function, one that is a `whole` number."""
@@ -307,26 +308,17 @@ class HostCode:
 
     def _in_step(self, at: int) -> bool:
         """Return whether a token is in what a loop does after each turn: behind the second ';' of `for (...)`."""
-        depth = ends = 0
-        for place in range(at - 1, max(at - 200, 0), -1):
-            word = self.words[place]
-            depth += (word in ")]}") - (word in "([{")
-            if depth < 0:
-                return ends == 2 and word == "(" and self.words[place - 1] == "for"
-            ends += depth == 0 and word == ";"
-            if ends > 2:
+        for mark in (";", ";", "("):
+            at = self.back_to(at, ";")
+            if self.words[at] != mark:
                 return False
-        return False
+        return self.words[at - 1] == "for"
 
     def _is_input(self, at: int) -> bool:
         """Return whether a name is read into where it stands: `scanf("%d", &name)`, `cin >> name`."""
         if self.words[at - 1] == "&":
-            depth = 0
-            for place in range(at - 1, max(at - 100, 0), -1):
-                depth += (self.words[place] in ")]}") - (self.words[place] in "([{")
-                if depth < 0 or self.words[place] == ";":
-                    return self.words[place] == "(" and self.words[place - 1] in _READERS
-            return False
+            start = self.back_to(at, ";")
+            return self.words[start] == "(" and self.words[start - 1] in _READERS
         if not self.stands(at - 2, ">>"):
             return False
         start = at
@@ -397,7 +389,7 @@ class HostCode:
         for at in self.places_of(name, *site.visible):
             place = self._before_address(at)
             while self.words[place] == ",":
-                place = self._argument_before(place)
+                place = self.back_to(place, ",")
             if self.words[place] == "(" and self.functions(self.words[place - 1]):
                 inner = commas(self.words[place + 1 : self.closing(place, place + 400)])
                 found.append((place - 1, self.words[place - 1], inner))
