@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.simulator import clusters
+from cudabench.simulator.check.barriers import Barriers
 from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.locks import Locks
@@ -102,6 +103,7 @@ class Machine:
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.exited: Array | None = None
+        self.barriers = Barriers(self)
         self.locks: Locks | None = None
         self.releases: Releases | None = None
         self.settles = False
@@ -249,6 +251,7 @@ class Machine:
         self.arrivals = clusters.Arrivals(chunk)
         self.proxies.start(chunk)
         self.cluster_races.start()
+        self.barriers.start(chunk)
         self.shared_races.start(chunk)
         self.global_races.start(chunk)
         if self.counters.footprints is not None:
@@ -275,6 +278,7 @@ class Machine:
         timed = deadline < math.inf
         everybody = chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
         shares = self.shares
+        ran = self.barriers.ran if self.barriers.any else None
         while True:
             forced = False
             if ready:
@@ -288,7 +292,7 @@ class Machine:
                     late = turn % FAIRNESS < BURST
                     if turn % FAIRNESS == 0:
                         self.reconsider()
-                        if parked and self.release(spinning=True):
+                        if parked and self.barriers.release(spinning=True):
                             continue  # what they spin on may be for a block at a barrier to write
                     if len(ready) == 1:
                         (number,) = ready
@@ -299,7 +303,7 @@ class Machine:
                         if not awake:
                             self.asleep.clear()
                             self.reconsider()
-                            if parked and self.release(spinning=True):
+                            if parked and self.barriers.release(spinning=True):
                                 continue
                         number = min(awake or ready, key=rank)
                     mask = ready.pop(number)
@@ -314,7 +318,7 @@ class Machine:
                 self.keep = self.others()
                 forced = True
             elif parked:
-                self.release()
+                self.barriers.release()
                 continue
             else:
                 break
@@ -323,6 +327,8 @@ class Machine:
             block = blocks[number]
             self.mask = mask
             self._warps = -1
+            if ran is not None:
+                ran(number, mask)
             if block.ops and block.ops[0].kind == "collective" and mask is not chunk.root:
                 missing = self.missing(block.ops[0])
                 if missing is not None:
@@ -531,6 +537,7 @@ class Machine:
             return
         if yes is self.chunk.root and op.barrier.count is None:
             # All lanes are there: nobody is parked, waiting or gone.
+            self.barriers.passed(op)
             op.barrier.reduce(self, yes)
             self.shared_races.barrier()
             self.global_races.barrier()
@@ -545,110 +552,6 @@ class Machine:
     def wake(self) -> None:
         """Let lanes look again for what they wait for."""
         self.asleep.clear()
-
-    def release(self, *, spinning: bool = False) -> bool:
-        """Let parked lanes go on: those whose barrier is complete, and with a hazard those whose never will be.
-
-        Return whether any barrier is complete. spinning: other lanes may still come, so that none waits in vain.
-        """
-        chunk = self.chunk
-        entries = self.parked[:]
-        self.parked.clear()
-        left = clusters.release(self, entries, last=False)
-        if left is not None:
-            self.parked.extend(left)
-            return True
-        of_clusters = [entry for entry in entries if isinstance(entry[3], clusters.ClusterBarrier)]
-        if of_clusters:
-            self.parked.extend(of_clusters)
-            entries = [entry for entry in entries if not isinstance(entry[3], clusters.ClusterBarrier)]
-            if not entries:
-                if not spinning:
-                    self.parked[:] = clusters.release(self, of_clusters, last=True) or []
-                return False
-        if self.released_together(entries):
-            return True
-        full: list[Array] = [
-            np.broadcast_to(np.ones((1, 1), dtype=bool) if mask is None else mask, chunk.shape)
-            for _, mask, _, _ in entries
-        ]
-        identities = [barrier.identity(self, mask) for (_, mask, _, barrier) in entries]
-        # A barrier waits for all threads of the block that have not returned (CUDA C++ Programming Guide, "Independent
-        # Thread Scheduling"), wherever in the code they meet it; but a warp meets it in one place.
-        gone: Any = 0
-        if self.exited is not None:
-            gone = (chunk.real(self.exited)).sum(axis=1)
-        expected_all = chunk.real_threads - gone
-        complete: Array = np.zeros(chunk.shape, dtype=bool)
-        released: list[Any] = [None] * len(entries)
-        for identity in sorted({name for name, _ in identities}):
-            members = [place for place, (name, _) in enumerate(identities) if name == identity]
-            arrived = sum(full[place].sum(axis=1) for place in members)
-            counts = [identities[place][1] for place in members]
-            expected = max((count for count in counts if count is not None), default=expected_all)
-            whole = np.asarray(arrived >= expected)
-            sites = {id(entries[place][2]) for place in members if entries[place][3].count is None}
-            if len(sites) > 1:
-                met = sum(
-                    np.logical_or.reduce([full[p] for p in members if id(entries[p][2]) == site])
-                    .reshape(chunk.blocks, chunk.warps, 32)
-                    .any(axis=2)
-                    .astype(np.int64)
-                    for site in sites
-                )
-                whole = whole & (np.asarray(met) <= 1).all(axis=1)
-            for place in members:
-                released[place] = full[place] & whole[:, None]
-                complete |= released[place]
-        going = complete.any(axis=1)
-        some = bool(going.any())
-        if spinning or (of_clusters and some):
-            going = np.ones_like(going)
-        for place, (following, _, op, barrier) in enumerate(entries):
-            done = released[place]
-            assert done is not None
-            # In a block where no barrier is complete nothing else will ever move: a hang on the GPU.
-            stuck = full[place] & ~done
-            hang = stuck & ~going[:, None]
-            if hang.any():
-                if following >= 0:
-                    self.hazards.barrier(
-                        self,
-                        op,
-                        hang,
-                        [(o, f) for (n, _, o, _), f in zip(entries, full, strict=True) if n >= 0],
-                        self.exited,
-                    )
-                done = done | hang
-            left = stuck & going[:, None]
-            if left.any():
-                self.parked.append((following, left, op, barrier))
-            if done.any() and following >= 0:
-                mask = self.union(done, done)
-                self.mask = mask
-                self._warps = -1
-                barrier.reduce(self, mask)
-                self.arrive(following, mask)
-        if some or not spinning:
-            self.shared_races.barrier()
-            self.global_races.barrier()
-        return some
-
-    def released_together(self, entries: list[tuple[int, Array | None, Op, Barrier]]) -> bool:
-        """Let lanes go on that wait at one and the same barrier, where they are all that there are; return whether."""
-        following, mask, op, barrier = entries[0]
-        if barrier.count is not None or any(other is not op for _, _, other, _ in entries):
-            return False
-        for _, more, _, _ in entries[1:]:
-            mask = self.union(mask, more)
-        if mask is not self.chunk.root:
-            return False
-        self.mask, self._warps = mask, -1
-        barrier.reduce(self, mask)
-        self.arrive(following, mask)
-        self.shared_races.barrier()
-        self.global_races.barrier()
-        return True
 
     def missing(self, op: Op) -> Array | None:
         """Return the lanes that a warp-wide instruction names and that are elsewhere, or None if there are none."""

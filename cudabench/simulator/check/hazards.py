@@ -165,6 +165,78 @@ class Hazards:
             f"thread {thread} of block {block} waits at a barrier that not all threads of the block reach: {reason}.",
         )  # fmt: skip
 
+    def parted_at_barrier(
+        self, machine: Machine, op: Op, here: Array, away: Array, condition: tuple[int, bool], perhaps: bool = False
+    ) -> None:
+        """Record lanes that pass by a barrier at which others of their warps wait.
+
+        condition: the line that parts them, 0 where it is not known, and whether that ends a loop around the barrier.
+        perhaps: whether that hangs on the machine code.
+        """
+        chunk = machine.chunk
+        count, place = first_lane(away, chunk)
+        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+        first = place[1] // 32 * 32
+        waiting = chunk.thread_index(first + int(np.argmax(here[place[0], first : first + 32])))
+        line, loop = condition
+        why = ""
+        if loop:
+            why = (
+                f": the loop ends earlier for some threads of the warp (line {line}). Let all threads of the block make "
+                "the same number of turns, and put the condition around the work, not around the barrier"
+            )
+        elif line:
+            why = (
+                f": the barrier stands under the condition in line {line}, which not all threads of the warp meet. Put "
+                "the barrier behind the end of this condition, where all threads of the block come"
+            )
+        _add(
+            self.suspected if perhaps else self.found, "divergent-barrier", op.line, count, block, waiting,
+            f"thread {waiting} of block {block} waits at the barrier, and thread {thread} of the same warp passes by "
+            f"it{why}.",
+        )  # fmt: skip
+
+    def skipped_barrier(
+        self, machine: Machine, op: Op, here: Array, away: Array, condition: tuple[int, bool]
+    ) -> None:
+        """Note whole warps that pass by a barrier at which others of their blocks wait."""
+        chunk = machine.chunk
+        count, place = first_lane(away, chunk)
+        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+        where = f" because of the condition in line {condition[0]}" if condition[0] else ""
+        _add(
+            self.suspected, "skipped-barrier", op.line, count, block, thread,
+            f"thread {thread} of block {block}, with its whole warp, passes by the barrier at which others wait{where}: "
+            "the CUDA C++ Programming Guide asks all threads of the block to come.",
+        )  # fmt: skip
+
+    def ended_before(self, machine: Machine, op: Op, gone: Array, turn: int, line: int) -> None:
+        """Note lanes that have ended, or have left for their end, when others of their blocks meet at a barrier."""
+        chunk = machine.chunk
+        count, place = first_lane(gone, chunk)
+        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+        number = int(gone[place[0]].sum())
+        threads = "1 thread" if number == 1 else f"{number} threads"
+        where = f" (line {line})" if line else ""
+        when = f"in turn {turn} of the loop, " if turn > 1 else ""
+        _add(
+            self.suspected, "ended-before-barrier", op.line, count, block, thread,
+            f"{when}{threads} of block {block} had ended or left for the end{where} when the others met the barrier in "
+            f"line {op.line.line}.",
+        )  # fmt: skip
+
+    def turns(self, machine: Machine, op: Op, ahead: Array, place: tuple[int, int], other: int) -> None:
+        """Record lanes that wait at a barrier in a later turn of a loop than others, of which `other` is one."""
+        chunk = machine.chunk
+        count, _ = first_lane(ahead, chunk)
+        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+        self.add(
+            "divergent-barrier", op.line, count, block, thread,
+            f"thread {thread} of block {block} waits at the barrier in a later turn of the loop than thread "
+            f"{chunk.thread_index(other)}: not all threads come to the barrier in each turn. Put the barrier where all "
+            "threads of the block come in each turn of the loop.",
+        )  # fmt: skip
+
     def warp_barrier(self, machine: Machine, op: Op, missing: Array) -> None:
         """Record a warp-wide instruction that names lanes which never come."""
         chunk = machine.chunk

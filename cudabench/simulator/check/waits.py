@@ -244,7 +244,7 @@ class Waits:
         together = self.same_places()
         waits = [mask for _, mask, _, _ in machine.parked] + list(machine.waiting.values())
         came = together and all(not (real(mask, machine.chunk) & ~self.moved).any() for mask in waits)
-        if not came and machine.parked and machine.release(spinning=True):
+        if not came and machine.parked and machine.barriers.release(spinning=True):
             return
         if together:
             self.stop()

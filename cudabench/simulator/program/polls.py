@@ -67,7 +67,7 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
         return False
     strong = {id(op): access for op, access in loads}
     found: dict[int, Op] = {}
-    for members, head in _loops(blocks):
+    for members, head in loops(blocks):
         ends = [blocks[number].terminator for number in members]
         if any(end is not None and end.kind == "barrier" for end in ends):
             continue
@@ -101,7 +101,7 @@ def _polling(run: Run) -> Run:
     return polled
 
 
-def _loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:
+def loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:
     """Yield each loop, outer ones first: its blocks and its head."""
     successors = [ways(block) for block in blocks]
     before: list[list[int]] = [[] for _ in blocks]

@@ -1,0 +1,352 @@
+"""Barriers of a block: which lanes they let go on, and which threads are missing there.
+
+A barrier waits for the threads of its block that have not ended. What NVIDIA's documents ask for is more: all threads
+of the block come to the same barrier in the same turn of a loop (CUDA C++ Programming Guide, "Synchronization
+Functions"). A thread that is missing has ended or left for its end, which is no fault by itself, or it has passed by
+the barrier and goes on. compute-sanitizer's synccheck calls that an error where it parts a warp, and says nothing where
+whole warps pass by and meet no other barrier.
+
+To tell these apart, the blocks of code that lanes ran since they were together are noted.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator import clusters
+from cudabench.simulator.check.hazards import first_lane
+from cudabench.simulator.program.code import Barrier, Block, Op
+from cudabench.simulator.program.polls import loops
+from cudabench.simulator.values import Array, Chunk, broadcast
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+
+MOST_BYTES = 1 << 26  # of the masks that are noted
+RELEASED = -1  # in the place of a block of code: a barrier let lanes go on together
+Parked = tuple[int, Any, Op, Barrier]  # where lanes go on, which, at what
+
+
+class Behind(NamedTuple):
+    """The blocks of code that lanes reach behind a barrier.
+
+    goes_on: those that access memory or lead to a barrier; joined: all but those that only end the thread.
+    """
+
+    goes_on: frozenset[int]
+    joined: frozenset[int]
+
+
+class Barriers:
+    """Lanes at the barriers of their blocks, and the way that lanes took since they were together."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        ends = (block.terminator for block in machine.code.blocks)
+        self.any = any(end is not None and end.kind == "barrier" for end in ends)
+        self._behind: dict[int, Behind] = {}
+
+    def start(self, chunk: Chunk) -> None:
+        """Begin a chunk."""
+        self.chunk = chunk
+        self.way: list[tuple[int, Array | None]] = []
+        self.bytes = 0
+        self.whole = True  # whether the way begins where lanes were together
+        self.ended: Array | None = None  # the lanes that had ended when a barrier let others go on
+        self.turns: dict[int, Any] = {}  # by barrier how often blocks have passed it
+
+    def ran(self, number: int, mask: Array | None) -> None:
+        """Note a block of code that lanes run."""
+        if mask is None or mask is self.chunk.root:
+            self.way.clear()
+            self.bytes, self.whole = 0, True
+        else:
+            self.bytes += mask.nbytes + 64
+            if self.bytes > MOST_BYTES:
+                del self.way[: len(self.way) // 2]
+                self.bytes, self.whole = self.bytes // 2, False
+        self.way.append((number, mask))
+
+    def passed(self, op: Op) -> None:
+        """Note that all blocks of the chunk pass a barrier together."""
+        self.turns[id(op)] = self.turns.get(id(op), 0) + 1
+
+    # Letting lanes go on.
+
+    def release(self, *, spinning: bool = False) -> bool:
+        """Let parked lanes go on: those whose barrier is complete, and with a hazard those whose never will be.
+
+        Return whether any barrier is complete. spinning: other lanes may still come, so that none waits in vain.
+        """
+        machine = self.machine
+        entries = machine.parked[:]
+        machine.parked.clear()
+        left = clusters.release(machine, entries, last=False)
+        if left is not None:
+            machine.parked.extend(left)
+            return True
+        of_clusters = [entry for entry in entries if isinstance(entry[3], clusters.ClusterBarrier)]
+        if of_clusters:
+            machine.parked.extend(of_clusters)
+            entries = [entry for entry in entries if not isinstance(entry[3], clusters.ClusterBarrier)]
+            if not entries:
+                if not spinning:
+                    machine.parked[:] = clusters.release(machine, of_clusters, last=True) or []
+                return False
+        if self.together(entries):
+            return True
+        full = [self.lanes(mask) for _, mask, _, _ in entries]
+        released = self.complete(entries, full)
+        going = np.logical_or.reduce(released).any(axis=1)
+        some = bool(going.any())
+        if spinning or (of_clusters and some):
+            going = np.ones_like(going)
+        waits = [(op, lanes) for (following, _, op, _), lanes in zip(entries, full, strict=True) if following >= 0]
+        passing: Array = np.zeros(self.chunk.shape, bool)
+        for (following, _, op, barrier), lanes, done in zip(entries, full, released, strict=True):
+            # In a block where no barrier is complete nothing else will ever move: a hang on the GPU.
+            stuck = lanes & ~done
+            hang = stuck & ~going[:, None]
+            if hang.any():
+                if following >= 0:
+                    machine.hazards.barrier(machine, op, hang, waits, machine.exited)
+                done = done | hang
+            left_over = stuck & going[:, None]
+            if left_over.any():
+                machine.parked.append((following, left_over, op, barrier))
+            if done.any() and following >= 0:
+                passing |= done
+                self.go_on(following, machine.union(done, done), barrier)
+        if passing.any():
+            self.way.append((RELEASED, passing))
+        if some or not spinning:
+            machine.shared_races.barrier()
+            machine.global_races.barrier()
+        return some
+
+    def together(self, entries: list[Parked]) -> bool:
+        """Let lanes go on that wait at one and the same barrier, where they are all that there are; return whether."""
+        machine = self.machine
+        following, mask, op, barrier = entries[0]
+        if barrier.count is not None or any(other is not op for _, _, other, _ in entries):
+            return False
+        for _, more, _, _ in entries[1:]:
+            mask = machine.union(mask, more)
+        if mask is not self.chunk.root:
+            return False
+        if len(entries) > 1:
+            self.turns_differ(op, self.lanes(mask))
+        self.passed(op)
+        self.go_on(following, mask, barrier)
+        machine.shared_races.barrier()
+        machine.global_races.barrier()
+        return True
+
+    def go_on(self, following: int, mask: Array | None, barrier: Barrier) -> None:
+        """Let lanes of a complete barrier run what is behind it."""
+        machine = self.machine
+        machine.mask, machine._warps = mask, -1
+        barrier.reduce(machine, mask)
+        machine.arrive(following, mask)
+
+    def complete(self, entries: list[Parked], full: list[Array]) -> list[Array]:
+        """Return the lanes of each entry whose barrier is complete."""
+        machine, chunk = self.machine, self.chunk
+        identities = [barrier.identity(machine, mask) for (_, mask, _, barrier) in entries]
+        gone: Any = 0 if machine.exited is None else chunk.real(machine.exited).sum(axis=1)
+        expected_all = chunk.real_threads - gone
+        released: list[Any] = [None] * len(entries)
+        for identity in sorted({name for name, _ in identities}):
+            members = [place for place, (name, _) in enumerate(identities) if name == identity]
+            arrived = sum(full[place].sum(axis=1) for place in members)
+            counts = [identities[place][1] for place in members]
+            expected = max((count for count in counts if count is not None), default=expected_all)
+            whole = np.asarray(arrived >= expected)
+            sites: dict[int, Array] = {}
+            for place in members:
+                op, barrier = entries[place][2:]
+                if barrier.count is None:
+                    sites[id(op)] = sites.get(id(op), False) | full[place]
+            if len(sites) > 1:
+                # All threads of a block meet at one barrier: those at two wait for each other.
+                whole = whole & (sum(lanes.any(axis=1).astype(int) for lanes in sites.values()) <= 1)
+            for place in members:
+                released[place] = full[place] & whole[:, None]
+            if all(count is None for count in counts) and whole.any():
+                self.look([(entries[place][2], released[place]) for place in members], whole)
+        return released
+
+    def lanes(self, mask: Array | None) -> Array:
+        """Return a mask as bools (blocks, threads)."""
+        return np.broadcast_to(np.ones((1, 1), bool) if mask is None else mask, self.chunk.shape)
+
+    # Who is missing.
+
+    def look(self, entries: list[tuple[Op, Array]], rows: Array) -> None:
+        """Look at what is missing where one barrier lets the lanes of entries go on, in some rows of blocks."""
+        for op, lanes in {id(op): (op, np.logical_or.reduce([m for o, m in entries if o is op])) for op, _ in entries}.values():
+            if sum(other is op for other, _ in entries) > 1:
+                self.turns_differ(op, lanes)
+            self.turns[id(op)] = self.turns.get(id(op), 0) + lanes.any(axis=1)
+            if self.machine.exited is None:
+                continue
+            gone = self.chunk.real(self.machine.exited) & rows[:, None]
+            fresh = gone if self.ended is None else gone & ~self.ended
+            if fresh.any() and lanes.any():
+                self.missing(op, lanes, fresh & lanes.any(axis=1)[:, None])
+                self.ended = gone if self.ended is None else self.ended | gone
+
+    def missing(self, op: Op, here: Array, gone: Array) -> None:
+        """Say why lanes that are gone did not come to a barrier at which others of their blocks are."""
+        machine, hazards = self.machine, self.machine.hazards
+        parted = gone & self.by_warp(here)
+        behind = self.behind(op)
+        open_, goes_on, joined = gone.copy(), np.zeros_like(gone), np.zeros_like(gone)
+        split: Array = np.full(gone.shape, -1)  # the block of code where a lane left the others
+        for number, mask in reversed(self.way):
+            lanes = self.lanes(mask)
+            mine = lanes & open_
+            if not mine.any():
+                continue
+            with_others = np.where(parted, self.by_warp(lanes & here), (lanes & here).any(axis=1)[:, None])
+            met = mine & (with_others if number != RELEASED else True)
+            split[met] = number
+            open_ &= ~met
+            if number in behind.goes_on:
+                goes_on |= mine & ~met
+            elif number in behind.joined:
+                joined |= mine & ~met
+        if not self.whole:  # the way was too long: of these it is not known
+            goes_on &= ~open_
+            joined &= ~open_
+        wrong, skips, may = goes_on & parted, goes_on & ~parted, joined & ~goes_on & parted
+        for lanes, report in ((wrong, hazards.parted_at_barrier), (skips, hazards.skipped_barrier)):
+            if lanes.any():
+                place = first_lane(lanes, self.chunk)[1]
+                report(machine, op, here, lanes, self.condition(int(split[place]), op))
+        if may.any():
+            place = first_lane(may, self.chunk)[1]
+            hazards.parted_at_barrier(machine, op, here, may, self.condition(int(split[place]), op), perhaps=True)
+        left = gone & ~wrong & ~skips
+        if left.any():
+            place = first_lane(left, self.chunk)[1]
+            turn = np.broadcast_to(self.turns[id(op)], self.chunk.blocks)[place[0]]
+            hazards.ended_before(machine, op, left, int(turn), self.left_in(place))
+
+    def left_in(self, place: tuple[int, int]) -> int:
+        """Return the line of the source from which a lane that has ended left for its end."""
+        blocks = self.machine.code.blocks
+        for number, mask in reversed(self.way):
+            if number != RELEASED and self.lanes(mask)[place] and not _only_ends(blocks[number]):
+                end = blocks[number].terminator
+                return end.line.line if end is not None else 0
+        return 0
+
+    def by_warp(self, lanes: Array) -> Array:
+        """Return the lanes of warps of which any lane is in a mask."""
+        warps = lanes.reshape(self.chunk.blocks, self.chunk.warps, 32).any(axis=2)
+        return np.repeat(warps, 32, axis=1)
+
+    def condition(self, number: int, op: Op) -> tuple[int, bool]:
+        """Return the line where a block of code parts lanes, 0 where it is not known, and whether it ends a loop in
+        which a barrier stands."""
+        blocks = self.machine.code.blocks
+        if number < 0:
+            return 0, False
+        end = blocks[number].terminator
+        if end is None or end is op:
+            return op.line.line, False
+        at = self.block_of(op)
+        mine = [members for members, _ in self.loops if at in members]
+        lines = {
+            last.line.line
+            for members in mine
+            for one in members
+            if not members.issuperset(blocks[one].successors) and (last := blocks[one].terminator) is not None
+        }
+        return end.line.line, end.line.line in lines
+
+    def turns_differ(self, op: Op, here: Array) -> None:
+        """Report lanes that wait at one barrier in different turns of a loop around it."""
+        at = self.block_of(op)
+        heads = [head for members, head in self.loops if at in members]
+        if not heads or not self.whole:
+            return
+        for head in heads:
+            turns: Array = np.zeros(self.chunk.shape, np.int32)
+            for number, mask in self.way:
+                lanes = self.lanes(mask)
+                if number == RELEASED:
+                    turns[lanes] = 0
+                elif number == head:
+                    turns += lanes
+            least = np.where(here, turns, np.iinfo(np.int32).max).min(axis=1, keepdims=True)
+            ahead = here & (turns > least)
+            if ahead.any():
+                row, thread = first_lane(ahead, self.chunk)[1]
+                behind = here & (turns == least)
+                self.machine.hazards.turns(self.machine, op, ahead, (row, thread), int(np.argmax(behind[row])))
+                return
+
+    # The code.
+
+    @cached_property
+    def loops(self) -> list[tuple[frozenset[int], int]]:
+        """The loops of the code, each as its blocks and its head."""
+        return list(loops(self.machine.code.blocks))
+
+    @cached_property
+    def successors(self) -> list[tuple[int, ...]]:
+        """The blocks to which each block of the code leads; a function's end leads behind each of its calls."""
+        blocks = self.machine.code.blocks
+        backs = tuple(block.successors[-1] for block in blocks if _kind(block) == "call")
+        return [backs if _kind(block) == "return" else block.successors for block in blocks]
+
+    def block_of(self, op: Op) -> int:
+        """Return the block of code that ends in an op."""
+        return next(block.number for block in self.machine.code.blocks if block.terminator is op)
+
+    def behind(self, op: Op) -> Behind:
+        """Return what lies behind a barrier."""
+        if id(op) not in self._behind:
+            blocks = self.machine.code.blocks
+            accessed = {access.location.ptx_line for access in self.machine.code.accesses}
+            before: list[list[int]] = [[] for _ in blocks]
+            for number, following in enumerate(self.successors):
+                for one in following:
+                    before[one].append(number)
+            waits = {block.number for block in blocks if _kind(block) == "barrier"}
+            leads = _closure(waits, before)
+            reached = _closure(set(self.successors[self.block_of(op)]), self.successors)
+            does = {
+                number
+                for number in reached
+                if number in leads
+                or any(o.kind == "collective" or o.line.ptx_line in accessed for o in blocks[number].ops)
+            }
+            self._behind[id(op)] = Behind(
+                frozenset(does), frozenset(number for number in reached if not _only_ends(blocks[number]))
+            )
+        return self._behind[id(op)]
+
+
+def _kind(block: Block) -> str:
+    return "" if block.terminator is None else block.terminator.kind
+
+
+def _only_ends(block: Block) -> bool:
+    return not block.ops and _kind(block) == "exit" and block.terminator.guard < 0  # type: ignore[union-attr]
+
+
+def _closure(start: set[int], edges: list[Any]) -> set[int]:
+    """Return all that some numbers lead to, themselves included."""
+    found, work = set(start), list(start)
+    while work:
+        for one in edges[work.pop()]:
+            if one not in found:
+                found.add(one)
+                work.append(one)
+    return found
