@@ -15,7 +15,7 @@ from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned, scratch
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.explain import advice, costly, drawings, machine_code, recorded
-from cudabench.measure import verify
+from cudabench.measure import suspected, verify
 from cudabench.measure.context import (
     Arrays,
     InputSet,
@@ -157,6 +157,7 @@ class SimulatedRun(RunContext):
         )
         if self.disassemble:
             run = as_loaded(self.device, case, run)
+        run = suspected.settled(run, compiled, self.disassemble)
         self.output = run.report.output
         state = tuple(self.device.changed(case))
         leaks = self.device.leaks(case)
@@ -201,9 +202,7 @@ class SimulatedRun(RunContext):
             ]
         if not case.source.builtin and _wrote_nothing(run, compiled):
             notes.append(warning("unreached", kernel=case.kernel))
-        if verification is None:
-            shuffles = [one for one in run.report.suspicions if one.kind == "undefined-shuffle"]
-            notes += [warning("undefined-shuffle", line=one.line, message=one.message) for one in shuffles[:1]]
+        notes += suspected.notes(run.report, case.bounds, verification is not None)
         notes += self._costly(run, compiled)
         result = replace(result, warnings=tuple(notes), state=state, inputs="fixed" if self.fixed else "fresh")
         faults = self._faults(case, run, result, arrays)
@@ -275,8 +274,8 @@ class SimulatedRun(RunContext):
                 faults.append(written)
         if result.verification and result.verification.mismatches:
             faults.append(wrong_reason(result.verification))
-            if run.report.suspicions:
-                faults.append(f"perhaps because of {hazard_reason(run.report.suspicions)}")
+        if faults and run.report.suspicions:
+            faults.append(f"perhaps because of {hazard_reason(run.report.suspicions)}")
         return faults
 
     def _faults_of_a_second_launch(self, case: Case, state: Sequence[StateVariable]) -> list[str]:

@@ -278,7 +278,9 @@ def branch_lines(rows: Sequence[Branch]) -> list[str]:
 
 
 # Warnings of why what was found, or nothing, may say little.
-OF_CLEAN = ("unreached", "undefined-shuffle")
+OF_CLEAN = (
+    "unreached", "undefined-shuffle", "skipped-barrier", "early-exit", "ended-before-barrier", "unsearched",
+)  # fmt: skip
 LIMITING = ("constant", "guessed", "extent", "unchecked", *OF_CLEAN)
 
 

@@ -189,6 +189,30 @@ KINDS = {
             "--expect",
         ),
         Kind(
+            "skipped-barrier",
+            "Whole warps pass by a barrier at which others of their block wait, and meet no other one.",
+            "line {line}: {message} Put the barrier where all threads of the block come",
+            "",
+        ),
+        Kind(
+            "early-exit",
+            "Threads end before a barrier of the grid, of a cluster or of a tile, which CUDA's documents ask all to meet.",
+            "line {line}: {message}",
+            "",
+        ),
+        Kind(
+            "ended-before-barrier",
+            "Threads had ended, or left for their end, when the others of their block met a barrier.",
+            "{message} That is no fault by itself",
+            "",
+        ),
+        Kind(
+            "unsearched",
+            "Where the search for races between blocks was given up.",
+            "{message}",
+            "",
+        ),
+        Kind(
             "unchecked",
             "A clean kernel could not be run without optimisation: past arrays in registers nothing was looked for.",
             "what goes past an array that is held in registers was not looked for, since {kernel} did not run "

@@ -103,6 +103,7 @@ class Machine:
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.exited: Array | None = None
+        self.ended_in_part: tuple[Array, Array | None] | None = None  # of `exited`: see `members.ended_in_part`
         self.barriers = Barriers(self)
         self.locks: Locks | None = None
         self.releases: Releases | None = None
@@ -335,7 +336,7 @@ class Machine:
                     if not forced:
                         waiting[number] = mask
                         continue
-                    self.hazards.warp_barrier(self, block.ops[0], missing)
+                    self.hazards.elsewhere_in_mask(self, block.ops[0], missing)
             weight = block.weight
             self.steps += weight
             if self.steps > self.next_look or (timed and clock() > deadline):

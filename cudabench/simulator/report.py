@@ -136,7 +136,10 @@ def by_pattern(counts: Sequence[PatternCount]) -> tuple[PatternCount, ...]:
 
 
 class Hazard(NamedTuple):
-    """A fault of the kernel at a source line; block and thread are those of the first occurrence, x first."""
+    """A fault of the kernel at a source line; block and thread are those of the first occurrence, x first.
+
+    instruction: the line of the PTX, 0 where nobody asks for it.
+    """
 
     kind: str
     file: str
@@ -145,6 +148,7 @@ class Hazard(NamedTuple):
     thread: Index
     count: int  # type: ignore[assignment]
     message: str
+    instruction: int = 0
 
 
 class Executed(NamedTuple):

@@ -48,8 +48,9 @@ class Hazards:
 
     def _records(self, found: dict[tuple[str, int, int], list[Any]]) -> tuple[Hazard, ...]:
         records = []
-        for (kind, file, line), (count, block, thread, message) in found.items():
-            records.append(Hazard(kind, self.code.files.get(file, ""), line, block, thread, count, message))
+        for (kind, file, line), (count, block, thread, message, instruction) in found.items():
+            name = self.code.files.get(file, "")
+            records.append(Hazard(kind, name, line, block, thread, count, message, instruction))
         return tuple(sorted(records, key=lambda hazard: (hazard.file, hazard.line, hazard.kind)))
 
     # Addresses.
@@ -237,20 +238,65 @@ class Hazards:
             "threads of the block come in each turn of the loop.",
         )  # fmt: skip
 
-    def warp_barrier(self, machine: Machine, op: Op, missing: Array) -> None:
-        """Record a warp-wide instruction that names lanes which never come."""
+    # Masks of warp-wide functions.
+
+    def not_in_mask(self, machine: Machine, op: Op, outside: Array, masks: Array) -> None:
+        """Record lanes that execute a warp-wide function and are not in their masks."""
+        count, place = first_lane(outside, machine.chunk)
+        lane = place[1] % 32
+        self.mask(
+            machine, op, count, place,
+            f"executes {op.function} with the mask {int(masks[place]):#010x}, in which its own lane {lane} is missing: "
+            f"let the mask name all lanes that come to this line",
+        )  # fmt: skip
+
+    def ended_in_mask(self, machine: Machine, op: Op, gone: Array, masks: Array) -> None:
+        """Record lanes that have ended and that the masks of others in their warps name."""
+        chunk = machine.chunk
+        count, place = first_lane(gone, chunk)
+        first = place[1] // 32 * 32
+        lane = place[1] % 32
+        names = masks[place[0], first : first + 32] >> np.uint32(lane) & np.uint32(1)
+        asks = place[0], first + int(np.argmax(names))
+        self.mask(
+            machine, op, count, asks,
+            f"executes {op.function} with the mask {int(masks[asks]):#010x}, which names lane {lane}: thread "
+            f"{chunk.thread_index(place[1])} has ended. Let all threads of the warp come, and put the condition around "
+            "the work, or take the mask from __ballot_sync() of the condition",
+        )  # fmt: skip
+
+    def elsewhere_in_mask(self, machine: Machine, op: Op, missing: Array) -> None:
+        """Record a warp-wide function that names lanes which never come."""
         chunk = machine.chunk
         lanes = machine.lanes()
         warps = missing.reshape(chunk.blocks, chunk.warps, 32).any(axis=2)
         waiting = lanes & np.repeat(warps, 32, axis=1)
         count, place = first_lane(waiting if waiting.any() else lanes, chunk)
         _, away = first_lane(missing & (np.arange(chunk.threads) // 32 == place[1] // 32)[None, :], chunk)
-        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        self.add(
-            "divergent-barrier", op.line, count, block, thread,
-            f"thread {thread} of block {block} executes a warp-wide instruction that names thread "
-            f"{chunk.thread_index(away[1])}, which is elsewhere and never reaches it.",
+        assert op.members is not None
+        named = op.members(machine)
+        mask = 0xFFFFFFFF if named is None else int(broadcast(named, chunk.shape)[place])
+        self.mask(
+            machine, op, count, place,
+            f"executes {op.function} with the mask {mask:#010x}, which names lane {away[1] % 32}: thread "
+            f"{chunk.thread_index(away[1])} {self.whereabouts(machine, away)} and never comes. Let all lanes that the "
+            "mask names come to this line, or take the mask from __ballot_sync() of the condition",
         )  # fmt: skip
+
+    def whereabouts(self, machine: Machine, place: tuple[int, int]) -> str:
+        """Return what a lane waits at."""
+        for _, mask, op, _ in machine.parked:
+            if mask is None or broadcast(mask, machine.chunk.shape)[place]:
+                return f"waits at the barrier in line {op.line.line}"
+        for number, mask in machine.waiting.items():
+            if mask is None or broadcast(mask, machine.chunk.shape)[place]:
+                return f"waits in line {self.code.blocks[number].ops[0].line.line}"
+        return "is elsewhere"
+
+    def mask(self, machine: Machine, op: Op, count: int, place: tuple[int, int], what: str) -> None:
+        """Record a fault of a mask."""
+        block, thread = machine.chunk.block_index(place[0]), machine.chunk.thread_index(place[1])
+        self.add("invalid-mask", op.line, count, block, thread, f"thread {thread} of block {block} {what}.")
 
     def undefined_shuffle(self, machine: Machine, location: Location, lanes: Array, other: Array) -> None:
         """Note lanes (blocks or 1, threads) that shuffle from lanes `other`, which do not take part for them."""
@@ -286,7 +332,7 @@ def _add(
     thread: Any,
     message: str,
 ) -> None:
-    record = found.setdefault((kind, location.file, location.line), [0, block, thread, message])
+    record = found.setdefault((kind, location.file, location.line), [0, block, thread, message, location.ptx_line])
     record[0] += count
     if kind == "out-of-bounds" and (_BEFORE in message) != (_BEFORE in record[3]) and "; " not in record[3]:
         record[3] = f"{record[3].removesuffix('.')}; {message}"  # no array can be large enough for that

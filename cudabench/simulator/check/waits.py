@@ -295,7 +295,7 @@ class Waits:
             op = code.blocks[number].ops[0]
             missing = machine.missing(op)
             if missing is not None:
-                machine.hazards.warp_barrier(machine, op, missing)
+                machine.hazards.elsewhere_in_mask(machine, op, missing)
         raise BudgetExceeded(f"kernel {code.name} was stopped at {where}, where nothing will ever end it.")
 
     def reads_global(self) -> bool:

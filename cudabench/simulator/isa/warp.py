@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.check.members import examine, function_name
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Run
@@ -37,12 +38,15 @@ def collective(builder: Builder, ins: Instruction, run: Run, members: int | None
                 who = as_array(value, _U32, machine.chunk)
                 if (who == np.uint32(0xFFFFFFFF)).all():
                     who = None
+            if who is not None or machine.exited is not None:
+                who = examine(machine, op, who)
         machine.shared_races.warp_sync(machine.mask, who)
         machine.global_races.warp_sync(machine.mask, who)
         run(machine)
 
     op = Op(meet, "collective", ins.location)
     op.members = named
+    op.function = function_name(ins)
     return op
 
 

@@ -68,7 +68,7 @@ class Op:
     """One decoded instruction: `run(machine)` and what the scheduler has to know about it.
 
     guard: the predicate's register, or -1. defs, uses: registers written and read. members (of a collective): the
-    lanes of the warp that must meet, as bits, or None for all. labels, targets (of a branch): where it may lead, as
+    lanes of the warp that must meet, as bits, or None for all; function: its name in CUDA C++. labels, targets (of a branch): where it may lead, as
     names until the blocks are cut and as block numbers from then on. selector: the register that picks from them.
     address: the register that a memory instruction's address is in, or -1; offset: the bytes to add to it.
     pointer: what the results point to (see `flow.points_to`), or None: what the operands point to. site: of a call,
@@ -76,7 +76,7 @@ class Op:
     """
 
     __slots__ = (
-        "address", "barrier", "defs", "guard", "inverted", "kind", "labels", "line", "members", "offset",
+        "address", "barrier", "defs", "function", "guard", "inverted", "kind", "labels", "line", "members", "offset",
         "opcode", "pointer", "run", "selector", "site", "targets", "uses",
     )  # fmt: skip
 
@@ -96,6 +96,7 @@ class Op:
         self.offset = 0
         self.barrier: Barrier | None = None
         self.members: Callable[[Machine], Array | None] | None = None
+        self.function = ""
         self.pointer: int | None = None
         self.site: Site | None = None
 

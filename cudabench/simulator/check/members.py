@@ -1,0 +1,79 @@
+"""The mask of a warp-wide function: the lanes that are to execute it together.
+
+A lane that executes it is to be in its own mask, and all lanes that the mask names are to come (CUDA C++ Programming
+Guide, "Warp Shuffle Functions"; PTX ISA, "shfl.sync": otherwise the result is undefined). A lane that has ended never
+comes; the threads that a block lacks to whole warps are not named by anybody's mistake.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cudabench.simulator.program.ptx import Instruction
+from cudabench.simulator.values import Array, broadcast
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
+    from cudabench.simulator.program.code import Op
+
+LANES = np.arange(32, dtype=np.uint32)
+ALL = np.uint32(0xFFFFFFFF)
+
+
+def function_name(ins: Instruction) -> str:
+    """Return the CUDA C++ function of a warp-wide instruction of PTX."""
+    words = ins.modifiers
+    if ins.opcode in ("bar", "barrier"):
+        return "__syncwarp"
+    if ins.opcode == "shfl":
+        mode = next((word for word in words if word in ("up", "down", "bfly", "idx")), "idx")
+        return {"up": "__shfl_up_sync", "down": "__shfl_down_sync", "bfly": "__shfl_xor_sync"}.get(mode, "__shfl_sync")
+    if ins.opcode == "vote":
+        mode = next((word for word in words if word in ("all", "any", "uni", "ballot")), "any")
+        return f"__{mode}_sync"
+    if ins.opcode == "match":
+        return f"__match_{'all' if 'all' in words else 'any'}_sync"
+    if ins.opcode == "redux":
+        mode = next((word for word in words if word in ("add", "min", "max", "and", "or", "xor")), "add")
+        return f"__reduce_{mode}_sync"
+    return ins.opcode
+
+
+def examine(machine: Machine, op: Op, who: Array | None) -> Array | None:
+    """Report lanes that are not in their mask, and masks that name lanes which have ended.
+
+    who: the masks of the active lanes, (blocks or 1, threads or 1) as bits, None where all name the whole warp. Return
+    them with each lane in its own mask, so that what follows from the fault is not reported as well.
+    """
+    chunk = machine.chunk
+    if who is not None:
+        own = (broadcast(who, chunk.shape) >> np.tile(LANES, chunk.warps)) & np.uint32(1)
+        outside = chunk.real(machine.lanes() & (own == 0))
+        if outside.any():
+            machine.hazards.not_in_mask(machine, op, outside, broadcast(who, chunk.shape))
+            who = None if machine.mask is None else np.full((1, 1), ALL)
+    ended = ended_in_part(machine)
+    if ended is not None:
+        named = np.where(machine.lanes(), ALL if who is None else broadcast(who, chunk.shape), np.uint32(0))
+        words = np.bitwise_or.reduce(named.reshape(chunk.blocks, chunk.warps, 32), axis=2)
+        gone = ended & (words[:, :, None] >> LANES & np.uint32(1)).astype(bool)
+        if gone.any():
+            machine.hazards.ended_in_mask(machine, op, gone.reshape(chunk.shape), named)
+    return who
+
+
+def ended_in_part(machine: Machine) -> Array | None:
+    """Return the lanes that have ended in warps of which others have not, (blocks, warps, 32); None for none."""
+    exited: Any = machine.exited
+    if exited is None:
+        return None
+    if machine.ended_in_part is None or machine.ended_in_part[0] is not exited:
+        chunk = machine.chunk
+        lanes = chunk.real(exited).reshape(chunk.blocks, chunk.warps, 32)
+        every = np.broadcast_to(True if chunk.root is None else chunk.root, chunk.shape)
+        alive = (every.reshape(lanes.shape) & ~lanes).any(axis=2, keepdims=True)
+        part = lanes & alive
+        machine.ended_in_part = exited, part if part.any() else None
+    return machine.ended_in_part[1]
