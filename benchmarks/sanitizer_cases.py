@@ -13,6 +13,7 @@ after SECONDS (500) no run is started. A CASE is a name or the beginning of one 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -62,6 +63,11 @@ def cases(only: Sequence[str] = ()) -> dict[str, Case]:
     return {name: case for name, case in found.items() if not only or name.startswith(tuple(only))}
 
 
+def source_of(name: str) -> str:
+    """Return the file that a case's kernel stands in."""
+    return str(HERE / "sanitizer" / f"{name.partition('.')[0]}.cu")
+
+
 def prepare(folder: Path) -> None:
     """Write FOLDER/cases.json with the launches, and the arrays of each case before and after as CASE.npz."""
     from cudabench.userkernel import plan
@@ -70,23 +76,17 @@ def prepare(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     launches = {}
     for name, case in cases().items():
-        file, _, kernel = name.partition(".")
-        series = plan.build(
-            [
-                UserRequest(
-                    file=str(HERE / "sanitizer" / f"{file}.cu"),
-                    kernels=(kernel,),
-                    arguments=tuple(case["arg"]),
-                    expect=tuple(case.get("expect", ())),
-                    **{key: case.get(key) for key in ("grid", "block", "shared")},
-                )
-            ]
+        request = UserRequest(
+            file=source_of(name),
+            kernels=(name.partition(".")[2],),
+            arguments=tuple(case["arg"]),
+            expect=tuple(case.get("expect", ())),
+            **{key: case.get(key) for key in ("grid", "block", "shared")},
         )
-        operation, ((problem, launch),) = series.make(), [(one.problem, one.launches[0]) for one in series.cases]
+        series = plan.build([request])
+        operation, problem, launch = series.make(), series.cases[0].problem, series.cases[0].launches[0]
         inputs = operation.inputs(problem)
-        bytes_of = {
-            one.name: int(np.prod(one.shape)) * np.dtype(one.dtype).itemsize for one in operation.buffers(problem)
-        }
+        size = {one.name: int(np.prod(one.shape)) * np.dtype(one.dtype).itemsize for one in operation.buffers(problem)}
         launches[name] = {
             "grid": launch.grid,
             "block": launch.block,
@@ -95,7 +95,7 @@ def prepare(folder: Path) -> None:
             "hangs": case.get("hangs", False),
             # an array's name and bytes, or a number's bits
             "arguments": [
-                [one, bytes_of[one]] if isinstance(one, str) else one.tobytes().hex() for one in launch.arguments
+                [one, size[one]] if isinstance(one, str) else one.tobytes().hex() for one in launch.arguments
             ],
         }
         kept = {f"before:{key}": held for key, held in inputs.items()}
@@ -110,38 +110,23 @@ def ours(target: Path, only: Sequence[str]) -> None:
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, case in cases(only).items():
-            file, _, kernel = name.partition(".")
             out = Path(folder) / f"{name}.json"
-            command = [
-                "check",
-                str(HERE / "sanitizer" / f"{file}.cu"),
-                "--kernel",
-                kernel,
-                "--device",
-                "sim",
-                "--quiet",
-            ]
+            command = ["check", source_of(name), f"--kernel={name.partition('.')[2]}", "--device=sim", f"--json={out}"]
             command += [f"--{key}={case[key]}" for key in ("grid", "block", "shared") if key in case]
             command += [f"--{key}={one}" for key in ("arg", "expect") for one in case.get(key, ())]
-            done = subprocess.run(
-                [sys.executable, "-m", "cudabench", *command, "--timeout=60", f"--json={out}"],
-                capture_output=True,
-                text=True,
-                cwd=HERE.parent,
-            )
-            results = json.loads(out.read_text())["results"] if out.exists() else []
-            result = results[0] if results else {}
+            command = [sys.executable, "-m", "cudabench", *command, "--quiet", "--timeout=60"]
+            done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent)
+            result = json.loads(out.read_text())["results"][0] if out.exists() else {}
             found[name] = {
                 "exit": done.returncode,
                 "status": result.get("status"),
                 "reason": result.get("reason") or done.stderr.strip()[-300:],
                 "hazards": [
-                    [one["kind"], one["line"], one["count"], one["message"]] for one in result.get("hazards", ())
+                    [one[key] for key in ("kind", "line", "count", "message")] for one in result.get("hazards", ())
                 ],
                 "warnings": [one["message"] for one in result.get("warnings", ()) if one["code"] != "unverified"],
             }
-            said = ", ".join(f"{kind} {line}" for kind, line, *_ in found[name]["hazards"]) or found[name]["reason"]
-            print(f"{case['is']:<6}{name:<36}{done.returncode}  {(said or '')[:90]}", flush=True)
+            print(f"{case['is']:<6}{name:<36}{done.returncode}  {verdict(found[name])[:90]}", flush=True)
             target.write_text(json.dumps(found, indent=1))
 
 
@@ -179,7 +164,7 @@ def launch(folder: Path, name: str, limit: int) -> None:
     call("cuModuleLoadData", ctypes.byref(module), image)
     call("cuModuleGetFunction", ctypes.byref(function), module, mangled[1])
     if case["shared"] > 48 << 10:
-        call("cuFuncSetAttribute", function, 8, case["shared"])
+        call("cuFuncSetAttribute", function, 8, case["shared"])  # the most dynamic shared memory
     places, values = {}, []
     for one in case["arguments"]:
         if isinstance(one, str):
@@ -231,11 +216,9 @@ def run(folder: Path, name: str, tool: str, hangs: bool) -> Case:
             process.wait(limit + START)
         except subprocess.TimeoutExpired:
             killed = True
-        try:
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(5)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            pass
         output.seek(0)
         raw = output.read()
     found = re.search(r"^RESULT (.*)$", raw, re.M)
@@ -246,7 +229,7 @@ def run(folder: Path, name: str, tool: str, hangs: bool) -> Case:
         "launched": "LAUNCHED" in raw,
         "result": json.loads(found[1]) if found else None,
         "messages": messages(raw),
-        "raw": raw[:3000],
+        "raw": raw[:4000],
     }
 
 
@@ -266,19 +249,14 @@ def messages(raw: str) -> list[list[Any]]:
             for word in ("misaligned", "out of bounds"):
                 if word in text and word not in said:
                     found[-1] = f"{said}, {word}", lines
-    counts = Counter((text, tuple(map(int, lines[: 2 if "ace" in text else 1]))) for text, lines in found)
+    counts = Counter((text, tuple(map(int, lines[: 2 if "Race" in text else 1]))) for text, lines in found)
     return [[text, list(lines), times] for (text, lines), times in counts.most_common()]
 
 
 def compile_all(folder: Path, files: Iterable[str]) -> None:
     """Compile the kernels' files to FOLDER/FILE.cubin, all at once."""
-    making = {
-        file: subprocess.Popen(
-            ["nvcc", "-cubin", "-arch=sm_90", "-lineinfo", "-std=c++17", "-o", folder / f"{file}.cubin"]
-            + [HERE / "sanitizer" / f"{file}.cu"]
-        )
-        for file in files
-    }
+    command = ["nvcc", "-cubin", "-arch=sm_90", "-lineinfo", "-std=c++17", "-o"]
+    making = {file: subprocess.Popen([*command, folder / f"{file}.cubin", source_of(file)]) for file in files}
     for file, process in making.items():
         if process.wait():
             print(f"nvcc refused {file}.cu", flush=True)
@@ -290,12 +268,9 @@ def card(folder: Path, target: Path, seconds: float, only: Sequence[str]) -> Non
     known = json.loads((folder / "cases.json").read_text())
     wanted = {name: case for name, case in known.items() if not only or name.startswith(tuple(only))}
     kept = json.loads(target.read_text()) if target.exists() else {"about": {}, "cases": {}}
-    for command in (
-        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-        ["compute-sanitizer", "--version"],
-        ["nvcc", "--version"],
-    ):
-        kept["about"][command[0]] = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    os.environ["PATH"] += ":/usr/local/cuda/bin"
+    for command in ("nvidia-smi --query-gpu=name,driver_version --format=csv,noheader", "compute-sanitizer --version"):
+        kept["about"][command.split()[0]] = subprocess.getoutput(command)
     compile_all(folder, dict.fromkeys(name.partition(".")[0] for name in wanted))
 
     def one(name: str, tool: str, hangs: bool) -> Case | None:
@@ -311,7 +286,9 @@ def card(folder: Path, target: Path, seconds: float, only: Sequence[str]) -> Non
             }
             for done in as_completed(waiting):
                 name, tool = waiting[done]
-                if (result := done.result()) is not None:
+                if done.exception():
+                    print(name, tool, repr(done.exception()), flush=True)
+                elif (result := done.result()) is not None:
                     kept["cases"].setdefault(name, {})[tool] = result
                     partial = target.with_suffix(".part")
                     partial.write_text(json.dumps(kept))
@@ -319,11 +296,10 @@ def card(folder: Path, target: Path, seconds: float, only: Sequence[str]) -> Non
     for name in wanted:
         found = kept["cases"].get(name, {})
         cells = [short(said(found[tool])) if tool in found else "not run" for tool in TOOLS]
-        print(f"{name.partition('.')[2][:22]:<22} {'|'.join(cells)}"[:112])
+        print(f"{name.partition('.')[2][:22]:<22} {'|'.join(cells)}"[:116])
     slow = max((one["seconds"] for found in kept["cases"].values() for one in found.values()), default=0)
-    print(
-        kept["about"]["nvidia-smi"], f"the longest run took {slow} s, {seconds - (end - time.monotonic()):.0f} s in all"
-    )
+    took = seconds - (end - time.monotonic())
+    print(f"{kept['about']['nvidia-smi']}; the longest run took {slow} s, all together {took:.0f} s")
 
 
 # What was said -------------------------------------------------------------------------------------------------------
@@ -360,7 +336,13 @@ def short(text: str) -> str:
         (r"Invalid arguments", "bad args"),
     ):
         text = re.sub(pattern, word, text)
-    return text[:17]
+    return text[:22]
+
+
+def verdict(mine: Case) -> str:
+    """Return what `cudabench check` says: kinds of hazards with their lines, else why it is not clean."""
+    hazards = dict.fromkeys(f"{kind} ({line})" for kind, line, *_ in mine["hazards"])
+    return ", ".join(hazards) or ("-" if mine["exit"] == 0 else mine["reason"])
 
 
 def named(one: Case | None) -> bool:
@@ -383,17 +365,14 @@ def table(on_card: Case, by_us: Case) -> None:
     for name, case in known.items():
         found, mine = on_card["cases"].get(name, {}), by_us[name]
         cells = [said(found[tool]) if tool in found else "not run" for tool in TOOLS]
-        hazards = dict.fromkeys(f"{kind} ({line})" for kind, line, *_ in mine["hazards"])
-        cells += [", ".join(hazards) or ("-" if mine["exit"] == 0 else mine["reason"]), case.get("reason", "")]
+        cells += [verdict(mine), case.get("reason", "")]
         print(f"| {name} | {case['is']} | {' | '.join(cell.replace('|', '/') for cell in cells)} |")
         for tester, test in tests.items():
             sums.setdefault(tester, Counter())[case["is"]] += test(found, mine)
     of = Counter(case["is"] for case in known.values())
-    print(
-        f"\n| | faults, of {of['fault']} | right, of {of['right']} | open, of {of['open']} |\n| --- | --- | --- | --- |"
-    )
+    print(f"\n| | {' | '.join(f'{word}, of {many}' for word, many in of.items())} |\n|{' --- |' * (1 + len(of))}")
     for tester, count in sums.items():
-        print(f"| {tester} | {count['fault']} | {count['right']} | {count['open']} |")
+        print(f"| {tester} | {' | '.join(str(count[word]) for word in of)} |")
 
 
 def main() -> None:
