@@ -27,6 +27,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,9 @@ def prepare(folder: Path) -> None:
             kernels=(name.partition(".")[2],),
             arguments=tuple(case["arg"]),
             expect=tuple(case.get("expect", ())),
-            **{key: case.get(key) for key in ("grid", "block", "shared")},
+            grid=case["grid"],
+            block=case["block"],
+            shared=case.get("shared"),
         )
         series = plan.build([request])
         operation, problem, launch = series.make(), series.cases[0].problem, series.cases[0].launches[0]
@@ -100,7 +103,7 @@ def prepare(folder: Path) -> None:
         }
         kept = {f"before:{key}": held for key, held in inputs.items()}
         kept |= {f"after:{key}": held for key, held in operation.reference(problem, inputs).items()}
-        np.savez(folder / f"{name}.npz", **kept)
+        np.savez(folder / f"{name}.npz", **kept)  # type: ignore[arg-type]
     (folder / "cases.json").write_text(json.dumps(launches, indent=1))
     print(f"{len(launches)} cases in {folder}")
 
@@ -165,7 +168,8 @@ def launch(folder: Path, name: str, limit: int) -> None:
     call("cuModuleGetFunction", ctypes.byref(function), module, mangled[1])
     if case["shared"] > 48 << 10:
         call("cuFuncSetAttribute", function, 8, case["shared"])  # the most dynamic shared memory
-    places, values = {}, []
+    places: dict[str, tuple[ctypes.c_uint64, int]] = {}
+    values: list[Any] = []
     for one in case["arguments"]:
         if isinstance(one, str):
             values.append(ctypes.create_string_buffer(bytes.fromhex(one), 8))
@@ -290,9 +294,9 @@ def card(folder: Path, target: Path, seconds: float, only: Sequence[str]) -> Non
                     print(name, tool, repr(done.exception()), flush=True)
                 elif (result := done.result()) is not None:
                     kept["cases"].setdefault(name, {})[tool] = result
-                    partial = target.with_suffix(".part")
-                    partial.write_text(json.dumps(kept))
-                    partial.replace(target)
+                    part = target.with_suffix(".part")
+                    part.write_text(json.dumps(kept))
+                    part.replace(target)
     for name in wanted:
         found = kept["cases"].get(name, {})
         cells = [short(said(found[tool])) if tool in found else "not run" for tool in TOOLS]
@@ -354,7 +358,7 @@ def table(on_card: Case, by_us: Case) -> None:
     """Print the Markdown table: a row a case, and how many faults and right kernels each names."""
     sums: dict[str, Counter[str]] = {}
     tests: dict[str, Callable[[Case, Case], bool]] = {
-        **{tool: lambda found, _, tool=tool: named(found.get(tool)) for tool in TOOLS if tool != "plain"},
+        **{tool: partial(lambda tool, found, _: named(found.get(tool)), tool) for tool in TOOLS if tool != "plain"},
         "one of the four": lambda found, _: any(named(found.get(tool)) for tool in TOOLS),
         "cudabench check": lambda _, mine: mine["exit"] == 3,
     }
