@@ -42,7 +42,7 @@ TOOLS = {
     "memcheck": [*SANITIZER, "--tool", "memcheck"],
     "racecheck": [*SANITIZER, "--tool", "racecheck"],
     "synccheck": [*SANITIZER, "--tool", "synccheck"],
-    "initcheck": [*SANITIZER, "--tool", "initcheck", "--track-unused-memory", "no"],
+    "initcheck": [*SANITIZER, "--tool", "initcheck"],
 }
 LIMITS = {"plain": 6, "tool": 20, "hangs": 8}  # seconds that a kernel may run
 START = 45  # seconds that a process may take besides

@@ -284,3 +284,83 @@ __global__ void arrive_and_wait(const int *x, int *y)
         y[t - 64] = s[127 - t];
     }
 }
+
+// Lanes leave a loop with barriers, and one store by thread 0 is all that comes behind.
+__global__ void leaves_the_loop(const int *x, int *y, int n)
+{
+    __shared__ int s[128];
+    int t = threadIdx.x, sum = 0;
+    for (int i = t; i < n; i += 128) {
+        s[t] = x[i];
+        __syncthreads();
+        sum += s[t ^ 1];
+        __syncthreads();
+    }
+    if (t == 0)
+        y[0] = sum;
+}
+
+__global__ void leaves_the_loop_for_more(const int *x, int *y, int n)
+{
+    __shared__ int s[128];
+    int t = threadIdx.x, sum = 0;
+    for (int i = t; i < n; i += 128) {
+        s[t] = x[i];
+        __syncthreads();
+        sum += s[t ^ 1];
+        __syncthreads();
+    }
+    y[t] = sum;
+}
+
+__global__ void leaves_the_loop_for_its_end(const int *x, int *y, int n)
+{
+    __shared__ int s[128];
+    int t = threadIdx.x;
+    for (int i = t; i < n; i += 128) {
+        s[t] = x[i];
+        __syncthreads();
+        y[i] = s[t ^ 1];
+        __syncthreads();
+    }
+}
+
+// The others take no part, and one thread goes on.
+__global__ void waits_then_one(const int *x, int *y)
+{
+    __shared__ int s[128];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    if (t < 100)
+        __syncthreads();
+    if (t == 0)
+        y[0] = s[5];
+}
+
+__global__ void works_and_returns(const int *x, int *y, int n)
+{
+    __shared__ int s[128];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    if (t >= n) {
+        for (int i = 0; i < x[3] % 8; i++)
+            y[t] += x[i];
+        return;
+    }
+    __syncthreads();
+    y[t] = s[t ^ 1];
+}
+
+__global__ void trip_of_another_warp(const int *x, int *y)
+{
+    __shared__ int s[64];
+    int t = threadIdx.x, w = t / 32, v = 0;
+    s[t] = x[t];
+#pragma unroll 1
+    for (int k = 0; k < 2; k++) {
+        if (k == w)
+            __syncthreads();
+        v += s[63 - t];
+    }
+    y[t] = v;
+}

@@ -74,3 +74,15 @@ __global__ void whole_grid(const int *x, int *y, int *z)
     cg::this_grid().sync();
     z[i] = y[(i + 64) % 256];
 }
+
+__global__ void returned_from_the_tile(const int *x, int *y)
+{
+    __shared__ int s[32];
+    int t = threadIdx.x;
+    auto tile = cg::tiled_partition<16>(cg::this_thread_block());
+    if (t >= 28)
+        return;
+    s[t] = x[t];
+    tile.sync();
+    y[t] = s[t ^ 1];
+}

@@ -124,3 +124,23 @@ __global__ void mask_of_each_half(const int *x, int *y)
         v -= __shfl_xor_sync(0xffff0000u, v, 1);
     y[t] = v;
 }
+
+// The last lanes have returned, and the others meet at a warp barrier of the full mask.
+__global__ void syncwarp_names_returned(const int *x, int *y)
+{
+    __shared__ int s[32];
+    int t = threadIdx.x;
+    if (t >= 20)
+        return;
+    s[t] = x[t];
+    __syncwarp();
+    y[t] = s[19 - t];
+}
+
+__global__ void any_names_returned(const int *x, int *y)
+{
+    int t = threadIdx.x;
+    if (t >= 20)
+        return;
+    y[t] = __any_sync(0xffffffffu, x[t] > 90);
+}

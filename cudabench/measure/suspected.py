@@ -16,26 +16,40 @@ from cudabench.toolchain.record import Compiled
 # Suspicions that are said of every kernel, and those that are said of one that is only checked.
 ALWAYS = ("skipped-barrier", "early-exit", "unsearched")
 OF_CHECKS = ("ended-before-barrier",)
+BESIDE = ("skipped-barrier", "ended-before-barrier")  # of a barrier that is called divergent it is no news
+# Faults from which races within a block follow, which are then not reported beside them.
+EXCUSES = ("divergent-barrier", "invalid-mask")
 
 
 def settled(run: sim.Run, compiled: Sequence[tuple[Case, Compiled]], disassemble: bool) -> sim.Run:
-    """Return a run with each suspected divergent barrier called one, or none, as the machine code has it."""
-    open_ = [one for one in run.report.suspicions if one.kind == "divergent-barrier"]
-    if not open_:
-        return run
-    wrong = [one for one in open_ if disassemble and _held(one, compiled)]
-    report = run.report._replace(
-        hazards=tuple(sorted((*run.report.hazards, *wrong), key=lambda one: (one.file, one.line, one.kind))),
-        suspicions=tuple(one for one in run.report.suspicions if one not in open_),
-    )
-    return replace(run, report=report)
+    """Return a run whose barriers that part warps are told by the machine code: divergent, or passed by.
+
+    Where it cannot be read, those count as divergent that lanes pass by to go on.
+    """
+    hazards, suspicions = list(run.report.hazards), []
+    for one in run.report.suspicions:
+        if not one.kind.startswith("divergent-barrier"):
+            suspicions.append(one)
+            continue
+        parted = _parted(one, compiled) if disassemble else None
+        if parted or (parted is None and one.kind == "divergent-barrier"):
+            hazards.append(one._replace(kind="divergent-barrier"))
+        elif one.kind == "divergent-barrier":
+            suspicions.append(one._replace(kind="skipped-barrier"))
+    told = {(one.file, one.line) for one in hazards if one.kind == "divergent-barrier"}
+    suspicions = [one for one in suspicions if one.kind not in BESIDE or (one.file, one.line) not in told]
+    if any(one.kind in EXCUSES for one in hazards):
+        hazards = [one for one in hazards if one.kind != "race" or "blocks run in any order" in one.message]
+    ordered = sorted(hazards, key=lambda one: (one.file, one.line, one.kind))
+    return replace(run, report=run.report._replace(hazards=tuple(ordered), suspicions=tuple(suspicions)))
 
 
-def _held(one: simulator.Hazard, compiled: Sequence[tuple[Case, Compiled]]) -> bool:
-    if nvdisasm.path() is None:
-        return False
+def _parted(one: simulator.Hazard, compiled: Sequence[tuple[Case, Compiled]]) -> bool | None:
+    """Return whether a barrier parts a warp in the machine code, None where that cannot be read."""
+    if nvdisasm.path() is None or any(each.cubin is None for _, each in compiled):
+        return None
     return any(
-        barriers.held(nvdisasm.functions(each.cubin, entry), one.instruction)
+        barriers.predicated(nvdisasm.functions(each.cubin, entry), one.instruction)
         for part, each in compiled
         if each.cubin is not None
         for entry in dict.fromkeys(each.entry(launch.function) for launch in part.launches)

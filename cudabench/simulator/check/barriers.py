@@ -12,7 +12,7 @@ To tell these apart, the blocks of code that lanes ran since they were together 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,16 +30,6 @@ RELEASED = -1  # in the place of a block of code: a barrier let lanes go on toge
 Parked = tuple[int, Any, Op, Barrier]  # where lanes go on, which, at what
 
 
-class Behind(NamedTuple):
-    """The blocks of code that lanes reach behind a barrier.
-
-    goes_on: those that access memory or lead to a barrier; joined: all but those that only end the thread.
-    """
-
-    goes_on: frozenset[int]
-    joined: frozenset[int]
-
-
 class Barriers:
     """Lanes at the barriers of their blocks, and the way that lanes took since they were together."""
 
@@ -47,7 +37,7 @@ class Barriers:
         self.machine = machine
         ends = (block.terminator for block in machine.code.blocks)
         self.any = any(end is not None and end.kind == "barrier" for end in ends)
-        self._behind: dict[int, Behind] = {}
+        self._behind: dict[int, frozenset[int]] = {}
 
     def start(self, chunk: Chunk) -> None:
         """Begin a chunk."""
@@ -187,24 +177,28 @@ class Barriers:
 
     def look(self, entries: list[tuple[Op, Array]], rows: Array) -> None:
         """Look at what is missing where one barrier lets the lanes of entries go on, in some rows of blocks."""
-        for op, lanes in {id(op): (op, np.logical_or.reduce([m for o, m in entries if o is op])) for op, _ in entries}.values():
-            if sum(other is op for other, _ in entries) > 1:
+        by_op: dict[int, list[tuple[Op, Array]]] = {}
+        for entry in entries:
+            by_op.setdefault(id(entry[0]), []).append(entry)
+        for same in by_op.values():
+            op, lanes = same[0][0], np.logical_or.reduce([mask for _, mask in same])
+            if len(same) > 1:
                 self.turns_differ(op, lanes)
             self.turns[id(op)] = self.turns.get(id(op), 0) + lanes.any(axis=1)
-            if self.machine.exited is None:
+            if self.machine.exited is None or not lanes.any():
                 continue
             gone = self.chunk.real(self.machine.exited) & rows[:, None]
-            fresh = gone if self.ended is None else gone & ~self.ended
-            if fresh.any() and lanes.any():
-                self.missing(op, lanes, fresh & lanes.any(axis=1)[:, None])
-                self.ended = gone if self.ended is None else self.ended | gone
+            fresh = (gone if self.ended is None else gone & ~self.ended) & lanes.any(axis=1)[:, None]
+            if fresh.any():
+                self.missing(op, lanes, fresh)
+                self.ended = fresh if self.ended is None else self.ended | fresh
 
     def missing(self, op: Op, here: Array, gone: Array) -> None:
         """Say why lanes that are gone did not come to a barrier at which others of their blocks are."""
         machine, hazards = self.machine, self.machine.hazards
         parted = gone & self.by_warp(here)
         behind = self.behind(op)
-        open_, goes_on, joined = gone.copy(), np.zeros_like(gone), np.zeros_like(gone)
+        open_, goes_on = gone.copy(), np.zeros_like(gone)
         split: Array = np.full(gone.shape, -1)  # the block of code where a lane left the others
         for number, mask in reversed(self.way):
             lanes = self.lanes(mask)
@@ -215,26 +209,25 @@ class Barriers:
             met = mine & (with_others if number != RELEASED else True)
             split[met] = number
             open_ &= ~met
-            if number in behind.goes_on:
+            if number in behind:
                 goes_on |= mine & ~met
-            elif number in behind.joined:
-                joined |= mine & ~met
         if not self.whole:  # the way was too long: of these it is not known
             goes_on &= ~open_
-            joined &= ~open_
-        wrong, skips, may = goes_on & parted, goes_on & ~parted, joined & ~goes_on & parted
-        for lanes, report in ((wrong, hazards.parted_at_barrier), (skips, hazards.skipped_barrier)):
+        # What parts a warp is for the machine code to say: a barrier with a predicate is executed by a part of it.
+        maybe, skips = ~open_ & gone & parted, goes_on & ~parted
+        for lanes, kind in ((maybe & goes_on, "divergent-barrier"), (maybe & ~goes_on, "divergent-barrier?")):
             if lanes.any():
                 place = first_lane(lanes, self.chunk)[1]
-                report(machine, op, here, lanes, self.condition(int(split[place]), op))
-        if may.any():
-            place = first_lane(may, self.chunk)[1]
-            hazards.parted_at_barrier(machine, op, here, may, self.condition(int(split[place]), op), perhaps=True)
-        left = gone & ~wrong & ~skips
+                hazards.parted_at_barrier(machine, op, here, lanes, self.condition(int(split[place]), op), kind)
+        if skips.any():
+            place = first_lane(skips, self.chunk)[1]
+            hazards.skipped_barrier(machine, op, skips, self.condition(int(split[place]), op)[0])
+        left = gone & ~goes_on
         if left.any():
             place = first_lane(left, self.chunk)[1]
             turn = np.broadcast_to(self.turns[id(op)], self.chunk.blocks)[place[0]]
-            hazards.ended_before(machine, op, left, int(turn), self.left_in(place))
+            line = self.condition(int(split[place]), op)[0] or self.left_in(place)
+            hazards.ended_before(machine, op, left, int(turn), line)
 
     def left_in(self, place: tuple[int, int]) -> int:
         """Return the line of the source from which a lane that has ended left for its end."""
@@ -309,8 +302,8 @@ class Barriers:
         """Return the block of code that ends in an op."""
         return next(block.number for block in self.machine.code.blocks if block.terminator is op)
 
-    def behind(self, op: Op) -> Behind:
-        """Return what lies behind a barrier."""
+    def behind(self, op: Op) -> frozenset[int]:
+        """Return the blocks of code behind a barrier that access memory or lead to a barrier."""
         if id(op) not in self._behind:
             blocks = self.machine.code.blocks
             accessed = {access.location.ptx_line for access in self.machine.code.accesses}
@@ -318,17 +311,13 @@ class Barriers:
             for number, following in enumerate(self.successors):
                 for one in following:
                     before[one].append(number)
-            waits = {block.number for block in blocks if _kind(block) == "barrier"}
-            leads = _closure(waits, before)
+            leads = _closure({block.number for block in blocks if _kind(block) == "barrier"}, before)
             reached = _closure(set(self.successors[self.block_of(op)]), self.successors)
-            does = {
+            self._behind[id(op)] = frozenset(
                 number
                 for number in reached
                 if number in leads
-                or any(o.kind == "collective" or o.line.ptx_line in accessed for o in blocks[number].ops)
-            }
-            self._behind[id(op)] = Behind(
-                frozenset(does), frozenset(number for number in reached if not _only_ends(blocks[number]))
+                or any(one.kind == "collective" or one.line.ptx_line in accessed for one in blocks[number].ops)
             )
         return self._behind[id(op)]
 

@@ -167,12 +167,12 @@ class Hazards:
         )  # fmt: skip
 
     def parted_at_barrier(
-        self, machine: Machine, op: Op, here: Array, away: Array, condition: tuple[int, bool], perhaps: bool = False
+        self, machine: Machine, op: Op, here: Array, away: Array, condition: tuple[int, bool], kind: str
     ) -> None:
-        """Record lanes that pass by a barrier at which others of their warps wait.
+        """Note lanes that pass by a barrier at which others of their warps wait; the machine code says what that is.
 
         condition: the line that parts them, 0 where it is not known, and whether that ends a loop around the barrier.
-        perhaps: whether that hangs on the machine code.
+        kind: 'divergent-barrier', or with a question mark of lanes that only go to their end.
         """
         chunk = machine.chunk
         count, place = first_lane(away, chunk)
@@ -192,19 +192,17 @@ class Hazards:
                 "the barrier behind the end of this condition, where all threads of the block come"
             )
         _add(
-            self.suspected if perhaps else self.found, "divergent-barrier", op.line, count, block, waiting,
+            self.suspected, kind, op.line, count, block, waiting,
             f"thread {waiting} of block {block} waits at the barrier, and thread {thread} of the same warp passes by "
             f"it{why}.",
         )  # fmt: skip
 
-    def skipped_barrier(
-        self, machine: Machine, op: Op, here: Array, away: Array, condition: tuple[int, bool]
-    ) -> None:
+    def skipped_barrier(self, machine: Machine, op: Op, away: Array, line: int) -> None:
         """Note whole warps that pass by a barrier at which others of their blocks wait."""
         chunk = machine.chunk
         count, place = first_lane(away, chunk)
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        where = f" because of the condition in line {condition[0]}" if condition[0] else ""
+        where = f" because of the condition in line {line}" if line else ""
         _add(
             self.suspected, "skipped-barrier", op.line, count, block, thread,
             f"thread {thread} of block {block}, with its whole warp, passes by the barrier at which others wait{where}: "
