@@ -21,6 +21,7 @@ from cudabench.simulator.check.locks import Locks
 from cudabench.simulator.check.proxies import Proxies
 from cudabench.simulator.check.releases import Releases
 from cudabench.simulator.check.shared_races import SharedRaces
+from cudabench.simulator.check.stale import StaleReads
 from cudabench.simulator.check.waits import FIRST, Waits
 from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters, active, active_lanes, active_warps
@@ -101,6 +102,7 @@ class Machine:
         self.stack = Stack(self.chunk)
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
+        self.stale = StaleReads(self)
         self.exited: Array | None = None
         self.locks: Locks | None = None
         self.releases: Releases | None = None

@@ -15,7 +15,7 @@ from cudabench.simulator.memory import (
     narrow,
 )
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import AccessKind
+from cudabench.simulator.program.code import AccessKind, CachedAs
 from cudabench.simulator.program.ptx import Instruction, Location
 from cudabench.simulator.values import Affine, Array, Value, broadcast
 
@@ -33,6 +33,7 @@ class MemoryOp:
 
     __slots__ = (
         "bounds",
+        "cached",
         "count",
         "dtype",
         "guess",
@@ -63,6 +64,7 @@ class MemoryOp:
         if kind != "load" and "global" in spaces:
             builder.write_addresses.append(builder.address_register)
         self.guess = False  # a load whose value a compare-and-swap puts to the test
+        self.cached: CachedAs = ""  # of a load through the read-only cache: how
         self.ordered = False  # volatile, or with an order of its own: other blocks may wait for it
         self.strong = kind == "atomic"  # volatile, or with an order of its own, in whatever memory
         self.update = what.partition(".")[0]  # of an atomic: its operation

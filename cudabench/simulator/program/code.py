@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Run = Callable[["Machine"], None]
 Kind = Literal["plain", "branch", "table", "exit", "barrier", "collective", "call", "return"]
 AccessKind = Literal["load", "store", "atomic"]
+# How a load goes through the read-only cache: not, by ld.global.nc, by one that the source must have, by a fetch.
+CachedAs = Literal["", "load", "asked", "fetch"]
 # The address of the barrier of a cooperative launch, its upper and its lower half: cooperative groups read them.
 GRID_BARRIER = ("%envreg1", "%envreg2")
 # What tells a block its place in a cluster, and a cluster its place in the grid.
@@ -132,6 +134,12 @@ class Bounded(Protocol):
     shared_bounds: tuple[int, int] | None
 
 
+class Cached(Protocol):
+    """An access that may be a load through the read-only cache."""
+
+    cached: CachedAs
+
+
 class Load(Protocol):
     """A load that may be the first guess of a compare-and-swap, which a race can only make a bad guess."""
 
@@ -158,7 +166,8 @@ class Code(NamedTuple):
     """A kernel ready to run.
 
     calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
-    waits: whether atomics poll.
+    waits: whether atomics poll. written, cached: what it writes, and what it reads through the read-only cache, as the
+    bits of `flow.points_to`.
     """
 
     name: str
@@ -185,6 +194,7 @@ class Code(NamedTuple):
     recursive: bool
     proxies: bool
     waits: bool
+    cached: int
 
     @property
     def cooperative(self) -> bool:

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.simulator.errors import PtxError
-from cudabench.simulator.program.code import LOCAL_BIT, SHARED_BIT, SYMBOL_BIT, Block, BoundedAccess, Load, Op, Run
+from cudabench.simulator.program.code import (
+    LOCAL_BIT,
+    SHARED_BIT,
+    SYMBOL_BIT,
+    Block,
+    BoundedAccess,
+    Cached,
+    Load,
+    Op,
+    Run,
+)
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Value, is_undefined, undefined_lanes
 
@@ -218,6 +228,21 @@ def written_memory(found: Sequence[int], addresses: Iterable[int]) -> int:
     total = 0
     for index in addresses:
         total |= found[index] or 1
+    return total
+
+
+def mark_cached(found: Sequence[int], cached: Iterable[tuple[Cached, int]], written: int) -> int:
+    """Return what the kernel's loads through the read-only cache may point to; mark those by a pointer through which
+    the kernel writes as well: no compiler chooses them by itself.
+
+    found: what registers point to; cached: the loads, each with the register of its address; written: what the kernel's
+    writes may point to.
+    """
+    total = 0
+    for access, index in cached:
+        total |= found[index] or 1
+        if found[index] & written & ~1 and access.cached == "load":
+            access.cached = "asked"
     return total
 
 
