@@ -16,6 +16,7 @@ from cudabench.simulator.memory import (
 )
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, CachedAs
+from cudabench.simulator.program.debug_info import Variable
 from cudabench.simulator.program.ptx import Instruction, Location
 from cudabench.simulator.values import Affine, Array, Value, broadcast
 
@@ -47,6 +48,7 @@ class MemoryOp:
         "size",
         "strong",
         "update",
+        "variable",
         "width",
     )
 
@@ -70,12 +72,19 @@ class MemoryOp:
         self.update = what.partition(".")[0]  # of an atomic: its operation
         self.polls = False  # a load, or an atomic, that goes round a loop until it finds what another thread writes
         self.bounds: tuple[int, int] | None = None  # of the local array that it stays in, where that is known
+        self.variable: Variable | None = None  # the local array itself, where debug information tells of it
         if "local" in spaces:
             builder.local_accesses.append((self, builder.address_register))
         self.shared_bounds: tuple[int, int] | None = None  # of the shared array, likewise
         if "shared" in spaces:
             builder.shared_accesses.append((self, builder.address_register))
         self.numbers = {name: builder.access(name, kind, self.size, self.width, what) for name in spaces}
+
+    @property
+    def skewed(self) -> bool:
+        """Whether it is aligned by accident at best: a variable starts at a multiple of its declared alignment, which
+        then is less than the access needs."""
+        return self.variable is not None and self.variable.start % self.size != 0
 
 
 def space_of(ins: Instruction) -> str:

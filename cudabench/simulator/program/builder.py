@@ -467,7 +467,9 @@ class Builder:
                 data = op.uses[:-1]  # the address comes last
                 stored = data[0] if ins.opcode == "st" and len(data) == 1 else -1
                 place = self.variable(stack) + at.offset
-                self.fixed.append(Slot(op, place, self.local_accesses[-1][0].size, stored))
+                access = self.local_accesses[-1][0]
+                access.variable = next((one for one in self.kept if one.start <= place < one.end), None)
+                self.fixed.append(Slot(op, place, access.size, stored))
                 return
         made = named and ins.operands[0] == named[0] and len(named) <= 2  # %SPL from the variable, %SP from %SPL
         added = ins.opcode == "add" and len(named) == 1 and op.pointer
@@ -517,7 +519,7 @@ class Builder:
         written = written_memory(found, self.write_addresses)
         cached = mark_cached(found, self.cached, written)
         mark_guesses(self.stream, found, self.loads, self.swaps)
-        find_local_bounds(found, self.local_arrays(), self.local_accesses)
+        find_local_bounds(found, self.local_arrays(), self.local_accesses, {one.start: one for one in self.kept})
         edges = [(start, start + size) for start, size in self.shared.values()]
         find_shared_bounds(found, edges, self.shared_accesses)
         granule = {space: min(value, 8) for space, value in self.granule.items()}

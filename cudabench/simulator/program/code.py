@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from cudabench.simulator.program import ptx
+from cudabench.simulator.program.debug_info import Variable
 from cudabench.simulator.program.ptx import (
     Location,
 )
@@ -127,9 +128,10 @@ class Block:
 
 class Bounded(Protocol):
     """A memory instruction that may be known to stay in one array: bytes (start, end) of a thread's local memory, or of
-    a block's shared memory. size: the bytes of a lane's access."""
+    a block's shared memory. size: the bytes of a lane's access. variable: the local array, where it has a name."""
 
     size: int
+    variable: Variable | None
     bounds: tuple[int, int] | None
     shared_bounds: tuple[int, int] | None
 

@@ -17,6 +17,7 @@ from cudabench.simulator.program.code import (
     Op,
     Run,
 )
+from cudabench.simulator.program.debug_info import Variable
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Value, is_undefined, undefined_lanes
 
@@ -276,15 +277,20 @@ _MEMORY = frozenset(("ld", "ldu", "atom", "red", "st"))
 
 
 def find_local_bounds(
-    found: Sequence[int], arrays: Sequence[tuple[int, int]], accesses: Iterable[BoundedAccess]
+    found: Sequence[int],
+    arrays: Sequence[tuple[int, int]],
+    accesses: Iterable[BoundedAccess],
+    variables: Mapping[int, Variable],
 ) -> None:
-    """Give each access that can only reach one local array the bounds of that array.
+    """Give each access that can only reach one local array the bounds of that array, and the variable that it is.
 
     found: what registers point to; arrays: (start, end) of the local arrays in bytes; accesses: those that may be
-    local, each with the register of its address.
+    local, each with the register of its address; variables: by start, where debug information tells of them.
     """
     for access, index in accesses:
         access.bounds = _only(found[index], LOCAL_BIT, arrays)
+        if access.bounds is not None:
+            access.variable = variables.get(access.bounds[0])
 
 
 def find_shared_bounds(
