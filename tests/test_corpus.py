@@ -252,6 +252,14 @@ def ldg_other_half(rng: np.random.Generator, n: int) -> Case:
     return Case((2,), (96,), [x, I(n)], {0: np.concatenate([x[:n], 4 * x[:n]])})
 
 
+@case(2, 6)
+def cluster_waits(rng: np.random.Generator, n: int) -> Case:
+    """The sum of the other block of two, and twice its element in the place that mirrors the own one."""
+    x = integers(rng, -99, 99, 64 * n)
+    other = x.reshape(-1, 2, 64)[:, ::-1]
+    return Case((n,), (64,), [x, np.zeros_like(x)], {1: 2 * other[..., ::-1] + other.sum(axis=2, keepdims=True)})
+
+
 @case(1, 127, 1000)
 def scatter(rng: np.random.Generator, n: int) -> Case:
     """A permutation."""

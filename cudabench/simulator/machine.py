@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.simulator import clusters
+from cudabench.simulator.check.departures import Departures
 from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.locks import Locks
@@ -249,6 +250,7 @@ class Machine:
         self.settles = self.trace is None and self.plan.cluster is None
         self.settles = self.settles and not (self.code.locks or self.code.proxies or self.code.waits)
         self.arrivals = clusters.Arrivals(chunk)
+        self.departures = Departures(self)
         self.proxies.start(chunk)
         self.cluster_races.start()
         self.shared_races.start(chunk)
@@ -376,6 +378,7 @@ class Machine:
         self.shared_races.finish()
         self.global_races.finish()
         self.cluster_races.barrier()
+        self.departures.finish()
 
     def others(self) -> frozenset[int]:
         """Return the registers that lanes waiting elsewhere may still read."""

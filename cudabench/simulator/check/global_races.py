@@ -68,6 +68,8 @@ class GlobalRaces(Races):
         """Log an access to a region that some access of the kernel may write."""
         if self.written is not None and region.base not in self.written:
             return
+        if access.polls:
+            self.machine.departures.wait(self.machine.lanes())
         if self.machine.stale.used:
             self.machine.stale.note(access, region, address, offset, mask)
         if access.guess:
