@@ -201,3 +201,62 @@ def test_what_lies_before_an_array_is_said_beside_what_lies_behind(
     ran = cudabench("check", "k.cu", *given)
     assert (ran.code, "past the end of 'x'" in ran.out) == (3, True)
     assert ("4 B before the start of 'x'" in ran.out, "give x more elements" in ran.out) == (both, not both)
+
+
+COPIES = """
+template <int bytes> __device__ __forceinline__ void copy(void *to, const void *from) {
+  *(int4 *)to = *(const int4 *)from;
+}
+struct alignas(16) Wide { float a, b, c; };
+union Either { float4 all; float each[4]; };
+extern "C" __global__ void k(const float2 *x, float *y) {
+  int t = threadIdx.x;
+  float2 before, v[3];
+  alignas(16) float w[8];
+  Wide wide; Either either; float4 whole;
+  before = x[t]; (&before.x)[1] += 1;
+  v[0] = x[t];
+  copy<16>(TO, x + 2 * t);
+  y[t] = v[1].x * v[2].y + w[4] + w[7] + wide.b + either.each[3] + whole.w + before.x + before.y;
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("to", ["w", "w + 4", "&wide", "&either", "either.each", "&whole"])
+def test_vectors_in_local_variables_that_are_aligned_for_them(cudabench: Callable[..., Any], to: str) -> None:
+    """What is declared with the alignment of a vector takes one."""
+    Path("k.cu").write_text(COPIES.replace("TO", to))
+    ran = cudabench("check", "k.cu", "-g", 1, "-b", 32, "--arg", "x=float32[64,2]:random", *LINE[-4:])
+    assert ran.code == 0, ran.out
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("v + 1", "at byte 8 of the local 'v', which need only start at a multiple of 8, not of 16."),
+        ("w + 2", "at byte 8 of the local 'w', which is not a multiple of 16."),
+        ("either.each + 1", "at byte 4 of the local 'either', which is not a multiple of 16."),
+    ],
+)
+def test_vectors_in_local_variables_that_are_not(cudabench: Callable[..., Any], to: str, said: str) -> None:
+    """Optimised code holds them in registers; in memory they lie between two multiples, or on one by accident."""
+    Path("k.cu").write_text(COPIES.replace("TO", to))
+    line = ("-g", 1, "-b", 32, "--arg", "x=float32[64,2]:random", *LINE[-4:])
+    ran = cudabench("check", "k.cu", *line, "--json", "r.json")
+    ((hazard,),) = [one["hazards"] for one in json.loads(Path("r.json").read_text())["results"]]
+    assert (ran.code, hazard["kind"], hazard["line"]) == (3, "misaligned", 3)
+    assert f"thread (0, 0, 0) of block (0, 0, 0) writes 16 bytes {said}" in hazard["message"]
+
+
+@needs_compiler
+def test_a_read_through_the_read_only_cache_that_is_optimised_away(cudabench: Callable[..., Any]) -> None:
+    """What a thread reads by __ldg() right behind its own store a compiler may take from a register."""
+    Path("k.cu").write_text(
+        'extern "C" __global__ void k(float *x, float *y) {\n  int i = threadIdx.x;\n  x[i] *= 2;\n'
+        "  y[i] = __ldg(x + i);\n}\n"
+    )
+    ran = cudabench("check", "k.cu", *LINE, "--json", "r.json")
+    ((hazard,),) = [one["hazards"] for one in json.loads(Path("r.json").read_text())["results"]]
+    assert (ran.code, hazard["kind"], hazard["line"]) == (3, "stale-read", 4)

@@ -20,7 +20,9 @@ except ImportError:
     simulate = None
 
 CORPUS = Path(__file__).parent / "corpus"
-KINDS = {"race", "missing-fence", "out-of-bounds", "uninitialized-shared", "divergent-barrier", "misaligned"}
+KINDS = {
+    "race", "missing-fence", "out-of-bounds", "uninitialized-shared", "divergent-barrier", "misaligned", "stale-read",
+}  # fmt: skip
 WRONG = sorted((CORPUS / "wrong").glob("*.cu"))
 RIGHT = sorted((CORPUS / "right").glob("*.cu"))
 Shape = tuple[int, ...]
@@ -241,6 +243,21 @@ def gather(rng: np.random.Generator, n: int) -> Case:
     inside = (index >= 0) & (index < 50)
     expected = np.where(inside, x[np.clip(index, 0, 49)], -1.0)
     return Case((cdiv(n, 96),), (96,), [x, index, np.zeros(n), I(n), I(50)], {2: expected})
+
+
+@case(1, 127, 1000)
+def ldg_other_half(rng: np.random.Generator, n: int) -> Case:
+    """Four times the first half, in the second."""
+    x = np.concatenate([integers(rng, -99, 99, n, "float32"), np.zeros(n, np.float32)])
+    return Case((2,), (96,), [x, I(n)], {0: np.concatenate([x[:n], 4 * x[:n]])})
+
+
+@case(2, 6)
+def cluster_waits(rng: np.random.Generator, n: int) -> Case:
+    """The sum of the other block of two, and twice its element in the place that mirrors the own one."""
+    x = integers(rng, -99, 99, 64 * n)
+    other = x.reshape(-1, 2, 64)[:, ::-1]
+    return Case((n,), (64,), [x, np.zeros_like(x)], {1: 2 * other[..., ::-1] + other.sum(axis=2, keepdims=True)})
 
 
 @case(1, 127, 1000)

@@ -202,6 +202,40 @@ def test_a_wrong_kernel_is_made_small_and_repeats(name: str, cudabench: Runner) 
     assert again.code == 3, again.out + again.err
 
 
+LARGEST = """__global__ void f(int n, const float *x, float *y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float v = x[i];
+  if (AS_INT) atomicMax((int *)y, __float_as_int(v)); else atomicMin((unsigned *)y, __float_as_uint(v));
+}
+"""
+
+
+@simulated
+@pytest.mark.parametrize(
+    ("as_int", "values"), [("true", "negative"), ("v >= 0", "not-positive"), ("!signbit(v)", None)]
+)
+def test_a_largest_float_by_atomics_on_whole_numbers(as_int: str, values: str | None, cudabench: Runner) -> None:
+    """Bits of floats have the order of integers for those without a sign only, and -0.0 has one; four cases show it."""
+    Path("k.cu").write_text(LARGEST.replace("AS_INT", as_int))
+    given = ("--arg", "n=1000", "--arg", "x=float32[n]:random", "--arg", "y=float32[1]:full(-1e30)")
+    line = ("run", "k.cu", "--grid", "cdiv(n,64)", "--block", "64", *given, "--expect", "y=np.max(x)", *SIM)
+    ran = cudabench(*line, "--fuzz", 4)
+    failed = ran.json["results"][0]["fuzz"]["failed"]
+    assert (ran.code, failed and failed["values"]) == (3 if values else 0, values)
+
+
+@simulated
+@pytest.mark.parametrize(("body", "expect"), [("y[i] = x[i] + 0.0f;", "y=x"), ("y[i] = 1 / (x[i] + 0.0f);", "y=1/x")])
+def test_the_sign_of_a_zero_is_no_fault(body: str, expect: str, cudabench: Runner) -> None:
+    """A zero of the other sign is equal; what hangs on the sign decides nothing."""
+    Path("k.cu").write_text(f"__global__ void f(int n, const float *x, float *y) {{ {HEAD} if (i < n) {body} }}\n")
+    line = ("run", "k.cu", *ONE, *one_array("float32", expect)[len(ONE) :], *SIM, "--fuzz", 4)
+    ran = cudabench(*line)
+    undecided = [one["values"] for one in ran.json["results"][0]["fuzz"]["undecided"]]
+    assert (ran.code, undecided) == (0, ["signed-zero", "not-positive"] if "1" in expect else []), ran.err
+
+
 @simulated
 def test_where_says_which_sizes_are_meant(cudabench: Runner) -> None:
     """A kernel for multiples of 32 fails without --where and is right with it."""

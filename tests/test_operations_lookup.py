@@ -216,3 +216,44 @@ def test_constants_on_a_device() -> None:
     assert found.status == "ok", found.reason
     assert found.inputs == "fresh"
     assert len(seen) == 2
+
+
+OWN_TABLE = """
+__constant__ float lut[256];
+__global__ void apart(const unsigned char *x, float *y) { y[threadIdx.x] = lut[x[threadIdx.x]]; }
+__global__ void uniform(const unsigned char *x, float *y) { y[threadIdx.x] = lut[x[0]] * x[threadIdx.x]; }
+__global__ void shared(const unsigned char *x, float *y) {
+  __shared__ float table[256];
+  table[threadIdx.x] = lut[threadIdx.x];
+  __syncthreads();
+  y[threadIdx.x] = table[x[threadIdx.x]];
+}
+__global__ void both(const unsigned char *x, float *y) {
+  __shared__ float table[256];
+  table[threadIdx.x] = lut[threadIdx.x];
+  __syncthreads();
+  y[threadIdx.x] = table[x[threadIdx.x]] * lut[255 - x[threadIdx.x]];
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("kernel", "cures"),
+    [
+        ("apart", ["copy it to shared memory, or read it from global memory (const __restrict__, or __ldg)"]),
+        ("uniform", []),
+        ("shared", ["copy it to table out of global memory, where neighbours share a sector"]),
+        ("both", ["copy it to table out of global memory", "read it in table, which has it already"]),
+    ],
+)
+def test_where_a_table_of_constants_belongs(kernel: str, cures: list[str], cudabench: Runner) -> None:
+    """Lanes that index apart are counted, and what the kernel does already is not advised."""
+    Path("k.cu").write_text(OWN_TABLE)
+    given = ("--arg", "x=uint8[256]:random", "--arg", "y=float32[256]:empty", "--const", "lut=float32[256]:random")
+    ran = cudabench("explain", "k.cu", "-k", kernel, "-g", 1, "-b", 256, *given)
+    text = " ".join(ran.out.split())
+    assert ran.code == 0, ran.err
+    assert text.count("different addresses a warp where 1 would do") == len(cures)
+    for cure in cures:
+        assert f"to all lanes that want it; {cure}" in text

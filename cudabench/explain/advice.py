@@ -68,7 +68,7 @@ def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | Non
         elif whole.space == "shared":
             said[likeness] = _shared(whole, others, block)
         elif whole.space == "constant":
-            said[likeness] = _constant(whole)
+            said[likeness] = _constant(whole, kernels[whole.kernel])
         elif whole.space == "global":
             said[likeness] = _global(whole, others, kernels[whole.kernel], block)
         else:
@@ -403,13 +403,31 @@ def _combine(row: Access) -> str:
 # Constant memory ----------------------------------------------------------------------------------------------------
 
 
-def _constant(row: Access) -> str | None:
+def _constant(row: Access, others: Sequence[Access]) -> str | None:
+    """Advise on reads of constant memory by an index that differs among lanes; others: all accesses of the kernel."""
     actual, ideal = (row.wavefronts or 0), (row.ideal_wavefronts or 0)
     if not ideal or actual < WORTH_SAYING * ideal:
         return None
+    lines = {
+        (one.file, one.line)
+        for one in others
+        if (one.space, one.array) == (row.space, row.array) and worst(one).pattern.kind in ("contiguous", "rows")
+    }
+    copies = {
+        (one.file, one.line): name(one)
+        for one in others
+        if (one.space, one.op) == ("shared", "store") and (one.file, one.line) in lines
+    }
+    if (row.file, row.line) in copies:
+        cure = f"copy it to {copies[row.file, row.line]} out of global memory, where neighbours share a sector"
+    elif copies:
+        cure = f"read it in {next(iter(copies.values()))}, which has it already"
+    else:
+        shared = "copy it to shared memory, or " if row.array_bytes <= SMALL else ""
+        cure = f"{shared}read it from global memory (const __restrict__, or __ldg)"
     return (
-        f"{_NOUNS[row.op]} {name(row)} take {_number(actual / row.requests)} wavefronts where 1 would do: constant "
-        "memory serves one address at a time, to all lanes that want it; keep what lanes index apart in shared memory"
+        f"{_NOUNS[row.op]} {name(row)} ask for {_number(actual / row.requests)} different addresses a warp where 1 "
+        f"would do: constant memory serves one address at a time, to all lanes that want it; {cure}"
     )
 
 

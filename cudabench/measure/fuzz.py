@@ -29,8 +29,10 @@ from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.textures import array_within
 from cudabench.userkernel.values import Array
 
+# What most often shows a fault comes first: few cases are asked for.
 CLASSES = (
-    "negative", "spike", "random", "whole", "ties", "large", "zeros", "mixed", "tiny", "denormal", "infinity", "nan",
+    "negative", "signed-zero", "ties", "not-positive", "spike", "random", "whole", "large", "zeros", "mixed", "tiny",
+    "denormal", "infinity", "nan",
 )  # fmt: skip
 SIZES = (1, 2, 3, 7, 31, 33, 64, 127, 257, 521, 1031, 4093, 16381, 65521)  # ragged, prime, and a round one
 SMALL = 1031  # sizes up to this are tried where the problem itself is smaller
@@ -334,7 +336,7 @@ def _functions(text: str) -> set[str]:
 def _matters(values: str, kinds: set[str], functions: set[str]) -> bool:
     """Tell whether a class differs from `random` for one of the types, and is defined."""
     floats = {kind for kind in kinds if kind.startswith(("float", "bfloat", "complex"))}
-    if values in ("denormal", "infinity", "large", "tiny"):
+    if values in ("denormal", "infinity", "large", "not-positive", "signed-zero", "tiny"):
         return bool(floats)
     if values == "nan":
         return bool(floats) and bool(functions & NAN_AWARE)
@@ -361,8 +363,11 @@ def start_of(values: str, array: Array, seed: int) -> str:
         return "integers(0,3)"
     if floating:
         large, tiny, denormal = _RANGES[dtype]
+        turn = f"(7*({flat})+{seed})"
         return {
             "negative": "uniform(-1,0)",
+            "signed-zero": f"np.where({turn}%2==0,-0.0,1.0*({turn}%3-1))",
+            "not-positive": f"np.where({turn}%5<2,-0.0,-1.0*({turn}%3))",
             "mixed": "normal(0,1)",
             "whole": "integers(-100,100)",
             "large": f"uniform(-{large},{large})",

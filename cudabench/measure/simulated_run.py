@@ -506,7 +506,9 @@ def line_text(case: Case, file: str, number: int) -> str:
 def _is_beyond(hazard: simulator.Hazard) -> bool:
     """Tell whether a hazard of unoptimised code is the source's: such code alone copies registers that a wgmma still
     writes."""
-    return hazard.kind == "out-of-bounds" or (hazard.kind == "race" and "wgmma" not in hazard.message)
+    if hazard.kind == "race":
+        return "wgmma" not in hazard.message
+    return hazard.kind in ("out-of-bounds", "misaligned", "stale-read")
 
 
 def hazard_reason(hazards: Sequence[Hazard | simulator.Hazard]) -> str:

@@ -111,28 +111,10 @@ class Remote:
         if outside.any():
             machine.hazards.outside(machine, access, outside, offset, size, 0, machine.shared_size)
         lanes = lanes & ~misaligned & ~outside
-        self.gone(machine, access, lanes, rows)
+        machine.departures.use(access, rows, lanes)
         self.lanes, self.rows, self.offset = lanes, rows, offset
         self.places: Array = np.where(lanes, offset + rows * machine.shared.shape[1], 0)
         machine.cluster_races.log(access, rows, offset, lanes, size)
-
-    @staticmethod
-    def gone(machine: Machine, access: MemoryOp, lanes: Array, rows: Array) -> None:
-        """Record accesses to the memory of a block that has ended."""
-        if machine.exited is None:
-            return
-        chunk = machine.chunk
-        ended = chunk.real(machine.exited).sum(axis=1) == chunk.real_threads
-        late = lanes & ended[rows] & (rows != np.arange(chunk.blocks).reshape(-1, 1))
-        if late.any():
-            place = int(np.argmax(late))
-            block, thread = chunk.block_index(place // chunk.threads), chunk.thread_index(place % chunk.threads)
-            other = chunk.block_index(int(rows.reshape(-1)[place]))
-            machine.hazards.add(
-                "race", access.location, int(late.sum()), block, thread,
-                f"thread {thread} of block {block} uses the shared memory of block {other} of its cluster, which has "
-                "ended: let the blocks of a cluster wait for each other at the end.",
-            )  # fmt: skip
 
 
 # The barrier of a cluster --------------------------------------------------------------------------------------------
@@ -193,6 +175,7 @@ def go_on(machine: Machine, following: int, over: Array) -> None:
     machine.global_races.barrier()
     machine.global_races.grid_races.cluster_barrier(machine.chunk, over, machine.arrivals.waited)
     machine.cluster_races.barrier()
+    machine.departures.passed()
 
 
 def release(machine: Machine, entries: list[tuple[int, Any, Op, Barrier]], last: bool) -> list[Any] | None:
@@ -238,6 +221,8 @@ class ClusterRaces:
 
     def log(self, access: MemoryOp, rows: Array, offset: Array, lanes: Array, size: int) -> None:
         """Log an access; rows: the blocks whose memory it is."""
+        if access.polls:
+            self.machine.departures.wait(lanes)
         who, _ = np.nonzero(lanes)
         rows, offset = rows[lanes], offset[lanes]
         self.remote = self.remote or bool((rows != who).any())

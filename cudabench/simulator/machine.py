@@ -16,12 +16,14 @@ import numpy as np
 
 from cudabench.simulator import clusters
 from cudabench.simulator.check.barriers import Barriers
+from cudabench.simulator.check.departures import Departures
 from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.locks import Locks
 from cudabench.simulator.check.proxies import Proxies
 from cudabench.simulator.check.releases import Releases
 from cudabench.simulator.check.shared_races import SharedRaces
+from cudabench.simulator.check.stale import StaleReads
 from cudabench.simulator.check.waits import FIRST, Waits
 from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters, active, active_lanes, active_warps
@@ -102,6 +104,7 @@ class Machine:
         self.stack = Stack(self.chunk)
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
+        self.stale = StaleReads(self)
         self.exited: Array | None = None
         self.ended_in_part: tuple[Array, Array | None] | None = None  # of `exited`: see `members.ended_in_part`
         self.barriers = Barriers(self)
@@ -250,6 +253,7 @@ class Machine:
         self.settles = self.trace is None and self.plan.cluster is None
         self.settles = self.settles and not (self.code.locks or self.code.proxies or self.code.waits)
         self.arrivals = clusters.Arrivals(chunk)
+        self.departures = Departures(self)
         self.proxies.start(chunk)
         self.cluster_races.start()
         self.barriers.start(chunk)
@@ -381,6 +385,7 @@ class Machine:
         self.shared_races.finish()
         self.global_races.finish()
         self.cluster_races.barrier()
+        self.departures.finish()
 
     def others(self) -> frozenset[int]:
         """Return the registers that lanes waiting elsewhere may still read."""

@@ -95,6 +95,10 @@ def _judged(problem: UserProblem, one: Expectation, inputs: Mapping[str, np.ndar
         raise _Undecided("the expectation has NaN in it")
     if any(value.dtype.kind in "iub" and value.dtype.itemsize < 8 for value in read.values()):
         _same_when_wider(problem, expression, array, one, read, exact)
+    unsigned = {name: value + 0 if value.dtype.kind in "fc" else value for name, value in wide.items()}  # -0.0 + 0 is 0
+    zeros = any((value == 0).any() for value in unsigned.values())
+    if zeros and not np.array_equal(_value(problem, expression, array, one, unsigned, strict=whole), exact):
+        raise _Undecided("the expectation hangs on the sign of a zero")
     narrow = {name: _narrow(value) for name, value in read.items()}
     near = _value(problem, expression, array, one, narrow, strict=whole)
     if array.dtype not in TOLERANCES:

@@ -94,6 +94,12 @@ RULES = {
             "Put __threadfence() between writing the data and setting the flag.",
         ),
         Rule(
+            "stale-read",
+            "A thread reads through the read-only cache what the same launch has written.",
+            "error",
+            "Read memory that the kernel writes by plain loads: no __ldg(), no pointer that is const and __restrict__.",
+        ),
+        Rule(
             "undefined-value",
             "A value that nothing defines decides what happens.",
             "error",

@@ -43,7 +43,7 @@ class GlobalRaces(Races):
         super().__init__(machine)
         self.width = min(machine.code.granule["global"], 8)
         self.clean = machine.plan.clean_global
-        self.written = written_regions(machine)
+        self.written = written_regions(machine, machine.code.written)
         self.by_region: dict[int, list[LogEntry | WarpSync]] = {}
         self.order = 0
         self.grid_races = GridRaces(machine, self.width)
@@ -68,6 +68,10 @@ class GlobalRaces(Races):
         """Log an access to a region that some access of the kernel may write."""
         if self.written is not None and region.base not in self.written:
             return
+        if access.polls:
+            self.machine.departures.wait(self.machine.lanes())
+        if self.machine.stale.used:
+            self.machine.stale.note(access, region, address, offset, mask)
         if access.guess:
             return
         polls, heard = False, None
@@ -432,9 +436,8 @@ def dense(places: Array) -> Array:
     return np.unique(places, return_inverse=True)[1].reshape(-1)
 
 
-def written_regions(machine: Machine) -> set[int] | None:
-    """Return the bases of the regions that the kernel may write, or None for all."""
-    bits = machine.code.written
+def written_regions(machine: Machine, bits: int) -> set[int] | None:
+    """Return the bases of the regions that the kernel may write, or None for all; bits: of `flow.points_to`."""
     if bits & 1:
         return None
     found: set[int] = set()

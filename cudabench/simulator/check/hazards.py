@@ -102,11 +102,23 @@ class Hazards:
         count, place = first_lane(lanes, chunk)
         where = int(broadcast(address, chunk.shape)[place])
         block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
-        region = self.space.nearest(where)
-        memory = "shared memory" if list(access.numbers) == ["shared"] else "memory"
-        name = f"byte {where - region.base} of '{region.name}'" if region else f"byte {where} of its {memory}"
-        text = f"thread {thread} of block {block} {VERBS[access.kind]} {size} bytes at {name}, no multiple of {size}."
+        spot = self.place_of(access, where, size)
+        text = f"thread {thread} of block {block} {VERBS[access.kind]} {size} bytes at {spot}."
         self.add("misaligned", access.location, count, block, thread, text)
+
+    def place_of(self, access: MemoryOp, where: int, size: int) -> str:
+        """Return the place of an access that is misaligned for its size, for a message."""
+        region, end = self.space.nearest(where), f"which is not a multiple of {size}"
+        if region is not None:
+            return f"byte {where - region.base} of '{region.name}', {end}"
+        if list(access.numbers) == ["shared"]:
+            return f"byte {where} of its shared memory, {end}"
+        if access.variable is None:
+            return f"byte {where} of its memory, {end}"
+        start, _, name = access.variable
+        if access.skewed:
+            end = f"which need only start at a multiple of {start & -start}, not of {size}"
+        return f"byte {where - start} of the local '{name}', {end}"
 
     def shared_name(self, offset: int) -> str:
         """Return the name of the shared variable at an offset, for a message."""

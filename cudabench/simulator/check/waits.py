@@ -309,7 +309,7 @@ class Waits:
 
     def changes(self, op: Op, lanes: Array) -> bool:
         """Return whether anything in the kernel may write what lanes read at an op, in global memory."""
-        written = written_regions(self.machine)
+        written = written_regions(self.machine, self.machine.code.written)
         if written is None:
             return True
         chunk = self.machine.chunk
@@ -371,7 +371,7 @@ class Waits:
             offset = address - region.base
             name = f"byte {offset} of '{readable(region.name)}'"
             held = region.bytes[offset : offset + size]
-            written = written_regions(machine)
+            written = written_regions(machine, machine.code.written)
             if written is not None and region.base not in written:
                 nobody = "nothing in the kernel writes there"
         number = int.from_bytes(held.tobytes(), "little")

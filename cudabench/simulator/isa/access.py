@@ -15,7 +15,8 @@ from cudabench.simulator.memory import (
     narrow,
 )
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import AccessKind
+from cudabench.simulator.program.code import AccessKind, CachedAs
+from cudabench.simulator.program.debug_info import Variable
 from cudabench.simulator.program.ptx import Instruction, Location
 from cudabench.simulator.values import Affine, Array, Value, broadcast
 
@@ -33,6 +34,7 @@ class MemoryOp:
 
     __slots__ = (
         "bounds",
+        "cached",
         "count",
         "dtype",
         "guess",
@@ -46,6 +48,7 @@ class MemoryOp:
         "size",
         "strong",
         "update",
+        "variable",
         "width",
     )
 
@@ -63,17 +66,25 @@ class MemoryOp:
         if kind != "load" and "global" in spaces:
             builder.write_addresses.append(builder.address_register)
         self.guess = False  # a load whose value a compare-and-swap puts to the test
+        self.cached: CachedAs = ""  # of a load through the read-only cache: how
         self.ordered = False  # volatile, or with an order of its own: other blocks may wait for it
         self.strong = kind == "atomic"  # volatile, or with an order of its own, in whatever memory
         self.update = what.partition(".")[0]  # of an atomic: its operation
         self.polls = False  # a load, or an atomic, that goes round a loop until it finds what another thread writes
         self.bounds: tuple[int, int] | None = None  # of the local array that it stays in, where that is known
+        self.variable: Variable | None = None  # the local array itself, where debug information tells of it
         if "local" in spaces:
             builder.local_accesses.append((self, builder.address_register))
         self.shared_bounds: tuple[int, int] | None = None  # of the shared array, likewise
         if "shared" in spaces:
             builder.shared_accesses.append((self, builder.address_register))
         self.numbers = {name: builder.access(name, kind, self.size, self.width, what) for name in spaces}
+
+    @property
+    def skewed(self) -> bool:
+        """Whether it is aligned by accident at best: a variable starts at a multiple of its declared alignment, which
+        then is less than the access needs."""
+        return self.variable is not None and self.variable.start % self.size != 0
 
 
 def space_of(ins: Instruction) -> str:

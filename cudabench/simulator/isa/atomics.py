@@ -202,6 +202,8 @@ class Atomic:
         if self.releases:
             machine.fence()
         idle = self.access.polls and idles(self.access, self.operands(machine))
+        if self.access.polls:
+            machine.departures.wait(machine.lanes())
         machine.spins |= idle  # who finds what it waits for is at another place of the code by its next turn
         if machine.locks is not None:
             machine.locks.atomic(machine, self.swaps and not idle)

@@ -180,6 +180,9 @@ def build_ld(builder: Builder, ins: Instruction) -> Run:
     access.strong = not _ORDERS.isdisjoint(ins.modifiers)
     if access.strong:
         builder.strong = access
+    if "nc" in ins.modifiers or ins.opcode == "ldu":
+        access.cached = "load"
+        builder.cached.append((access, address))
     wide = []
     for target in targets:
         width = builder.width(target)

@@ -26,6 +26,10 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
     chunk = machine.chunk
     least, most = access.bounds or (0, machine.local_bytes)
     number = access.numbers["local"]
+    if access.skewed:
+        place = Lanes(machine, address, offset).address
+        machine.hazards.misaligned(machine, access, np.ones((1, 1), dtype=bool), place, access.size)
+        return None
     if type(address) is Affine and address.coefficients is None:
         place = address.base + offset
         full = machine.mask is None

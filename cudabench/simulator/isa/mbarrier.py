@@ -227,6 +227,7 @@ def _wait(builder: Builder, ins: Instruction) -> Run:
             machine.shared_races.barrier()
             machine.global_races.barrier()
             machine.cluster_races.barrier()
+            machine.departures.wait(over & barriers.lanes)
         if (~over & barriers.lanes).any():
             machine.spins = True
 

@@ -252,6 +252,14 @@ def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[
     return access
 
 
+def _fetched(builder: Builder, fetch: Fetch) -> MemoryOp:
+    """Return the record of a fetch from a texture."""
+    access = _access(builder, "load")
+    access.cached = "fetch"
+    builder.cached.append((access, fetch.handle))
+    return access
+
+
 def _channels(found: Array, count: int, type_: str) -> list[Value]:
     """Return channels as registers hold them; those that a texture lacks are zero."""
     dtype = DTYPES[type_]
@@ -306,7 +314,7 @@ def build_tex(builder: Builder, ins: Instruction) -> Run:
     result, kind = _types(ins, 2 + ("level" in ins.modifiers) + 2 * ("grad" in ins.modifiers))
     fetch = _fetch(builder, ins, ins.operands[1], kind)
     targets, resident = _destination(builder, ins.operands[0])
-    access = _access(builder, "load")
+    access = _fetched(builder, fetch)
 
     def run(machine: Machine) -> None:
         layer = None if fetch.layer is None else machine.array(fetch.layer, UNSIGNED[32])
@@ -338,7 +346,7 @@ def build_tld4(builder: Builder, ins: Instruction) -> Run:
     fetch = _fetch(builder, ins, ins.operands[1], kind)
     targets, resident = _destination(builder, ins.operands[0])
     number = _COMPONENTS.index(component)
-    access = _access(builder, "load")
+    access = _fetched(builder, fetch)
 
     def run(machine: Machine) -> None:
         coordinates = [machine.array(index, DTYPES[kind]) for index in fetch.coordinates]

@@ -24,6 +24,7 @@ from cudabench.simulator.program.code import (
     AccessKind,
     Block,
     BoundedAccess,
+    Cached,
     Code,
     Load,
     MemoryInstruction,
@@ -39,6 +40,7 @@ from cudabench.simulator.program.flow import (
     find_local_bounds,
     find_shared_bounds,
     find_slots,
+    mark_cached,
     mark_guesses,
     points_to,
     watch_undefined,
@@ -150,6 +152,7 @@ class Builder:
         self.dynamic_constants: list[int] = []
         self.pointer: int | None = None
         self.write_addresses: list[int] = []
+        self.cached: list[tuple[Cached, int]] = []  # loads through the read-only cache, and where their addresses are
         self.clocks: list[tuple[Op, list[int]]] = []  # what reads the clock, and how much of its block comes behind
         self.loads: list[tuple[Load, int, tuple[int, ...]]] = []  # with the registers of address and results
         self.strong: Poll | None = None  # of the instruction that is being built, where it is a strong load
@@ -464,7 +467,9 @@ class Builder:
                 data = op.uses[:-1]  # the address comes last
                 stored = data[0] if ins.opcode == "st" and len(data) == 1 else -1
                 place = self.variable(stack) + at.offset
-                self.fixed.append(Slot(op, place, self.local_accesses[-1][0].size, stored))
+                access = self.local_accesses[-1][0]
+                access.variable = next((one for one in self.kept if one.start <= place < one.end), None)
+                self.fixed.append(Slot(op, place, access.size, stored))
                 return
         made = named and ins.operands[0] == named[0] and len(named) <= 2  # %SPL from the variable, %SP from %SPL
         added = ins.opcode == "add" and len(named) == 1 and op.pointer
@@ -512,8 +517,9 @@ class Builder:
             symbols[index] = 1 << (SHARED_BIT + arrays.index(name))
         found = points_to(self.stream, len(self.widths), symbols, self.slots_of_pointers())
         written = written_memory(found, self.write_addresses)
+        cached = mark_cached(found, self.cached, written)
         mark_guesses(self.stream, found, self.loads, self.swaps)
-        find_local_bounds(found, self.local_arrays(), self.local_accesses)
+        find_local_bounds(found, self.local_arrays(), self.local_accesses, {one.start: one for one in self.kept})
         edges = [(start, start + size) for start, size in self.shared.values()]
         find_shared_bounds(found, edges, self.shared_accesses)
         granule = {space: min(value, 8) for space, value in self.granule.items()}
@@ -539,7 +545,7 @@ class Builder:
             tuple(self.refused), self.module.files,
             frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
             written, self.orders, self.swapping and self.fencing, bool(entries),
-            any(site.recursive for site in self.sites), self.proxies, waits,
+            any(site.recursive for site in self.sites), self.proxies, waits, cached,
         )  # fmt: skip
 
     def slots_of_pointers(self) -> dict[int, Slot]:
@@ -631,7 +637,8 @@ class Builder:
                     )  # fmt: skip
 
     def inline(self, frame: Frame) -> None:
-        """Append a function's ops to the stream."""
+        """Append a function's ops to the stream; those without a line of the source have that of the call."""
+        site = None if self.ins is None else self.ins.location
         caller, self.frame = self.frame, frame
         self.stack.append(frame.function.name)
         for item in frame.function.body or ():
@@ -640,6 +647,8 @@ class Builder:
                 continue
             if len(self.stream) > MAX_INLINED:
                 raise PtxError(f"kernel {self.kernel.name} is too large once its calls are inlined.")
+            if site is not None and not item.location.line:
+                item = item._replace(location=site._replace(ptx_line=item.location.ptx_line))
             self.ins = item
             try:
                 self.append(item)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from cudabench.simulator.program import ptx
+from cudabench.simulator.program.debug_info import Variable
 from cudabench.simulator.program.ptx import (
     Location,
 )
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 Run = Callable[["Machine"], None]
 Kind = Literal["plain", "branch", "table", "exit", "barrier", "collective", "call", "return"]
 AccessKind = Literal["load", "store", "atomic"]
+# How a load goes through the read-only cache: not, by ld.global.nc, by one that the source must have, by a fetch.
+CachedAs = Literal["", "load", "asked", "fetch"]
 # The address of the barrier of a cooperative launch, its upper and its lower half: cooperative groups read them.
 GRID_BARRIER = ("%envreg1", "%envreg2")
 # What tells a block its place in a cluster, and a cluster its place in the grid.
@@ -126,11 +129,18 @@ class Block:
 
 class Bounded(Protocol):
     """A memory instruction that may be known to stay in one array: bytes (start, end) of a thread's local memory, or of
-    a block's shared memory. size: the bytes of a lane's access."""
+    a block's shared memory. size: the bytes of a lane's access. variable: the local array, where it has a name."""
 
     size: int
+    variable: Variable | None
     bounds: tuple[int, int] | None
     shared_bounds: tuple[int, int] | None
+
+
+class Cached(Protocol):
+    """An access that may be a load through the read-only cache."""
+
+    cached: CachedAs
 
 
 class Load(Protocol):
@@ -159,7 +169,8 @@ class Code(NamedTuple):
     """A kernel ready to run.
 
     calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
-    waits: whether atomics poll.
+    waits: whether atomics poll. written, cached: what it writes, and what it reads through the read-only cache, as the
+    bits of `flow.points_to`.
     """
 
     name: str
@@ -186,6 +197,7 @@ class Code(NamedTuple):
     recursive: bool
     proxies: bool
     waits: bool
+    cached: int
 
     @property
     def cooperative(self) -> bool:

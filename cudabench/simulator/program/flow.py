@@ -6,7 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.simulator.errors import PtxError
-from cudabench.simulator.program.code import LOCAL_BIT, SHARED_BIT, SYMBOL_BIT, Block, BoundedAccess, Load, Op, Run
+from cudabench.simulator.program.code import (
+    LOCAL_BIT,
+    SHARED_BIT,
+    SYMBOL_BIT,
+    Block,
+    BoundedAccess,
+    Cached,
+    Load,
+    Op,
+    Run,
+)
+from cudabench.simulator.program.debug_info import Variable
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import Value, is_undefined, undefined_lanes
 
@@ -221,6 +232,21 @@ def written_memory(found: Sequence[int], addresses: Iterable[int]) -> int:
     return total
 
 
+def mark_cached(found: Sequence[int], cached: Iterable[tuple[Cached, int]], written: int) -> int:
+    """Return what the kernel's loads through the read-only cache may point to; mark those by a pointer through which
+    the kernel writes as well: no compiler chooses them by itself.
+
+    found: what registers point to; cached: the loads, each with the register of its address; written: what the kernel's
+    writes may point to.
+    """
+    total = 0
+    for access, index in cached:
+        total |= found[index] or 1
+        if found[index] & written & ~1 and access.cached == "load":
+            access.cached = "asked"
+    return total
+
+
 def mark_guesses(
     stream: Sequence[Op | str],
     found: Sequence[int],
@@ -251,15 +277,20 @@ _MEMORY = frozenset(("ld", "ldu", "atom", "red", "st"))
 
 
 def find_local_bounds(
-    found: Sequence[int], arrays: Sequence[tuple[int, int]], accesses: Iterable[BoundedAccess]
+    found: Sequence[int],
+    arrays: Sequence[tuple[int, int]],
+    accesses: Iterable[BoundedAccess],
+    variables: Mapping[int, Variable],
 ) -> None:
-    """Give each access that can only reach one local array the bounds of that array.
+    """Give each access that can only reach one local array the bounds of that array, and the variable that it is.
 
     found: what registers point to; arrays: (start, end) of the local arrays in bytes; accesses: those that may be
-    local, each with the register of its address.
+    local, each with the register of its address; variables: by start, where debug information tells of them.
     """
     for access, index in accesses:
         access.bounds = _only(found[index], LOCAL_BIT, arrays)
+        if access.bounds is not None:
+            access.variable = variables.get(access.bounds[0])
 
 
 def find_shared_bounds(

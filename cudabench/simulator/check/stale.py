@@ -1,0 +1,81 @@
+"""Reads through the read-only cache of what the same launch has written.
+
+PTX ISA, `ld.global.nc`; CUDA C++ Programming Guide, "Read-Only Data Cache Load Function", "Read/Write Coherency": the
+cache is not kept up to date while a kernel runs, whoever wrote, with a barrier or without.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudabench.simulator.check.global_races import written_regions
+from cudabench.simulator.check.hazards import first_lane
+from cudabench.simulator.memory import Region, flat
+from cudabench.simulator.values import Array, Value, broadcast
+
+if TYPE_CHECKING:
+    from cudabench.simulator.isa.access import MemoryOp
+    from cudabench.simulator.machine import Machine
+
+
+# How a load goes through the read-only cache, and what to do instead, for messages.
+HOW = {
+    "asked": ("by __ldg() or another ld.global.nc", "use a plain load"),
+    "load": (
+        "its pointer is const and __restrict__, a promise that nothing writes that memory, or the line has an __ldg()",
+        "leave out __restrict__ and __ldg()",
+    ),
+    "fetch": ("by a texture fetch", "use a plain load"),
+}
+
+
+class StaleReads:
+    """By region that the launch both writes and reads through the read-only cache: which access wrote each granule."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.width = min(machine.code.granule["global"], 8)
+        self.written: dict[int, Array] = {}  # by the region's base: 1 more than the number of the access, 0 for none
+        self.regions: set[int] | None = set()  # None for all
+        if machine.code.cached:
+            cached, written = (written_regions(machine, bits) for bits in (machine.code.cached, machine.code.written))
+            self.regions = cached if written is None else written if cached is None else cached & written
+        self.used = self.regions is None or bool(self.regions)
+
+    def note(self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None) -> None:
+        """Note what the lanes of a mask write, or look at what they read through the cache."""
+        if self.regions is not None and region.base not in self.regions:
+            return
+        if access.kind == "load" and (not access.cached or region.base in self.machine.surface_writes):
+            return  # of surfaces `isa.textures` tells
+        chunk = self.machine.chunk
+        lanes = chunk.real(np.ones((1, 1), dtype=bool) if mask is None else mask)
+        start = broadcast(flat(address, offset - region.base, chunk), chunk.shape)[lanes] // self.width
+        granules = start[:, None] + np.arange(max(1, access.size // self.width))
+        writers = self.written.get(region.base)
+        if access.kind != "load":
+            if writers is None:
+                writers = self.written[region.base] = np.zeros(-(-region.size // self.width), np.int32)
+            writers[granules] = access.numbers["global"] + 1
+        elif writers is not None and writers[granules].any():
+            bad = np.zeros(chunk.shape, dtype=bool)
+            found = writers[granules]
+            bad[lanes] = found.any(axis=1)
+            first = int(np.argmax(found > 0))
+            self.report(access, region, bad, int(granules.flat[first]), int(found.flat[first]) - 1)
+
+    def report(self, access: MemoryOp, region: Region, bad: Array, granule: int, writer: int) -> None:
+        """Record reads, the first of them of a granule that the access with a number wrote."""
+        machine, chunk = self.machine, self.machine.chunk
+        count, place = first_lane(bad, chunk)
+        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+        how, cure = HOW[access.cached]
+        line = machine.code.accesses[writer].location.line
+        machine.hazards.add(
+            "stale-read", access.location, count, block, thread,
+            f"thread {thread} of block {block} reads byte {granule * self.width} of '{region.name}' through the "
+            f"read-only cache ({how}), but the same launch wrote it before, in line {line}: the cache may still hold "
+            f"the old value, with a barrier or without. To mend it, {cure}, or read it in another launch.",
+        )  # fmt: skip
