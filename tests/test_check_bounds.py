@@ -59,7 +59,7 @@ def test_what_is_right_is_clean(cudabench: Callable[..., Any]) -> None:
     [
         (5, 4, 32, 5, "past the end of a local array of 16 bytes"),
         (4, 5, 32, 15, "past the end of a local array of 16 bytes"),
-        (4, 4, 33, 17, "past the end of the shared 'a' (128 bytes)"),
+        (4, 4, 33, 17, "at a[32], past the end of 'a' (32 elements)"),
     ],
     ids=["read", "write", "shared"],
 )
@@ -200,7 +200,7 @@ def test_what_lies_before_an_array_is_said_beside_what_lies_behind(
     given = ["-k", "slope", "-g", 2, "-b", 32, "--arg", "x=float32[64]:random", "--arg", "y=float32[64]:empty"]
     ran = cudabench("check", "k.cu", *given)
     assert (ran.code, "past the end of 'x'" in ran.out) == (3, True)
-    assert ("4 B before the start of 'x'" in ran.out, "give x more elements" in ran.out) == (both, not both)
+    assert ("before the start of 'x'" in ran.out, "give x more elements" in ran.out) == (both, not both)
 
 
 COPIES = """
@@ -236,8 +236,8 @@ def test_vectors_in_local_variables_that_are_aligned_for_them(cudabench: Callabl
     ("to", "said"),
     [
         ("v + 1", "at byte 8 of the local 'v', which need only start at a multiple of 8, not of 16."),
-        ("w + 2", "at byte 8 of the local 'w', which is not a multiple of 16."),
-        ("either.each + 1", "at byte 4 of the local 'either', which is not a multiple of 16."),
+        ("w + 2", "at byte 8 of the local 'w', whose address is not a multiple of 16."),
+        ("either.each + 1", "at byte 4 of the local 'either', whose address is not a multiple of 16."),
     ],
 )
 def test_vectors_in_local_variables_that_are_not(cudabench: Callable[..., Any], to: str, said: str) -> None:

@@ -501,13 +501,6 @@ def barrier_warp_returns(rng: np.random.Generator, n: int) -> Case:
     return Case((1,), (n,), [x, np.zeros(n, I)], {1: np.where(np.arange(n) < 32, 0, v)})
 
 
-@case(64)
-def barrier_matching(rng: np.random.Generator, n: int) -> Case:
-    """Two warps swap what they hold."""
-    x = integers(rng, 0, 99, n)
-    return Case((1,), (n,), [x, np.zeros(n, I)], {1: np.concatenate([2 * x[32:], x[:32]])})
-
-
 @case(7, 64, 300)
 def cas_double(rng: np.random.Generator, n: int) -> Case:
     """Sums of whole numbers by the remainder of their place, held as doubles."""

@@ -168,11 +168,13 @@ class SimDevice:
         seconds: float | None = None,
         footprint: bool = False,
         sample: tuple[int, int] | None = None,
+        declared: Callable[[str, int, int], tuple[int, tuple[int, ...]] | None] | None = None,
     ) -> Run:
         """Run all launches of a case on arrays, which change in place; merged: by function, as in `simulator.run`.
 
         footprint: also count which memory they touch. sample: about how many threads of a launch run, and of how many
-        blocks at least, where it has more; what they leave in the arrays is then no result.
+        blocks at least, where it has more; what they leave in the arrays is then no result. declared: as in
+        `simulator.run`.
 
         Raises BudgetExceeded where they take longer than `seconds` together.
         """
@@ -210,6 +212,7 @@ class SimDevice:
                     cluster=launch.cluster,
                     beside=beside,
                     first_slot=first_slot,
+                    declared=declared,
                 )
             reports.append(report)
         launched = _by_kind(case.launches, reports) if footprint else ()

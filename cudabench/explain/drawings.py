@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 from cudabench.model import BankRequest, Buffer, Case, ThreadAccess
@@ -78,20 +79,23 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
     `nbytes`.
     """
     text = case.source.text
-    dimensions = rf"__shared__([^;{{}}]*?)\b{re.escape(name)}\s*((?:\[[^\];]+\]\s*)+)"
+    dimensions = rf"__shared__([^;{{}}]*?)\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)(?:\[[^\];]+\]\s*)*)"
     found = None
     for match in re.finditer(dimensions, text):
         if found and line and text.count("\n", 0, match.start()) >= line:
             break
         known = constants.Constants(constants.read(text), case.defines, WORD)
         try:
-            shape = tuple(known.evaluate(part) for part in re.findall(r"\[([^\]]+)\]", match[2]))
+            parts = re.findall(r"\[([^\]]*)\]", match[2])
+            shape = tuple(known.evaluate(part) for part in parts if part.strip())
         except (constants.NotANumber, KeyError, ZeroDivisionError):
             continue
-        elements = 1
-        for length in shape:
-            elements *= length
-        if elements > 0 and nbytes % elements == 0 and nbytes // elements in _widths(match[1], case.defines):
+        elements = prod(shape)
+        widths = _widths(match[1], case.defines)
+        if not parts[0].strip() and len(widths) == 1 and elements > 0:  # as many rows as there is memory
+            shape = (nbytes // (elements * widths[0]), *shape)
+            elements *= shape[0]
+        if elements > 0 and nbytes % elements == 0 and nbytes // elements in widths:
             found = nbytes // elements, shape
     return found
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cudabench import simulator
 from cudabench.cards.load import Card
@@ -154,6 +155,7 @@ class SimulatedRun(RunContext):
             merged=merged,
             seconds=self._seconds(),
             footprint=self.card is not None,
+            declared=partial(drawings.declared_shape, case),
         )
         if self.disassemble:
             run = as_loaded(self.device, case, run)
@@ -233,6 +235,7 @@ class SimulatedRun(RunContext):
                 trace=False,
                 progress=lambda fraction: self.progress("simulating", fraction),
                 seconds=seconds,
+                declared=partial(drawings.declared_shape, case),
             )
         except CudabenchError as error:
             reason = str(error).partition("\n")[0].partition(";")[0].removeprefix("Error: ").rstrip(".:")

@@ -62,8 +62,12 @@ def notes(report: simulator.Report, checked: bool, expected: bool) -> list[Warni
     checked: whether hazards are all that is asked for. expected: whether a result was held against what was expected.
     """
     kinds = ALWAYS + (OF_CHECKS if checked else ())
-    found = [warning(one.kind, line=one.line, message=one.message) for one in report.suspicions if one.kind in kinds]
+    shown = [one for one in report.suspicions if one.kind in kinds]
     if not expected:
-        shuffles = [one for one in report.suspicions if one.kind == "undefined-shuffle"]
-        found += [warning(one.kind, line=one.line, message=one.message) for one in shuffles[:1]]
-    return found
+        shown += [one for one in report.suspicions if one.kind == "undefined-shuffle"][:1]
+    by_line = {(one.kind, one.file, one.line): one for one in reversed(shown)}
+    return [
+        warning(one.kind, line=one.line, message=one.message.removesuffix("."))
+        for one in shown
+        if by_line[one.kind, one.file, one.line] is one
+    ]

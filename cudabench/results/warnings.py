@@ -185,25 +185,25 @@ KINDS = {
         Kind(
             "undefined-shuffle",
             "A shuffle took a value from a lane that takes no part; nothing says whether a result hangs on it.",
-            "line {line}: {message} Whether a result hangs on it is not known without --expect",
+            "line {line}: {message}. Whether a result hangs on it is not known without --expect",
             "--expect",
         ),
         Kind(
             "skipped-barrier",
             "Whole warps pass by a barrier at which others of their block wait, and meet no other one.",
-            "line {line}: {message} Put the barrier where all threads of the block come",
+            "line {line}: {message}",
             "",
         ),
         Kind(
             "early-exit",
-            "Threads end before a barrier of the grid, of a cluster or of a tile, which CUDA's documents ask all to meet.",
+            "Threads end before the sync() of a grid, cluster, block or tile, in which all are to take part.",
             "line {line}: {message}",
             "",
         ),
         Kind(
             "ended-before-barrier",
             "Threads had ended, or left for their end, when the others of their block met a barrier.",
-            "{message} That is no fault by itself",
+            "{message}. That alone is not a fault",
             "",
         ),
         Kind(

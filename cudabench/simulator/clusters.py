@@ -161,14 +161,21 @@ def wait(machine: Machine, op: Op, number: int, mask: Array | None) -> None:
     over = machine.arrivals.over(machine, lanes)
     left = lanes & ~over
     if over.any():
-        go_on(machine, number + 1, over)
+        go_on(machine, op, number + 1, over)
     if left.any():
         assert op.barrier is not None
         machine.parked.append((number + 1, machine.union(left, left), op, op.barrier))
 
 
-def go_on(machine: Machine, following: int, over: Array) -> None:
+def go_on(machine: Machine, op: Op, following: int, over: Array) -> None:
     """Let lanes go on behind the barrier."""
+    if machine.exited is not None:
+        found, rows = members(machine), over.any(axis=1)
+        if found is not None:
+            rows = np.isin(found.cluster, found.cluster[rows])
+        gone = machine.chunk.real(machine.exited) & rows[:, None]
+        if gone.any():
+            machine.hazards.early_exit(machine, op, gone, 0)
     machine.arrivals.waited = machine.arrivals.waited + over
     machine.arrive(following, machine.union(over, over))
     machine.shared_races.barrier()
@@ -192,12 +199,12 @@ def release(machine: Machine, entries: list[tuple[int, Any, Op, Barrier]], last:
         lanes = machine.chunk.real(np.ones((1, 1), bool) if mask is None else mask)
         over = machine.arrivals.over(machine, lanes)
         if last:
-            machine.hazards.barrier(machine, op, lanes, [(op, lanes)], machine.exited)
+            machine.hazards.barrier(machine, op, lanes, [(op, lanes)], machine.exited, "deadlock")
             over = lanes
         rest = lanes & ~over
         if over.any():
             moved = True
-            go_on(machine, following, over)
+            go_on(machine, op, following, over)
         if rest.any():
             left.append((following, machine.union(rest, rest), op, barrier))
     return left if moved else None
@@ -271,7 +278,7 @@ class ClusterRaces:
         hits = np.flatnonzero((other[1] == owner) & (other[2] // width <= offset))
         rival = int(other[3][hits[-1]]) if hits.size else owner
         block = machine.chunk.block_index(int(blocks[at]))
-        name = machine.hazards.shared_place(offset * width)
+        name = machine.hazards.places.shared(offset * width, access.width, access.location.line)
         machine.hazards.add(
             "race", access.location, count, block, (0, 0, 0),
             f"block {block} and block {machine.chunk.block_index(rival)} of a cluster both use {name} of block "

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.launchable import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
-from cudabench.simulator.check.hazards import readable
+from cudabench.simulator.check.places import Declared
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
@@ -27,6 +27,7 @@ from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import Rows, Struct, place_arrays, scalar_bytes
 from cudabench.simulator.program.code import Code
+from cudabench.simulator.program.names import readable
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
 from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
@@ -129,6 +130,7 @@ def run(
     cluster: Sequence[int] | None = None,
     beside: Mapping[str, np.ndarray] | None = None,
     first_slot: int = 0,
+    declared: Declared | None = None,
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
 
@@ -152,6 +154,9 @@ def run(
 
     beside: all arrays of several launches in one order, and first_slot: the most `program.slots` of their programs;
     with both an array has the same address in each of the launches, also where another array is no argument of all.
+
+    declared: what the source says of a shared array, by its name, its bytes and the line of an access: the bytes of an
+    element and the elements by dimension, or None; messages then name places as the source does.
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
     simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -242,7 +247,9 @@ def run(
     for number, access in enumerate(code.accesses):
         if merged and access.location.ptx_line in merged:
             issued[number] = merged[access.location.ptx_line]
-    machine = Machine(plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds, textures)
+    machine = Machine(
+        plan, space, parameters, budget or DEFAULT_BUDGET, recorder, progress, issued, seconds, textures, declared
+    )
     machine.grid_barrier, machine.tensor_maps = barrier, maps
     if footprint:
         machine.counters.footprints = Footprints(space, code.accesses, plan.blocks)

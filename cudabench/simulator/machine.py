@@ -20,6 +20,7 @@ from cudabench.simulator.check.departures import Departures
 from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.locks import Locks
+from cudabench.simulator.check.places import Declared
 from cudabench.simulator.check.proxies import Proxies
 from cudabench.simulator.check.releases import Releases
 from cudabench.simulator.check.shared_races import SharedRaces
@@ -65,6 +66,7 @@ class Machine:
         merged: Mapping[int, tuple[int, int]] | None = None,
         seconds: float | None = None,
         textures: Mapping[int, Texture] | None = None,
+        declared: Declared | None = None,
     ) -> None:
         self.plan, self.code, self.grid, self.block = plan, plan.code, plan.grid, plan.block
         self.dynamic_shared, self.shared_size = plan.dynamic_shared, plan.shared_size
@@ -75,7 +77,7 @@ class Machine:
         self.shares: Shares | None = None  # where blocks are compared
         self.seconds = seconds
         self.deadline = time.monotonic() + seconds if seconds is not None else math.inf
-        self.hazards = Hazards(plan.code, space)
+        self.hazards = Hazards(plan.code, space, plan.shared_size, declared)
         self.instructions = 0
         # By block of code: warps, lanes; of the branch at its end lanes that took it, warps parted, warps that took it.
         self.executed = [[0, 0, 0, 0, 0] for _ in plan.code.blocks]
@@ -247,7 +249,7 @@ class Machine:
                 self.local_bytes = self.code.local_bytes
         if self.code.calls:
             self.stack = Stack(chunk)
-        self.locks = Locks(chunk) if self.code.locks else None
+        self.locks = Locks(chunk) if self.code.locks or self.code.waits else None
         self.releases = Releases(chunk) if self.code.waits else None
         # Whether accesses to shared memory that come again count and are checked as before.
         self.settles = self.trace is None and self.plan.cluster is None

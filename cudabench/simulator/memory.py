@@ -28,15 +28,20 @@ MOST_FOLDS = 8  # masks of which a chunk remembers the lanes that share places
 
 
 class Region:
-    """Bytes at consecutive virtual addresses: an array argument, a module variable or the kernel's parameters."""
+    """Bytes at consecutive virtual addresses: an array argument, a module variable or the kernel's parameters.
 
-    __slots__ = ("base", "bytes", "constant", "end", "name", "size", "views", "writable")
+    element, shape: bytes of an element and elements by dimension, as messages say them; 0 and () where not known.
+    """
+
+    __slots__ = ("base", "bytes", "constant", "element", "end", "name", "shape", "size", "views", "writable")
 
     def __init__(self, name: str, base: int, data: Array, writable: bool, constant: bool = False) -> None:
         self.name, self.base, self.bytes, self.writable, self.constant = name, base, data, writable, constant
         self.size = data.size
         self.end = base + self.size
         self.views: dict[np.dtype[Any], Array] = {}
+        self.element = 0
+        self.shape: tuple[int, ...] = ()
 
     def view(self, dtype: np.dtype[Any]) -> Array:
         """Return the region's whole elements of a dtype."""

@@ -173,7 +173,7 @@ def test_a_lane_that_stays_away_is_a_hazard() -> None:
     text = program("m16n8k8.tf32", before="setp.eq.u32 %p1, %r5, 3; @%p1 bra AFTER;\n")
     text = text.replace("ret;\n", "AFTER: bar.sync 0; ret;\n")
     (hazard,) = simulator.run(text, "k", 1, 32, arrays).hazards
-    assert (hazard.kind, hazard.line) == ("divergent-barrier", 7)
+    assert (hazard.kind, hazard.line) == ("invalid-mask", 7)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from cudabench import simulator
 AT = "unsigned at = (unsigned)__cvta_generic_to_shared(&bar);\n"
 WAIT = "{ .reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra L; }"
 STUCK: dict[str, tuple[str, str, str]] = {
-    "flag in global memory": ("while (*f == 0) ;", "deadlock", "reads again and again byte 0 of 'argument 0', which"),
+    "flag in global memory": ("while (*f == 0) ;", "deadlock", "reads again and again element 0 of 'argument 0', which"),
     "with tries counted": ("int n = 0; while (*f == 0) n++; o[0] = n;", "deadlock", "stays 0"),
     "flags in a circle": (
         "if (blockIdx.x == 0) { while (f[1] == 0) ; f[2] = 1; } else { while (f[2] == 0) ; f[1] = 1; }",
-        "deadlock", "byte 4 of 'argument 0'",
+        "deadlock", "element 1 of 'argument 0'",
     ),
     "lock that is not given back": (
         "if (t == 0) { while (atomicCAS(o, 0, 1) != 0) ; o[1] = 2; }", "deadlock", "tries again and again to change",
@@ -28,14 +28,14 @@ STUCK: dict[str, tuple[str, str, str]] = {
         "divergent-barrier", "thread (0, 0, 0) waits in line",
     ),
     "lane that its warp waits for": (
-        "if (t % 32 == 0) { while (*f == 0) ; }\n__syncwarp(); *f = 1;", "divergent-barrier", "thread (0, 0, 0)",
+        "if (t % 32 == 0) { while (*f == 0) ; }\n__syncwarp(); *f = 1;", "invalid-mask", "thread (0, 0, 0) is elsewhere",
     ),
     "arrivals": (
         "__shared__ unsigned long long bar; " + AT +
         'if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], 65;" :: "r"(at));\n__syncthreads();\n'
         'asm volatile("{ .reg .b64 s; mbarrier.arrive.shared.b64 s, [%0]; }" :: "r"(at) : "memory");\n'
         f'asm volatile("{WAIT}" :: "r"(at) : "memory");',
-        "deadlock", "the mbarrier at byte 0 of 'bar' that never ends: 1 of 65 arrivals is missing",
+        "deadlock", "the mbarrier at bar[0] that never ends: 1 of 65 arrivals is missing",
     ),
     "bytes": (
         "__shared__ unsigned long long bar; " + AT +
@@ -45,7 +45,7 @@ STUCK: dict[str, tuple[str, str, str]] = {
         "deadlock", "256 bytes that are expected are missing",
     ),
     "loop": ("unsigned a = t; while (a < 100) a = a * 5 % 64 + f[9] * 0;", "endless-loop", "nothing ends"),
-    "calls": ("while (look(f, 3) == 0) ;", "deadlock", "byte 0 of 'argument 0'"),
+    "calls": ("while (look(f, 3) == 0) ;", "deadlock", "element 0 of 'argument 0'"),
 }  # fmt: skip
 ENDS: dict[str, str] = {
     "flag of a later block": "if (blockIdx.x == 1) { if (t == 0) f[0] = 1; } else while (f[0] == 0) ;",

@@ -20,7 +20,7 @@ from cudabench.simulator import clusters
 from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.program.code import Barrier, Block, Op
 from cudabench.simulator.program.polls import loops
-from cudabench.simulator.values import Array, Chunk, broadcast
+from cudabench.simulator.values import Array, Chunk
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -227,7 +227,10 @@ class Barriers:
             place = first_lane(left, self.chunk)[1]
             turn = np.broadcast_to(self.turns[id(op)], self.chunk.blocks)[place[0]]
             line = self.condition(int(split[place]), op)[0] or self.left_in(place)
-            hazards.ended_before(machine, op, left, int(turn), line)
+            if op.line.group:
+                hazards.early_exit(machine, op, left, line)
+            else:
+                hazards.ended_before(machine, op, left, int(turn), line)
 
     def left_in(self, place: tuple[int, int]) -> int:
         """Return the line of the source from which a lane that has ended left for its end."""

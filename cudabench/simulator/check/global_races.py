@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.grid_races import GridRaces
+from cudabench.simulator.check.places import in_region
 from cudabench.simulator.check.races import (
     LOG_BYTES,
     LOG_LENGTH,
@@ -19,6 +20,7 @@ from cudabench.simulator.check.races import (
     narrow_all,
     narrow_any,
     uniform,
+    widest,
 )
 from cudabench.simulator.check.releases import WORD
 from cudabench.simulator.check.shadow import Shadow, WarpOrder
@@ -101,6 +103,8 @@ class GlobalRaces(Races):
         if access.kind != "load":
             self.writes.add(region.base)
         entry = LogEntry(access, address, offset, mask, data if access.kind == "store" else (), key)
+        if self.machine.locks is not None:
+            self.machine.locks.note(entry, access.numbers["global"])
         entries.append(entry)
         self.count += 1
         if polls:
@@ -410,7 +414,7 @@ class GlobalRaces(Races):
             if not exact:
                 return False
             bad, others, numbers = found
-            place = int(np.argmax(bad))
+            place = widest(bad, lanes, others)
             region = self.machine.space.slots[base >> SLOT_BITS]
             offset = int(part[place] & ((1 << BLOCK_BITS) - 1)) * width
             conflict = Conflict(
@@ -421,7 +425,7 @@ class GlobalRaces(Races):
                 int(numbers[place]),
                 int(others[place]),
             )
-            self.report(conflict, "global", f"byte {offset} of '{region.name}'", int(rows[place]))
+            self.report(conflict, in_region(region, offset, entry.access.width), int(rows[place]))
         return clean
 
 

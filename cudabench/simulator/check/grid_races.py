@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.hazards import VERBS
+from cudabench.simulator.check.places import in_region
 from cudabench.simulator.memory import Region, flat, folded
 from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 MOST_LANES = 1 << 20  # of a launch that is examined; the time of an access grows with them
 MOST_GRANULES = 1 << 24  # of a region
 MANY = np.int32(-1)  # blocks
+BETWEEN_BLOCKS = 4  # how far the cure of such a race has to reach: see `races`
 # What an access of each kind races with
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}
 
@@ -326,11 +328,12 @@ class GridRaces:
         lane = int(chosen[place // each])
         index, thread = chunk.block_index(lane // chunk.threads), chunk.thread_index(lane % chunk.threads)
         store = self.machine.code.accesses[int(what[place])][0]
+        spot = in_region(region, int(granules[place]) * self.width, access.width)
         self.machine.hazards.add(
             "missing-fence", store, int(different(granules[bad]).size), index, thread,
-            f"{self.party(int(writers[place]))} writes byte {int(granules[place]) * self.width} of '{region.name}' and "
-            f"then an atomic, without __threadfence() in between; thread {thread} of block {index} reads it in line "
-            f"{access.location.line} and may get what was there before.",
+            f"{self.party(int(writers[place]))} writes {spot} and then an atomic, without __threadfence() in between; "
+            f"thread {thread} of block {index} reads it in line {access.location.line} and may get what was there "
+            "before.",
         )  # fmt: skip
 
     def party(self, number: int) -> str:
@@ -403,9 +406,9 @@ class GridRaces:
         location = access.location if what is access else machine.code.accesses[what][0]
         line = "the same line" if location.line == access.location.line else f"line {location.line}"
         party = "another block" if other == MANY else self.party(other)
+        spot = in_region(region, int(granules[place]) * self.width, access.width)
         text = (
-            f"thread {thread} of block {block} {VERBS[access.kind]} byte {int(granules[place]) * self.width} of "
-            f"'{region.name}', which {party} {VERBS[kind]} in {line}; blocks run in any order: use atomics, or another "
-            "launch."
+            f"thread {thread} of block {block} {VERBS[access.kind]} {spot}, which {party} {VERBS[kind]} in {line}; blocks "
+            "run in any order: use atomics, or another launch."
         )
-        machine.hazards.add("race", access.location, count, block, thread, text)
+        machine.hazards.add("race", access.location, count, block, thread, text, BETWEEN_BLOCKS)

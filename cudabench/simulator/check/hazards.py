@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.check.places import Declared, Places, in_region, region_size
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program.code import Code, Op
+from cudabench.simulator.program.names import readable
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.report import Hazard
 from cudabench.simulator.values import Array, Chunk, broadcast
-from cudabench.toolchain.cubin import plain_name
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -25,14 +25,18 @@ VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
 class Hazards:
     """Collects the hazards of a launch."""
 
-    def __init__(self, code: Code, space: AddressSpace) -> None:
+    def __init__(self, code: Code, space: AddressSpace, shared_size: int, declared: Declared | None) -> None:
         self.code, self.space = code, space
+        self.places = Places(code, shared_size, declared)
         self.found: dict[tuple[str, int, int], list[Any]] = {}
         self.suspected: dict[tuple[str, int, int], list[Any]] = {}  # wrong only where the value is used
 
-    def add(self, kind: str, location: Location, count: int, block: Any, thread: Any, message: str) -> None:
-        """Record a hazard; later ones of the same kind and line only add to its count."""
-        _add(self.found, kind, location, count, block, thread, message)
+    def add(
+        self, kind: str, location: Location, count: int, block: Any, thread: Any, message: str, scope: int = 0
+    ) -> None:
+        """Record a hazard; later ones of the same kind and line add to its count, and replace it where their scope is
+        wider: what mends that mends both."""
+        _add(self.found, kind, location, count, block, thread, message, scope)
 
     def known(self, kind: str, location: Location) -> bool:
         """Return whether a hazard of the kind is already recorded for the line."""
@@ -48,7 +52,7 @@ class Hazards:
 
     def _records(self, found: dict[tuple[str, int, int], list[Any]]) -> tuple[Hazard, ...]:
         records = []
-        for (kind, file, line), (count, block, thread, message, instruction) in found.items():
+        for (kind, file, line), (count, block, thread, message, instruction, _) in found.items():
             name = self.code.files.get(file, "")
             records.append(Hazard(kind, name, line, block, thread, count, message, instruction))
         return tuple(sorted(records, key=lambda hazard: (hazard.file, hazard.line, hazard.kind)))
@@ -69,15 +73,19 @@ class Hazards:
         verb = VERBS[access.kind]
         who = f"thread {thread} of block {block}"
         space = next(iter(access.numbers)) if len(access.numbers) == 1 else ""
+        width, line = access.width, access.location.line
         if high == machine.shared_size and low == 0 and space in ("shared", ""):
-            name = self.shared_name(min(max(where, 0), max(machine.shared_size - 1, 0)))
-            offset = _beyond(where, size, 0, high)
-            text = f"{who} {verb} {size} bytes at {offset} of the block's {high} bytes of shared memory{name}"
+            names = self.code.shared_names
+            near = next((one for one in reversed(names) if one[1] <= max(where, 0)), None)
+            spot = f"byte {where}" if near is None else self.places.of_shared(*near[:2], 0, where, width, line)
+            side = _side(where, size, 0, high)
+            text = f"{who} {verb} {size} bytes at {spot}, {side} the block's {high} bytes of shared memory"
         elif space != "local" and access.shared_bounds == (low, high):
             # An array's own bounds; beyond them another one may lie.
-            name = next(readable(name) for name, start, _ in self.code.shared_names if start == low)
-            offset = _beyond(where, size, low, high)
-            text = f"{who} {verb} {size} bytes at {offset} of the shared '{name}' ({high - low} bytes)"
+            name = next(name for name, start, _ in self.code.shared_names if start == low)
+            spot = self.places.of_shared(name, low, high - low, where, width, line)
+            holds = self.places.size(name, high - low, width, line)
+            text = f"{who} {verb} {size} bytes at {spot}, {_side(where, size, low, high)} '{readable(name)}' ({holds})"
         elif space == "local" or access.bounds == (low, high):
             bounded = access.bounds is not None
             memory = f"a local array of {high - low} bytes" if bounded else f"its {high} bytes of local memory"
@@ -89,8 +97,9 @@ class Hazards:
             if region is None:
                 text = f"{who} {verb} {size} bytes at address {where:#x}, far from every array"
             else:
-                offset = _beyond(where - region.base, size, 0, region.size)
-                text = f"{who} {verb} {size} bytes at {offset} of '{region.name}' ({region.size} bytes)"
+                offset = where - region.base
+                side = f"{_side(offset, size, 0, region.size)} '{region.name}' ({region_size(region, width)})"
+                text = f"{who} {verb} {size} bytes at {in_region(region, offset, width)}, {side}"
         self.add("out-of-bounds", access.location, count, block, thread, text + ".")
 
     def misaligned(self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int) -> None:
@@ -108,31 +117,17 @@ class Hazards:
 
     def place_of(self, access: MemoryOp, where: int, size: int) -> str:
         """Return the place of an access that is misaligned for its size, for a message."""
-        region, end = self.space.nearest(where), f"which is not a multiple of {size}"
+        region, end = self.space.nearest(where), f"whose address is not a multiple of {size}"
         if region is not None:
-            return f"byte {where - region.base} of '{region.name}', {end}"
+            return f"{in_region(region, where - region.base, access.width)}, {end}"
         if list(access.numbers) == ["shared"]:
-            return f"byte {where} of its shared memory, {end}"
+            return f"{self.places.shared(where, access.width, access.location.line)}, {end}"
         if access.variable is None:
             return f"byte {where} of its memory, {end}"
         start, _, name = access.variable
         if access.skewed:
             end = f"which need only start at a multiple of {start & -start}, not of {size}"
         return f"byte {where - start} of the local '{name}', {end}"
-
-    def shared_name(self, offset: int) -> str:
-        """Return the name of the shared variable at an offset, for a message."""
-        for name, start, size in self.code.shared_names:
-            if start <= offset < start + size:
-                return f" (near '{readable(name)}')"
-        return ""
-
-    def shared_place(self, offset: int) -> str:
-        """Return a place in shared memory for a message: the variable and the offset in it."""
-        for name, start, size in self.code.shared_names:
-            if start <= offset < start + size:
-                return f"byte {offset - start} of '{readable(name)}'"
-        return f"byte {offset} of the shared memory"
 
     def trap(self, machine: Machine, location: Location) -> None:
         """Record that lanes come to a trap that the compiler has put where the source is undefined."""
@@ -148,9 +143,10 @@ class Hazards:
     # Barriers.
 
     def barrier(
-        self, machine: Machine, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]], exited: Array | None
-    ) -> None:
-        """Record a barrier that not all threads of a block reach."""
+        self, machine: Machine, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]], exited: Array | None,
+        kind: str = "divergent-barrier",
+    ) -> None:  # fmt: skip
+        """Record a barrier that not all threads of a block reach; kind: 'deadlock' where all wait for ever."""
         chunk = machine.chunk
         count, place = first_lane(stuck, chunk)
         row = place[0]
@@ -174,7 +170,7 @@ class Hazards:
                 other = chunk.thread_index(int(np.argmax(gone)))
                 reason = f"thread {other} has returned, and the barrier counts it"
         self.add(
-            "divergent-barrier", op.line, count, block, thread,
+            kind, op.line, count, block, thread,
             f"thread {thread} of block {block} waits at a barrier that not all threads of the block reach: {reason}.",
         )  # fmt: skip
 
@@ -195,8 +191,8 @@ class Hazards:
         why = ""
         if loop:
             why = (
-                f": the loop ends earlier for some threads of the warp (line {line}). Let all threads of the block make "
-                "the same number of turns, and put the condition around the work, not around the barrier"
+                f": the loop ends earlier for some threads of the warp (line {line}). Let all threads of the block "
+                "make the same number of turns, and put the condition around the work, not around the barrier"
             )
         elif line:
             why = (
@@ -217,8 +213,8 @@ class Hazards:
         where = f" because of the condition in line {line}" if line else ""
         _add(
             self.suspected, "skipped-barrier", op.line, count, block, thread,
-            f"thread {thread} of block {block}, with its whole warp, passes by the barrier at which others wait{where}: "
-            "the CUDA C++ Programming Guide asks all threads of the block to come.",
+            f"thread {thread} of block {block}, with its whole warp, passes by the barrier at which others wait{where}"
+            ": the CUDA C++ Programming Guide asks all threads of the block to come. Put the barrier where they do.",
         )  # fmt: skip
 
     def ended_before(self, machine: Machine, op: Op, gone: Array, turn: int, line: int) -> None:
@@ -234,6 +230,20 @@ class Hazards:
             self.suspected, "ended-before-barrier", op.line, count, block, thread,
             f"{when}{threads} of block {block} had ended or left for the end{where} when the others met the barrier in "
             f"line {op.line.line}.",
+        )  # fmt: skip
+
+    def early_exit(self, machine: Machine, op: Op, gone: Array, line: int) -> None:
+        """Note lanes that have ended when the others of a group meet."""
+        chunk = machine.chunk
+        count, place = first_lane(gone, chunk)
+        number = int(gone[place[0]].sum())
+        block, thread = chunk.block_index(place[0]), chunk.thread_index(place[1])
+        threads = "1 thread" if number == 1 else f"{number} threads"
+        where = f" (line {line})" if line else ""
+        _add(
+            self.suspected, "early-exit", op.line, count, block, thread,
+            f"{threads} of block {block} had ended{where} when the others met at sync(), in which the CUDA C++ "
+            "Programming Guide asks all threads of the group to take part.",
         )  # fmt: skip
 
     def turns(self, machine: Machine, op: Op, ahead: Array, place: tuple[int, int], other: int) -> None:
@@ -341,8 +351,12 @@ def _add(
     block: Any,
     thread: Any,
     message: str,
+    scope: int = 0,
 ) -> None:
-    record = found.setdefault((kind, location.file, location.line), [0, block, thread, message, location.ptx_line])
+    new = [0, block, thread, message, location.ptx_line, scope]
+    record = found.setdefault((kind, location.file, location.line), new)
+    if scope > record[5]:
+        record[1:] = new[1:]
     record[0] += count
     if kind == "out-of-bounds" and (_BEFORE in message) != (_BEFORE in record[3]) and "; " not in record[3]:
         record[3] = f"{record[3].removesuffix('.')}; {message}"  # no array can be large enough for that
@@ -360,15 +374,15 @@ def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
 _BEFORE = "before the start"
 
 
+def _side(offset: int, size: int, low: int, high: int) -> str:
+    if offset < low:
+        return f"{_BEFORE} of"
+    return "past the end of" if offset >= high else "across the end of"
+
+
 def _beyond(offset: int, size: int, low: int, high: int) -> str:
     if offset < low:
         return f"{low - offset} B {_BEFORE}"
     if offset >= high:
         return f"{offset - high} B past the end"
     return f"{offset + size - high} B across the end"
-
-
-@cache
-def readable(name: str) -> str:
-    """Return the source name of a variable."""
-    return plain_name(name.rpartition("::")[2])

@@ -13,6 +13,7 @@ import numpy as np
 from cudabench.simulator.values import Array, Chunk
 
 if TYPE_CHECKING:
+    from cudabench.simulator.check.races import LogEntry
     from cudabench.simulator.machine import Machine
 
 FREE, SWAPPED, HOLDS, LEAVES = range(4)
@@ -23,6 +24,8 @@ class Locks:
 
     def __init__(self, chunk: Chunk) -> None:
         self.state: Array = np.zeros(chunk.shape, dtype=np.int8)
+        self.taken: Array = np.zeros(chunk.shape, dtype=bool)  # lanes whose swap in a loop has ended that loop
+        self.under: set[int] = set()  # accesses, by number, of lanes that have taken a lock so
 
     def atomic(self, machine: Machine, swaps: bool) -> None:
         """Note an atomic of the active lanes; swaps: it may take a lock."""
@@ -42,3 +45,17 @@ class Locks:
         """Return those lanes of a mask (None: all) that hold no lock, (blocks, threads)."""
         free = self.state < HOLDS
         return free if mask is None else free & mask
+
+    def swapped(self, lanes: Array, won: Array, polls: bool) -> None:
+        """Note what lanes (blocks, threads) got by a swap; won: of them those that have changed what lay there."""
+        self.taken[lanes] = won if polls else False
+
+    def note(self, entry: LogEntry, number: int) -> None:
+        """Note which lanes of an access hold a lock, by the number that the access has in its memory."""
+        if self.taken.any():
+            entry.locked = self.taken & (self.state < HOLDS)
+            self.under.add(number)
+
+    def covers(self, entry: LogEntry, other: int, lane: tuple[int, int]) -> bool:
+        """Return whether a lane held a lock at an access, and others did at another one."""
+        return entry.locked is not None and bool(entry.locked[lane]) and other in self.under

@@ -54,13 +54,18 @@ def examine(machine: Machine, op: Op, who: Array | None) -> Array | None:
         if outside.any():
             machine.hazards.not_in_mask(machine, op, outside, broadcast(who, chunk.shape))
             who = None if machine.mask is None else np.full((1, 1), ALL)
-    ended = ended_in_part(machine)
+    # A warp barrier waits for those that have not ended (CUDA C++ Programming Guide, "Synchronization Functions").
+    warp_barrier = op.function == "__syncwarp"
+    ended = None if warp_barrier and not op.line.group else ended_in_part(machine)
     if ended is not None:
         named = np.where(machine.lanes(), ALL if who is None else broadcast(who, chunk.shape), np.uint32(0))
         words = np.bitwise_or.reduce(named.reshape(chunk.blocks, chunk.warps, 32), axis=2)
         gone = ended & (words[:, :, None] >> LANES & np.uint32(1)).astype(bool)
         if gone.any():
-            machine.hazards.ended_in_mask(machine, op, gone.reshape(chunk.shape), named)
+            if warp_barrier:
+                machine.hazards.early_exit(machine, op, gone.reshape(chunk.shape), 0)
+            else:
+                machine.hazards.ended_in_mask(machine, op, gone.reshape(chunk.shape), named)
     return who
 
 

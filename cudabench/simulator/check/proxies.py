@@ -69,7 +69,7 @@ class Proxies:
         chunk = self.machine.chunk
         row, column = (int(part[0]) for part in np.nonzero(bad))
         block, thread = chunk.block_index(int(blocks[row])), chunk.thread_index(int(writers[row, column]))
-        place = self.machine.hazards.shared_place(int(pieces[column]) * GRANULE)
+        place = self.machine.hazards.places.shared(int(pieces[column]) * GRANULE, GRANULE)
         self.machine.hazards.add(
             "missing-fence", location, int(bad.sum()), block, thread,
             f"{what} reads {place} of block {block}, which thread {thread} has stored to with no fence.proxy.async "

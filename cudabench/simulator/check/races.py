@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.hazards import VERBS
-from cudabench.simulator.check.shadow import ENGINE, WarpOrder
+from cudabench.simulator.check.shadow import ENGINE, TOGETHER, WarpOrder
 from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, as_array, broadcast
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
+# How far the cure of a race has to reach.
+WARP, BLOCK, GRID = 1, 2, 3
+CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
 LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 
@@ -33,10 +36,11 @@ class LogEntry:
 
     data: what a store writes. key: what tells it from others where a log is looked up, None where nothing does. role:
     'copy' where an asynchronous copy sets out, 'done' at its end, from where on the thread owns the data. groups: of a
-    copy, how many groups its thread has committed since, for each thread where they differ.
+    copy, how many groups its thread has committed since, for each thread where they differ. locked: the lanes that hold
+    a lock which they took without a fence, None for none.
     """
 
-    __slots__ = ("access", "address", "data", "groups", "key", "mask", "offset", "role")
+    __slots__ = ("access", "address", "data", "groups", "key", "locked", "mask", "offset", "role")
 
     def __init__(
         self,
@@ -50,6 +54,7 @@ class LogEntry:
         self.access, self.address, self.offset = access, address, offset
         self.mask, self.data, self.key = mask, data, key
         self.role = ""
+        self.locked: Array | None = None
         self.groups: int | Array = 0
 
 
@@ -209,23 +214,42 @@ class Races:
             return None
         return broadcast(total, shape)
 
-    def report(self, conflict: Conflict, kind_of_memory: str, place: str, block: int) -> None:
+    def report(self, conflict: Conflict, place: str, block: int) -> None:
         """Record a race."""
         machine, chunk = self.machine, self.chunk
         entry = conflict.entry
         thread = chunk.thread_index(conflict.lane)
         party = chunk.thread_index(conflict.other_thread & 1023)
         location, _, op, *_ = machine.code.accesses[conflict.other_access]
-        line = "the same line" if location.line == entry.access.location.line else f"line {location.line}"
-        cure = "__syncwarp()" if conflict.lane // 32 == conflict.other_thread // 32 else "__syncthreads()"
-        lack = f"without {cure} in between"
+        same = location.line == entry.access.location.line
+        line = "the same line" if same else f"line {location.line}"
+        scope = WARP if conflict.lane // 32 == (conflict.other_thread & 1023) // 32 else BLOCK
+        lack = f"without {CURES[scope]} in between"
         subject, other = f"thread {thread}", f"thread {party}"
         if entry.role == "copy":
             subject += "'s asynchronous copy"
-        if conflict.other_thread >= ENGINE:
+        if conflict.other_thread & TOGETHER:
+            lack = "at the same time: use an atomic, or let one of them write"
+        elif conflict.other_thread & ENGINE:
             other = "its own asynchronous copy" if party == thread else f"{other}'s asynchronous copy"
             lack = "before the copy is waited for"
+        elif same and entry.access.kind != op:
+            lack += (
+                f": where threads update one element, use an atomic; else keep what is read in a variable, and put "
+                f"{CURES[scope]} between the reads and the writes"
+            )
+        if machine.locks is not None and machine.locks.covers(entry, conflict.other_access, (block, conflict.lane)):
+            scope, lack = (
+                GRID,
+                ("under a lock without fences: put __threadfence() behind taking the lock and before giving it back"),
+            )
         index = chunk.block_index(block)
         does, did = VERBS[entry.access.kind], VERBS[op]
         text = f"{subject} {does} {place}, which {other} {did} in {line}, {lack} (block {index})."
-        machine.hazards.add("race", entry.access.location, conflict.count, index, thread, text)
+        machine.hazards.add("race", entry.access.location, conflict.count, index, thread, text, scope)
+
+
+def widest(bad: Array, threads: Array, others: Array) -> int:
+    """Return the place of a conflict between warps where there is one, else of the first."""
+    apart = bad & (threads >> 5 != (others & 1023) >> 5)
+    return int(np.argmax(apart if apart.any() else bad))

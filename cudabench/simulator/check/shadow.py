@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 NOBODY = np.int32(1 << 20)
 ENGINE = np.int32(1 << 12)  # added to a thread's number for what its asynchronous copy is writing
+TOGETHER = np.int32(1 << 13)  # and for what it writes by the same execution of one instruction
 
 
 # The same of what threads of one block do, where a load that polls is told from others.
@@ -165,7 +166,10 @@ class Shadow:
             if past == "store" and kind == "store":
                 conflict &= (self.value[granules] != value) | (highest >= ENGINE)
             if conflict.any():
-                party = np.where(lowest != threads, lowest, highest)
+                # Of the two the one of another warp, which nothing has ordered, else the one that is not ordered.
+                mine = threads >> 5
+                known = (lowest == threads) | order.ordered(lanes, when[granules], lowest, lowest)
+                party = np.where(lowest >> 5 != mine, lowest, np.where((highest >> 5 != mine) | known, highest, lowest))
                 if bad is None:
                     bad, other_threads, other_numbers = conflict, party, who[granules]
                 else:
@@ -185,11 +189,11 @@ class Shadow:
             differ[by_place[1:]] = same & (values[by_place][1:] != values[by_place][:-1])
             if differ.any():
                 if bad is None:
-                    bad, other_threads = differ, first
+                    bad, other_threads = differ, first + TOGETHER
                     other_numbers = np.full(granules.size, number, dtype=np.int32)
                 else:
                     new = differ & ~bad
-                    other_threads = np.where(new, first, other_threads)
+                    other_threads = np.where(new, first + TOGETHER, other_threads)
                     other_numbers = np.where(new, number, other_numbers)
                     bad = bad | differ
         low, high, when, who = self.kinds[kind]

@@ -18,6 +18,7 @@ from cudabench.simulator.check.races import (
     narrow_all,
     narrow_any,
     uniform,
+    widest,
 )
 from cudabench.simulator.check.releases import WORD
 from cudabench.simulator.check.shadow import Shadow, WarpOrder
@@ -113,6 +114,8 @@ class SharedRaces(Races):
         if mask is not None:
             self.bytes += mask.nbytes
         entry = LogEntry(access, address, offset, mask, data, key)
+        if self.machine.locks is not None:
+            self.machine.locks.note(entry, access.numbers["shared"])
         self.entries.append(entry)
         if self.asynchronous:
             entry.role = "copy"
@@ -429,15 +432,18 @@ class SharedRaces(Races):
             )  # fmt: skip
             if found is not None:
                 bad, others, numbers = found
-                place = int(np.argmax(bad))
+                place = widest(bad, threads, others)
                 lanes = int(bad.reshape(-1, count).any(axis=1).sum())
                 offset = int(granules[place] % self.granules) * self.width
                 conflict = Conflict(entry, lanes, int(threads[place]), offset, int(numbers[place]), int(others[place]))
-                name = self.machine.hazards.shared_place(offset)
-                self.report(conflict, "shared", name, int(blocks[place]))
+                self.report(conflict, self.place(entry, offset), int(blocks[place]))
             if kind != "load":
                 flags[granules] = True
         self.state = self.intern(state)
+
+    def place(self, entry: LogEntry, offset: int) -> str:
+        """Return a place that an access touches, for a message."""
+        return self.machine.hazards.places.shared(offset, entry.access.width, entry.access.location.line)
 
     def uninitialised(self, entry: LogEntry, granules: Array, threads: Array, unset: Array, count: int) -> None:
         """Record reads of shared memory that no thread has written."""
@@ -445,7 +451,7 @@ class SharedRaces(Races):
         lanes = int(unset.reshape(-1, count).any(axis=1).sum())
         block = self.chunk.block_index(int(granules[place] // self.granules))
         thread = self.chunk.thread_index(int(threads[place]))
-        name = self.machine.hazards.shared_place(int(granules[place] % self.granules) * self.width)
+        name = self.place(entry, int(granules[place] % self.granules) * self.width)
         self.machine.hazards.add(
             "uninitialized-shared", entry.access.location, lanes, block, thread,
             f"thread {thread} of block {block} reads {name}, which no thread has written.",

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.global_races import written_regions
-from cudabench.simulator.check.hazards import first_lane, readable
+from cudabench.simulator.check.hazards import first_lane
+from cudabench.simulator.check.places import in_region
 from cudabench.simulator.clusters import resolve
 from cudabench.simulator.errors import BudgetExceeded
 from cudabench.simulator.isa.mbarrier import lacks
@@ -288,7 +289,10 @@ class Waits:
             self.tell(found, op, lanes)
         stuck = [(op, real(mask, chunk)) for following, mask, op, _ in machine.parked if following >= 0]
         others = [*stuck, *((op, lanes) for _, lanes, op in places)]
+        told = {op.line.line for _, _, op in places}
         for op, lanes in stuck:
+            if op.line.group and op.line.line in told:
+                continue  # one thread of the block waits for the grid, the others for that thread
             machine.hazards.barrier(machine, op, lanes, others, machine.exited)
         for number, mask in machine.waiting.items():
             machine.mask = mask
@@ -353,6 +357,17 @@ class Waits:
             return
         machine.hazards.add("deadlock", op.line, count, block, thread, f"{who} {self.words(op, place)}")
 
+    def ended_block(self) -> str:
+        """Return which block has ended, for a message."""
+        machine, chunk = self.machine, self.machine.chunk
+        if machine.exited is not None:
+            ended = chunk.real(machine.exited).sum(axis=1) == chunk.real_threads
+            if ended.any():
+                row = int(np.argmax(ended))
+                line = machine.barriers.left_in((row, 0))
+                return f"block {chunk.block_index(row)} has ended{f' (line {line})' if line else ''}"
+        return "not all threads of the grid come to it"
+
     def words(self, op: Op, place: tuple[int, int]) -> str:
         """Return what a thread waits for at an op that nothing brings; place: its block in the chunk, and itself."""
         machine, chunk = self.machine, self.machine.chunk
@@ -365,16 +380,18 @@ class Waits:
             inside = np.where(addresses >= SHARED_WINDOW, addresses - SHARED_WINDOW, addresses)
             rows, offsets, _ = resolve(machine, inside)
             offset = int(offsets[place])
-            name = machine.hazards.shared_place(offset)
+            name = machine.hazards.places.shared(offset, size, op.line.line)
             held = machine.shared[int(rows[place]), offset : offset + size]
         else:
             offset = address - region.base
-            name = f"byte {offset} of '{readable(region.name)}'"
+            name = in_region(region, offset, size)
             held = region.bytes[offset : offset + size]
             written = written_regions(machine, machine.code.written)
             if written is not None and region.base not in written:
                 nobody = "nothing in the kernel writes there"
         number = int.from_bytes(held.tobytes(), "little")
+        if region is not None and region.base == machine.grid_barrier:
+            return f"waits at the barrier of the grid for ever: {self.ended_block()}."
         if op.opcode == "mbarrier":
             return f"waits for a phase of the mbarrier at {name} that never ends: {lacks(number)}, and {nobody}."
         does = "tries again and again to change" if op.opcode == "atom" else "reads again and again"

@@ -305,22 +305,30 @@ class Atomic:
             found = update(
                 view, index.reshape(-1), [operand.reshape(-1) for operand in operands], self.name, self.combine, wanted
             )
-            self.look(machine, found, operands[0].reshape(-1))
+            self.look(machine, np.ones(chunk.shape, bool), found, operands[0].reshape(-1))
             return None if found is None else found.reshape(chunk.shape)
         chosen = broadcast(mask, chunk.shape)
         found = update(view, index[chosen], [operand[chosen] for operand in operands], self.name, self.combine, wanted)
+        if found is None and not self.swaps:
+            return None
+        self.look(machine, chosen, found, operands[0][chosen])
         if found is None:
             return None
-        self.look(machine, found, operands[0][chosen])
         result = np.zeros(chunk.shape, dtype=self.dtype)
         result[chosen] = found
         return result
 
-    def look(self, machine: Machine, found: Array | None, operand: Array) -> None:
-        """Let lanes sleep that changed nothing by a swap: they wait for a lock, and others go first."""
-        if self.swaps and found is not None:
+    def look(self, machine: Machine, lanes: Array, found: Array | None, operand: Array) -> None:
+        """Note what lanes (blocks, threads) found by a swap; let those sleep that changed nothing: they wait for a
+        lock, and others go first."""
+        if not self.swaps:
+            return
+        if found is not None:
             idle = found != operand if self.name == "cas" else found == operand
             machine.spins |= bool(idle.all())
+        if machine.locks is not None:
+            won = np.zeros(operand.shape, bool) if found is None else ~idle
+            machine.locks.swapped(lanes, won, self.access.polls)
 
 
 def raise_local(machine: Machine, access: MemoryOp) -> None:

@@ -137,7 +137,9 @@ def place_arrays(
     for whole in wholes:
         array = whole.array
         data = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
-        base = addresses[id(array)] = space.place(whole.name, data, whole.writable).base
+        region = space.place(whole.name, data, whole.writable)
+        region.element, region.shape = array.dtype.itemsize, array.shape
+        base = addresses[id(array)] = region.base
         for part, start in whole.parts:
             addresses[part] = base + start - whole.start
     return addresses

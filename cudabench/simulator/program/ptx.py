@@ -26,12 +26,14 @@ class Location(NamedTuple):
     """A place in a source file; file is an index into the module's `.file` table.
 
     ptx_line: of an instruction, where it stands in the PTX text, from 1; 0 for anything else. column: from 1, or 0.
+    group: whether it is code of cooperative groups, called from that place.
     """
 
     file: int
     line: int
     ptx_line: int = 0
     column: int = 0
+    group: bool = False
 
 
 class Immediate(NamedTuple):
@@ -429,6 +431,7 @@ class _Parser:
         if match is None:
             return self.location
         place = (int(match[1]), int(match[2]), int(match[3]))
+        group = "cooperative_groups" in self.files.get(place[0], "")
         if match[4]:
             self.inlined[place] = (int(match[4]), int(match[5]), int(match[6]))
         for _ in range(32):
@@ -436,7 +439,7 @@ class _Parser:
                 break
             place = self.inlined[place]
         # Line 0 marks what the compiler moved; the line before is nearer to the truth.
-        return Location(place[0], place[1], 0, place[2]) if place[1] else self.location
+        return Location(place[0], place[1], 0, place[2], group) if place[1] else self.location
 
     def body(self, text: str, number: int) -> tuple[tuple[Instruction | Label, ...], Location]:
         """Return the items of a function's body, which begins on line `number` of the PTX, and the function's place."""

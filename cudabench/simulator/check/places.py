@@ -1,0 +1,81 @@
+"""Places in memory as the source says them: `s[3][4]` of a shared array, `x[128]` or `y[row 3, column 4]` of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from cudabench.simulator.memory import Region
+from cudabench.simulator.program.code import Code
+from cudabench.simulator.program.names import readable
+
+# By name, bytes and line of an access: bytes of an element and elements by dimension of a shared array, where known.
+Declared = Callable[[str, int, int], "tuple[int, tuple[int, ...]] | None"]
+
+
+class Places:
+    """The names of places; declared: what the source says of shared arrays."""
+
+    def __init__(self, code: Code, shared_size: int, declared: Declared | None) -> None:
+        self.code, self.shared_size, self.declared = code, shared_size, declared
+
+    def shared(self, offset: int, width: int, line: int = 0) -> str:
+        """Return the place at a byte of the block's shared memory; width: bytes of an element, unless that is known."""
+        for name, start, size in self.code.shared_names:
+            size = size or self.shared_size - start
+            if start <= offset < start + size:
+                return self.of_shared(name, start, size, offset, width, line)
+        return f"byte {offset} of the shared memory"
+
+    def of_shared(self, name: str, start: int, size: int, offset: int, width: int, line: int) -> str:
+        """Return the place at a byte of shared memory as one of a certain array, which may end before it."""
+        plain = readable(name)
+        found = self.declared(plain, size, line) if self.declared else None
+        element, shape = found or (width, ())
+        return _element(plain, offset - start, element, shape, _brackets)
+
+    def size(self, name: str, size: int, width: int, line: int) -> str:
+        """Return how many elements a shared array of so many bytes has."""
+        found = self.declared(readable(name), size, line) if self.declared else None
+        element, shape = found or (width, (size // width,))
+        return elements(shape) if prod(shape) * element == size else f"{size} bytes"
+
+
+def in_region(region: Region, offset: int, width: int) -> str:
+    """Return the place at a byte of an array; width: bytes of an element, unless the array has its own."""
+    name = readable(region.name)
+    return _element(name, offset, region.element or width, region.shape, _rows)
+
+
+def region_size(region: Region, width: int) -> str:
+    """Return how many elements an array has."""
+    element = region.element or width
+    shape = region.shape or (region.size // element,)
+    return elements(shape) if prod(shape) * element == region.size else f"{region.size} bytes"
+
+
+def elements(shape: Sequence[int]) -> str:
+    """Return the number of elements by dimension for a message."""
+    return f"{' x '.join(map(str, shape))} element{'s' if tuple(shape) != (1,) else ''}"
+
+
+def _element(
+    name: str, offset: int, element: int, shape: Sequence[int], written: Callable[[Sequence[int]], str]
+) -> str:
+    index, rest = divmod(offset, element)
+    numbers: tuple[int, ...] = (index,)
+    if len(shape) > 1 and (written is _brackets or 0 <= index < prod(shape)):
+        for length in reversed(shape[1:]):
+            numbers = (*divmod(numbers[0], length), *numbers[1:])
+    place = name + written(numbers) if name.isidentifier() else f"element {written(numbers)[1:-1]} of '{name}'"
+    return f"byte {rest} of {place}" if rest else place
+
+
+def _brackets(numbers: Sequence[int]) -> str:
+    return "".join(f"[{one}]" for one in numbers)
+
+
+def _rows(numbers: Sequence[int]) -> str:
+    if len(numbers) == 2:
+        return f"[row {numbers[0]}, column {numbers[1]}]"
+    return f"[{', '.join(map(str, numbers))}]"
