@@ -29,6 +29,7 @@ from cudabench.simulator.program.arguments import Rows, Struct, place_arrays, sc
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
+from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
 from cudabench.simulator.textures import FIRST_HANDLE, Texture
 from cudabench.simulator.values import Key
@@ -129,6 +130,7 @@ def run(
     cluster: Sequence[int] | None = None,
     beside: Mapping[str, np.ndarray] | None = None,
     first_slot: int = 0,
+    schedule: str | None = None,
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
 
@@ -152,6 +154,8 @@ def run(
 
     beside: all arrays of several launches in one order, and first_slot: the most `program.slots` of their programs;
     with both an array has the same address in each of the launches, also where another array is no argument of all.
+
+    schedule: run the blocks in another order, see `schedule`.
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
     simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -234,7 +238,7 @@ def run(
                 "than any GPU holds; let each thread do more."
             )
         barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
-    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True, sample, together)
+    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True, sample, together, schedule and Schedule.of(schedule))
     if recorder is not None and isinstance(trace, tuple) and sample is not None:
         x, y, z = plan.chunks[0][0]  # the block that is asked for may not be in the sample
         recorder.watch = (x + grid3[0] * (y + grid3[1] * z), trace[1])

@@ -527,6 +527,10 @@ class Builder:
         for op, before in self.clocks:
             before[0] = behind.get(id(op), 0)
         waits = mark_polls(blocks, self.strong_loads, Places(self.fixed, self.through_pointers(found)))
+        read = frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard))
+        told = {id(op): access for op, access in self.strong_loads if "global" in access.numbers}
+        polling = frozenset(block.number for block in blocks for op in block.ops if id(op) in told and told[id(op)].polls)
+        meets = any(id(op) in told and not read.isdisjoint(op.defs) for block in blocks for op in block.ops)
         find_live_registers(blocks)
         if entries:
             self.find_saved(blocks)
@@ -536,10 +540,8 @@ class Builder:
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
             self.parameter_offsets, self.parameter_bytes, self.static_shared, bool(self.dynamic), self.local_bytes,
             tuple((key, offset, size) for key, (offset, size) in self.shared.items()) + dynamic, granule, self.accesses,
-            tuple(self.refused), self.module.files,
-            frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
-            written, self.orders, self.swapping and self.fencing, bool(entries),
-            any(site.recursive for site in self.sites), self.proxies, waits,
+            tuple(self.refused), self.module.files, read, written, self.orders, self.swapping and self.fencing,
+            bool(entries), any(site.recursive for site in self.sites), self.proxies, waits, polling, meets,
         )  # fmt: skip
 
     def slots_of_pointers(self) -> dict[int, Slot]:

@@ -158,7 +158,9 @@ class Code(NamedTuple):
     """A kernel ready to run.
 
     calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
-    waits: whether atomics poll.
+    waits: whether atomics poll. polling: the blocks of code in which accesses poll. meets: whether blocks may learn from
+    global memory what others did in the same launch: by atomics that return what they find, or by volatile or ordered
+    reads.
     """
 
     name: str
@@ -185,6 +187,8 @@ class Code(NamedTuple):
     recursive: bool
     proxies: bool
     waits: bool
+    polling: frozenset[int]
+    meets: bool
 
     @property
     def cooperative(self) -> bool:

@@ -15,7 +15,7 @@ it does not poll: there threads wait for each other at the barrier.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from cudabench.simulator.program.code import AccessKind, Block, Op, Run
@@ -30,6 +30,7 @@ class Poll(Protocol):
     """A load or an atomic that may poll."""
 
     kind: AccessKind
+    numbers: Mapping[str, int]
     polls: bool
 
 
