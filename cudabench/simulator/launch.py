@@ -238,7 +238,8 @@ def run(
                 "than any GPU holds; let each thread do more."
             )
         barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
-    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True, sample, together, schedule and Schedule.of(schedule))
+    order_of_blocks = None if schedule is None else Schedule.of(schedule)
+    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True, sample, together, order_of_blocks)
     if recorder is not None and isinstance(trace, tuple) and sample is not None:
         x, y, z = plan.chunks[0][0]  # the block that is asked for may not be in the sample
         recorder.watch = (x + grid3[0] * (y + grid3[1] * z), trace[1])

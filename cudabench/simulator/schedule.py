@@ -1,9 +1,10 @@
 """Another order of a grid's blocks than the simulator's own, in which chunks come by number and their blocks in step.
 
-`reverse` begins with the last block and `random:SEED` shuffles. Chunks come in that order, and within a chunk the blocks
-stand the other way round, so that another block is first at an atomic and last at a store. Where blocks may tell each
-other something they no longer run in step, either: they run in groups, each of which goes as far as it can before the
-next one does. Where blocks wait for each other, chunks keep their order, for a block may wait for an earlier one.
+`reverse` begins with the last block, and `random:SEED` shuffles. Chunks come in that order, and within a chunk blocks
+stand the other way round, so that another is first at an atomic and last at a store. Blocks that may learn what others
+did do not run in step, either. They run in groups, each of which goes on until it waits; the last of them also stops
+where it may have let others go on, so that these get ahead of what it does next. Where blocks wait for each other,
+chunks keep their own order, for a block may wait for an earlier one.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Schedule(NamedTuple):
         return cls(None if found[1] is None else int(found[1]))
 
     def arrange(self, chunks: list[tuple[Index3, Chunk]], waits: bool, turned: bool) -> list[tuple[Index3, Chunk]]:
-        """Return the chunks in this order. waits: blocks wait for others; turned: the blocks of a chunk may be turned
-        round, which those of a cluster may not."""
+        """Return the chunks in this order. waits: blocks wait for others; turned: the blocks of a chunk may stand the
+        other way round, which those of a cluster may not."""
         generator = np.random.default_rng(self.seed)
         if turned:
             for chunk in {id(chunk): chunk for _, chunk in chunks}.values():
@@ -51,31 +52,41 @@ class Schedule(NamedTuple):
         return chunks[::-1] if self.seed is None else [chunks[place] for place in generator.permutation(len(chunks))]
 
     def groups(self, chunk: Chunk) -> list[Array]:
-        """Return the lanes (blocks, threads) of each group of a chunk's blocks: the first block, the last, all others.
+        """Return the lanes (blocks, threads) of each group of a chunk's blocks.
 
-        A block that is alone runs ahead of all others, or behind them; in random order groups are drawn.
+        They are the first block, the last one, and all between; in random order they are drawn.
         """
         number = np.arange(chunk.blocks)
         if self.seed is None:
-            group = np.clip(number, 0, 1) + (number == chunk.blocks - 1)
+            group = np.clip(number, 0, 1) + (number == chunk.blocks - 1) * (chunk.blocks > 1)
         else:
             group = np.random.default_rng(self.seed).integers(0, min(GROUPS, chunk.blocks), chunk.blocks)
-        rows = [(group == one).reshape(-1, 1) for one in sorted(set(group.tolist()))]
-        return [chunk.real(row) for row in rows]
+        return [chunk.real((group == one).reshape(-1, 1)) for one in sorted(set(group.tolist()))]
+
+
+class Group(NamedTuple):
+    """Where the lanes of some blocks are, as the machine has it; last: whether these blocks are the last ones."""
+
+    ready: Lanes
+    waiting: Lanes
+    parked: list[Parked]
+    loose: set[int]
+    last: bool
 
 
 class Turns:
-    """The groups of a chunk's blocks, one of which has its lanes in the machine while those of the others are here."""
+    """The groups of a chunk's blocks: one of them is in the machine's hands, the others are kept here."""
 
     def __init__(self, machine: Machine, groups: list[Array]) -> None:
         self.machine, self.groups = machine, groups
-        self.rest: list[tuple[Lanes, Lanes, list[Parked], set[int]]] = []
+        self.rest: list[Group] = []
         self.apart = False
+        self.last, self.since = False, 0  # of the group in hand: the steps at which its turn began
 
     def step(self) -> None:
-        """Let the next group go on where the one in hand is through, or has looked in vain for what it waits for.
+        """Let the next group go on where the one in hand has ended, or has looked in vain for what it waits for.
 
-        While the machine looks whether anything ends the launch, all groups run in step.
+        While the machine looks whether anything ends the launch, all blocks run in step.
         """
         machine = self.machine
         if machine.watch is not None:
@@ -83,71 +94,75 @@ class Turns:
                 self.join()
         elif not self.apart:
             self.part()
-        elif machine.ready:
-            if machine.ready.keys() <= machine.asleep:
-                if not machine.reconsider() and not (machine.parked and machine.release(spinning=True)):
-                    self.switch()
-        elif not machine.waiting and not machine.parked:
+        elif not machine.ready:
+            if not machine.waiting and not machine.parked:
+                self.switch()
+        elif machine.ready.keys() <= machine.asleep:
+            if machine.reconsider() or (machine.parked and machine.release(spinning=True)):
+                return
+            self.switch()
+        elif self.last and machine.steps > self.since and not machine.code.signs.isdisjoint(machine.ready):
             self.switch()
 
     def switch(self) -> None:
-        """Take the next group's lanes for those in hand, which come last now."""
+        """Take the next group in hand; the one that was comes last now."""
         machine = self.machine
-        # What blocks did so far was in another order than what comes now: nothing of it is one interval.
+        # Accesses of two groups are in no order in which the checks of one interval could take them.
         machine.shared_races.barrier()
         machine.global_races.barrier()
-        mine = (dict(machine.ready), dict(machine.waiting), list(machine.parked), set(machine.loose))
-        if any(mine):
+        mine = self.mine()
+        if mine.ready or mine.waiting or mine.parked:
             self.rest.append(mine)
         if self.rest:
-            self.set(*self.rest.pop(0))
+            self.take(self.rest.pop(0))
 
-    def set(self, ready: Lanes, waiting: Lanes, parked: list[Parked], loose: set[int]) -> None:
-        """Give the machine the lanes that it runs."""
+    def mine(self) -> Group:
+        """Return the group in hand."""
         machine = self.machine
-        for now, new in ((machine.ready, ready), (machine.waiting, waiting)):
+        return Group({**machine.ready}, {**machine.waiting}, [*machine.parked], {*machine.loose}, self.last)
+
+    def take(self, group: Group) -> None:
+        """Take a group in hand."""
+        machine = self.machine
+        for now, new in ((machine.ready, group.ready), (machine.waiting, group.waiting)):
             now.clear()
             now.update(new)
-        machine.parked[:] = parked
+        machine.parked[:] = group.parked
         machine.loose.clear()
-        machine.loose.update(loose)
+        machine.loose.update(group.loose)
         machine.asleep.clear()
+        self.last, self.since = group.last, machine.steps
         machine.held = tuple(
-            number for one in self.rest for number in (*one[0], *one[1], *(entry[0] for entry in one[2]))
+            number for one in self.rest for number in (*one.ready, *one.waiting, *(place for place, *_ in one.parked))
         )
 
     def part(self) -> None:
         """Take the lanes apart by their groups."""
         machine = self.machine
-        self.rest = [
-            (
-                among(machine.ready, lanes),
-                among(machine.waiting, lanes),
-                [(following, part, op, barrier) for following, mask, op, barrier in machine.parked
-                 for part in among({0: mask}, lanes).values()],
-                set(machine.loose),
-            )
-            for lanes in self.groups
-        ]  # fmt: skip
-        self.rest = [one for one in self.rest if any(one[:3])]
+        for lanes in self.groups:
+            parked = [
+                (following, part, op, barrier)
+                for following, mask, op, barrier in machine.parked
+                for part in among({0: mask}, lanes).values()
+            ]
+            ready, waiting = among(machine.ready, lanes), among(machine.waiting, lanes)
+            if ready or waiting or parked:
+                self.rest.append(Group(ready, waiting, parked, {*machine.loose}, lanes is self.groups[-1]))
         self.apart = True
         if self.rest:
-            self.set(*self.rest.pop(0))
+            self.take(self.rest.pop(0))
 
     def join(self) -> None:
         """Put the lanes of all groups together."""
-        machine = self.machine
-        ready, waiting, parked, loose = (
-            dict(machine.ready), dict(machine.waiting), list(machine.parked), set(machine.loose)
-        )  # fmt: skip
+        whole = self.mine()
         for one in self.rest:
-            for mine, others in ((ready, one[0]), (waiting, one[1])):
+            for mine, others in ((whole.ready, one.ready), (whole.waiting, one.waiting)):
                 for number, mask in others.items():
-                    mine[number] = machine.union(mask, mine[number]) if number in mine else mask
-            parked += one[2]
-            loose |= one[3]
+                    mine[number] = self.machine.union(mask, mine[number]) if number in mine else mask
+            whole.parked.extend(one.parked)
+            whole.loose.update(one.loose)
         self.rest, self.apart = [], False
-        self.set(ready, waiting, parked, loose)
+        self.take(whole)
 
 
 def among(entries: Lanes, lanes: Array) -> Lanes:

@@ -158,9 +158,9 @@ class Code(NamedTuple):
     """A kernel ready to run.
 
     calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
-    waits: whether atomics poll. polling: the blocks of code in which accesses poll. meets: whether blocks may learn from
-    global memory what others did in the same launch: by atomics that return what they find, or by volatile or ordered
-    reads.
+    waits: whether atomics poll. polling: the blocks of code in which accesses poll. signs: those behind an access that
+    may let go on who polls. meets: whether a block may learn from global memory what others did in the same launch: by
+    atomics that return what they find, or by volatile or ordered reads.
     """
 
     name: str
@@ -188,6 +188,7 @@ class Code(NamedTuple):
     proxies: bool
     waits: bool
     polling: frozenset[int]
+    signs: frozenset[int]
     meets: bool
 
     @property

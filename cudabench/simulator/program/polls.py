@@ -15,7 +15,7 @@ it does not poll: there threads wait for each other at the barrier.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from cudabench.simulator.program.code import AccessKind, Block, Op, Run
@@ -30,7 +30,7 @@ class Poll(Protocol):
     """A load or an atomic that may poll."""
 
     kind: AccessKind
-    numbers: Mapping[str, int]
+    numbers: dict[str, int]
     polls: bool
 
 
