@@ -157,6 +157,11 @@ class SimDevice:
             found |= {compiled.entry(launch.function): launch.block for launch in one.launches}
         return found
 
+    def meets(self, case: Case) -> bool:
+        """Return whether blocks of a case's kernels may tell each other something during a launch."""
+        loaded = [(self.load(part), launch.function) for part in case.parts for launch in part.launches]
+        return any(one.program.code(one.compiled.entry(function)).meets for one, function in loaded)
+
     def run(
         self,
         case: Case,
@@ -168,11 +173,13 @@ class SimDevice:
         seconds: float | None = None,
         footprint: bool = False,
         sample: tuple[int, int] | None = None,
+        schedule: str | None = None,
     ) -> Run:
         """Run all launches of a case on arrays, which change in place; merged: by function, as in `simulator.run`.
 
         footprint: also count which memory they touch. sample: about how many threads of a launch run, and of how many
-        blocks at least, where it has more; what they leave in the arrays is then no result.
+        blocks at least, where it has more; what they leave in the arrays is then no result. schedule: the order of
+        blocks, as in `simulator.run`.
 
         Raises BudgetExceeded where they take longer than `seconds` together.
         """
@@ -210,6 +217,7 @@ class SimDevice:
                     cluster=launch.cluster,
                     beside=beside,
                     first_slot=first_slot,
+                    schedule=schedule,
                 )
             reports.append(report)
         launched = _by_kind(case.launches, reports) if footprint else ()
