@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from cudabench.model import Warning
 from cudabench.results.warnings import warning
 from cudabench.simulator import BudgetExceeded, Hazard
 
-LONG_S = 2.0  # a kernel that took longer is not run again,
-SHARE, LEAST_S = 4, 1.0  # and the second run may take so many times as long, or so many seconds
+LONG_S = 2.0  # a kernel that took longer is not run again
+MOST_S = 30.0  # of the second run, which takes long only where it waits in vain
 # The relative error of a sum of floats in another order, by the bytes of a float.
 ROUNDING = {2: 2e-3, 4: 1e-5, 8: 1e-12}
 ORDERS = {None: "in their own order", "reverse": "in reverse order"}
@@ -61,11 +62,11 @@ def look(
     leaves is known to be wrong.
     """
     another = other(schedule)
-    if took > LONG_S or left < LEAST_S:
+    if took > LONG_S:
         return Look(warnings=(_undecided(kernel, schedule, another, f"that took {took:.1f} s"),))
     began = time.monotonic()
     try:
-        run, found = launch(another, min(left, max(SHARE * took, LEAST_S)))
+        run, found = launch(another, min(left, MOST_S))
     except BudgetExceeded as stopped:
         if not stopped.hazards:
             reason = f"{words(another)} they had not ended after {time.monotonic() - began:.1f} s"
@@ -117,8 +118,12 @@ def _differs(
         "order-dependent",
         place=f"{name}{index}",
         name=name,
-        one=one[place].item(),
+        one=_text(one[place]),
         order=words(schedule),
-        two=two[place].item(),
+        two=_text(two[place]),
         other=words(another),
     )
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if value.dtype.kind == "f" else str(value)

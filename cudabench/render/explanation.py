@@ -279,7 +279,7 @@ def branch_lines(rows: Sequence[Branch]) -> list[str]:
 
 # Warnings of why what was found, or nothing, may say little.
 OF_CLEAN = ("unreached", "undefined-shuffle")
-LIMITING = ("constant", "guessed", "extent", "unchecked", *OF_CLEAN)
+LIMITING = ("constant", "guessed", "extent", "unchecked", "order-dependent", "undecided", *OF_CLEAN)
 
 
 def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
