@@ -77,7 +77,7 @@ def look(
     if run.report.hazards:
         return Look(_told(run.report.hazards, another))
     if said := wrong(found):
-        return Look(faults=(f"with the blocks {words(another)} {said}",))
+        return Look(faults=(f"with the blocks {words(another)}: {said}",))
     for name, array in arrays.items():
         place = first_difference(array, found[name])
         if place is not None:

@@ -110,6 +110,17 @@ class Chunk:
         )
         return x, y, z
 
+    def number(self, index: Index3) -> int | None:
+        """Return the number in the chunk of the block with a blockIdx; None where it is in another chunk."""
+        x, y, z = (at - first for at, first in zip(index, self.origin, strict=True))
+        if not all(0 <= at < count for at, count in zip((x, y, z), self.extent, strict=True)):
+            return None
+        x, y, z = (
+            count - 1 - at if turned else at
+            for at, count, turned in zip((x, y, z), self.extent, self.turned, strict=True)
+        )
+        return x + self.extent[0] * (y + self.extent[1] * z)
+
     def thread_index(self, number: int) -> tuple[int, int, int]:
         """Return threadIdx of a thread of a block."""
         x, rest = number % self.block[0], number // self.block[0]

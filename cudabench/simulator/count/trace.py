@@ -117,8 +117,8 @@ class Recorder:
             return [(block, warp) for block in range(chunk.blocks) for warp in range(chunk.warps)]
         block, warp = self.watch
         x, y = chunk.grid[:2]
-        place = block % x, block // x % y, block // (x * y)
-        return [(number, warp) for number in range(chunk.blocks) if chunk.block_index(number) == place]
+        number = chunk.number((block % x, block // x % y, block // (x * y)))
+        return [] if number is None else [(number, warp)]
 
     def warp(
         self, machine: Machine, access: MemoryOp, space: str, address: Array, active: Array, block: int, warp: int
