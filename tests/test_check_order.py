@@ -1,4 +1,4 @@
-"""Orders of blocks: the one of --schedule, and the second one that `check` tries where blocks tell each other things."""
+"""Orders of blocks: that of --schedule, and the second one that `check` tries where blocks tell each other things."""
 
 from __future__ import annotations
 

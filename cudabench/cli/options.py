@@ -228,15 +228,7 @@ def print_option() -> click.Option:
 
 
 def settings(options: dict[str, Any], *, simulated: bool) -> Settings:
-    """Return the settings that the options of this module ask for; options that a command lacks take their defaults.
-
-    Raises UsageError for an order of blocks on a GPU.
-    """
-    schedule = options.get("schedule")
-    if schedule is not None and not simulated:
-        raise UsageError(
-            f"--schedule {schedule} is for the simulator, since a GPU orders its blocks by itself: add --device sim."
-        )
+    """Return the settings that the options of this module ask for; options that a command lacks take their defaults."""
     standard = Settings(timeout=SIMULATED_TIMEOUT_S) if simulated else Settings()
     return Settings(
         cache=options.get("cache", standard.cache),
@@ -248,7 +240,7 @@ def settings(options: dict[str, Any], *, simulated: bool) -> Settings:
         cpu_threads=options.get("cpu_threads", standard.cpu_threads),
         jobs=options.get("jobs") if simulated else 1,
         budget=options.get("budget"),
-        schedule=schedule,
+        schedule=options.get("schedule"),
     )
 
 
