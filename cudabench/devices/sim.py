@@ -157,10 +157,12 @@ class SimDevice:
             found |= {compiled.entry(launch.function): launch.block for launch in one.launches}
         return found
 
-    def meets(self, case: Case) -> bool:
-        """Return whether blocks of a case's kernels may tell each other something during a launch."""
+    def meetings(self, case: Case) -> tuple[bool, bool]:
+        """Return whether blocks of a case's kernels may tell each other something during a launch, and whether they may
+        wait for each other."""
         loaded = [(self.load(part), launch.function) for part in case.parts for launch in part.launches]
-        return any(one.program.code(one.compiled.entry(function)).meets for one, function in loaded)
+        codes = [one.program.code(one.compiled.entry(function)) for one, function in loaded]
+        return any(code.meets for code in codes), any(code.polling for code in codes)
 
     def run(
         self,

@@ -24,12 +24,14 @@ LONG_S = 2.0  # a kernel that took longer is not run again
 MOST_S = 30.0  # of the second run, which takes long only where it waits in vain
 # The relative error of a sum of floats in another order, by the bytes of a float.
 ROUNDING = {2: 2e-3, 4: 1e-5, 8: 1e-12}
+RANDOM = "random:1"
 ORDERS = {None: "in their own order", "reverse": "in reverse order"}
 
 
-def other(schedule: str | None) -> str | None:
-    """Return the order that is tried besides another."""
-    return None if schedule == "reverse" else "reverse"
+def others(schedule: str | None, waits: bool) -> tuple[str | None, ...]:
+    """Return the orders that are tried besides another; waits: blocks may wait for each other."""
+    other = None if schedule == "reverse" else "reverse"
+    return (other, RANDOM) if waits and schedule != RANDOM else (other,)
 
 
 def words(schedule: str | None) -> str:
@@ -50,27 +52,40 @@ def look(
     kernel: str,
     launch: Callable[[str | None, float], tuple[sim.Run, Arrays]],
     schedule: str | None,
+    waits: bool,
     took: float,
-    left: float,
     arrays: Arrays,
     wrong: Callable[[Arrays], str | None],
 ) -> Look:
-    """Launch in the order that `schedule` is not, and say what differs.
+    """Launch in orders that `schedule` is not until one of them tells something, and return that.
 
-    launch: by an order and the seconds that it may take. took: the seconds of the first run; left: those that there
-    are. arrays: of what the first run left, what is held against the second. wrong: what of the arrays that a run
-    leaves is known to be wrong.
+    launch: by an order and the seconds that it may take. waits: blocks may wait for each other. took: the seconds of
+    the first run. arrays: of what that left, what others are held against. wrong: what of the arrays that a run leaves
+    is known to be wrong.
     """
-    another = other(schedule)
+    tried = others(schedule, waits)
     if took > LONG_S:
-        return Look(warnings=(_undecided(kernel, schedule, another, f"that took {took:.1f} s"),))
+        return _undecided(kernel, schedule, tried[0], f"that took {took:.1f} s")
+    found = (_look(kernel, launch, schedule, another, arrays, wrong) for another in tried)
+    return next((one for one in found if one != Look()), Look())
+
+
+def _look(
+    kernel: str,
+    launch: Callable[[str | None, float], tuple[sim.Run, Arrays]],
+    schedule: str | None,
+    another: str | None,
+    arrays: Arrays,
+    wrong: Callable[[Arrays], str | None],
+) -> Look:
+    """Launch in one other order and return what that tells."""
     began = time.monotonic()
     try:
-        run, found = launch(another, min(left, MOST_S))
+        run, found = launch(another, MOST_S)
     except BudgetExceeded as stopped:
         if not stopped.hazards:
             reason = f"{words(another)} they had not ended after {time.monotonic() - began:.1f} s"
-            return Look(warnings=(_undecided(kernel, schedule, another, reason),))
+            return _undecided(kernel, schedule, another, reason)
         return Look(_told(stopped.hazards, another))
     except CudabenchError as error:
         return Look(faults=(f"with the blocks {words(another)}: {error}",))
@@ -85,8 +100,9 @@ def look(
     return Look()
 
 
-def _undecided(kernel: str, schedule: str | None, another: str | None, reason: str) -> Warning:
-    return warning("undecided", kernel=kernel, order=words(schedule), reason=reason, option=another or "random:0")
+def _undecided(kernel: str, schedule: str | None, another: str | None, reason: str) -> Look:
+    option = another or RANDOM
+    return Look(warnings=(warning("undecided", kernel=kernel, order=words(schedule), reason=reason, option=option),))
 
 
 def _told(hazards: Sequence[Hazard], another: str | None) -> tuple[Hazard, ...]:

@@ -211,10 +211,8 @@ class SimulatedRun(RunContext):
         faults = self._faults(case, run, result, arrays)
         if state and not faults:
             faults = self._faults_of_a_second_launch(case, state)
-        if case.bounds and not faults and self.device.meets(case):
-            result, faults = self._in_another_order(
-                replace(case, constants=constants), result, arrays, took, self._seconds() - (time.monotonic() - began)
-            )
+        if case.bounds and not faults:
+            result, faults = self._in_another_order(replace(case, constants=constants), result, arrays, began, took)
         if case.bounds and not faults:
             left = self._seconds() - (time.monotonic() - began)
             more, unchecked = self._beyond_registers(replace(case, constants=constants), left)
@@ -225,9 +223,13 @@ class SimulatedRun(RunContext):
         return replace(result, figures=right_output(self.operation, self.problem, self.inputs, arrays))
 
     def _in_another_order(
-        self, case: Case, result: Result, arrays: Arrays, took: float, left: float
+        self, case: Case, result: Result, arrays: Arrays, began: float, took: float
     ) -> tuple[Result, list[str]]:
-        """Run a clean kernel with its blocks in another order; return its result with what that told, and faults."""
+        """Run a clean kernel with its blocks in another order, where they may tell each other something; return its
+        result with what that told, and faults."""
+        meets, waits = self.device.meetings(case)
+        if not meets:
+            return result, []
         expected = self.expected(case.expects)
 
         def launch(schedule: str | None, seconds: float) -> tuple[sim.Run, Arrays]:
@@ -238,7 +240,7 @@ class SimulatedRun(RunContext):
                 fresh,
                 trace=False,
                 progress=lambda fraction: self.progress("in another order", fraction),
-                seconds=seconds,
+                seconds=min(seconds, self._seconds() - (time.monotonic() - began)),
                 schedule=schedule,
             )
             return run, fresh
@@ -249,7 +251,7 @@ class SimulatedRun(RunContext):
 
         written = [one.name for one in self.operation.buffers(self.problem) if one.role in ("out", "inout")]
         held = {name: arrays[name] for name in written if name not in expected}
-        found = other_order.look(case.kernel, launch, self.settings.schedule, took, left, held, wrong)
+        found = other_order.look(case.kernel, launch, self.settings.schedule, waits, took, held, wrong)
         hazards = tuple(_hazard(one, case) for one in found.hazards)
         notes = [*result.warnings, *found.warnings]
         if hazards:

@@ -91,8 +91,7 @@ class Machine:
         self.loose: set[int] = set()  # collectives that lanes run without others that wait there
         self.spins = False  # whether lanes found that what they wait for is not over
         self.asleep: set[int] = set()  # blocks of code at which lanes found so
-        self.turns: Turns | None = None  # of groups of blocks, where they do not run in step
-        self.held: tuple[int, ...] = ()  # the blocks of code at which the lanes of other groups are
+        self.held: tuple[int, ...] = ()  # the blocks of code at which the lanes of other groups are, see `Turns`
         self.grid_barrier = 0  # the address of what a cooperative launch has
         self.registers: list[Value] = []
         self.mask: Array | None = None
@@ -271,7 +270,7 @@ class Machine:
         self.loose.clear()
         self.watch = None
         self.ready, self.waiting, self.parked = ready, waiting, parked
-        turns = self.turns = self.groups(chunk)
+        turns = self.groups(chunk)
         turn = BURST
         nothing: frozenset[int] = frozenset()
         kept = chunk.masks
@@ -383,10 +382,11 @@ class Machine:
 
     def groups(self, chunk: Chunk) -> Turns | None:
         """Return the groups of blocks that take turns; None where all blocks of a chunk run in step."""
-        schedule = self.plan.schedule
-        apart = schedule is not None and self.code.meets and self.plan.cluster is None and chunk.blocks > 1
         self.held = ()
-        return Turns(self, schedule.groups(chunk)) if schedule is not None and apart else None
+        schedule = self.plan.schedule
+        if schedule is None or not self.code.meets or self.plan.cluster is not None or chunk.blocks == 1:
+            return None
+        return Turns(self, schedule, chunk)
 
     def others(self) -> frozenset[int]:
         """Return the registers that lanes waiting elsewhere may still read."""

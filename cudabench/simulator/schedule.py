@@ -3,8 +3,8 @@
 `reverse` begins with the last block, and `random:SEED` shuffles. Chunks come in that order, and within a chunk blocks
 stand the other way round, so that another is first at an atomic and last at a store. Blocks that may learn what others
 did do not run in step, either. They run in groups, each of which goes on until it waits; the last of them also stops
-where it may have let others go on, so that these get ahead of what it does next. Where blocks wait for each other,
-chunks keep their own order, for a block may wait for an earlier one.
+where it may have let others go on (in random order now and then), so that these get ahead of what it does next. Where
+blocks wait for each other, chunks keep their own order, for a block may wait for an earlier one.
 """
 
 from __future__ import annotations
@@ -52,15 +52,18 @@ class Schedule(NamedTuple):
         return chunks[::-1] if self.seed is None else [chunks[place] for place in generator.permutation(len(chunks))]
 
     def groups(self, chunk: Chunk) -> list[Array]:
-        """Return the lanes (blocks, threads) of each group of a chunk's blocks.
+        """Return the lanes (blocks, threads) of each group of a chunk's blocks, which are two at least.
 
         They are the first block, the last one, and all between; in random order they are drawn.
         """
         number = np.arange(chunk.blocks)
         if self.seed is None:
-            group = np.clip(number, 0, 1) + (number == chunk.blocks - 1) * (chunk.blocks > 1)
+            group = np.clip(number, 0, 1) + (number == chunk.blocks - 1)
         else:
-            group = np.random.default_rng(self.seed).integers(0, min(GROUPS, chunk.blocks), chunk.blocks)
+            generator = np.random.default_rng(self.seed)
+            drawn = np.sort(generator.integers(0, GROUPS, chunk.blocks))
+            drawn[:2] = 0, GROUPS - 1  # two groups at least
+            group = generator.permutation(drawn)
         return [chunk.real((group == one).reshape(-1, 1)) for one in sorted(set(group.tolist()))]
 
 
@@ -77,8 +80,9 @@ class Group(NamedTuple):
 class Turns:
     """The groups of a chunk's blocks: one of them is in the machine's hands, the others are kept here."""
 
-    def __init__(self, machine: Machine, groups: list[Array]) -> None:
-        self.machine, self.groups = machine, groups
+    def __init__(self, machine: Machine, schedule: Schedule, chunk: Chunk) -> None:
+        self.machine, self.groups = machine, schedule.groups(chunk)
+        self.chance = None if schedule.seed is None else np.random.default_rng(schedule.seed)
         self.rest: list[Group] = []
         self.apart = False
         self.last, self.since = False, 0  # of the group in hand: the steps at which its turn began
@@ -102,7 +106,9 @@ class Turns:
                 return
             self.switch()
         elif self.last and machine.steps > self.since and not machine.code.signs.isdisjoint(machine.ready):
-            self.switch()
+            self.since = machine.steps
+            if self.chance is None or self.chance.random() < 0.5:
+                self.switch()
 
     def switch(self) -> None:
         """Take the next group in hand; the one that was comes last now."""
