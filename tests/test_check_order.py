@@ -47,6 +47,13 @@ __global__ void first(unsigned *count) {
     if (atomicAdd(count, 1) == 0 && blockIdx.x != 0) __trap();
 }
 """
+FENCED = """\
+__global__ void fenced(volatile int *a, int *b) {
+    a[blockIdx.x] = blockIdx.x + 1;
+    __threadfence();
+    b[blockIdx.x] = ((int *)a)[(blockIdx.x + 1) % gridDim.x];
+}
+"""
 PLAIN = "__global__ void plain(int *x) { x[blockIdx.x] = blockIdx.x; atomicAdd(x + gridDim.x, 1); }\n"
 LAUNCH = ("--grid", 6, "--block", 32, "--device", "sim")
 COUNT = ("--arg", "count=uint32[1]:zeros")
@@ -57,7 +64,14 @@ TURN = ("--arg", "turn=int32[6]:zeros", "--arg", "sum=float32[1]:zeros", *COUNT)
 @pytest.fixture
 def files(tmp_path: Path) -> None:
     """Write the files above to where the commands run."""
-    for name, text in {"early": EARLY, "few": FEW, "numbered": NUMBERED, "traps": TRAPS, "plain": PLAIN}.items():
+    for name, text in {
+        "early": EARLY,
+        "few": FEW,
+        "numbered": NUMBERED,
+        "traps": TRAPS,
+        "fenced": FENCED,
+        "plain": PLAIN,
+    }.items():
         (tmp_path / f"{name}.cu").write_text(text)
 
 
@@ -96,6 +110,15 @@ def test_result_that_may_depend_on_the_order(cudabench: Runner) -> None:
     assert message.startswith("turn[0] is 0 with the blocks in their own order and 5 in reverse order")
     expected = ("--expect", "turn=np.arange(6)", "--schedule", "random:1")
     ran = cudabench("check", "numbered.cu", "-g", 6, "-b", 1, "-d", "sim", *TURN, *expected)
+    assert ran.code == 3
+
+
+def test_fence_that_nobody_waits_behind(cudabench: Runner) -> None:
+    """What a block reads behind a fence of its own depends on the order."""
+    arguments = ("--arg", "a=int32[6]:zeros", "--arg", "b=int32[6]:zeros")
+    ran = cudabench(
+        "check", "fenced.cu", "-g", 6, "-b", 1, "-d", "sim", *arguments, "--expect", "b=(np.arange(6)+1)%6+1"
+    )
     assert ran.code == 3
 
 

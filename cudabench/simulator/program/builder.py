@@ -534,7 +534,9 @@ class Builder:
         polls = {one for one, access in told.items() if access.polls}
         polling = frozenset(block.number for block in blocks if not polls.isdisjoint(map(id, block.ops)))
         signs = frozenset(b.number + 1 for b in blocks if not b.terminator and b.ops and id(b.ops[-1]) in self.signed)
-        meets = any(id(op) in told and not read.isdisjoint(op.defs) for block in blocks for op in block.ops)
+        meets = self.orders or any(
+            id(op) in told and not read.isdisjoint(op.defs) for block in blocks for op in block.ops
+        )
         find_live_registers(blocks)
         if entries:
             self.find_saved(blocks)

@@ -160,7 +160,7 @@ class Code(NamedTuple):
     calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
     waits: whether atomics poll. polling: the blocks of code in which accesses poll. signs: those behind an access that
     may let go on who polls. meets: whether a block may learn from global memory what others did in the same launch: by
-    atomics that return what they find, or by volatile or ordered reads.
+    atomics that return what they find, by volatile or ordered reads, or where there are fences.
     """
 
     name: str
