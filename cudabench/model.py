@@ -491,7 +491,8 @@ class Case:
     expects: str
     named: bool = False
     skip_reason: str | None = None
-    # In the simulator: whether what ran well is run once more, compiled without optimisation (see `Source.debug`).
+    # In the simulator: whether what ran well is run again, with the blocks in another order where they may tell each
+    # other something, and compiled without optimisation (see `Source.debug`).
     bounds: bool = False
     # What `__constant__` variables hold, as bytes; set before the launches.
     constants: Mapping[str, bytes] = field(default_factory=dict)
@@ -561,6 +562,9 @@ class Settings:
         int | None, "Kernels simulated at the same time; null: as many as there are cores, memory permitting."
     ] = 1
     budget: Annotated[float | None, "The whole run takes about this many seconds; its kernels share them."] = None
+    schedule: Annotated[str | None, "The order of blocks in the simulator: reverse, or random:SEED; null: its own."] = (
+        None
+    )
 
 
 # Where it runs ------------------------------------------------------------------------------------------------------

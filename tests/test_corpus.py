@@ -22,6 +22,7 @@ except ImportError:
 CORPUS = Path(__file__).parent / "corpus"
 KINDS = {
     "race", "missing-fence", "out-of-bounds", "uninitialized-shared", "divergent-barrier", "misaligned", "stale-read",
+    "invalid-mask",
 }  # fmt: skip
 WRONG = sorted((CORPUS / "wrong").glob("*.cu"))
 RIGHT = sorted((CORPUS / "right").glob("*.cu"))

@@ -127,6 +127,7 @@ command = SpreadCommand(
         *families.compiler_options(),
         *(param for param in families.timing_options() if param.name == "timeout"),
         *(param for param in families.baseline_options() if param.name == "seed"),
+        families.schedule_option(),
         families.option(
             "--to",
             "target",

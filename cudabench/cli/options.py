@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,28 @@ def jobs_option() -> click.Option:
         type=click.IntRange(1),
         metavar="N",
         help="Kernels simulated at the same time; left out, as many as there are cores, memory permitting.",
+    )
+
+
+class Order(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """An order of blocks: reverse, or random:SEED."""
+
+    name = "order"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text, or fail where it is no such order."""
+        if not re.fullmatch(r"reverse|random:\d+", value):
+            self.fail(f"'{value}' is not an order of blocks: use reverse or random:SEED, such as random:7.", param, ctx)
+        return value
+
+
+def schedule_option() -> click.Option:
+    """Return in which order the simulator runs blocks."""
+    return option(
+        "--schedule",
+        type=Order(),
+        metavar="reverse|random:SEED",
+        help="In the simulator: run the blocks in another order.",
     )
 
 
@@ -217,6 +240,7 @@ def settings(options: dict[str, Any], *, simulated: bool) -> Settings:
         cpu_threads=options.get("cpu_threads", standard.cpu_threads),
         jobs=options.get("jobs") if simulated else 1,
         budget=options.get("budget"),
+        schedule=options.get("schedule"),
     )
 
 

@@ -41,7 +41,7 @@ Without --expect a result is unverified. The CPU baseline is the expression itse
 
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
-    "budget", "no_cpu", "cpu_threads", "jobs", "json_path", "report_path", "quiet", "card", "limits",
+    "budget", "no_cpu", "cpu_threads", "jobs", "schedule", "json_path", "report_path", "quiet", "card", "limits",
 )  # fmt: skip
 
 
@@ -297,6 +297,7 @@ command = SpreadCommand(
         families.budget_option(),
         *families.baseline_options(),
         families.jobs_option(),
+        families.schedule_option(),
         families.option(
             "--fuzz", type=click.IntRange(1), metavar="K", help="Then K more: other seeds, values and sizes."
         ),

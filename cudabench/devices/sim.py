@@ -157,6 +157,13 @@ class SimDevice:
             found |= {compiled.entry(launch.function): launch.block for launch in one.launches}
         return found
 
+    def meetings(self, case: Case) -> tuple[bool, bool]:
+        """Return whether blocks of a case's kernels may tell each other something during a launch, and whether they may
+        wait for each other."""
+        loaded = [(self.load(part), launch.function) for part in case.parts for launch in part.launches]
+        codes = [one.program.code(one.compiled.entry(function)) for one, function in loaded]
+        return any(code.meets for code in codes), any(code.polling for code in codes)
+
     def run(
         self,
         case: Case,
@@ -169,11 +176,12 @@ class SimDevice:
         footprint: bool = False,
         sample: tuple[int, int] | None = None,
         declared: Callable[[str, int, int], tuple[int, tuple[int, ...]] | None] | None = None,
+        schedule: str | None = None,
     ) -> Run:
         """Run all launches of a case on arrays, which change in place; merged: by function, as in `simulator.run`.
 
         footprint: also count which memory they touch. sample: about how many threads of a launch run, and of how many
-        blocks at least, where it has more; what they leave in the arrays is then no result. declared: as in
+        blocks at least, where it has more; what they leave in the arrays is then no result. declared, schedule: as in
         `simulator.run`.
 
         Raises BudgetExceeded where they take longer than `seconds` together.
@@ -213,6 +221,7 @@ class SimDevice:
                     beside=beside,
                     first_slot=first_slot,
                     declared=declared,
+                    schedule=schedule,
                 )
             reports.append(report)
         launched = _by_kind(case.launches, reports) if footprint else ()

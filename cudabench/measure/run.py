@@ -85,6 +85,11 @@ class Run:
         counted: bool = False,
         provenance: bool = True,
     ) -> None:
+        if settings.schedule is not None and any(device.kind == "cuda" for device in devices):
+            raise UsageError(
+                f"--schedule {settings.schedule} is for the simulator, since a GPU orders its blocks by itself: add "
+                "--device sim."
+            )
         self.devices, self.path, self.trace, self.record = devices, path, trace, record
         self.card, self.counted = card, counted or record
         self.listener = listener or Listener()

@@ -16,7 +16,7 @@ from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice, poisoned, scratch
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.explain import advice, costly, drawings, machine_code, recorded
-from cudabench.measure import suspected, verify
+from cudabench.measure import other_order, suspected, verify
 from cudabench.measure.context import (
     Arrays,
     InputSet,
@@ -156,7 +156,9 @@ class SimulatedRun(RunContext):
             seconds=self._seconds(),
             footprint=self.card is not None,
             declared=partial(drawings.declared_shape, case),
+            schedule=self.settings.schedule,
         )
+        took = time.monotonic() - began
         if self.disassemble:
             run = as_loaded(self.device, case, run)
         run = suspected.settled(run, compiled, self.disassemble)
@@ -211,6 +213,8 @@ class SimulatedRun(RunContext):
         if state and not faults:
             faults = self._faults_of_a_second_launch(case, state)
         if case.bounds and not faults:
+            result, faults = self._in_another_order(replace(case, constants=constants), result, arrays, began, took)
+        if case.bounds and not faults:
             left = self._seconds() - (time.monotonic() - began)
             more, unchecked = self._beyond_registers(replace(case, constants=constants), left)
             result = replace(result, hazards=(*(result.hazards or ()), *more), warnings=(*result.warnings, *unchecked))
@@ -218,6 +222,43 @@ class SimulatedRun(RunContext):
         if faults:
             return replace(result, status="wrong", reason="; ".join(faults))
         return replace(result, figures=right_output(self.operation, self.problem, self.inputs, arrays))
+
+    def _in_another_order(
+        self, case: Case, result: Result, arrays: Arrays, began: float, took: float
+    ) -> tuple[Result, list[str]]:
+        """Run a clean kernel with its blocks in another order, where they may tell each other something; return its
+        result with what that told, and faults."""
+        meets, waits = self.device.meetings(case)
+        if not meets:
+            return result, []
+        expected = self.expected(case.expects)
+
+        def launch(schedule: str | None, seconds: float) -> tuple[sim.Run, Arrays]:
+            self.device.reset(case)
+            fresh = self._arrays(case, self.input_sets[0])
+            run = self.device.run(
+                case,
+                fresh,
+                trace=False,
+                progress=lambda fraction: self.progress("in another order", fraction),
+                seconds=min(seconds, self._seconds() - (time.monotonic() - began)),
+                schedule=schedule,
+            )
+            return run, fresh
+
+        def wrong(found: Arrays) -> str | None:
+            look = compare(expected, found, self.operation.tolerated(case.expects, self.problem), "simulated")
+            return wrong_reason(look) if look and look.mismatches else None
+
+        written = [one.name for one in self.operation.buffers(self.problem) if one.role in ("out", "inout")]
+        held = {name: arrays[name] for name in written if name not in expected}
+        found = other_order.look(case.kernel, launch, self.settings.schedule, waits, took, held, wrong)
+        hazards = tuple(_hazard(one, case) for one in found.hazards)
+        notes = [*result.warnings, *found.warnings]
+        if hazards:
+            notes += guessed_warnings(case, self.operation, hazards)
+        faults = [hazard_reason(hazards)] if hazards else [*found.faults]
+        return replace(result, hazards=(*(result.hazards or ()), *hazards), warnings=tuple(notes)), faults
 
     def _beyond_registers(self, case: Case, seconds: float) -> tuple[tuple[Hazard, ...], tuple[Warning, ...]]:
         """Return what the kernel compiled without optimisation accesses out of bounds, or races for: then local arrays
@@ -236,6 +277,7 @@ class SimulatedRun(RunContext):
                 progress=lambda fraction: self.progress("simulating", fraction),
                 seconds=seconds,
                 declared=partial(drawings.declared_shape, case),
+                schedule=self.settings.schedule,
             )
         except CudabenchError as error:
             reason = str(error).partition("\n")[0].partition(";")[0].removeprefix("Error: ").rstrip(".:")
@@ -292,6 +334,7 @@ class SimulatedRun(RunContext):
             trace=False,
             progress=lambda fraction: self.progress("launching again", fraction),
             seconds=self._seconds(),
+            schedule=self.settings.schedule,
         )
         again = compare(expected, arrays, self.operation.tolerated(case.expects, inputs.problem), "again")
         if again is None or not again.mismatches:

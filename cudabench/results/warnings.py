@@ -176,6 +176,20 @@ KINDS = {
             "--atol",
         ),
         Kind(
+            "order-dependent",
+            "What a kernel leaves depends on the order in which its blocks run.",
+            "{place} is {one} with the blocks {order} and {two} {other}: {name} depends on the order of blocks, which "
+            "no GPU promises; if that is meant, say what holds in any order with --expect",
+            "--expect",
+        ),
+        Kind(
+            "undecided",
+            "Blocks tell each other something, and one order of them alone was tried.",
+            "blocks of {kernel} wait for each other or go by what others did, and they ran {order} only, since "
+            "{reason}: what happens in another is not known; try --schedule {option}",
+            "--schedule",
+        ),
+        Kind(
             "unreached",
             "Every thread left before its first store: of what stands behind that nothing was looked at.",
             "no thread wrote anything, for none came to one of {kernel}'s stores: nothing is known of what stands "

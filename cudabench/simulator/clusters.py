@@ -71,7 +71,7 @@ def special(machine: Machine, name: str) -> Value:
     if base == "%cluster_ctarank":
         found = members(machine)
         return Affine(0) if found is None else found.rank.reshape(-1, 1).astype(np.uint32)
-    block = chunk.axes[3 + place] + chunk.origin[place]
+    block = chunk.block_indices()[place].reshape(-1, 1)
     part = block // dims[place] if base == "%clusterid" else block % dims[place]
     return part.astype(np.uint32)
 

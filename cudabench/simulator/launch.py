@@ -30,6 +30,7 @@ from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.names import readable
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Access, Contended, Executed, PatternCount, Report, by_pattern
+from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
 from cudabench.simulator.textures import FIRST_HANDLE, Texture
 from cudabench.simulator.values import Key
@@ -131,6 +132,7 @@ def run(
     beside: Mapping[str, np.ndarray] | None = None,
     first_slot: int = 0,
     declared: Declared | None = None,
+    schedule: str | None = None,
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
 
@@ -157,6 +159,7 @@ def run(
 
     declared: what the source says of a shared array, by its name, its bytes and the line of an access: the bytes of an
     element and the elements by dimension, or None; messages then name places as the source does.
+    schedule: run the blocks in another order, see `schedule`.
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
     simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -239,7 +242,8 @@ def run(
                 "than any GPU holds; let each thread do more."
             )
         barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
-    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True, sample, together)
+    order_of_blocks = None if schedule is None else Schedule.of(schedule)
+    plan = program.plans.plan(code, grid3, block3, shared_bytes, trace is True, sample, together, order_of_blocks)
     if recorder is not None and isinstance(trace, tuple) and sample is not None:
         x, y, z = plan.chunks[0][0]  # the block that is asked for may not be in the sample
         recorder.watch = (x + grid3[0] * (y + grid3[1] * z), trace[1])

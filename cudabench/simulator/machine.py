@@ -36,6 +36,7 @@ from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.code import CLUSTER_WORDS, GRID_BARRIER, Barrier, Block, Op
 from cudabench.simulator.report import Executed
+from cudabench.simulator.schedule import Turns
 from cudabench.simulator.stack import Stack
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
@@ -95,6 +96,7 @@ class Machine:
         self.loose: set[int] = set()  # collectives that lanes run without others that wait there
         self.spins = False  # whether lanes found that what they wait for is not over
         self.asleep: set[int] = set()  # blocks of code at which lanes found so
+        self.held: tuple[int, ...] = ()  # the blocks of code at which the lanes of other groups are, see `Turns`
         self.grid_barrier = 0  # the address of what a cooperative launch has
         self.registers: list[Value] = []
         self.mask: Array | None = None
@@ -278,6 +280,7 @@ class Machine:
         self.loose.clear()
         self.watch = None
         self.ready, self.waiting, self.parked = ready, waiting, parked
+        turns = self.groups(chunk)
         turn = BURST
         nothing: frozenset[int] = frozenset()
         kept = chunk.masks
@@ -288,9 +291,11 @@ class Machine:
         ran = self.barriers.ran if self.barriers.any else None
         while True:
             forced = False
+            if turns is not None:
+                turns.step()
             if ready:
                 awake: Collection[int] = () if self.watch is None else self.watch.turn()
-                if len(ready) == 1 and not waiting and not parked:
+                if len(ready) == 1 and not waiting and not parked and not self.held:
                     number, mask = ready.popitem()
                     self.keep = nothing
                 else:
@@ -363,7 +368,7 @@ class Machine:
                     run(self)
             else:
                 self.guarded(block)
-            if self.spins:
+            if self.spins or (turns is not None and number in self.code.polling):
                 self.spins = False
                 self.asleep.add(number)
             end = block.terminator
@@ -389,10 +394,18 @@ class Machine:
         self.cluster_races.barrier()
         self.departures.finish()
 
+    def groups(self, chunk: Chunk) -> Turns | None:
+        """Return the groups of blocks that take turns; None where all blocks of a chunk run in step."""
+        self.held = ()
+        schedule = self.plan.schedule
+        if schedule is None or not self.code.meets or self.plan.cluster is not None or chunk.blocks == 1:
+            return None
+        return Turns(self, schedule, chunk)
+
     def others(self) -> frozenset[int]:
         """Return the registers that lanes waiting elsewhere may still read."""
         kept = self.plan.kept
-        key = (*self.ready, -1, *self.waiting, -1, *[entry[0] for entry in self.parked])
+        key = (*self.ready, -1, *self.waiting, -1, *[entry[0] for entry in self.parked], *self.held)
         found = kept.get(key)
         if found is None:
             if len(kept) > MOST_KEPT:
@@ -649,7 +662,10 @@ def special(machine: Machine, name: str) -> Value:
         unit = [0] * 6
         unit[3 + place] = 1
         first, count = chunk.origin[place], chunk.extent[place]
-        return Affine(first, tuple(unit), first, first + count - 1) if count > 1 else Affine(first)  # type: ignore[arg-type]
+        if chunk.turned[place]:
+            unit[3 + place] = -1
+        start = first + count - 1 if chunk.turned[place] else first
+        return Affine(start, tuple(unit), first, first + count - 1) if count > 1 else Affine(first)  # type: ignore[arg-type]
     if base == "%ntid":
         return Affine(chunk.block[place])
     if base == "%nctaid":

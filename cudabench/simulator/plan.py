@@ -17,6 +17,7 @@ from cudabench.simulator.count.branches import between, post_dominators
 from cudabench.simulator.count.counters import Counted, Layout, Place
 from cudabench.simulator.program.code import Block, Code
 from cudabench.simulator.report import Access
+from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.values import Array, Chunk, Index3, Key
 
 CHUNK_LANES = 131072
@@ -46,9 +47,10 @@ class Plan:
 
     def __init__(
         self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None,
-        cluster: Index3 | None = None,
+        cluster: Index3 | None = None, schedule: Schedule | None = None,
     ) -> None:  # fmt: skip
-        """sample: about how many blocks run where not all do. cluster: the blocks of a cluster, which run together."""
+        """sample: about how many blocks run where not all do. cluster: the blocks of a cluster, which run together.
+        schedule: the order of the blocks, where it is another than their own."""
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
         self.cluster = cluster
         self.members: dict[int, Any] = {}  # by chunk
@@ -57,6 +59,9 @@ class Plan:
         padded = -(-static // 16) * 16 + dynamic_shared
         self.shared_size = padded if code.dynamic_symbol or dynamic_shared else static
         self.chunks = self._chunks(traced, sample)
+        self.schedule = schedule
+        if schedule is not None:
+            self.chunks = schedule.arrange(self.chunks, bool(code.polling), cluster is None)
         self.blocks = sum(chunk.blocks for _, chunk in self.chunks)
         self.forget()
 
@@ -143,7 +148,7 @@ class Plan:
         if sample is not None and sample < total:
             cut = sampled(grid, limit, max(1, sample // together))
         else:
-            cut = boxes(grid, limit, total * lanes > SPLIT_LANES)
+            cut = boxes(grid, limit, total * lanes > SPLIT_LANES and not self.code.polling)
         for place, count in cut:
             origin = (place[0] * sides[0], place[1] * sides[1], place[2] * sides[2])
             extent = (count[0] * sides[0], count[1] * sides[1], count[2] * sides[2])
@@ -161,13 +166,13 @@ class Plans:
 
     def plan(
         self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None,
-        cluster: Index3 | None = None,
+        cluster: Index3 | None = None, schedule: Schedule | None = None,
     ) -> Plan:  # fmt: skip
         """Return the plan of a launch: that of an earlier one like it, or a new one."""
-        key = (code.name, grid, block, dynamic_shared, traced, sample, cluster)
+        key = (code.name, grid, block, dynamic_shared, traced, sample, cluster, schedule)
         found = self._plans.get(key)
         if found is None:
-            found = self._plans[key] = Plan(code, grid, block, dynamic_shared, traced, sample, cluster)
+            found = self._plans[key] = Plan(code, grid, block, dynamic_shared, traced, sample, cluster, schedule)
             if len(self._plans) > MOST_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)

@@ -13,7 +13,7 @@ Integer registers are bits without a sign; each instruction reads them as it nee
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,7 @@ class Chunk:
         if self.ragged:
             self.root = (np.arange(self.threads) < self.real_threads).reshape(1, -1)
         self.folds: dict[tuple[Any, ...], tuple[Array, Array, Array]] = {}  # see `memory.folded`
+        self.turned = (False, False, False)  # along which axes the blocks stand the other way round
         self.masks = Masks(self.root) if self.blocks * self.threads <= MOST_LANES else None
 
     def real(self, mask: Array) -> Array:
@@ -95,7 +96,30 @@ class Chunk:
     def block_index(self, number: int) -> tuple[int, int, int]:
         """Return blockIdx of a block of the chunk."""
         x, rest = number % self.extent[0], number // self.extent[0]
-        return (self.origin[0] + x, self.origin[1] + rest % self.extent[1], self.origin[2] + rest // self.extent[1])
+        return self.turn((x, rest % self.extent[1], rest // self.extent[1]))
+
+    def block_indices(self) -> tuple[Array, Array, Array]:
+        """Return blockIdx of all blocks of the chunk, each axis as (blocks,)."""
+        return self.turn([axis.reshape(-1) for axis in self.axes[3:]])
+
+    def turn(self, places: Sequence[Any]) -> tuple[Any, Any, Any]:
+        """Return blockIdx of blocks by their places (x, y, z) in the box."""
+        x, y, z = (
+            first + (count - 1 - place if turned else place)
+            for place, first, count, turned in zip(places, self.origin, self.extent, self.turned, strict=True)
+        )
+        return x, y, z
+
+    def number(self, index: Index3) -> int | None:
+        """Return the number in the chunk of the block with a blockIdx; None where it is in another chunk."""
+        x, y, z = (at - first for at, first in zip(index, self.origin, strict=True))
+        if not all(0 <= at < count for at, count in zip((x, y, z), self.extent, strict=True)):
+            return None
+        x, y, z = (
+            count - 1 - at if turned else at
+            for at, count, turned in zip((x, y, z), self.extent, self.turned, strict=True)
+        )
+        return x + self.extent[0] * (y + self.extent[1] * z)
 
     def thread_index(self, number: int) -> tuple[int, int, int]:
         """Return threadIdx of a thread of a block."""

@@ -354,7 +354,7 @@ class GridRaces:
         place = chunk.origin, chunk.extent
         if self.origin != place:
             x, y, _ = self.machine.grid
-            own = [axis.reshape(-1) + first for axis, first in zip(chunk.axes[3:], chunk.origin, strict=True)]
+            own = chunk.block_indices()
             self.origin, self.latest = place, None
             self.numbered = (own[0] + x * (own[1] + y * own[2]) + 1).astype(np.int32)
         return self.numbered

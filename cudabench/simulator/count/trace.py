@@ -117,13 +117,8 @@ class Recorder:
             return [(block, warp) for block in range(chunk.blocks) for warp in range(chunk.warps)]
         block, warp = self.watch
         x, y = chunk.grid[:2]
-        place = [
-            index - start
-            for index, start in zip((block % x, block // x % y, block // (x * y)), chunk.origin, strict=True)
-        ]
-        if any(not 0 <= index < extent for index, extent in zip(place, chunk.extent, strict=True)):
-            return []
-        return [(place[0] + chunk.extent[0] * (place[1] + chunk.extent[1] * place[2]), warp)]
+        number = chunk.number((block % x, block // x % y, block // (x * y)))
+        return [] if number is None else [(number, warp)]
 
     def warp(
         self, machine: Machine, access: MemoryOp, space: str, address: Array, active: Array, block: int, warp: int

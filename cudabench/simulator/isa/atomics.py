@@ -185,6 +185,7 @@ class Atomic:
         if self.name == "cas":
             builder.swaps.append((self.sources[0], self.address))
         builder.swapping |= self.name in ("cas", "exch")
+        builder.signs = self.space in ("global", "generic") and (target is None or self.name == "exch")
         self.swaps = self.name in ("cas", "exch")
         self.releases = any(word in ("release", "acq_rel") for word in words)
         builder.orders |= self.releases or "acquire" in words

@@ -330,6 +330,7 @@ def build_st(builder: Builder, ins: Instruction) -> Run:
         dtype = UNSIGNED[16]
     access = MemoryOp(builder, "store", dtype, count, space)
     access.ordered, access.strong = ordered, not _ORDERS.isdisjoint(ins.modifiers)
+    builder.signs = ordered
     releases = "release" in ins.modifiers
     if space != "generic" and len(sources) == 1 and not releases:
         write, (source,) = _STORE[space], sources

@@ -157,6 +157,8 @@ class Builder:
         self.loads: list[tuple[Load, int, tuple[int, ...]]] = []  # with the registers of address and results
         self.strong: Poll | None = None  # of the instruction that is being built, where it is a strong load
         self.strong_loads: list[StrongLoad] = []
+        self.signed: set[int] = set()  # the ops that do, by identity
+        self.signs = False  # whether the instruction that is being built may let other blocks go on that wait
         self.swaps: list[tuple[int, int]] = []  # of compare-and-swaps the registers of what they expect and the address
         self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock, and fences
         self.proxies = False  # whether wgmma or bulk copies read shared memory
@@ -533,6 +535,14 @@ class Builder:
         for op, before in self.clocks:
             before[0] = behind.get(id(op), 0)
         waits = mark_polls(blocks, self.strong_loads, Places(self.fixed, self.through_pointers(found)))
+        read = frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard))
+        told = {id(op): access for op, access in self.strong_loads if "global" in access.numbers}
+        polls = {one for one, access in told.items() if access.polls}
+        polling = frozenset(block.number for block in blocks if not polls.isdisjoint(map(id, block.ops)))
+        signs = frozenset(b.number + 1 for b in blocks if not b.terminator and b.ops and id(b.ops[-1]) in self.signed)
+        meets = self.orders or any(
+            id(op) in told and not read.isdisjoint(op.defs) for block in blocks for op in block.ops
+        )
         find_live_registers(blocks)
         if entries:
             self.find_saved(blocks)
@@ -542,10 +552,9 @@ class Builder:
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
             self.parameter_offsets, self.parameter_bytes, self.static_shared, bool(self.dynamic), self.local_bytes,
             tuple((key, offset, size) for key, (offset, size) in self.shared.items()) + dynamic, granule, self.accesses,
-            tuple(self.refused), self.module.files,
-            frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard)),
-            written, self.orders, self.swapping and self.fencing, bool(entries),
-            any(site.recursive for site in self.sites), self.proxies, waits, cached,
+            tuple(self.refused), self.module.files, read, written, self.orders, self.swapping and self.fencing,
+            bool(entries), any(site.recursive for site in self.sites), self.proxies, waits, cached, polling, signs,
+            meets,
         )  # fmt: skip
 
     def slots_of_pointers(self) -> dict[int, Slot]:
@@ -681,7 +690,7 @@ class Builder:
     def append(self, ins: Instruction) -> None:
         """Append one instruction's op."""
         self.uses, self.defs, self.pointer, self.address_register = [], [], None, -1
-        self.strong = None
+        self.strong, self.signs = None, False
         if ins.opcode == "call":
             self.call(ins)
             return
@@ -707,6 +716,9 @@ class Builder:
         if self.strong is not None:
             self.strong_loads.append((op, self.strong))
         self.stream.append(op)
+        if self.signs and self.strong_loads:  # others may go ahead of what comes next, see `schedule`
+            self.signed.add(id(op))
+            self.stream.append(f"~{len(self.stream)}")  # a label that no source has
 
     def call(self, ins: Instruction) -> None:
         """Append a call: the callee's ops with its parameters bound."""

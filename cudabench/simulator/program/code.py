@@ -170,7 +170,9 @@ class Code(NamedTuple):
 
     calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
     waits: whether atomics poll. written, cached: what it writes, and what it reads through the read-only cache, as the
-    bits of `flow.points_to`.
+    bits of `flow.points_to`. polling: the blocks of code in which accesses poll. signs: those behind an access that may
+    let go on who polls. meets: whether a block may learn from global memory what others did in the same launch: by
+    atomics that return what they find, by volatile or ordered reads, or where there are fences.
     """
 
     name: str
@@ -198,6 +200,9 @@ class Code(NamedTuple):
     proxies: bool
     waits: bool
     cached: int
+    polling: frozenset[int]
+    signs: frozenset[int]
+    meets: bool
 
     @property
     def cooperative(self) -> bool:

@@ -30,6 +30,7 @@ class Poll(Protocol):
     """A load or an atomic that may poll."""
 
     kind: AccessKind
+    numbers: dict[str, int]
     polls: bool
 
 
