@@ -102,7 +102,7 @@ class Turns:
             if not machine.waiting and not machine.parked:
                 self.switch()
         elif machine.ready.keys() <= machine.asleep:
-            if machine.reconsider() or (machine.parked and machine.release(spinning=True)):
+            if machine.reconsider() or (machine.parked and machine.barriers.release(spinning=True)):
                 return
             self.switch()
         elif self.last and machine.steps > self.since and not machine.code.signs.isdisjoint(machine.ready):

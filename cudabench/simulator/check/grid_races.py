@@ -408,7 +408,7 @@ class GridRaces:
         party = "another block" if other == MANY else self.party(other)
         spot = in_region(region, int(granules[place]) * self.width, access.width)
         text = (
-            f"thread {thread} of block {block} {VERBS[access.kind]} {spot}, which {party} {VERBS[kind]} in {line}; blocks "
-            "run in any order: use atomics, or another launch."
+            f"thread {thread} of block {block} {VERBS[access.kind]} {spot}, which {party} {VERBS[kind]} in {line}; "
+            "blocks run in any order: use atomics, or another launch."
         )
         machine.hazards.add("race", access.location, count, block, thread, text, BETWEEN_BLOCKS)

@@ -1,4 +1,4 @@
-"""Places in memory as the source says them: `s[3][4]` of a shared array, `x[128]` or `y[row 3, column 4]` of another."""
+"""Places in memory as the source says them: `s[3][4]` in a shared array, `x[128]` or `y[row 3, column 4]` in others."""
 
 from __future__ import annotations
 

@@ -71,11 +71,12 @@ class Op:
     """One decoded instruction: `run(machine)` and what the scheduler has to know about it.
 
     guard: the predicate's register, or -1. defs, uses: registers written and read. members (of a collective): the
-    lanes of the warp that must meet, as bits, or None for all; function: its name in CUDA C++. labels, targets (of a
-    branch): where it may lead, as names until the blocks are cut and as block numbers from then on. selector: the register that picks from them.
-    address: the register that a memory instruction's address is in, or -1; offset: the bytes to add to it.
-    pointer: what the results point to (see `flow.points_to`), or None: what the operands point to. site: of a call,
-    what it may reach: its targets are their first blocks, in their order, then the block behind the call.
+    lanes of the warp that must meet, as bits, or None for all; function: its name in CUDA C++. labels, targets (of
+    a branch): where it may lead, as names until the blocks are cut and as block numbers from then on. selector: the
+    register that picks from them. address: the register that a memory instruction's address is in, or -1; offset:
+    the bytes to add to it. pointer: what the results point to (see `flow.points_to`), or None: what the operands
+    point to. site: of a call, what it may reach: its targets are their first blocks, in their order, then the block
+    behind the call.
     """
 
     __slots__ = (
