@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.launchable import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
+from cudabench.occupancy import over_bound
 from cudabench.simulator.check.hazards import readable
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
@@ -70,10 +71,7 @@ def check_bounds(name: str, function: ptx.Function, block: tuple[int, int, int])
     """Raise LaunchError for a block that the kernel's own launch bounds exclude."""
     threads = block[0] * block[1] * block[2]
     if function.most_threads is not None and threads > function.most_threads:
-        raise LaunchError(
-            f"a block of {threads} threads is over the __launch_bounds__ of kernel {name}, which allow "
-            f"{function.most_threads}: use a smaller block."
-        )
+        raise LaunchError(over_bound(name, threads, function.most_threads))
     if function.needs_block is not None and block != function.needs_block:
         x, y, z = function.needs_block
         raise LaunchError(f"kernel {name} takes blocks of {x} x {y} x {z} threads and no others.")

@@ -72,6 +72,9 @@ class Hazards:
             name = self.shared_name(min(max(where, 0), max(machine.shared_size - 1, 0)))
             offset = _beyond(where, size, 0, high)
             text = f"{who} {verb} {size} bytes at {offset} of the block's {high} bytes of shared memory{name}"
+            if where + size > high and self.code.dynamic and not machine.dynamic_shared:
+                array = readable(self.code.dynamic[0])
+                text += f", for the launch gives '{array}' no dynamic shared memory: add --shared BYTES"
         elif space != "local" and access.shared_bounds == (low, high):
             # An array's own bounds; beyond them another one may lie.
             name = next(readable(name) for name, start, _ in self.code.shared_names if start == low)
