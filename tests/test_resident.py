@@ -174,7 +174,7 @@ def test_forgotten_dynamic_memory(cudabench: Runner, tmp_path: Path) -> None:
 def test_diff_counts_where_the_launch_can_be(cudabench: Runner, tmp_path: Path) -> None:
     """diff launches on several architectures: one that holds no block has no counts."""
     (tmp_path / "old.cu").write_text(DYNAMIC)
-    (tmp_path / "new.cu").write_text(DYNAMIC.replace("31 -", "30 +"))
+    (tmp_path / "new.cu").write_text(DYNAMIC.replace("31 -", "29 ^"))
     launch = ("--grid", 1, "--block", 32, "--arg", "a=int32[32]:random", "--shared", 70000, "--arch", "sm_75,sm_90")
     ran = cudabench("diff", "old.cu", "new.cu", *launch)
     assert ran.code == 0, ran.err
