@@ -274,7 +274,7 @@ class GpuRun(RunContext):
         notes = [
             *unverified_warnings(verification, self.expected(case.expects), self.operation.buffers(self.problem)),
             *tolerance_warnings(self.expected(case.expects), self.operation.tolerated(case.expects, self.problem)),
-            *code_warnings([loaded.module.ptx]),
+            *code_warnings([loaded.module.ptx], {one.entry for image in loaded.images for one in image.kernels}),
             *state_warnings(state.kept),
             *notes,
         ]
