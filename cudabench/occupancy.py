@@ -17,7 +17,7 @@ from cudabench.launchable import MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK
 Limit = Literal["threads", "registers", "shared memory", "barriers", "blocks"]
 
 WARP = 32
-_REGISTERS_PER_SM = 65536  # and per block, for all capabilities from 7.5
+_REGISTERS_PER_SM = 65536  # and per block, for all capabilities from 7.0
 _MAX_REGISTERS_PER_THREAD = 256  # as the calculator has it; the compiler stops at 255
 _REGISTER_UNIT = 256  # a warp's registers are handed out in multiples of this
 _PARTITIONS = 4  # a multiprocessor has four quarters, each with its own registers and schedulers
@@ -44,6 +44,7 @@ class Multiprocessor:
 # "Technical specifications per compute capability"; the same numbers stand in CCCL's cuda/__device/arch_traits.h.
 # Barriers, units of allocation and the reserve: cuda_occupancy.h (CUDA 13.0).
 _MULTIPROCESSORS = {
+    (7, 0): Multiprocessor(2048, 32, 96 * 1024, shared_unit=256, shared_reserve=0),
     (7, 5): Multiprocessor(1024, 16, 64 * 1024, shared_unit=256, shared_reserve=0),
     (8, 0): Multiprocessor(2048, 32, 164 * 1024),
     (8, 6): Multiprocessor(1536, 16, 100 * 1024),

@@ -518,6 +518,7 @@ def _is_hopeless(compiler: Compiler, attempt: _Attempt, refused: Refused, texts:
 def _places(compiler: Compiler, job: Job, attempt: _Attempt, *, standard: bool) -> Mapping[int, tuple[str, int]]:
     """Return where in the source the lines of the PTX are that ptxas got of an attempt; empty where nobody knows."""
     job = replace(job, machine_code=False)
+    compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # a caller's own way makes no PTX
     try:
         ptx = compiler.compile(job, attempt.source, attempt.headers, bare=attempt.bare, standard=standard).ptx
     except (CudabenchError, Refused):
